@@ -1,0 +1,3 @@
+from tempora.cli import main
+
+main()

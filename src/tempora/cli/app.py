@@ -1,0 +1,45 @@
+"""The command's frame: registers the subcommands and prints user mistakes without a traceback.
+
+Nothing heavy is imported at module level here or in the subcommand files, so that `tempora --help`
+answers in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from tempora._version import __version__
+from tempora.errors import TemporaError
+
+app = typer.Typer(
+    name="tempora",
+    help="Which test-time adaptation method is worth its time in your deployment?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tempora {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+    ),
+) -> None:
+    """Which test-time adaptation method is worth its time in your deployment?"""
+
+
+def main() -> None:
+    """Entry point: user mistakes end with one readable message and exit status 2."""
+    try:
+        app()
+    except TemporaError as error:
+        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+        sys.exit(2)

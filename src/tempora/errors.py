@@ -1,0 +1,39 @@
+"""The one error type for what a user can get wrong, and the wording helpers that go with it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TemporaError(Exception):
+    """A mistake that the user can fix. The command line prints it without a traceback.
+
+    The message says what was given, what is allowed and what to do.
+    """
+
+
+def suggestion(given: str, allowed: Iterable[str]) -> str:
+    """`did you mean 'tent'? Allowed: adabn, ...`: the tail of every unknown-name error.
+
+    >>> suggestion("tnet", ["adabn", "tent"])
+    "did you mean 'tent'? Allowed: adabn, tent"
+    >>> suggestion("zzz", ["adabn", "tent"])
+    'allowed: adabn, tent'
+    """
+    names = sorted(allowed)
+    close = difflib.get_close_matches(given.lower(), [name.lower() for name in names], n=1)
+    listing = ", ".join(names)
+    if not close:
+        return f"allowed: {listing}"
+    match = next(name for name in names if name.lower() == close[0])
+    return f"did you mean {match!r}? Allowed: {listing}"
+
+
+def unknown(kind: str, given: str, allowed: Iterable[str]) -> TemporaError:
+    """The error for a name that does not exist, with the nearest one that does.
+
+    >>> str(unknown("method", "tnet", ["adabn", "tent"]))
+    "unknown method 'tnet': did you mean 'tent'? Allowed: adabn, tent"
+    """
+    return TemporaError(f"unknown {kind} {given!r}: {suggestion(given, allowed)}")
