@@ -1,1 +1,51 @@
+"""Shifts and streams: what is fed to a model that adapts.
 
+    shifts = tempora.data.open("cifar10_c", root="CIFAR-10-C", severity=5, shifts="noise")
+    stream = tempora.data.open_stream(shifts["gaussian_noise"], preprocessing, device="cuda")
+    stream.batch(0), stream.labels(0)
+
+Names that need torch are imported when first used, so that decoding workers and `tempora data` start without it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tempora.data.groups import CORRUPTIONS, EXTRA, GROUPS, expand, group_of
+from tempora.data.shift import Shift, array_shift
+
+if TYPE_CHECKING:
+    from tempora.data.batches import GivenBatches, from_batches
+    from tempora.data.stream import BatchSource, Stream, open_stream, stream_order
+
+_NEED_TORCH = {
+    "BatchSource": "tempora.data.stream",
+    "GivenBatches": "tempora.data.batches",
+    "Stream": "tempora.data.stream",
+    "from_batches": "tempora.data.batches",
+    "open_stream": "tempora.data.stream",
+    "stream_order": "tempora.data.stream",
+}
+
+__all__ = [
+    "CORRUPTIONS",
+    "EXTRA",
+    "GROUPS",
+    "BatchSource",
+    "GivenBatches",
+    "Shift",
+    "Stream",
+    "array_shift",
+    "expand",
+    "from_batches",
+    "group_of",
+    "open_stream",
+    "stream_order",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NEED_TORCH:
+        return getattr(import_module(_NEED_TORCH[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,135 @@
+"""Where a shift's pictures come from: an array, files on disk, or a Python dataset.
+
+Nothing here imports torch: worker processes load this module and should start in a blink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from PIL import Image
+
+from tempora.data.geometry import Geometry
+from tempora.errors import TemporaError
+
+
+class Images(Protocol):
+    """A source of pictures. Reading is deterministic: the same index gives the same bytes."""
+
+    parallel: ClassVar[bool]
+    """Whether reading is slow enough, and the source light enough to send, for worker processes."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        """The pictures at `indices` as uint8 (n, channels, height, width)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayImages:
+    """Pictures in one uint8 array (n, height, width) or (n, height, width, channels), perhaps memory-mapped.
+
+    They are taken as cropped already: a model of another input size sees the whole picture, scaled.
+    """
+
+    parallel: ClassVar[bool] = False
+    array: np.ndarray
+
+    def __post_init__(self) -> None:
+        shape, dtype = self.array.shape, self.array.dtype
+        if dtype != np.uint8 or len(shape) not in (3, 4) or shape[3:] not in ((), (1,), (3,)):
+            raise TemporaError(
+                f"images have shape {shape} and type {dtype}: expected uint8 of shape (n, height, width), "
+                "(n, height, width, 1) or (n, height, width, 3)"
+            )
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        chosen = np.asarray(self.array[indices])
+        if chosen.ndim == 3:
+            chosen = chosen[..., None]
+        if chosen.shape[1:] == (geometry.height, geometry.width, geometry.channels):
+            return np.ascontiguousarray(chosen.transpose(0, 3, 1, 2))
+        pictures = (
+            Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels) for pixels in chosen
+        )
+        return _stack([geometry.fit(picture, precropped=True) for picture in pictures], geometry)
+
+
+@dataclass(frozen=True)
+class FileImages:
+    """Picture files: `names` are paths relative to `root`."""
+
+    parallel: ClassVar[bool] = True
+    root: Path
+    names: Sequence[str]
+    precropped: bool = False
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        return _stack([self._decode(self.root / self.names[index], geometry) for index in indices], geometry)
+
+    def _decode(self, path: Path, geometry: Geometry) -> np.ndarray:
+        try:
+            with Image.open(path) as picture:
+                return geometry.fit(picture, self.precropped)
+        except (OSError, SyntaxError, ValueError) as error:
+            raise TemporaError(
+                f"{path}: cannot be read as an image ({error}). It is truncated, damaged or missing: "
+                "replace it (`tempora data verify PATH --decode` lists every such file)"
+            ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetImages:
+    """The pictures of an indexable Python dataset whose items are (image, label)."""
+
+    parallel: ClassVar[bool] = False
+    name: str
+    dataset: Any
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        return _stack([self._fit(int(index), geometry) for index in indices], geometry)
+
+    def _fit(self, index: int, geometry: Geometry) -> np.ndarray:
+        image, label = self.dataset[index]
+        if int(label) != self.labels[index]:
+            raise TemporaError(
+                f"dataset {self.name!r}: item {index} has label {int(label)}, but its list of labels says "
+                f"{self.labels[index]}. Give a dataset whose items do not change"
+            )
+        return geometry.fit(self._picture(image, index), precropped=False)
+
+    def _picture(self, image: Any, index: int) -> Image.Image:
+        if isinstance(image, Image.Image):
+            return image
+        pixels = np.asarray(image)
+        if pixels.dtype != np.uint8:
+            raise TemporaError(
+                f"dataset {self.name!r}: item {index} is a {type(image).__name__} of type {pixels.dtype}; "
+                "expected PIL images or uint8 arrays. Leave out the transform: Tempora resizes and normalises"
+            )
+        if pixels.ndim == 3 and pixels.shape[0] in (1, 3) and pixels.shape[2] not in (1, 3):
+            pixels = pixels.transpose(1, 2, 0)
+        return Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels)
+
+
+def _stack(pictures: list[np.ndarray], geometry: Geometry) -> np.ndarray:
+    stacked = np.empty(
+        (len(pictures), *geometry.shape), np.uint8
+    )  # np.stack would keep the pictures' own layout
+    for row, picture in zip(stacked, pictures, strict=True):
+        row[:] = picture
+    return stacked
