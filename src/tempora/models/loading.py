@@ -1,0 +1,135 @@
+"""`load`: classifiers by name: the paper's, any of timm's, the bundled ones, or weights from a file."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from tempora.errors import TemporaError
+from tempora.models import checkpoint as checkpoints
+from tempora.models.classifier import Classifier
+from tempora.models.wrapping import wrap
+
+#: The paper's networks, as tags of timm.
+ALIASES = {
+    "resnet50": "resnet50.tv_in1k",
+    "resnet18": "resnet18.tv_in1k",
+    "vit_b_16": "vit_base_patch16_224.augreg2_in21k_ft_in1k",
+    "resnet50_gn": "resnet50_gn.a1h_in1k",
+}
+BUNDLED = ("fashion_resnet", "fashion_vit")
+CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
+CIFAR_STD = (0.2470, 0.2435, 0.2616)
+
+
+def names() -> tuple[str, ...]:
+    """Names with a meaning of their own; any name that timm knows works too."""
+    return (*BUNDLED, *ALIASES, "cifar_resnet18")
+
+
+def load(
+    name: str,
+    *,
+    pretrained: bool = True,
+    checkpoint: str | Path | None = None,
+    num_classes: int | None = None,
+) -> Classifier:
+    """The classifier `name`, in eval mode, on the CPU.
+
+    pretrained: fetch timm's weights; False leaves them random, for timing and tests.
+    checkpoint: a file of weights to use instead (.safetensors, .pt, .pth), which tells the number of classes.
+    num_classes: of a network with weights that are not timm's.
+    """
+    weights = None if checkpoint is None else checkpoints.read(checkpoint)
+    if name in BUNDLED:
+        return _bundled(name, weights)
+    if name == "cifar_resnet18":
+        return _cifar_resnet18(weights, pretrained, num_classes)
+    return _timm(name, weights, pretrained, num_classes)
+
+
+def _bundled(name: str, weights: dict[str, Tensor] | None) -> Classifier:
+    from tempora.models import bundled
+
+    model = bundled.load(name)
+    if weights is not None:
+        _fill(model.network, weights, name)
+    return model.eval()
+
+
+def _cifar_resnet18(
+    weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
+) -> Classifier:
+    """ResNet-18 for 32 pixels: a 3x3 stem without stride; the max-pool stays."""
+    if weights is None and pretrained:
+        raise TemporaError(
+            "cifar_resnet18 has no weights of its own: give checkpoint=PATH, "
+            "or pretrained=False for random ones."
+        )
+    from timm.models.resnet import resnet18
+
+    network = resnet18(num_classes=num_classes or _classes_of(weights, "fc") or 10)
+    network.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
+    if weights is not None:
+        _fill(network, weights, "cifar_resnet18")
+    return wrap(
+        network,
+        name="cifar_resnet18",
+        mean=CIFAR_MEAN,
+        std=CIFAR_STD,
+        input_size=(3, 32, 32),
+        crop_pct=1.0,
+        interpolation="bilinear",
+    ).eval()
+
+
+def _timm(
+    name: str, weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
+) -> Classifier:
+    import timm
+
+    tag = ALIASES.get(name, name)
+    if not timm.is_model(tag.partition(".")[0]):
+        raise _unknown_model(name, timm.list_models())
+    fetch = pretrained and weights is None
+    try:
+        network = timm.create_model(tag, pretrained=fetch)
+    except Exception as error:
+        if not fetch:
+            raise TemporaError(f"model {name!r}: timm cannot build {tag!r} ({error}).") from error
+        raise TemporaError(
+            f"model {name!r}: its weights ({tag}) could not be fetched ({type(error).__name__}). "
+            "Go online once, give checkpoint=PATH, or pretrained=False for random weights."
+        ) from error
+    classes = num_classes or _classes_of(weights, network.pretrained_cfg.get("classifier"))
+    if classes is not None and classes != network.num_classes:
+        network.reset_classifier(classes)
+    if weights is not None:
+        _fill(network, weights, name)
+    return wrap(network, name=name).eval()
+
+
+def _classes_of(weights: dict[str, Tensor] | None, classifier: object) -> int | None:
+    """The number of rows of the classifier's weight in a checkpoint."""
+    weight = (weights or {}).get(f"{classifier}.weight")
+    return None if weight is None else weight.shape[0]
+
+
+def _fill(network: nn.Module, weights: dict[str, Tensor], name: str) -> None:
+    try:
+        with torch.no_grad():
+            network.load_state_dict(weights)
+    except RuntimeError as error:
+        raise TemporaError(f"the checkpoint does not fit model {name!r}: {error}") from error
+
+
+def _unknown_model(name: str, known_to_timm: list[str]) -> TemporaError:
+    close = difflib.get_close_matches(name, [*names(), *known_to_timm], n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return TemporaError(
+        f"unknown model {name!r}: {hint}Allowed: {', '.join(names())}, or any name that timm knows "
+        '(python -c "import timm; print(timm.list_pretrained())").'
+    )
