@@ -1,0 +1,165 @@
+"""The paper's scenarios, each a deployment with one knob turned, scored by what its protocol needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from numpy.typing import ArrayLike
+
+from tempora.scenarios import _validate as check
+from tempora.scenarios.deployment import Deployment, Scenario, _percent, budget_label, threshold_label
+from tempora.scenarios.utility import Score
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offline(Scenario):
+    """Unlimited time: the stream waits, nothing decays, nothing runs out. Utility is accuracy."""
+
+    protocol: ClassVar[str] = "offline"
+    parameter: ClassVar[str] = ""
+
+    @property
+    def label(self) -> str:
+        return "offline"
+
+    def deployment(self) -> Deployment:
+        return Deployment(arrivals="on_completion")
+
+    def score(self, *, accuracy: ArrayLike) -> Score:
+        """
+        >>> Offline().score(accuracy=[0.5, 1.0]).utility
+        0.75
+        """
+        return self.deployment().score(accuracy=accuracy, predict_ms=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discrete(Scenario):
+    """Environment-led: a batch arrives every `interval_ms` = lambda / `utilisation`, ready or not."""
+
+    protocol: ClassVar[str] = "discrete"
+    parameter: ClassVar[str] = "interval_ms"
+
+    interval_ms: float | None = None
+    utilisation: float | None = None
+    queue: int = 1
+    name: str | None = None
+    """Replaces the label; the paper calls 70.7 % utilisation 70 %."""
+
+    def __post_init__(self) -> None:
+        check.exactly_one("Discrete", interval_ms=self.interval_ms, utilisation=self.utilisation)
+        self.deployment()
+
+    @property
+    def label(self) -> str:
+        if self.name is not None:
+            return self.name
+        return f"ρ {_percent(self.utilisation)}" if self.utilisation else f"γ {self.interval_ms:g} ms"
+
+    def deployment(self) -> Deployment:
+        return Deployment(interval_ms=self.interval_ms, utilisation=self.utilisation, queue=self.queue)
+
+    def score(self, *, accuracy: ArrayLike, service_ms: ArrayLike, baseline_ms: float | None = None) -> Score:
+        """Replay a history-free method. Where the prediction falls within the service is not known here, so
+        the course's response counts the whole of it; `Deployment.score` takes both parts.
+
+        >>> score = Discrete(interval_ms=40).score(accuracy=[0.5, 0.5, 0.5, 0.5], service_ms=100)
+        >>> score.utility, score.terms["availability"]
+        (0.375, 0.75)
+        """
+        return self.deployment().score(accuracy=accuracy, predict_ms=service_ms, baseline_ms=baseline_ms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continuous(Scenario):
+    """User-led: the next batch comes with each prediction, and value halves at the threshold."""
+
+    protocol: ClassVar[str] = "continuous"
+    parameter: ClassVar[str] = "threshold_ms"
+
+    threshold_ms: float | None = None
+    threshold_x: float | None = None
+
+    def __post_init__(self) -> None:
+        check.exactly_one("Continuous", threshold_ms=self.threshold_ms, threshold_x=self.threshold_x)
+        self.deployment()
+
+    @property
+    def label(self) -> str:
+        return threshold_label(self.threshold_ms, self.threshold_x) or ""
+
+    def deployment(self) -> Deployment:
+        return Deployment(
+            arrivals="on_prediction", threshold_ms=self.threshold_ms, threshold_x=self.threshold_x
+        )
+
+    def score(
+        self, *, accuracy: ArrayLike, predict_ms: ArrayLike, adapt_ms: ArrayLike, baseline_ms: float
+    ) -> Score:
+        """
+        >>> score = Continuous(threshold_ms=100).score(
+        ...     accuracy=[0.5, 0.5], predict_ms=40, adapt_ms=60, baseline_ms=40)
+        >>> score.utility, score.terms["responsiveness"]
+        (0.375, 0.75)
+        """
+        return self.deployment().score(
+            accuracy=accuracy, predict_ms=predict_ms, adapt_ms=adapt_ms, baseline_ms=baseline_ms
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amortised(Scenario):
+    """Resource-led: adapt until the overhead budget is spent, then freeze.
+
+    `strict` is the paper's equation; the published tables follow `overshoot`.
+    """
+
+    protocol: ClassVar[str] = "amortised"
+    parameter: ClassVar[str] = "budget_ms"
+
+    budget_ms: float | None = None
+    budget_x: float | None = None
+    budget_baselines: float | None = None
+    rule: str = "strict"
+
+    def __post_init__(self) -> None:
+        check.exactly_one(
+            "Amortised",
+            budget_ms=self.budget_ms,
+            budget_x=self.budget_x,
+            budget_baselines=self.budget_baselines,
+        )
+        self.deployment()
+
+    @property
+    def label(self) -> str:
+        return budget_label(self.budget_ms, self.budget_x, self.budget_baselines) or ""
+
+    def deployment(self) -> Deployment:
+        return Deployment(
+            arrivals="on_completion",
+            budget_ms=self.budget_ms,
+            budget_x=self.budget_x,
+            budget_baselines=self.budget_baselines,
+            rule=self.rule,
+        )
+
+    def score(
+        self,
+        *,
+        accuracy: ArrayLike,
+        frozen_accuracy: ArrayLike | None = None,
+        service_ms: ArrayLike,
+        baseline_ms: float,
+    ) -> Score:
+        """`frozen_accuracy` is read from the cut-off on: what the model frozen there predicts.
+
+        >>> score = Amortised(budget_ms=100).score(
+        ...     accuracy=[0.5] * 4, frozen_accuracy=[0.25] * 4, service_ms=100, baseline_ms=40)
+        >>> score.utility, score.terms["cutoff"]
+        (0.3125, 1)
+        """
+        return self.deployment().score(
+            accuracy=accuracy, predict_ms=service_ms, frozen_accuracy=frozen_accuracy, baseline_ms=baseline_ms
+        )

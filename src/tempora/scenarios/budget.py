@@ -1,0 +1,59 @@
+"""How much overhead may be spent before the model freezes (the paper's amortised protocol)."""
+
+from __future__ import annotations
+
+import math
+
+from numpy.typing import ArrayLike
+
+from tempora.scenarios import _validate as check
+
+
+class Budget:
+    """Charges each adapting batch with its overhead, max(0, service - baseline), until the budget is used up.
+
+    `strict` (the paper's equation) never exceeds the budget: the batch that would is undone.
+    `overshoot` adapts while less than the budget is spent, which any live system can follow.
+    """
+
+    def __init__(self, budget_ms: float, baseline_ms: float | None, rule: str) -> None:
+        self.budget_ms = budget_ms
+        self.spent_ms = 0.0
+        self._baseline_ms = math.inf if baseline_ms is None else baseline_ms
+        self._strict = rule == "strict"
+        self._exhausted = False
+
+    @property
+    def allows_adaptation(self) -> bool:
+        if self._strict:
+            return not self._exhausted
+        return self.spent_ms < self.budget_ms
+
+    def charge(self, service_ms: float) -> bool:
+        """Charge an adapted batch. False (`strict`): it does not fit, is not charged and must be undone."""
+        spent_ms = self.spent_ms + max(0.0, service_ms - self._baseline_ms)
+        if self._strict and spent_ms > self.budget_ms:
+            self._exhausted = True
+            return False
+        self.spent_ms = spent_ms
+        return True
+
+
+def budget_cutoff(service_ms: ArrayLike, baseline_ms: float, budget_ms: float, rule: str = "strict") -> int:
+    """The cut-off m: how many batches of a stream adapt before the budget freezes the model.
+
+    >>> budget_cutoff([100, 100, 100], baseline_ms=40, budget_ms=100)
+    1
+    >>> budget_cutoff([100, 100, 100], baseline_ms=40, budget_ms=100, rule="overshoot")
+    2
+    """
+    budget = Budget(
+        check.non_negative("budget_ms", budget_ms),
+        check.positive("baseline_ms", baseline_ms),
+        check.budget_rule(rule),
+    )
+    services = check.times("service_ms", service_ms).tolist()
+    for cutoff, service in enumerate(services):
+        if not (budget.allows_adaptation and budget.charge(service)):
+            return cutoff
+    return len(services)

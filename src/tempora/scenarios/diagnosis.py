@@ -1,0 +1,109 @@
+"""Why a method wins or loses: break-even accuracy, insolvency and failure modes (paper, section 4.3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tempora.errors import TemporaError
+from tempora.scenarios import _validate as check
+
+
+def break_even_accuracy(competitor_utility: float, factor: float) -> float:
+    """The accuracy a method would need to match a competitor's utility.
+
+    `factor` is what the deployment leaves of its accuracy: availability (then the answer is a served
+    accuracy) or responsiveness, at zero covariance.
+
+    >>> round(break_even_accuracy(0.308, 0.410), 3)   # ETA against AdaBN, the paper's discrete case
+    0.751
+    """
+    check.non_negative("competitor_utility", competitor_utility)
+    check.non_negative("factor", factor)
+    if factor > 1:
+        raise TemporaError(f"factor={factor!r}: availability and responsiveness are fractions from 0 to 1")
+    if factor == 0:
+        return 0.0 if competitor_utility == 0 else float("inf")
+    return competitor_utility / factor
+
+
+def is_insolvent(competitor_utility: float, factor: float) -> bool:
+    """Computational insolvency: even predicting everything right would not match the competitor."""
+    return break_even_accuracy(competitor_utility, factor) > 1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that adaptation did to a deployment, the numbers that show it, and a sentence for people."""
+
+    mode: str
+    """availability collapse | accuracy erosion | harmful adaptation | durable gain | drift"""
+    sentence: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+def diagnose(utility: float, terms: Mapping[str, float | None], standard_accuracy: float) -> list[Finding]:
+    """What went wrong, or right, compared with standard inference, which serves everything on time.
+
+    >>> from tempora.scenarios import Discrete
+    >>> score = Discrete(interval_ms=40).score(accuracy=[0.5] * 100, service_ms=200)
+    >>> [finding.mode for finding in diagnose(score.utility, score.terms, standard_accuracy=0.3)]
+    ['availability collapse']
+    """
+    findings = []
+    accuracy, availability, responsiveness = (
+        terms["served_accuracy"] or 0.0,
+        terms["availability"] or 0.0,
+        terms["responsiveness"] or 0.0,
+    )
+    loses_although_better = utility < standard_accuracy < accuracy
+    if loses_although_better and availability < 1:
+        findings.append(_collapse(availability, accuracy, standard_accuracy))
+    if loses_although_better and responsiveness < 1:
+        findings.append(_erosion(responsiveness, accuracy, standard_accuracy))
+    if accuracy < standard_accuracy:
+        findings.append(_harm(accuracy, standard_accuracy))
+    frozen = terms["frozen_accuracy"]
+    if frozen is not None and not math.isclose(frozen, standard_accuracy, abs_tol=1e-9):
+        findings.append(_after_freezing(frozen, standard_accuracy))
+    return findings
+
+
+def _collapse(availability: float, accuracy: float, standard: float) -> Finding:
+    needed = break_even_accuracy(standard, availability)
+    return Finding(
+        "availability collapse",
+        f"more accurate than standard inference on what it serves ({accuracy:.1%} against {standard:.1%}), "
+        f"but it serves only {availability:.1%} of the batches; breaking even takes {needed:.1%}",
+        {"availability": availability, "served_accuracy": accuracy, "break_even_accuracy": needed},
+    )
+
+
+def _erosion(responsiveness: float, accuracy: float, standard: float) -> Finding:
+    needed = break_even_accuracy(standard, responsiveness)
+    return Finding(
+        "accuracy erosion",
+        f"more accurate than standard inference ({accuracy:.1%} against {standard:.1%}), but late answers "
+        f"keep only {responsiveness:.1%} of their value; breaking even takes {needed:.1%}",
+        {"responsiveness": responsiveness, "accuracy": accuracy, "break_even_accuracy": needed},
+    )
+
+
+def _harm(accuracy: float, standard: float) -> Finding:
+    return Finding(
+        "harmful adaptation",
+        f"the overhead bought a loss: {accuracy:.1%} of what it serves is right, against {standard:.1%} for "
+        "standard inference",
+        {"served_accuracy": accuracy, "standard_accuracy": standard},
+    )
+
+
+def _after_freezing(frozen: float, standard: float) -> Finding:
+    gain = frozen > standard
+    return Finding(
+        "durable gain" if gain else "drift",
+        f"frozen, the model is {'better' if gain else 'worse'} than standard inference "
+        f"({frozen:.1%} against {standard:.1%})",
+        {"frozen_accuracy": frozen, "standard_accuracy": standard},
+    )

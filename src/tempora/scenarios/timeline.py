@@ -1,0 +1,207 @@
+"""The one timeline that every scenario runs on.
+
+`Timeline` is driven step by step: it says which batch comes next, when it starts and whether it adapts; it is
+told how long that took; it answers whether the batch stands. A live pass drives it with measured times,
+`replay` with known ones: both go through the same code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tempora.scenarios import _validate as check
+from tempora.scenarios._validate import BoolArray, FloatArray, IntArray
+from tempora.scenarios.budget import Budget
+from tempora.scenarios.feeds import NEVER_BUSY_MS, Feed, Pickup, Schedule
+
+
+class Turn(NamedTuple):
+    """What the pipeline does next."""
+
+    batch: int
+    arrived_ms: float
+    start_ms: float
+    adapting: bool
+    timed: bool
+    """False: nobody needs this batch's times (the frozen tail of a stream that waits); record NaN."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """The course a stream took: one entry per served batch, in service order, unless said otherwise."""
+
+    num_batches: int
+    served: IntArray
+    evicted: IntArray
+    """Batches that were never served, in the order they were lost."""
+    arrived_ms: FloatArray
+    start_ms: FloatArray
+    emission_ms: FloatArray
+    finish_ms: FloatArray
+    predict_ms: FloatArray
+    adapt_ms: FloatArray
+    wait_ms: FloatArray
+    """From arrival to start."""
+    response_ms: FloatArray
+    """From arrival to emission: what the user waits."""
+    idle_ms: FloatArray
+    """From the previous finish to the start; 0 before the first batch."""
+    adapted: BoolArray
+    waitspan_ms: float
+    """Total idle time forced by dropped arrivals (paper, appendix B); ordinary slack does not count."""
+    spent_ms: float
+    """Overhead charged to the budget."""
+
+    @property
+    def cutoff(self) -> int:
+        """How many served batches adapted (m)."""
+        return int(self.adapted.sum())
+
+
+class Timeline:
+    """Places one stream on the clock of a deployment.
+
+    >>> from tempora.scenarios import Discrete
+    >>> timeline = Discrete(interval_ms=40).resolve(num_batches=3).timeline()
+    >>> while (turn := timeline.next()) is not None:
+    ...     print(turn.batch, turn.start_ms, timeline.record(predict_ms=50, adapt_ms=50))
+    0 0.0 True
+    2 100.0 True
+    """
+
+    def __init__(self, feed: Feed, budget: Budget, num_batches: int, untimed_tail: bool = False) -> None:
+        self._feed = feed
+        self._budget = budget
+        self._num_batches = num_batches
+        self._untimed_tail = untimed_tail
+        self._emission_ms = self._finish_ms = NEVER_BUSY_MS
+        self._adapt_ms = 0.0
+        self._pickup: Pickup | None = None
+        self._adapting = False
+        self._pickups: list[Pickup] = []
+        self._predicts_ms: list[float] = []
+        self._adapts_ms: list[float] = []
+        self._adapted: list[bool] = []
+
+    @property
+    def spent_ms(self) -> float:
+        return self._budget.spent_ms
+
+    @property
+    def budget_left_ms(self) -> float:
+        return max(0.0, self._budget.budget_ms - self._budget.spent_ms)
+
+    def waiting(self, now_ms: float) -> int:
+        """How many batches wait in the queue at `now_ms`."""
+        return self._feed.waiting(now_ms)
+
+    def next(self) -> Turn | None:
+        """The batch to serve now, or None when the stream is over."""
+        batch = self._advance()
+        if batch is None or self._pickup is None:
+            return None
+        _, arrived_ms, start_ms, _, _ = self._pickup
+        return Turn(batch, arrived_ms, start_ms, self._adapting, self._adapting or not self._untimed_tail)
+
+    def record(self, predict_ms: float, adapt_ms: float, adapted: bool | None = None) -> bool:
+        """Tell how long the batch took. True: it stands.
+
+        False (`strict` only): it overran the budget, so undo it, predict it frozen and record that instead;
+        the attempt enters no timeline. `adapted=False` says that the method had frozen itself although it was
+        allowed to adapt.
+        """
+        pickup = self._pickup
+        if pickup is None:
+            raise RuntimeError("nothing to record: call next() first")
+        service_ms = predict_ms + adapt_ms
+        adapting = self._adapting if adapted is None else self._adapting and adapted
+        if adapting and not self._budget.charge(service_ms):
+            self._adapting = False
+            return False
+        start_ms = pickup[2]
+        self._emission_ms = start_ms + predict_ms
+        self._finish_ms = start_ms + service_ms
+        self._adapt_ms = adapt_ms
+        self._pickup = None
+        self._pickups.append(pickup)
+        self._predicts_ms.append(predict_ms)
+        self._adapts_ms.append(adapt_ms)
+        self._adapted.append(adapting)
+        return True
+
+    def _advance(self) -> int | None:
+        """Pick the next batch up; its index, or None. Replays call this directly and save the `Turn`."""
+        if self._pickup is not None:
+            raise RuntimeError(f"batch {self._pickup[0]} was handed out and not recorded yet")
+        pickup = self._pickup = self._feed.take(self._emission_ms, self._adapt_ms, self._finish_ms)
+        self._adapting = self._budget.allows_adaptation
+        return None if pickup is None else pickup[0]
+
+    def course(self) -> Course:
+        """What happened so far, as arrays."""
+        arrived_ms, start_ms, wait_ms = (self._column(position) for position in (1, 2, 3))
+        forced = self._column(4).astype(bool)
+        predict_ms, adapt_ms = np.array(self._predicts_ms), np.array(self._adapts_ms)
+        finish_ms = start_ms + (predict_ms + adapt_ms)
+        idle_ms = np.zeros_like(start_ms)
+        idle_ms[1:] = start_ms[1:] - finish_ms[:-1]
+        return Course(
+            num_batches=self._num_batches,
+            served=self._column(0).astype(np.int64),
+            evicted=np.array(self._feed.evicted, dtype=np.int64),
+            arrived_ms=arrived_ms,
+            start_ms=start_ms,
+            emission_ms=start_ms + predict_ms,
+            finish_ms=finish_ms,
+            predict_ms=predict_ms,
+            adapt_ms=adapt_ms,
+            wait_ms=wait_ms,
+            response_ms=wait_ms + predict_ms,
+            idle_ms=idle_ms,
+            adapted=np.array(self._adapted, dtype=bool),
+            waitspan_ms=float(idle_ms[forced].sum()),
+            spent_ms=self._budget.spent_ms,
+        )
+
+    def _column(self, position: int) -> FloatArray:
+        return np.fromiter(map(itemgetter(position), self._pickups), np.float64, len(self._pickups))
+
+
+def replay(
+    timeline: Timeline,
+    predict_ms: FloatArray,
+    adapt_ms: FloatArray,
+    frozen_ms: FloatArray | None = None,
+) -> Course:
+    """Drive a timeline with times known per batch; without `frozen_ms` frozen batches go untimed."""
+    predicts, adapts = predict_ms.tolist(), adapt_ms.tolist()
+    frozen = None if frozen_ms is None else frozen_ms.tolist()
+    advance, record = timeline._advance, timeline.record
+    while (batch := advance()) is not None:
+        if timeline._adapting and record(predicts[batch], adapts[batch]):
+            continue
+        record(math.nan if frozen is None else frozen[batch], 0.0)
+    return timeline.course()
+
+
+def serve(service_ms: ArrayLike, arrivals_ms: ArrayLike, queue: int = 1) -> Course:
+    """Which of the arriving batches a single pipeline serves, and when.
+
+    `service_ms` has one entry per arrival. Without a known boundary between prediction and adaptation the
+    whole service counts as prediction.
+
+    >>> course = serve([100, 100, 100, 100], [0, 40, 80, 120], queue=1)
+    >>> course.served.tolist(), course.evicted.tolist(), course.start_ms.tolist()
+    ([0, 2, 3], [1], [0.0, 100.0, 200.0])
+    """
+    arrivals = check.arrival_times(arrivals_ms)
+    services = check.times("service_ms", service_ms, arrivals.size, like="arrivals_ms")
+    feed = Schedule(arrivals.tolist(), check.queue_length(queue))
+    timeline = Timeline(feed, Budget(math.inf, None, "overshoot"), arrivals.size)
+    return replay(timeline, services, np.zeros_like(services))

@@ -1,0 +1,65 @@
+"""Break-even, insolvency and failure modes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tempora import TemporaError
+from tempora.scenarios import (
+    Amortised,
+    Continuous,
+    Discrete,
+    Offline,
+    break_even_accuracy,
+    diagnose,
+    is_insolvent,
+)
+
+
+def modes(score, standard_accuracy):
+    return [finding.mode for finding in diagnose(score.utility, score.terms, standard_accuracy)]
+
+
+def test_availability_is_a_ceiling_on_utility():
+    assert is_insolvent(competitor_utility=0.5, factor=0.49)
+    assert not is_insolvent(competitor_utility=0.5, factor=0.5)
+    assert break_even_accuracy(0.5, 0.0) == math.inf
+    assert break_even_accuracy(0.0, 0.0) == 0.0
+
+
+def test_break_even_refuses_percentages():
+    with pytest.raises(TemporaError, match="fractions from 0 to 1"):
+        break_even_accuracy(0.3, 41)
+
+
+def test_availability_collapse_shows_what_it_would_take():
+    score = Discrete(interval_ms=40).score(accuracy=[0.5] * 100, service_ms=200)
+    (finding,) = diagnose(score.utility, score.terms, standard_accuracy=0.3)
+    assert finding.mode == "availability collapse"
+    assert finding.numbers["break_even_accuracy"] == pytest.approx(0.3 / score.terms["availability"])
+    assert "50.0% against 30.0%" in finding.sentence
+
+
+def test_accuracy_erosion():
+    score = Continuous(threshold_ms=50).score(accuracy=[0.5] * 20, predict_ms=41, adapt_ms=60, baseline_ms=40)
+    assert modes(score, 0.3) == ["accuracy erosion"]
+
+
+@pytest.mark.parametrize(
+    ("frozen", "expected"), [(0.1, ["harmful adaptation", "drift"]), (0.4, ["durable gain"]), (0.3, [])]
+)
+def test_what_freezing_leaves_behind(frozen, expected):
+    score = Amortised(budget_ms=100).score(
+        accuracy=[0.5] * 50, frozen_accuracy=[frozen] * 50, service_ms=100, baseline_ms=40
+    )
+    assert modes(score, 0.3) == expected
+
+
+def test_a_method_that_is_simply_worse_is_harmful():
+    assert modes(Offline().score(accuracy=[0.2]), 0.3) == ["harmful adaptation"]
+
+
+def test_a_winner_has_nothing_wrong_with_it():
+    assert modes(Offline().score(accuracy=[0.4]), 0.3) == []

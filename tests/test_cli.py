@@ -1,0 +1,33 @@
+"""The frame of the command: version, help, and user mistakes without a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tempora import __version__
+from tempora.errors import unknown
+
+
+def tempora(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "tempora", *arguments], capture_output=True, text=True)
+
+
+def test_version():
+    assert tempora("--version").stdout.strip() == f"tempora {__version__}"
+
+
+def test_help_says_what_it_is_for():
+    result = tempora("--help")
+    assert result.returncode == 0
+    assert "worth its time" in result.stdout
+
+
+def test_unknown_command_is_a_usage_error():
+    result = tempora("dmeo")
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_suggestions_find_the_nearest_name():
+    assert "did you mean 'AdaBN'" in str(unknown("method", "adabm", ["AdaBN", "Tent"]))
