@@ -4,7 +4,7 @@
     stream = tempora.data.open_stream(shifts["gaussian_noise"], preprocessing, device="cuda")
     stream.batch(0), stream.labels(0)
 
-Names that need torch are imported when first used, so that decoding workers and `tempora data` start without it.
+Names that need torch are imported when first used: decoding workers and `tempora data` start without it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tempora.data.from_dataset import from_dataset
 from tempora.data.groups import CORRUPTIONS, EXTRA, GROUPS, expand, group_of
+from tempora.data.registry import Archive, Dataset, LayoutError, dataset, datasets, open
 from tempora.data.shift import Shift, array_shift
 
 if TYPE_CHECKING:
@@ -32,14 +34,21 @@ __all__ = [
     "CORRUPTIONS",
     "EXTRA",
     "GROUPS",
+    "Archive",
     "BatchSource",
+    "Dataset",
     "GivenBatches",
+    "LayoutError",
     "Shift",
     "Stream",
     "array_shift",
+    "dataset",
+    "datasets",
     "expand",
     "from_batches",
+    "from_dataset",
     "group_of",
+    "open",
     "open_stream",
     "stream_order",
 ]

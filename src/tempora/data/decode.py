@@ -2,7 +2,7 @@
 
 Workers are plain `python` child processes that are told indices over a pipe and answer with raw pixels.
 Compared with `multiprocessing` this needs no guarded `__main__` in the user's script, no room in /dev/shm
-(64 MB in a container, and a bus error beyond), no fork of a process that holds a CUDA context, and no torch in
+(64 MB in a container, and a bus error beyond), no fork of a process that holds a CUDA context and no torch in
 the workers. At 150 kB and some milliseconds of decoding per picture, the pipe's share of the time is small.
 """
 

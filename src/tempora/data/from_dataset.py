@@ -1,0 +1,80 @@
+"""Any torchvision-style dataset as a shift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tempora.data.images import DatasetImages
+from tempora.data.shift import Shift, digest
+from tempora.errors import TemporaError
+
+
+def from_dataset(
+    name: str,
+    dataset: Any,
+    num_classes: int | None = None,
+    class_names: Sequence[str] | None = None,
+    classes: Sequence[int] | None = None,
+    fingerprint: str | None = None,
+) -> Shift:
+    """A shift from an indexable dataset whose items are (PIL image or uint8 array, label).
+
+    Give it without transforms: Tempora resizes, crops and normalises as the model asks. `classes` restricts
+    scores to some of the model's classes. Give a `fingerprint` where two datasets of one name, length and
+    labels may hold different pictures; only these three are known without decoding everything.
+    """
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise TemporaError(
+            f"dataset {name!r} is a {type(dataset).__name__} without length and indexing: "
+            "expected len(dataset) and dataset[i] -> (image, label)"
+        )
+    labels = _labels(name, dataset)
+    class_names = class_names if class_names is not None else getattr(dataset, "classes", None)
+    if num_classes is None:
+        if class_names is None:
+            raise TemporaError(f"dataset {name!r} has no list of classes: say num_classes=")
+        num_classes = len(class_names)
+    return Shift(
+        name=name,
+        labels=labels,
+        num_classes=num_classes,
+        source=DatasetImages(name, dataset, labels),
+        fingerprint=fingerprint or digest(name, type(dataset).__qualname__, labels),
+        class_names=class_names,
+        classes=None if classes is None else np.array(sorted(classes), np.int64),
+    )
+
+
+def _labels(name: str, dataset: Any) -> np.ndarray:
+    """The labels, from the dataset's own list where nothing can change them on the way, else item by item.
+
+    The list is checked against every item when it is decoded (`DatasetImages`).
+    """
+    listed = getattr(dataset, "targets", getattr(dataset, "labels", None))
+    if (
+        listed is not None
+        and getattr(dataset, "target_transform", None) is None
+        and len(listed) == len(dataset)
+    ):
+        labels = np.asarray(listed)
+    else:
+        labels = np.asarray([_label(name, dataset, i) for i in range(len(dataset))])
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise TemporaError(
+            f"dataset {name!r}: labels have type {labels.dtype} and shape {labels.shape}: "
+            "expected one integer each"
+        )
+    return labels.astype(np.int64)
+
+
+def _label(name: str, dataset: Any, i: int) -> int:
+    item = dataset[i]
+    if not isinstance(item, (tuple, list)) or len(item) != 2:
+        raise TemporaError(f"dataset {name!r}: item {i} is a {type(item).__name__}: expected (image, label)")
+    label = item[1]
+    if isinstance(label, float) or not hasattr(label, "__index__"):
+        raise TemporaError(f"dataset {name!r}: item {i} has label {label!r}: expected an integer")
+    return int(label)

@@ -1,0 +1,36 @@
+"""ImageNet's 1000 classes: which folder name (WordNet id) is which output of a model."""
+
+from __future__ import annotations
+
+from functools import cache
+from pkgutil import get_data
+
+import numpy as np
+
+
+@cache
+def label_of() -> dict[str, int]:
+    """WordNet id -> index, in the standard order (sorted ids)."""
+    from timm.data import ImageNetInfo
+
+    return {wnid: index for index, wnid in enumerate(ImageNetInfo("imagenet-1k").label_names())}
+
+
+@cache
+def class_names() -> tuple[str, ...]:
+    """What the 1000 classes show, in the standard order."""
+    from timm.data import ImageNetInfo
+
+    return tuple(ImageNetInfo("imagenet-1k").label_descriptions())
+
+
+def subset_of(name: str) -> dict[str, int]:
+    """WordNet id -> index among the 1000, for the 200 classes of `imagenet_r` or `imagenet_a`."""
+    listing = get_data("timm.data", f"_info/{name}_synsets.txt")
+    assert listing is not None
+    return {wnid: label_of()[wnid] for wnid in listing.decode().split()}
+
+
+def indices(subset: dict[str, int]) -> np.ndarray:
+    """The sorted indices of a subset: the classes that scores are restricted to."""
+    return np.array(sorted(subset.values()), np.int64)

@@ -1,0 +1,84 @@
+"""Your own images: one folder per class, or several such shifts side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tempora.data.class_folders import class_folder_shift
+from tempora.data.groups import CORRUPTIONS, EXTRA, expand
+from tempora.data.registry import LayoutError, dataset
+from tempora.data.shift import Shift
+from tempora.errors import TemporaError
+
+_KNOWN = ("clean", *CORRUPTIONS, *EXTRA)
+
+
+@dataset(
+    "folder",
+    what="your own images, with a list of the model's classes",
+    size="any",
+    licence="yours",
+    source="`tempora data corrupt` makes corrupted copies",
+    layout=(
+        "FOLDER/\n"
+        "  classes.txt                       the model's classes, one per line, in the order of its outputs\n"
+        "  cat/a.jpg                         one folder per class,\n"
+        "  dog/b.jpg\n"
+        "or, as `tempora data corrupt` writes it,\n"
+        "  classes.txt\n"
+        "  gaussian_noise/5/cat/a.jpg        corruption, severity, class\n"
+        "  clean/cat/a.jpg                   and the uncorrupted images, if you like"
+    ),
+)
+def folder(
+    root: Path,
+    severity: int,
+    shifts: str | Iterable[str] | None,
+    classes: Path | str | Sequence[str] | None = None,
+    precropped: bool = False,
+) -> dict[str, Shift]:
+    """`classes` is a list of names, or the file that holds it (default: classes.txt in the folder).
+
+    `precropped=True` for pictures that show just what the model should see: they are scaled, not cropped.
+    """
+    names = _class_names(root, classes)
+    label_of = {name: index for index, name in enumerate(names)}
+    corrupted = [name for name in _KNOWN if name not in label_of and (root / name).is_dir()]
+    if corrupted:
+        places = {
+            name: root / name if name == "clean" else root / name / str(severity)
+            for name in expand(shifts, corrupted)
+        }
+    else:
+        places = dict.fromkeys(expand(shifts, [root.resolve().name]), root)
+    return {
+        name: class_folder_shift(
+            name,
+            place,
+            label_of,
+            len(names),
+            class_names=names,
+            precropped=precropped,
+            severity=severity if corrupted else None,
+        )
+        for name, place in places.items()
+    }
+
+
+def _class_names(root: Path, classes: Path | str | Sequence[str] | None) -> list[str]:
+    if classes is not None and not isinstance(classes, (str, Path)):
+        names, origin = list(classes), "classes"
+    else:
+        path = root / "classes.txt" if classes is None else Path(classes)
+        if not path.is_file():
+            raise LayoutError(
+                f"{path} is missing: which folder is which output of the model? Write one class per line, "
+                "in the order of the outputs (torchvision's ImageFolder trains with the sorted folder names)"
+            )
+        names, origin = [line.strip() for line in path.read_text().splitlines() if line.strip()], str(path)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or len(names) < 2:
+        problem = f"names {', '.join(map(repr, twice))} twice" if twice else f"has {len(names)} class"
+        raise TemporaError(f"{origin} {problem}: expected two or more different classes")
+    return names

@@ -1,0 +1,167 @@
+"""The datasets that can be opened by name. A new one is one file in `loaders/` with one decorator."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from textwrap import indent
+from typing import Any
+
+from tempora.data.groups import expand
+from tempora.data.shift import Shift
+from tempora.errors import TemporaError, unknown
+
+Opener = Callable[..., dict[str, Shift]]
+
+
+class LayoutError(TemporaError):
+    """A loader found something other than the published layout. `open` adds what that layout is."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One official file of a dataset."""
+
+    url: str
+    md5: str | None = None
+    """As published; None where no publisher states one."""
+    into: str = ""
+    """The folder, below the data folder, that it is unpacked (or, if no archive, stored) in."""
+
+    @property
+    def filename(self) -> str:
+        return self.url.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset's card, and the function that opens it."""
+
+    name: str
+    what: str
+    size: str
+    licence: str
+    source: str
+    """The page that describes it and says how to get it."""
+    folder: str
+    """Its folder below the data folder; empty: it has no fixed place."""
+    layout: str
+    """The files that are expected in it, for people."""
+    opener: Opener
+    archives: tuple[Archive, ...] = ()
+    """What `tempora data fetch` downloads; empty: to be had by hand only."""
+
+    @property
+    def settings(self) -> dict[str, inspect.Parameter]:
+        """What the opener can be told besides root, severity and shifts."""
+        parameters = inspect.signature(self.opener).parameters
+        return {key: value for key, value in parameters.items() if key not in ("root", "severity", "shifts")}
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """All that the opener can be told."""
+        return frozenset(inspect.signature(self.opener).parameters)
+
+    def locate(self, root: Path | str | None) -> Path:
+        """The dataset's folder: `root` itself or below it, or its place in the data folder."""
+        given = data_folder() if root is None else Path(root).expanduser()
+        if self.folder and (root is None or (given / self.folder).is_dir()):
+            return given / self.folder
+        return given
+
+
+_DATASETS: dict[str, Dataset] = {}
+
+
+def dataset(
+    name: str,
+    *,
+    what: str,
+    size: str,
+    licence: str,
+    source: str,
+    folder: str = "",
+    layout: str = "",
+    archives: Iterable[Archive] = (),
+) -> Callable[[Opener], Opener]:
+    """Register the decorated function as the opener of dataset `name`.
+
+    The function takes any of `root` (the dataset's folder), `severity`, `shifts` (see `groups.expand`) and
+    settings of its own, and returns its shifts by name. It raises `LayoutError` for what it misses.
+    """
+
+    def register(opener: Opener) -> Opener:
+        card = Dataset(name, what, size, licence, source, folder, layout, opener, tuple(archives))
+        _DATASETS[name] = card
+        return opener
+
+    return register
+
+
+@cache
+def _load_loaders() -> None:
+    package = import_module("tempora.data.loaders")
+    for module in iter_modules(package.__path__):
+        import_module(f"{package.__name__}.{module.name}")
+
+
+def datasets() -> dict[str, Dataset]:
+    """Every dataset by name."""
+    _load_loaders()
+    return dict(sorted(_DATASETS.items()))
+
+
+def find(name: str) -> Dataset:
+    """The dataset called `name`."""
+    known = datasets()
+    if name not in known:
+        raise unknown("dataset", name, known)
+    return known[name]
+
+
+def data_folder() -> Path:
+    """Where datasets lie unless said otherwise: $TEMPORA_DATA, else ./data."""
+    return Path(os.environ.get("TEMPORA_DATA", "data")).expanduser()
+
+
+def open(
+    name: str,
+    root: Path | str | None = None,
+    severity: int = 5,
+    shifts: str | Iterable[str] | None = None,
+    **settings: Any,
+) -> dict[str, Shift]:
+    """The shifts of dataset `name`, checked against the published layout.
+
+    `root` is the dataset's folder or the one above it (default: $TEMPORA_DATA, else ./data). `shifts` takes
+    names, groups (`noise`) and `all`, as a list or separated by commas. `settings` are the dataset's own.
+    """
+    card = find(name)
+    for key in settings:
+        if key not in card.settings:
+            raise unknown(f"setting of dataset {name!r}", key, [*card.settings, "root", "severity", "shifts"])
+    if not isinstance(severity, int) or not 1 <= severity <= 5:
+        raise TemporaError(f"severity={severity!r}: must be a whole number from 1 to 5")
+    given: dict[str, Any] = {"severity": severity, "shifts": shifts, **settings}
+    if "root" in card.takes:
+        if root is None and not card.folder:
+            raise TemporaError(f"dataset {name!r} has no fixed place: say root=")
+        given["root"] = card.locate(root)
+    try:
+        if "root" in given and not given["root"].is_dir():
+            raise LayoutError(f"there is no folder {given['root']}")
+        opened = card.opener(**{key: value for key, value in given.items() if key in card.takes})
+    except LayoutError as error:
+        raise TemporaError(f"{error}\n{_expectation(card)}") from error
+    return opened if "shifts" in card.takes else {key: opened[key] for key in expand(shifts, list(opened))}
+
+
+def _expectation(card: Dataset) -> str:
+    how = f"`tempora data fetch {card.name}`, or by hand from" if card.archives else "see"
+    return f"{card.name} is expected like this ({how} {card.source}):\n{indent(card.layout, '  ')}"
