@@ -1,0 +1,77 @@
+"""How the methods are called, grouped and coloured wherever people see them.
+
+Kept here, in the lowest pure package, because results must open on a laptop without torch: tables and figures
+read these names and never import the methods themselves.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Literal, NamedTuple
+
+Family = Literal["gradient-free", "gradient-based", "other"]
+
+
+class Display(NamedTuple):
+    """What a reader sees of a method."""
+
+    label: str
+    family: Family
+    colour: str
+
+
+STANDARD = "standard"
+"""Standard inference: the non-adaptive baseline that every table compares with."""
+
+METHODS: dict[str, Display] = {
+    "standard": Display("Standard", "gradient-free", "#767676"),
+    "neo": Display("NEO", "gradient-free", "#60c5ff"),
+    "lame": Display("LAME", "gradient-free", "#524531"),
+    "adabn": Display("AdaBN", "gradient-free", "#0096fb"),
+    "tent": Display("Tent", "gradient-based", "#ebb300"),
+    "eta": Display("ETA", "gradient-based", "#43904d"),
+    "shot_im": Display("SHOT-IM", "gradient-based", "#b06db2"),
+    "deyo": Display("DeYO", "gradient-based", "#823c00"),
+    "cmf": Display("CMF", "gradient-based", "#3f4aa6"),
+    "sar": Display("SAR", "gradient-based", "#b3800a"),
+    "spa": Display("SPA", "gradient-based", "#65366a"),
+    "zerosiam": Display("ZeroSIAM", "gradient-based", "#40ce9f"),
+    "eta_star": Display("ETA*", "gradient-based", "#a5cfab"),
+    "shot_im_star": Display("SHOT-IM*", "gradient-based", "#dcbcdd"),
+}
+"""In the order of the paper's tables. The first twelve colours stay apart for colour-blind readers too."""
+
+_SPARE_COLOURS = ("#d81b60", "#00695c", "#7f7f00", "#e377c2", "#455a64", "#ff7043")
+
+
+def display(method: str) -> Display:
+    """Label, family and colour of a method; a user's own method gets its class name and a colour of its own.
+
+    >>> display("shot_im").label
+    'SHOT-IM'
+    >>> display("my_package.methods:Mine").label
+    'Mine'
+    """
+    known = METHODS.get(method)
+    if known is not None:
+        return known
+    colour = _SPARE_COLOURS[zlib.crc32(method.encode()) % len(_SPARE_COLOURS)]
+    return Display(method.rsplit(":", 1)[-1], "other", colour)
+
+
+def label(method: str) -> str:
+    return display(method).label
+
+
+def family(method: str) -> Family:
+    return display(method).family
+
+
+def colour(method: str) -> str:
+    return display(method).colour
+
+
+def order(method: str) -> tuple[int, str]:
+    """A sort key: the paper's order, then everyone else by name."""
+    names = list(METHODS)
+    return (names.index(method) if method in METHODS else len(names), method)

@@ -1,0 +1,60 @@
+"""Names, families and colours of methods."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from tempora import published
+from tempora.published import methods
+
+# Machado, Oliveira & Fernandes (2009), severity 1: how linear RGB looks to protanopes and deuteranopes.
+VISION = {
+    "normal": np.eye(3),
+    "protanopia": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+}
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def lab(colour: str, vision: np.ndarray) -> np.ndarray:
+    srgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    xyz = XYZ @ np.clip(vision @ linear, 0, 1) / np.array([0.95047, 1.0, 1.08883])
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_colours_of_the_paper_s_methods_stay_apart(vision: str) -> None:
+    papers = [methods.METHODS[name].colour for name in list(methods.METHODS)[:12]]
+    distances = [
+        np.linalg.norm(lab(one, VISION[vision]) - lab(other, VISION[vision]))
+        for one, other in combinations(papers, 2)
+    ]
+    assert min(distances) > 20, "CIE76; 2.3 is just noticeable"
+
+
+def test_every_published_method_is_known() -> None:
+    printed = set(published.table("offline")["method"]) | set(published.table("ablation")["method"])
+    assert printed == set(methods.METHODS)
+
+
+def test_families_follow_the_paper() -> None:
+    free = [name for name, shown in methods.METHODS.items() if shown.family == "gradient-free"]
+    assert free == ["standard", "neo", "lame", "adabn"]
+
+
+def test_a_user_s_own_method_has_a_stable_look() -> None:
+    own = methods.display("lab.ideas:Mine")
+    assert own == methods.display("lab.ideas:Mine")
+    assert (own.label, own.family) == ("Mine", "other")
+    assert methods.order("lab.ideas:Mine") > methods.order("zerosiam") > methods.order("standard")

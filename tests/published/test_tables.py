@@ -1,0 +1,162 @@
+"""The published tables as data: complete, in our units, with their printed precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tempora import published
+from tempora.errors import TemporaError
+
+ROWS = {
+    "offline": 394,
+    "overhead": 37,
+    "utility_sweeps": 1119,
+    "decomposition": 1166,
+    "winners": 495,
+    "win_counts": 13,
+    "correlation": 527,
+    "deficit": 84,
+    "below_standard": 76,
+    "buffering": 30,
+    "ablation": 16,
+    "temporal_factors": 63,
+}
+
+
+@pytest.mark.parametrize("name", published.TABLES)
+def test_every_table_ships_with_all_its_rows(name: str) -> None:
+    assert len(published.table(name)) == len(published.printed(name)) == ROWS[name]
+    by_setup = [published.table(name, setup) for setup in published.setups()]
+    assert sum(map(len, by_setup)) == ROWS[name]
+
+
+def test_numbers_are_fractions_and_milliseconds() -> None:
+    sweep = published.table("utility_sweeps", "rn50_inc").set_index(["method", "label"])
+    assert sweep.loc[("standard", "ρ 100 %"), "utility"] == 0.1816
+    assert sweep.loc[("eta", "ρ 70 %"), "value"] == pytest.approx(39.9 * 2**0.5)
+    assert sweep.loc[("eta", "B 32 s"), ["parameter", "value"]].tolist() == ["budget_ms", 32000.0]
+    factors = published.table("temporal_factors", "rn50_inc").set_index(["method", "factor"])["factor_value"]
+    assert factors["sar", "availability"] == 0.206
+    assert factors["sar", "cutoff"] == 7
+    assert published.table("buffering").set_index(["method", "variant"]).loc[
+        ("adabn", "unbuffered"), "waitspan_ms"
+    ] == pytest.approx(15100)
+    assert published.table("deficit", "rn50_inc")["mean_gap"].max() == 0.25
+
+
+def test_a_dash_is_missing() -> None:
+    frozen = published.table("decomposition", "rn50_inc").set_index(["protocol", "shift", "method"])
+    assert np.isnan(frozen.loc[("amortised", "all", "standard"), "frozen_accuracy"])
+    assert frozen.loc[("amortised", "all", "tent"), "frozen_accuracy"] == 0.001
+
+
+def test_half_a_unit_in_the_last_printed_place() -> None:
+    half = published.half_unit("decomposition", "rn50_inc").set_index(["protocol", "shift", "method"])
+    text = published.printed("decomposition", "rn50_inc").set_index(["protocol", "shift", "method"])
+    cell = ("continuous", "all", "tent")
+    assert text.loc[cell, ["accuracy", "responsiveness", "covariance"]].tolist() == [
+        "42.88",
+        "15.1",
+        "-0.0001",
+    ]
+    assert half.loc[cell, ["accuracy", "responsiveness", "covariance"]].tolist() == [5e-5, 5e-4, 5e-5]
+    factors = published.half_unit("temporal_factors", "rn50_inc").set_index(["method", "factor"])
+    assert factors.loc[("sar", "availability"), "factor_value"] == 5e-4
+    assert factors.loc[("sar", "cutoff"), "factor_value"] == 0.5
+
+
+def test_setups_hold_the_paper_s_grids() -> None:
+    sizes = {name: len(published.setup(name).grid) for name in published.setups()}
+    assert sizes == {
+        "rn50_inc": 16,
+        "vit_inc": 15,
+        "rn50_inr": 16,
+        "rn50_inv2": 16,
+        "vit_inr": 15,
+        "vit_inv2": 15,
+        "rn18_c10c_rpi5": 9,
+        "rn18_c10c_rtx4080": 9,
+    }
+    # 750+ temporal evaluations: 240 + 225 on ImageNet-C, 62 on R and V2, 270 on CIFAR-10-C.
+    assert (
+        sum(size * len(published.setup(name).shifts) for name, size in sizes.items()) == 240 + 225 + 62 + 270
+    )
+    # The paper truncates 112.854 to 112.8.
+    assert [round(ms, 1) for ms in published.setup("rn50_inc").intervals_ms] == [
+        39.9,
+        56.4,
+        79.8,
+        112.9,
+        159.6,
+    ]
+    assert [point.label for point in published.setup("vit_inc").strict] == ["ρ 100 %", "T 200 ms", "B 2.5 s"]
+
+
+def test_setups_agree_with_their_tables() -> None:
+    for name in published.setups():
+        found = published.setup(name)
+        for table in ("offline", "utility_sweeps", "decomposition"):
+            rows = published.table(table, name)
+            for column in ("model", "dataset", "hardware"):
+                assert set(rows[column]) == {getattr(found, column)}
+            assert set(rows["shift"]) <= {*found.shifts, "all"}
+        printed = published.table("overhead", name)["baseline_ms"]
+        assert set(printed) <= {found.baseline_ms}
+        labels = set(published.table("utility_sweeps", name)["label"])
+        assert labels == {point.label for point in found.grid}
+
+
+def test_profiles_feed_a_recorded_clock() -> None:
+    profile = published.profile("rn50_inc")
+    assert profile["baseline_ms"] == 39.9
+    assert profile["sar"] == (41.1, 154.1)
+    assert len(profile) == 11
+    rows = published.table("overhead", "vit_inc").set_index("method")
+    for method, times in published.profile("vit_inc").items():
+        if isinstance(times, tuple):
+            assert sum(times) == pytest.approx(rows.loc[method, "service_ms"], abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("model", "dataset", "accuracy"),
+    [
+        ("resnet50", "imagenet", 0.761),
+        ("resnet50", "imagenet_c", 0.1816),
+        ("resnet50.tv_in1k", "imagenet-r", 0.362),
+        ("resnet50", "ImageNet-V2", 0.632),
+        ("vit_base_patch16_224.augreg_in21k_ft_in1k", "imagenet_c", 0.5553),
+        ("vit_b16", "imagenet_r", 0.595),
+        ("vit_b16", "imagenet_v2", 0.755),
+        ("vit_b16", "imagenet", None),
+        ("resnet18", "cifar10_c", None),
+        ("fashion_resnet", "fashion", None),
+    ],
+)
+def test_known_accuracies(model: str, dataset: str, accuracy: float | None) -> None:
+    assert published.known_accuracy(model, dataset) == accuracy
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: published.table("offlin"), "unknown published table 'offlin': did you mean 'offline'"),
+        (lambda: published.table("offline", "rn50"), "unknown published setup 'rn50'.*rn50_inc"),
+        (lambda: published.profile("rn18_c10c_rpi5"), "prints no split of its latency.*rn50_inc or vit_inc"),
+        (lambda: published.as_utilities("rn50_inc", "shift"), "did you mean 'shifts'"),
+        (lambda: published.as_utilities("rn18_c10c_rpi5"), "part 'aggregate'"),
+        (lambda: published.as_utilities("vit_inc", "buffering"), "rn50_inc only"),
+    ],
+)
+def test_mistakes_say_what_is_allowed(call: object, message: str) -> None:
+    assert callable(call)
+    with pytest.raises(TemporaError, match=message):
+        call()
+
+
+def test_tables_are_copies() -> None:
+    first = published.printed("offline")
+    first["accuracy"] = "0"
+    assert (published.printed("offline")["accuracy"] != "0").all()
+    assert isinstance(published.table("offline"), pd.DataFrame)
