@@ -1,0 +1,122 @@
+"""Methods by name, and `create`, which makes one that is ready to run."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import os
+import sys
+from typing import Any, TypeVar
+
+from torch import nn
+
+from tempora.errors import TemporaError, unknown
+from tempora.methods.contract import Method
+from tempora.methods.settings import build
+from tempora.methods.wrappers import Every, Reforward, StopAfter
+from tempora.models import wrap
+
+PRESETS = ("paper",)
+
+_methods: dict[str, type[Method]] = {}
+_M = TypeVar("_M", bound=type[Method])
+
+
+def register(method: _M) -> _M:
+    """Class decorator: makes a method known under its `name`."""
+    if not method.name:
+        raise TemporaError(f"{method.__name__} has no name: write `name = ...` in the class.")
+    if method.name in _methods and _methods[method.name].__module__ != method.__module__:
+        raise TemporaError(f"there is already a method {method.name!r}: choose another name.")
+    _methods[method.name] = method
+    return method
+
+
+def names() -> tuple[str, ...]:
+    """Registered methods, in the paper's order."""
+    return tuple(_methods)
+
+
+def get(name: str | type[Method]) -> type[Method]:
+    """The class behind a registered name or `module:Class`; a class is its own answer."""
+    if isinstance(name, type):
+        return _check(name, name.__name__)
+    if ":" in name:
+        return _check(_imported(name), name)
+    if name not in _methods:
+        raise unknown("method", name, _methods)
+    return _methods[name]
+
+
+def create(
+    name: str | type[Method],
+    model: nn.Module,
+    seed: int = 2025,
+    preset: str | None = None,
+    *,
+    recipe: bool = True,
+    **settings: Any,
+) -> Method:
+    """The method `name`, on its own copy of `model`, where `model` is; the caller's model is not touched.
+
+    name: a registered name, `module:Class`, or a Method class.
+    model: a Classifier, or a network that `tempora.models.wrap` understands.
+    preset: "paper" for what the published tables did differently (methods.md, Presets).
+    recipe: use the settings that the model recommends for this method.
+    settings: the method's own, or `every=`, `stop_after=` and `reforward=`, which all methods have.
+
+    What was given wins over the preset, that over the recipe, that over the method's defaults. The outcome is
+    `method.settings`.
+    """
+    kind = get(name)
+    if preset is not None and preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    classifier = copy.deepcopy(wrap(model))
+    values = {
+        **(classifier.recipe.get(kind.name, {}) if recipe else {}),
+        **(kind.Settings.paper if preset == "paper" else {}),
+        **settings,
+    }
+    method = kind(classifier, build(kind.Settings, values, kind.name or kind.__name__), seed)
+    method.remember()
+    return _wrapped(method)
+
+
+def _wrapped(method: Method) -> Method:
+    wanted = method.settings
+    adapts_in_predict = type(method).adapt is Method.adapt
+    if wanted.every > 1 and adapts_in_predict:
+        raise TemporaError(f"{method.name}: every={wanted.every} has no effect, it has no separate adapt().")
+    if wanted.reforward:
+        method = Reforward(method)
+    if wanted.every > 1:
+        method = Every(method, wanted.every)
+    if wanted.stop_after is not None:
+        method = StopAfter(method, wanted.stop_after)
+    return method
+
+
+def _check(kind: Any, given: str) -> type[Method]:
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise TemporaError(f"method {given!r}: is not a subclass of tempora.methods.Method.")
+    return kind
+
+
+def _imported(path: str) -> Any:
+    """`module:Class`, looked for where Python looks and in the working directory."""
+    module_name, _, class_name = path.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name + ".").startswith(error.name + "."):
+            raise
+        raise TemporaError(
+            f"method {path!r}: there is no module {module_name!r} to import; "
+            "run from the folder that holds it, or install it."
+        ) from error
+    if not hasattr(module, class_name):
+        classes = [key for key, value in vars(module).items() if isinstance(value, type)]
+        raise unknown(f"class of {module_name}", class_name, classes)
+    return getattr(module, class_name)
