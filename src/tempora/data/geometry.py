@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from tempora.errors import unknown
+from tempora.errors import TemporaError, unknown
 
 if TYPE_CHECKING:
     from tempora.models.preprocessing import Preprocessing
@@ -40,6 +40,8 @@ class Geometry:
         if preprocessing.interpolation not in _FILTERS:
             raise unknown("interpolation", preprocessing.interpolation, _FILTERS)
         channels, height, width = preprocessing.input_size
+        if channels not in _MODES:
+            raise TemporaError(f"input_size={preprocessing.input_size}: images have 1 or 3 channels")
         scaled = [math.floor(side / preprocessing.crop_pct) for side in (height, width)]
         return cls(channels, height, width, scaled[0], scaled[1], preprocessing.interpolation)
 

@@ -32,11 +32,15 @@ class Archive:
     md5: str | None = None
     """As published; None where no publisher states one."""
     into: str = ""
-    """The folder, below the data folder, that it is unpacked (or, if no archive, stored) in."""
+    """The folder, below the data folder, that it is unpacked in (or, if not packed, stored)."""
 
     @property
     def filename(self) -> str:
         return self.url.rsplit("/", 1)[-1]
+
+    @property
+    def packed(self) -> bool:
+        return self.filename.endswith((".tar", ".tar.gz"))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,136 @@
+"""Checking what lies on disk: layout, counts, published checksums, and on demand every image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from PIL import Image
+
+from tempora.data.decode import Progress, default_workers
+from tempora.data.download import md5_of
+from tempora.data.groups import CORRUPTIONS, EXTRA
+from tempora.data.images import FileImages
+from tempora.data.registry import Dataset, datasets, find, open
+from tempora.data.shift import Shift
+from tempora.errors import TemporaError
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    what: str
+    ok: bool
+    detail: str
+
+
+def verify(
+    path: Path | str, name: str | None = None, decode: bool = False, progress: Progress | None = None
+) -> Iterator[Check]:
+    """Check the dataset(s) in `path`, or an official archive, one finding at a time.
+
+    Which dataset it is follows from the folder's name, or is said by `name`. `decode` reads every image file.
+    """
+    path = Path(path).expanduser()
+    if path.is_file():
+        yield _check_archive(path)
+        return
+    if not path.is_dir():
+        raise TemporaError(f"there is no file or folder {path}")
+    for card in _which(path, name):
+        root = card.locate(path)
+        yield from _check_files(card, root)
+        for what, opening in _openings(card, root):
+            try:
+                shifts = open(card.name, root, **opening)
+            except TemporaError as error:
+                yield Check(what, False, str(error))
+                continue
+            for shift in shifts.values():
+                yield Check(what, True, f"{len(shift)} images, {len(set(shift.labels.tolist()))} classes")
+                if decode:
+                    yield from _check_images(what, shift, progress)
+
+
+def _check_archive(path: Path) -> Check:
+    for card in datasets().values():
+        for archive in card.archives:
+            if archive.filename != path.name:
+                continue
+            what = f"{card.name}: {path.name}"
+            if archive.md5 is None:
+                return Check(what, True, "no checksum is published for it")
+            found = md5_of(path)
+            right = found == archive.md5
+            return Check(
+                what, right, "MD5 as published" if right else f"MD5 {found}, published {archive.md5}"
+            )
+    names = ", ".join(a.filename for card in datasets().values() for a in card.archives)
+    raise TemporaError(f"{path} is a file, but none of the official archives: {names}")
+
+
+def _which(path: Path, name: str | None) -> list[Dataset]:
+    """The datasets that `path` is, or has one folder below."""
+    if name is not None:
+        return [find(name)]
+    placed = [card for card in datasets().values() if card.folder]
+    found = [card for card in placed if path.resolve().name == card.folder or (path / card.folder).is_dir()]
+    if not found:
+        known = ", ".join(f"{card.folder} ({card.name})" for card in placed)
+        raise TemporaError(f"{path}: which dataset is it? Its name is none of {known}. Say it with --name")
+    return found
+
+
+def _check_files(card: Dataset, root: Path) -> Iterator[Check]:
+    """Compare the files whose checksums are published."""
+    published: dict[str, str] = json.loads(files("tempora.data").joinpath("checksums.json").read_text())
+    for filename, md5 in dict(published.get(card.name, {})).items():
+        if (root / filename).is_file():
+            right = md5_of(root / filename) == md5
+            detail = "MD5 as published" if right else f"MD5 is not the published {md5}: damaged or changed"
+            yield Check(f"{card.name}: {filename}", right, detail)
+
+
+def _openings(card: Dataset, root: Path) -> Iterator[tuple[str, dict[str, object]]]:
+    """What to open: each corruption and severity that is there, or the dataset as a whole."""
+    there = [
+        (name, severity)
+        for name in CORRUPTIONS + EXTRA
+        for severity in range(1, 6)
+        if (root / f"{name}.npy").exists() or (root / name / str(severity)).is_dir()
+    ]
+    if "severity" not in card.takes or not there:
+        yield card.name, {}
+    for name, severity in there if "severity" in card.takes else ():
+        yield f"{card.name}: {name} {severity}", {"severity": severity, "shifts": [name]}
+
+
+def _check_images(what: str, shift: Shift, progress: Progress | None) -> Iterator[Check]:
+    """Decode every image file; threads suffice, since Pillow decodes outside the interpreter's lock."""
+    if not isinstance(shift.source, FileImages):
+        return
+    paths = [shift.source.root / name for name in shift.source.names]
+    damaged = 0
+    with ThreadPoolExecutor(default_workers()) as pool:
+        for done, (path, problem) in enumerate(zip(paths, pool.map(_problem, paths), strict=True), start=1):
+            if problem is not None:
+                damaged += 1
+                yield Check(what, False, f"{path}: {problem}")
+            if progress is not None:
+                progress(done, len(paths))
+    if not damaged:
+        yield Check(what, True, f"all {len(paths)} images can be decoded")
+
+
+def _problem(path: Path) -> str | None:
+    try:
+        with Image.open(path) as picture:
+            picture.load()
+    except (OSError, SyntaxError, ValueError) as error:
+        return str(error)
+    return None
