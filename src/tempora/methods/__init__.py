@@ -15,11 +15,25 @@ from tempora.methods.standard import Standard
 from tempora.methods.adabn import AdaBN
 from tempora.methods.lame import LAME
 from tempora.methods.neo import NEO
+from tempora.methods.tent import Tent
+from tempora.methods.eta import ETA
+from tempora.methods.shot_im import SHOTIM
+from tempora.methods.sar import SAR
+from tempora.methods.deyo import DeYO
+from tempora.methods.cmf import CMF
+from tempora.methods.spa import SPA
+from tempora.methods.zerosiam import ZeroSIAM
 
 __all__ = [
+    "CMF",
+    "ETA",
     "LAME",
     "NEO",
+    "SAR",
+    "SHOTIM",
+    "SPA",
     "AdaBN",
+    "DeYO",
     "Every",
     "Method",
     "Moment",
@@ -27,6 +41,8 @@ __all__ = [
     "Settings",
     "Standard",
     "StopAfter",
+    "Tent",
+    "ZeroSIAM",
     "create",
     "get",
     "names",

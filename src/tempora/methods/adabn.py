@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from tempora.errors import TemporaError
 from tempora.methods.contract import Method
-from tempora.methods.norm import BatchStatistics, FrozenStats, SourceStats
+from tempora.methods.norm import BatchStatistics, StatisticsSettings
 from tempora.methods.registry import register
-from tempora.methods.settings import Settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdaBNSettings(Settings):
-    """source_stats: what tracking starts from. frozen_stats: what a frozen model normalises with."""
-
-    source_stats: SourceStats = "reset"
-    frozen_stats: FrozenStats = "tracked"
 
 
 @register
@@ -30,7 +19,7 @@ class AdaBN(Method):
     label = "AdaBN"
     modifies = ("activations",)
     history_free = True
-    Settings = AdaBNSettings
+    Settings = StatisticsSettings
 
     def setup(self) -> None:
         self.statistics = BatchStatistics(self.model, self.settings.source_stats, self.settings.frozen_stats)

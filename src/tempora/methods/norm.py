@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from tempora.methods.settings import Settings
 from tempora.models import Classifier
 
 SourceStats = Literal["reset", "keep"]
@@ -16,6 +18,18 @@ FrozenStats = Literal["tracked", "batch"]
 
 #: The weight of the newest batch in tracked statistics, whatever the network was trained with.
 MOMENTUM = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticsSettings(Settings):
+    """Of a method that uses batch statistics.
+
+    source_stats: whether tracking starts from mean 0, variance 1 or from the source's statistics.
+    frozen_stats: whether a frozen model normalises with what was tracked or still with each batch.
+    """
+
+    source_stats: SourceStats = "reset"
+    frozen_stats: FrozenStats = "tracked"
 
 
 def batchnorm_layers(model: Classifier) -> dict[str, _BatchNorm]:

@@ -1,0 +1,58 @@
+"""ETA (Niu et al., 2022): minimise the entropy of samples that are reliable and not redundant."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from tempora.methods.functions import entropy, indices, max_entropy
+from tempora.methods.gradient import GradientMethod, KeptOnlySettings, NormSettings, fill
+from tempora.methods.registry import register
+from tempora.methods.settings import setting
+from tempora.models import Classifier
+
+#: Published limits on the similarity, by number of classes.
+SIMILARITY = {1000: 0.05, 100: 0.1, 10: 0.4}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ETASettings(NormSettings, KeptOnlySettings):
+    """margin: E0 = margin * ln C. max_similarity: d, by number of classes unless given."""
+
+    margin: float = setting(0.4, above=0)
+    max_similarity: float | None = setting(None, above=0)
+
+    def resolved(self, model: Classifier) -> ETASettings:
+        nearest = min(SIMILARITY, key=lambda classes: abs(math.log(classes / model.num_classes)))
+        return fill(super().resolved(model), max_similarity=SIMILARITY[nearest])
+
+
+@register
+class ETA(GradientMethod):
+    """Norm affine; loss = mean over kept samples of exp(E0 - H) H, the weight without gradient."""
+
+    name = "eta"
+    label = "ETA"
+    Settings = ETASettings
+    state = ("average",)
+
+    def setup(self) -> None:
+        super().setup()
+        self.e0 = self.settings.margin * max_entropy(self.model.num_classes)
+        self.average: Tensor | None = None  # q, the running mean of kept probabilities
+
+    def loss(self, x: Tensor, z: Tensor) -> Tensor | None:
+        p = z.detach().softmax(dim=1)
+        keep = entropy(z.detach()) < self.e0
+        if self.average is not None:
+            keep &= cosine_similarity(self.average, p, dim=1).abs() < self.settings.max_similarity
+        kept = indices(keep)
+        if len(kept) == 0:
+            return None
+        mean = p[kept].mean(dim=0, keepdim=True)
+        self.average = mean if self.average is None else 0.9 * self.average + 0.1 * mean
+        h = entropy(self.kept_logits(x, z, kept))
+        return ((self.e0 - h.detach()).exp() * h).mean()
