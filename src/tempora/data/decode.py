@@ -18,6 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 import numpy as np
@@ -110,11 +111,9 @@ def _in_workers(
 
 def _drain(finished: queue.Queue[tuple[slice, np.ndarray] | BaseException]) -> None:
     """Make room in the queue, so that no thread waits for a reader that has left."""
-    try:
+    with suppress(queue.Empty):
         while True:
             finished.get_nowait()
-    except queue.Empty:
-        pass
 
 
 class _Worker:
@@ -128,21 +127,21 @@ class _Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
-        self._to.write(job)
+        self._send(job)
 
     def __enter__(self) -> _Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._to.close()
+        with suppress(BrokenPipeError):
+            self._to.close()
         self._from.close()
         self._process.terminate()
         self._process.wait()
 
     def decode(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
         """The pictures at `indices`."""
-        pickle.dump(indices, self._to)
-        self._to.flush()
+        self._send(pickle.dumps(indices))
         kind, size = _HEADER.unpack(self._receive(_HEADER.size))
         if kind == _PIXELS:
             return np.frombuffer(self._receive(size), np.uint8).reshape(len(indices), *geometry.shape)
@@ -152,6 +151,13 @@ class _Worker:
             if kind == _MISTAKE
             else RuntimeError(f"a decoding worker failed:\n{message}")
         )
+
+    def _send(self, message: bytes) -> None:
+        with suppress(
+            BrokenPipeError
+        ):  # a worker that died is noticed, and explained, when its answer is missed
+            self._to.write(message)
+            self._to.flush()
 
     def _receive(self, size: int) -> bytearray:
         buffer = bytearray(size)

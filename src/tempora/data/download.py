@@ -14,7 +14,7 @@ from tempora.data.registry import Archive
 from tempora.errors import TemporaError
 
 _CHUNK_BYTES = 1 << 20
-_ATTEMPTS = 3
+_ATTEMPTS_IN_VAIN = 3
 _TIMEOUT_S = 30
 
 ByteProgress = Callable[[str, int, int], None]
@@ -61,9 +61,11 @@ def md5_of(path: Path) -> str:
 
 
 def _fill(url: str, part: Path, target: Path, progress: ByteProgress | None) -> None:
-    """Download to `part`, going on where an earlier try broke off."""
+    """Download to `part`, going on where an earlier try broke off, for as long as tries bring something."""
     reason: Exception | None = None
-    for _ in range(_ATTEMPTS):
+    in_vain = 0
+    while in_vain < _ATTEMPTS_IN_VAIN:
+        before = _size(part)
         try:
             return _attempt(url, part, target.name, progress)
         except urllib.error.HTTPError as error:
@@ -74,6 +76,7 @@ def _fill(url: str, part: Path, target: Path, progress: ByteProgress | None) -> 
                 break
         except (OSError, http.client.HTTPException) as error:
             reason = error
+        in_vain = 0 if _size(part) > before else in_vain + 1
     raise TemporaError(
         f"cannot download {url} ({reason}). The same command goes on where it broke off; without a network, "
         f"download that address by hand, save it as {target} and run the same command again"
@@ -81,7 +84,7 @@ def _fill(url: str, part: Path, target: Path, progress: ByteProgress | None) -> 
 
 
 def _attempt(url: str, part: Path, filename: str, progress: ByteProgress | None) -> None:
-    have = part.stat().st_size if part.exists() else 0
+    have = _size(part)
     request = urllib.request.Request(url, headers={"User-Agent": "tempora"})
     if have and _tag_file(part).exists():
         # If-Range: the server goes on only if the file is still the same, and else sends all of it.
@@ -101,6 +104,10 @@ def _attempt(url: str, part: Path, filename: str, progress: ByteProgress | None)
                     progress(filename, have, total)
     if total and have != total:
         raise OSError(f"the connection broke off after {have} of {total} bytes")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _tag_file(part: Path) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import tarfile
+import zlib
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from tempora.errors import TemporaError
@@ -26,7 +28,7 @@ def unpack(archive: Path, folder: Path) -> int:
                 else:
                     _write(tar, member, target)
                     files += 1
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TemporaError(f"{archive} cannot be unpacked ({error}): delete it and fetch it again") from error
     return files
 

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tempora.data import BatchSource, from_batches
+from tempora.errors import TemporaError
+
+
+def _batch(size: int = 4, fill: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.full((size, 3, 2, 2), fill), torch.arange(size)
+
+
+def test_batches_are_served_as_given() -> None:
+    source = from_batches("mine", [_batch(fill=1.0), _batch(fill=2.0)], num_classes=10)
+    assert isinstance(source, BatchSource)
+    assert (source.num_batches, source.batch_size, source.dropped, source.group) == (2, 4, 0, "natural")
+    assert source.batch(1).unique().tolist() == [2.0]
+    assert source.labels(1).tolist() == [0, 1, 2, 3]
+    assert source.labels(1).dtype == np.int64
+    with pytest.raises(IndexError):
+        source.batch(2)
+
+
+def test_a_smaller_last_batch_is_dropped_and_counted() -> None:
+    source = from_batches("mine", [_batch(), _batch(), _batch(3)])
+    assert (source.num_batches, source.dropped, len(source.order)) == (2, 3, 8)
+
+
+def test_writing_into_a_batch_spoils_nothing() -> None:
+    x, y = _batch()
+    source = from_batches("mine", [(x, y)])
+    source.batch(0).fill_(9)
+    assert source.batch(0).unique().tolist() == [0.0]
+    assert x.unique().tolist() == [0.0]
+
+
+def test_numpy_batches_do_too() -> None:
+    x, y = _batch()
+    assert torch.equal(from_batches("mine", [(x.numpy(), y.int().numpy())]).batch(0), x)
+
+
+def test_the_fingerprint_follows_the_contents() -> None:
+    one, same, other = (from_batches("mine", [_batch(fill=fill)]).fingerprint for fill in (1.0, 1.0, 2.0))
+    assert one == same != other
+
+
+X, Y = _batch()
+
+
+@pytest.mark.parametrize(
+    ("batches", "match"),
+    [
+        ([], "list is empty"),
+        ([X], "expected a pair"),
+        ([(X, Y, Y)], "expected a pair"),
+        ([(X.double(), Y)], "float64"),
+        ([(X.to(torch.uint8), Y)], "uint8"),
+        ([(X, Y.float())], "one integer label per image"),
+        ([(X, Y.bool())], "one integer label per image"),
+        ([(X, Y[:2])], "one integer label per image"),
+        ([(X, Y[:, None])], "one integer label per image"),
+        ([(X * math.nan, Y)], "NaN"),
+        ([(X, Y), (X / 0, Y)], "batch 1 of 'mine': x holds NaN"),
+        ([(X, Y - 1)], "labels range from -1 to 2: expected 0 to 9"),
+        ([(X, Y + 7)], "labels range from 7 to 10: expected 0 to 9"),
+        ([(X[:2], Y[:2]), (X, Y)], "batch 1 of 'mine' has shape"),
+        ([(X, Y), (X[:2], Y[:2]), (X, Y)], "batch 1 of 'mine' has shape"),
+        ([(X, Y), (X[:, :1], Y)], "batch 1 of 'mine' has shape"),
+        ([(X[:0], Y[:0])], "is empty"),
+    ],
+)
+def test_what_is_refused(batches: list, match: str) -> None:
+    with pytest.raises(TemporaError, match=match):
+        from_batches("mine", batches, num_classes=10)

@@ -1,0 +1,300 @@
+"""Downloads against a server on this machine, archives that mean harm, and checks of what is on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import io
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tempora.data as data
+from tempora.data import imagenet_classes, registry
+from tempora.data.download import download
+from tempora.data.fetch import fetch
+from tempora.data.registry import Archive
+from tempora.data.unpack import unpack
+from tempora.data.verify import Check, verify
+from tempora.errors import TemporaError
+
+
+@dataclass
+class _Server:
+    """What the little file server has, how it behaves, and what it was asked."""
+
+    content: bytes = b""
+    etag: str = '"1"'
+    break_after: int | None = None
+    """Close each connection after so many bytes."""
+    stop_at: int | None = None
+    """Send nothing beyond this position."""
+    ranges: bool = True
+    asked: list[str | None] = field(default_factory=list)
+    url: str = ""
+
+
+@pytest.fixture
+def server() -> Iterator[_Server]:
+    state = _Server()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            wanted = self.headers.get("Range")
+            state.asked.append(wanted)
+            if "absent" in self.path:
+                self.send_error(404)
+                return
+            resume = wanted and state.ranges and self.headers.get("If-Range") == state.etag
+            start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and resume else 0
+            if start >= len(state.content):
+                self.send_error(416)
+                return
+            body = state.content[start:]
+            self.send_response(206 if resume else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("ETag", state.etag)
+            self.end_headers()
+            end = None if state.stop_at is None else max(0, state.stop_at - start)
+            self.wfile.write(body[:end][: state.break_after])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        state.url = f"http://127.0.0.1:{httpd.server_port}"
+        thread = threading.Thread(target=httpd.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield state
+        httpd.shutdown()
+        thread.join()
+
+
+def _tar(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _md5(content: bytes) -> str:
+    return hashlib.md5(content).hexdigest()
+
+
+class TestDownload:
+    def test_whole_with_progress_and_only_once(self, server: _Server, tmp_path: Path) -> None:
+        server.content, seen = b"x" * 3_000_000, []
+        archive = Archive(f"{server.url}/a.tar", _md5(server.content))
+        for _ in range(2):
+            path = download(archive, tmp_path / "new", lambda *progress: seen.append(progress))
+        assert path.read_bytes() == server.content
+        assert seen[-1] == ("a.tar", 3_000_000, 3_000_000)
+        assert server.asked == [None]
+        assert [file.name for file in path.parent.iterdir()] == ["a.tar"]
+
+    def test_goes_on_where_it_broke_off(self, server: _Server, tmp_path: Path) -> None:
+        server.content, server.break_after = bytes(range(200)), 60
+        path = download(Archive(f"{server.url}/a.tar", _md5(server.content)), tmp_path / "kept")
+        assert path.read_bytes() == server.content
+        assert server.asked == [None, "bytes=60-", "bytes=120-", "bytes=180-"]
+
+    def test_a_later_run_resumes(self, server: _Server, tmp_path: Path) -> None:
+        server.content, server.stop_at = bytes(range(200)), 60
+        archive = Archive(f"{server.url}/a.tar", _md5(server.content))
+        with pytest.raises(
+            TemporaError, match=r"broke off after 60 of 200 bytes.*goes on where it broke off"
+        ):
+            download(archive, tmp_path)
+        server.stop_at = None
+        assert download(archive, tmp_path).read_bytes() == server.content
+        assert server.asked == [None, *["bytes=60-"] * 4]
+
+    @pytest.mark.parametrize("change", [{"etag": '"2"'}, {"ranges": False}])
+    def test_starts_over_where_the_rest_would_not_fit(
+        self, server: _Server, tmp_path: Path, change: dict[str, object]
+    ) -> None:
+        server.content, server.stop_at = b"old" * 50, 20
+        archive = Archive(f"{server.url}/a.tar")
+        with pytest.raises(TemporaError):
+            download(archive, tmp_path)
+        server.content, server.stop_at = b"new" * 50, None
+        for name, value in change.items():
+            setattr(server, name, value)
+        assert download(archive, tmp_path).read_bytes() == server.content
+
+    def test_a_complete_part_of_another_length(self, server: _Server, tmp_path: Path) -> None:
+        server.content = b"right"
+        (tmp_path / "a.tar.part").write_bytes(b"too long")
+        (tmp_path / "a.tar.part.tag").write_text(server.etag)
+        assert download(Archive(f"{server.url}/a.tar"), tmp_path).read_bytes() == b"right"
+
+    def test_a_wrong_checksum(self, server: _Server, tmp_path: Path) -> None:
+        server.content = b"damaged"
+        with pytest.raises(TemporaError, match=f"MD5 {_md5(b'damaged')}, published is {_md5(b'sound')}"):
+            download(Archive(f"{server.url}/a.tar", _md5(b"sound")), tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["a.tar.wrong"]
+        server.content = b"sound"
+        assert download(Archive(f"{server.url}/a.tar", _md5(b"sound")), tmp_path).read_bytes() == b"sound"
+
+    def test_not_there(self, server: _Server, tmp_path: Path) -> None:
+        with pytest.raises(TemporaError, match="404"):
+            download(Archive(f"{server.url}/absent.tar"), tmp_path)
+        assert len(server.asked) == 1
+
+    def test_no_network(self, tmp_path: Path) -> None:
+        url = "http://127.0.0.1:9/a.tar"  # the discard port: nobody listens
+        with pytest.raises(
+            TemporaError, match=f"cannot download {url}.*by hand, save it as {tmp_path}/a.tar"
+        ):
+            download(Archive(url, _md5(b"by hand")), tmp_path)
+        (tmp_path / "a.tar").write_bytes(b"by hand")
+        assert download(Archive(url, _md5(b"by hand")), tmp_path) == tmp_path / "a.tar"
+
+
+class TestUnpack:
+    def test_files_and_folders(self, tmp_path: Path) -> None:
+        archive = tmp_path / "a.tar.gz"
+        archive.write_bytes(_tar({"x/a.txt": b"one", "x/y/b.txt": b"two"}))
+        assert unpack(archive, tmp_path / "out") == 2
+        assert (tmp_path / "out/x/y/b.txt").read_bytes() == b"two"
+
+    @pytest.mark.parametrize("name", ["/etc/evil", "../evil", "x/../../evil", "C:/evil", "x\\..\\evil"])
+    def test_paths_that_lead_out(self, tmp_path: Path, name: str) -> None:
+        archive = tmp_path / "a.tar.gz"
+        archive.write_bytes(_tar({"good": b"1", name: b"2"}))
+        with pytest.raises(TemporaError, match="leads out of its folder"):
+            unpack(archive, tmp_path / "out")
+        assert [path.name for path in tmp_path.rglob("*evil*")] == []
+
+    @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+    def test_links_and_devices(self, tmp_path: Path, kind: bytes) -> None:
+        archive = tmp_path / "a.tar"
+        with tarfile.open(archive, "w") as tar:
+            info = tarfile.TarInfo("innocent")
+            info.type, info.linkname = kind, "/etc/passwd"
+            tar.addfile(info)
+        with pytest.raises(TemporaError, match="a link or a device"):
+            unpack(archive, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize("content", [b"no archive", _tar({"a": bytes(range(256)) * 400})[:-40]])
+    def test_damaged(self, tmp_path: Path, content: bytes) -> None:
+        (tmp_path / "a.tar.gz").write_bytes(content)
+        with pytest.raises(TemporaError, match="cannot be unpacked"):
+            unpack(tmp_path / "a.tar.gz", tmp_path / "out")
+
+
+@pytest.fixture
+def toy(server: _Server, monkeypatch: pytest.MonkeyPatch) -> _Server:
+    """A dataset `toy` on the little server: one packed archive and one plain file."""
+    data.datasets()
+    monkeypatch.setattr(registry, "_DATASETS", dict(registry._DATASETS))
+    server.content = _tar({"Toy/a.txt": b"a"})
+    card = {
+        "what": "toy",
+        "size": "1",
+        "licence": "none",
+        "source": "here",
+        "folder": "Toy",
+        "layout": "Toy/",
+    }
+
+    @data.dataset(
+        "toy",
+        **card,
+        archives=[Archive(f"{server.url}/toy.tar.gz"), Archive(f"{server.url}/plain.npy", into="Toy")],
+    )
+    def toy(root: Path) -> dict[str, data.Shift]:
+        return {}
+
+    return server
+
+
+class TestFetch:
+    def test_archives_are_unpacked_and_plain_files_put_in_place(self, toy: _Server, tmp_path: Path) -> None:
+        said: list[str] = []
+        folder = fetch("toy", tmp_path, say=said.append)
+        assert folder == tmp_path / "Toy"
+        assert (folder / "a.txt").read_bytes() == b"a"
+        assert (folder / "plain.npy").read_bytes() == toy.content
+        assert f"fetching {toy.url}/toy.tar.gz" in said
+        fetch("toy", tmp_path)
+        assert len(toy.asked) == 2
+
+    def test_only_one(self, toy: _Server, tmp_path: Path) -> None:
+        fetch("toy", tmp_path, only=["plain.npy"])
+        assert [path.name for path in tmp_path.rglob("*")] == ["Toy", "plain.npy"]
+        with pytest.raises(TemporaError, match=r"unknown archive of toy 'toy.tar': did you mean"):
+            fetch("toy", tmp_path, only=["toy.tar"])
+
+    def test_what_cannot_be_fetched(self, tmp_path: Path) -> None:
+        with pytest.raises(TemporaError, match=r"(?s)image-net.org.*put it in .*imagenet-val:\n.*n01440764"):
+            fetch("imagenet", tmp_path)
+        with pytest.raises(TemporaError, match="unknown dataset"):
+            fetch("imagnet", tmp_path)
+        (tmp_path / "file").write_text("")
+        with pytest.raises(TemporaError, match="file is a file"):
+            fetch("cifar10", tmp_path / "file")
+
+
+class TestVerify:
+    @staticmethod
+    def _outcome(checks: Iterator[Check]) -> dict[str, bool]:
+        return {f"{check.what}: {check.detail.splitlines()[0]}": check.ok for check in checks}
+
+    def test_an_archive(self, tmp_path: Path) -> None:
+        (tmp_path / "noise.tar").write_bytes(b"x")
+        (check,) = verify(tmp_path / "noise.tar")
+        assert not check.ok
+        assert "published e80562d7f6c3f8834afb1ecf27252745" in check.detail
+        (tmp_path / "imagenetv2-matched-frequency.tar.gz").write_bytes(b"x")
+        (check,) = verify(tmp_path / "imagenetv2-matched-frequency.tar.gz")
+        assert (check.ok, check.detail) == (True, "no checksum is published for it")
+
+    def test_what_it_cannot_tell(self, tmp_path: Path) -> None:
+        with pytest.raises(TemporaError, match="which dataset is it"):
+            list(verify(tmp_path))
+        with pytest.raises(TemporaError, match="no file or folder"):
+            list(verify(tmp_path / "absent"))
+        (tmp_path / "other.tar").write_bytes(b"")
+        with pytest.raises(TemporaError, match="none of the official archives"):
+            list(verify(tmp_path / "other.tar"))
+
+    def test_counts_and_checksums_of_every_severity(self, tmp_path: Path) -> None:
+        root = tmp_path / "CIFAR-10-C"
+        root.mkdir()
+        np.save(root / "labels.npy", np.tile(np.arange(10_000) % 10, 5))
+        np.lib.format.open_memmap(root / "fog.npy", "w+", np.uint8, (50_000, 32, 32, 3))
+        np.lib.format.open_memmap(root / "snow.npy", "w+", np.uint8, (50_001, 32, 32, 3))
+        outcome = self._outcome(verify(tmp_path))
+        assert outcome["cifar10_c: fog 5: 10000 images, 10 classes"]
+        wrong = {what.split(": ")[1] for what, ok in outcome.items() if not ok}
+        assert wrong == {
+            "labels.npy",
+            "fog.npy",
+            "snow.npy",
+            *(f"snow {severity}" for severity in range(1, 6)),
+        }
+
+    def test_every_image(self, class_tree: Callable[..., Path]) -> None:
+        wnids = list(imagenet_classes.label_of())
+        root = class_tree("val", wnids[:2], each=3)
+        bad = root / wnids[1] / "2.jpg"
+        bad.write_bytes(bad.read_bytes()[:300])
+        (root / "classes.txt").write_text("\n".join(wnids))
+        assert all(check.ok for check in verify(root, "folder"))
+        wrong = [check for check in verify(root, "folder", decode=True) if not check.ok]
+        assert len(wrong) == 1
+        assert str(bad) in wrong[0].detail
+        bad.unlink()
+        assert [check.detail for check in verify(root, "folder", decode=True)][
+            -1
+        ] == "all 5 images can be decoded"

@@ -1,0 +1,377 @@
+"""Every loader on a small tree in the published layout, and on what can be wrong with it."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tempora.data as data
+from tempora.data import imagenet_classes
+from tempora.errors import TemporaError
+
+from .trees import CIFAR_LIKE, save_picture
+
+Tree = Callable[..., Path]
+
+
+def _sparse_npy(path: Path, length: int, mark: dict[int, int]) -> None:
+    """A big all-zero image file that takes no room; image i is filled with mark[i]."""
+    array = np.lib.format.open_memmap(path, "w+", np.uint8, (length, 32, 32, 3))
+    for index, shade in mark.items():
+        array[index] = shade
+
+
+@pytest.fixture
+def cifar10_c(tmp_path: Path) -> Path:
+    root = tmp_path / "CIFAR-10-C"
+    root.mkdir()
+    np.save(root / "labels.npy", np.tile(np.arange(10_000) % 10, 5).astype(np.uint8))
+    for name in ("fog", "gaussian_noise", "spatter"):
+        _sparse_npy(root / f"{name}.npy", 50_000, {20_000 + 7: 3, 40_000 + 7: 5})
+    return root
+
+
+class TestCifarC:
+    def test_severity_slices_with_their_labels(self, cifar10_c: Path) -> None:
+        for severity, shade in ((3, 3), (5, 5), (1, 0)):
+            shifts = data.open("cifar10_c", cifar10_c, severity=severity, shifts=["fog", "spatter"])
+            assert list(shifts) == ["fog", "spatter"]
+            fog = shifts["fog"]
+            assert (len(fog), fog.num_classes, fog.group, shifts["spatter"].group) == (
+                10_000,
+                10,
+                "weather",
+                "extra",
+            )
+            assert fog.labels[7] == 7
+            assert (fog.images([7], CIFAR_LIKE) == shade).all()
+            assert (fog.images([6, 8], CIFAR_LIKE) == 0).all()
+
+    def test_the_folder_above_will_do(self, cifar10_c: Path) -> None:
+        assert list(data.open("cifar10_c", cifar10_c.parent, shifts="fog")) == ["fog"]
+
+    def test_the_data_folder_is_the_default(self, cifar10_c: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TEMPORA_DATA", str(cifar10_c.parent))
+        assert list(data.open("cifar10_c", shifts="fog")) == ["fog"]
+
+    def test_fingerprints_differ_between_severities(self, cifar10_c: Path) -> None:
+        third, fifth = (data.open("cifar10_c", cifar10_c, s, "fog")["fog"].fingerprint for s in (3, 5))
+        assert third != fifth
+
+    def test_a_missing_corruption_names_file_and_layout(self, cifar10_c: Path) -> None:
+        with pytest.raises(
+            TemporaError, match=r"shot_noise.npy is missing\ncifar10_c is expected like this.*fetch"
+        ):
+            data.open("cifar10_c", cifar10_c, shifts="noise")
+
+    def test_a_subset(self, cifar10_c: Path) -> None:
+        np.save(cifar10_c / "labels.npy", np.tile(np.array([3, 1]), 5))
+        _sparse_npy(cifar10_c / "fog.npy", 10, {8: 50, 9: 51})
+        with pytest.raises(TemporaError, match="10 labels, published are 50000"):
+            data.open("cifar10_c", cifar10_c, shifts="fog")
+        fog = data.open("cifar10_c", cifar10_c, shifts="fog", subset=True)["fog"]
+        assert fog.labels.tolist() == [3, 1]
+        assert fog.images([0, 1], CIFAR_LIKE)[:, 0, 0, 0].tolist() == [50, 51]
+
+    @pytest.mark.parametrize(
+        ("labels", "match"),
+        [
+            (np.arange(50_000) % 10 * (np.arange(50_000) != 49_999), "differs between severities"),
+            (np.zeros(50_000, np.int64), "1 classes, expected 10"),
+            (np.tile(np.arange(10_000) % 100, 5), "100 classes, expected 10"),
+            (np.zeros(50_000), "expected integers"),
+            (np.zeros((50_000, 1), np.int64), "expected integers of shape"),
+        ],
+    )
+    def test_wrong_labels(self, cifar10_c: Path, labels: np.ndarray, match: str) -> None:
+        np.save(cifar10_c / "labels.npy", labels)
+        with pytest.raises(TemporaError, match=match):
+            data.open("cifar10_c", cifar10_c, shifts="fog")
+
+    def test_cifar10_is_not_taken_for_cifar100(self, cifar10_c: Path) -> None:
+        with pytest.raises(TemporaError, match="10 classes, expected 100"):
+            data.open("cifar100_c", cifar10_c, shifts="fog")
+
+    def test_a_truncated_file(self, cifar10_c: Path) -> None:
+        with (cifar10_c / "fog.npy").open("r+b") as file:
+            file.truncate(1_000_000)
+        with pytest.raises(TemporaError, match=r"fog.npy cannot be read"):
+            data.open("cifar10_c", cifar10_c, shifts="fog")
+
+    def test_images_of_another_count(self, cifar10_c: Path) -> None:
+        _sparse_npy(cifar10_c / "fog.npy", 10_000, {})
+        with pytest.raises(TemporaError, match=r"expected uint8 of shape \(50000, 32, 32, 3\)"):
+            data.open("cifar10_c", cifar10_c, shifts="fog")
+
+    def test_pickled_objects_are_refused(self, cifar10_c: Path) -> None:
+        np.save(cifar10_c / "labels.npy", np.array([{}] * 50_000), allow_pickle=True)
+        with pytest.raises(TemporaError, match=r"labels.npy cannot be read"):
+            data.open("cifar10_c", cifar10_c, shifts="fog")
+
+
+class _Evil:
+    """Pickles to a call of print."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return print, ("the pickle ran code",)
+
+
+class TestCifar:
+    @staticmethod
+    def _write(root: Path, name: str, labels_key: bytes, count: int, classes: int, **extra: object) -> Path:
+        root.mkdir(exist_ok=True)
+        images = np.zeros((count, 3, 32, 32), np.uint8)
+        images[1, 2] = 9  # the third channel of the second image
+        content = {
+            b"data": images.reshape(count, -1),
+            labels_key: [i % classes for i in range(count)],
+            **extra,
+        }
+        (root / name).write_bytes(pickle.dumps(content, protocol=2))
+        return root
+
+    @pytest.mark.parametrize(
+        ("name", "file", "key", "classes"),
+        [("cifar10", "test_batch", b"labels", 10), ("cifar100", "test", b"fine_labels", 100)],
+    )
+    def test_the_published_file(self, tmp_path: Path, name: str, file: str, key: bytes, classes: int) -> None:
+        root = self._write(tmp_path / "x", file, key, 10_000, classes)
+        clean = data.open(name, root)["clean"]
+        assert (clean.num_classes, clean.group, len(clean)) == (classes, "clean", 10_000)
+        assert clean.labels[:3].tolist() == [0, 1, 2]
+        assert clean.images([1], CIFAR_LIKE)[0, :, 5, 5].tolist() == [0, 0, 9]
+
+    def test_counts_and_subset(self, tmp_path: Path) -> None:
+        root = self._write(tmp_path / "x", "test_batch", b"labels", 20, 10)
+        with pytest.raises(TemporaError, match="20 images, published are 10000"):
+            data.open("cifar10", root)
+        assert len(data.open("cifar10", root, subset=True)["clean"]) == 20
+
+    def test_no_code_in_the_file_is_run(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        root = self._write(tmp_path / "x", "test_batch", b"labels", 20, 10, evil=_Evil())
+        with pytest.raises(TemporaError, match=r"asks for (__builtin__|builtins).print"):
+            data.open("cifar10", root, subset=True)
+        assert capsys.readouterr().out == ""
+
+    def test_what_is_no_batch(self, tmp_path: Path) -> None:
+        root = self._write(tmp_path / "x", "test_batch", b"other_labels", 20, 10)
+        with pytest.raises(TemporaError, match="0 labels: expected uint8"):
+            data.open("cifar10", root, subset=True)
+        file = root / "test_batch"
+        file.write_bytes(file.read_bytes()[:500])
+        with pytest.raises(TemporaError, match="truncated or no CIFAR batch"):
+            data.open("cifar10", root)
+        file.write_bytes(pickle.dumps([1, 2]))
+        with pytest.raises(TemporaError, match="holds a list"):
+            data.open("cifar10", root)
+        file.unlink()
+        with pytest.raises(TemporaError, match="test_batch is missing"):
+            data.open("cifar10", root)
+
+
+def test_cifar10_1(tmp_path: Path) -> None:
+    _sparse_npy(tmp_path / "cifar10.1_v6_data.npy", 2000, {4: 8})
+    np.save(tmp_path / "cifar10.1_v6_labels.npy", np.arange(2000, dtype=np.int32) % 10)
+    shift = data.open("cifar10_1", tmp_path)["cifar10_1"]
+    assert (len(shift), shift.group, shift.labels[4]) == (2000, "natural", 4)
+    assert (shift.images([4], CIFAR_LIKE) == 8).all()
+    with pytest.raises(TemporaError, match=r"v4_data.npy is missing"):
+        data.open("cifar10_1", tmp_path, version="v4")
+    with pytest.raises(TemporaError, match="unknown version"):
+        data.open("cifar10_1", tmp_path, version="v5")
+
+
+WNIDS = list(imagenet_classes.label_of())
+
+
+class TestImageNet:
+    def test_the_standard_order_of_classes(self) -> None:
+        assert sorted(WNIDS) == WNIDS
+        assert (WNIDS[0], WNIDS[1], WNIDS[999]) == ("n01440764", "n01443537", "n15075141")
+        assert imagenet_classes.class_names()[1].startswith("goldfish")
+
+    def test_val_labels_follow_the_folder_not_its_rank(self, class_tree: Tree) -> None:
+        root = class_tree("val", [WNIDS[7], WNIDS[999]], each=2)
+        clean = data.open("imagenet", root, subset=True)["clean"]
+        assert clean.labels.tolist() == [7, 7, 999, 999]
+        assert clean.images([0, 3], CIFAR_LIKE)[:, 0, 0, 0].tolist() == [0, 1]
+        assert (clean.group, clean.num_classes, clean.classes) == ("clean", 1000, None)
+
+    def test_val_counts(self, class_tree: Tree) -> None:
+        with pytest.raises(
+            TemporaError, match="2 images, published are 50000; 998 of 1000 class folders are missing"
+        ):
+            data.open("imagenet", class_tree("val", WNIDS[:2]))
+
+    def test_c_is_taken_as_it_is(self, class_tree: Tree) -> None:
+        root = class_tree("ImageNet-C/fog/3", WNIDS[3:5]).parents[1]
+        rng = np.random.default_rng(0)
+        pixels = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(root / "fog/3" / WNIDS[4] / "0.png")
+        (root / "fog/3" / WNIDS[4] / "0.jpg").unlink()
+        fog = data.open("imagenet_c", root, severity=3, shifts="fog", subset=True)["fog"]
+        assert fog.labels.tolist() == [3, 4]
+        assert (fog.images([1], CIFAR_LIKE)[0].numpy() == pixels.transpose(2, 0, 1)).all()
+        with pytest.raises(TemporaError, match=r"no folder .*fog/5"):
+            data.open("imagenet_c", root, shifts="fog", subset=True)
+        with pytest.raises(TemporaError, match="2 images, published are 50000"):
+            data.open("imagenet_c", root, severity=3, shifts="fog")
+
+    @pytest.mark.parametrize(
+        ("name", "published", "first"),
+        [("imagenet_r", 30_000, "n01443537"), ("imagenet_a", 7_500, "n01498041")],
+    )
+    def test_r_and_a_know_their_200_classes(
+        self, class_tree: Tree, name: str, published: int, first: str
+    ) -> None:
+        members = sorted(imagenet_classes.subset_of(name))
+        shift = data.open(name, class_tree("x", members), subset=True)[name]
+        assert (len(members), members[0], shift.num_classes) == (200, first, 1000)
+        assert shift.classes is not None
+        assert (shift.classes == np.unique(shift.labels)).all()
+        assert [WNIDS[label] for label in shift.labels] == members
+        with pytest.raises(TemporaError, match=f"200 images, published are {published}"):
+            data.open(name, class_tree("x", members))
+
+    def test_r_refuses_classes_of_a(self, class_tree: Tree) -> None:
+        stranger = next(
+            w
+            for w in imagenet_classes.subset_of("imagenet_a")
+            if w not in imagenet_classes.subset_of("imagenet_r")
+        )
+        with pytest.raises(
+            TemporaError, match=f"{stranger} is a folder for no known class.*the 200 classes are"
+        ):
+            data.open("imagenet_r", class_tree("x", [stranger]), subset=True)
+
+    def test_v2_maps_folder_names_as_numbers(self, class_tree: Tree) -> None:
+        root = class_tree("ImageNetV2/imagenetv2-matched-frequency-format-val", ["0", "2", "10", "100"])
+        for place in (root, root.parent, root.parent.parent):
+            shift = data.open("imagenet_v2", place, subset=True)["imagenet_v2"]
+            assert dict(zip(shift.source.names, shift.labels.tolist(), strict=True)) == {  # type: ignore[attr-defined]
+                "0/0.jpg": 0,
+                "10/0.jpg": 10,
+                "100/0.jpg": 100,
+                "2/0.jpg": 2,
+            }
+        with pytest.raises(TemporaError, match="4 images, published are 10000"):
+            data.open("imagenet_v2", root)
+        with pytest.raises(TemporaError, match="not variant 'top-images'"):
+            data.open("imagenet_v2", root, variant="top-images")
+        with pytest.raises(TemporaError, match="unknown variant"):
+            data.open("imagenet_v2", root, variant="matched")
+
+    def test_v2_refuses_numbers_written_otherwise(self, class_tree: Tree) -> None:
+        root = class_tree("imagenetv2-matched-frequency-format-val", ["007"])
+        with pytest.raises(TemporaError, match="007 is a folder for no known class"):
+            data.open("imagenet_v2", root, subset=True)
+
+
+class TestFolder:
+    def test_labels_follow_the_class_list(self, class_tree: Tree) -> None:
+        root = class_tree("mine", ["cat", "dog"], each=2)
+        (root / "classes.txt").write_text("dog\nbird\ncat\n")
+        shift = data.open("folder", root)["mine"]
+        assert shift.labels.tolist() == [2, 2, 0, 0]
+        assert (shift.num_classes, shift.class_names, shift.group) == (3, ["dog", "bird", "cat"], "natural")
+        assert data.open("folder", root, classes=["cat", "dog"])["mine"].labels.tolist() == [0, 0, 1, 1]
+
+    def test_a_class_list_is_needed(self, class_tree: Tree) -> None:
+        with pytest.raises(TemporaError, match=r"classes.txt is missing"):
+            data.open("folder", class_tree("mine", ["cat"]))
+        with pytest.raises(TemporaError, match="'cat' twice"):
+            data.open("folder", class_tree("mine", ["cat"]), classes=["cat", "dog", "cat"])
+        with pytest.raises(TemporaError, match="say root="):
+            data.open("folder")
+
+    def test_an_unknown_class(self, class_tree: Tree) -> None:
+        with pytest.raises(TemporaError, match="dgo is a folder for no known class: did you mean 'dog'"):
+            data.open("folder", class_tree("mine", ["cat", "dgo"]), classes=["cat", "dog"])
+
+    def test_corrupted_copies_beside_each_other(self, class_tree: Tree) -> None:
+        for place in ("mine/fog/5", "mine/snow/5", "mine/clean"):
+            root = class_tree(place, ["cat", "dog"])
+        shifts = data.open("folder", root.parent, classes=["cat", "dog"])
+        assert list(shifts) == ["clean", "snow", "fog"]
+        assert [shift.group for shift in shifts.values()] == ["clean", "weather", "weather"]
+        with pytest.raises(TemporaError, match="unknown shift 'frost'"):
+            data.open("folder", root.parent, shifts="frost", classes=["cat", "dog"])
+        with pytest.raises(TemporaError, match=r"no folder .*snow/4"):
+            data.open("folder", root.parent, severity=4, classes=["cat", "dog"])
+
+    def test_clutter_is_passed_over(self, class_tree: Tree) -> None:
+        root = class_tree("mine", ["cat", "dog"])
+        (root / ".git").mkdir()
+        for name in ("README.md", "cat/.DS_Store", "cat/Thumbs.db", "cat/notes.txt"):
+            (root / name).write_text("x")
+        assert len(data.open("folder", root, classes=["cat", "dog"])["mine"]) == 2
+
+    @pytest.mark.parametrize(
+        ("extra", "match"),
+        [
+            ("a.jpg", "outside the class folders"),
+            ("cat/more/a.jpg", "folder inside a class folder"),
+            ("bird/a.txt", "has no images"),
+        ],
+    )
+    def test_what_would_be_lost_is_refused(self, class_tree: Tree, extra: str, match: str) -> None:
+        root = class_tree("mine", ["cat", "dog"])
+        save_picture(root / f"{extra}.jpg").rename(root / extra)
+        with pytest.raises(TemporaError, match=match):
+            data.open("folder", root, classes=["cat", "dog", "bird"])
+
+    def test_fingerprints_follow_files_and_labels(self, class_tree: Tree) -> None:
+        root = class_tree("mine", ["cat", "dog"])
+        first = data.open("folder", root, classes=["cat", "dog"])["mine"].fingerprint
+        assert data.open("folder", root, classes=["dog", "cat"])["mine"].fingerprint != first
+        save_picture(root / "cat" / "0.jpg", size=(90, 80))
+        assert data.open("folder", root, classes=["cat", "dog"])["mine"].fingerprint != first
+        moved = shutil.move(root, root.parent / "elsewhere" / "mine")
+        save_picture(Path(moved) / "cat" / "0.jpg")
+        assert data.open("folder", moved, classes=["cat", "dog"])["mine"].fingerprint == first
+
+
+class TestRegistry:
+    def test_unknown_names_and_settings(self, tmp_path: Path) -> None:
+        with pytest.raises(TemporaError, match="unknown dataset 'cifar10c': did you mean 'cifar10_c'"):
+            data.open("cifar10c")
+        with pytest.raises(TemporaError, match="unknown setting of dataset 'imagenet_v2' 'varaint'"):
+            data.open("imagenet_v2", tmp_path, varaint="top-images")
+        with pytest.raises(TemporaError, match="severity=6"):
+            data.open("cifar10_c", tmp_path, severity=6)
+
+    @pytest.mark.parametrize("name", [name for name, card in data.datasets().items() if card.folder])
+    def test_a_folder_that_is_not_there_or_empty(self, tmp_path: Path, name: str) -> None:
+        with pytest.raises(TemporaError, match=f"there is no folder .*\n{name} is expected like this"):
+            data.open(name, tmp_path / "absent")
+        with pytest.raises(TemporaError, match=f"{name} is expected like this"):
+            data.open(name, tmp_path)
+
+    def test_a_shift_that_a_dataset_does_not_have(self, class_tree: Tree) -> None:
+        with pytest.raises(TemporaError, match="unknown shift 'fog'"):
+            data.open("imagenet", class_tree("val", WNIDS[:1]), shifts="fog", subset=True)
+
+    def test_every_dataset_says_what_it_is(self) -> None:
+        for card in data.datasets().values():
+            assert all((card.what, card.size, card.licence, card.source))
+            assert bool(card.layout) == ("root" in card.takes)
+
+    def test_a_new_dataset_is_one_function(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        data.datasets()
+        monkeypatch.setattr("tempora.data.registry._DATASETS", {})
+
+        @data.dataset("dots", what="dots", size="small", licence="none", source="here")
+        def dots(amount: int = 3) -> dict[str, data.Shift]:
+            return {
+                "clean": data.array_shift(
+                    "clean", np.zeros((amount, 2, 2), np.uint8), np.zeros(amount, int), 2
+                )
+            }
+
+        assert len(data.open("dots", amount=5)["clean"]) == 5

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tempora.data import BatchSource, Shift, array_shift, open_stream, stream_order
+from tempora.data import stream as stream_module
+from tempora.data.images import FileImages
+from tempora.errors import TemporaError
+from tempora.models.preprocessing import Preprocessing
+
+from .trees import CIFAR_LIKE, save_picture
+
+GREY = Preprocessing(mean=(0.5,), std=(0.25,), input_size=(1, 2, 2), crop_pct=1.0)
+
+
+def _numbered(length: int) -> Shift:
+    """Image i is all i (mod 256), its label i mod 10: a batch and its labels show where they come from."""
+    images = np.tile(np.arange(length, dtype=np.uint8)[:, None, None], (1, 2, 2))
+    return array_shift("numbered", images, np.arange(length) % 10, num_classes=10)
+
+
+def _which(batch: torch.Tensor) -> list[int]:
+    """The numbers of the images in a batch."""
+    return ((batch[:, 0, 0, 0] * 0.25 + 0.5) * 255).round().int().tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(length=st.integers(1, 200), batch_size=st.integers(1, 64), seed=st.integers(0, 10))
+def test_every_sample_comes_once_with_its_label_and_only_the_odd_batch_is_dropped(
+    length: int, batch_size: int, seed: int
+) -> None:
+    if length < batch_size:
+        with pytest.raises(TemporaError, match="fewer than one batch"):
+            open_stream(_numbered(length), GREY, batch_size, seed)
+        return
+    stream = open_stream(_numbered(length), GREY, batch_size, seed)
+    seen = [number for i in range(stream.num_batches) for number in _which(stream.batch(i))]
+    labels = np.concatenate([stream.labels(i) for i in range(stream.num_batches)])
+    assert seen == stream.order.tolist()
+    assert len(set(seen)) == len(seen) == length - stream.dropped
+    assert stream.dropped < batch_size
+    assert (labels == np.array(seen) % 10).all()
+    assert labels.dtype == np.int64
+
+
+def test_the_order_depends_on_seed_and_length_alone() -> None:
+    order = stream_order(10, 2025)
+    assert order.tolist() == np.random.default_rng(2025).permutation(10).tolist()
+    assert open_stream(_numbered(10), GREY, 5).order.tolist() == order.tolist()
+    assert stream_order(10, 2026).tolist() != order.tolist()
+
+
+def test_a_batch_is_normalised_float32_and_the_same_each_time() -> None:
+    stream = open_stream(_numbered(8), GREY, 8)
+    batch = stream.batch(0)
+    expected = (torch.tensor(stream.order / 255, dtype=torch.float32) - 0.5) / 0.25
+    assert batch.dtype == torch.float32
+    assert torch.equal(batch[:, 0, 0, 0], expected)
+    batch.zero_()
+    assert torch.equal(stream.batch(0)[:, 0, 1, 1], expected)
+
+
+def test_limit_batches_gives_the_first_batches_of_the_whole_stream() -> None:
+    whole, part = open_stream(_numbered(50), GREY, 8), open_stream(_numbered(50), GREY, 8, limit_batches=2)
+    assert (whole.num_batches, part.num_batches, whole.dropped, part.dropped) == (6, 2, 2, 2)
+    assert all(torch.equal(whole.batch(i), part.batch(i)) for i in range(2))
+    assert (part.labels(1) == whole.labels(1)).all()
+    assert open_stream(_numbered(50), GREY, 8, limit_batches=99).num_batches == 6
+
+
+def test_reseeded_shares_the_pictures() -> None:
+    first = open_stream(_numbered(50), GREY, 8, seed=1)
+    second, fresh = first.reseeded(2), open_stream(_numbered(50), GREY, 8, seed=2)
+    first.close()
+    assert all(torch.equal(second.batch(i), fresh.batch(i)) for i in range(6))
+    assert (second.labels(3) == fresh.labels(3)).all()
+    with pytest.raises(ValueError, match="limit_batches"):
+        open_stream(_numbered(50), GREY, 8, limit_batches=2).reseeded(2)
+
+
+def test_a_closed_stream_and_a_batch_too_far() -> None:
+    stream = open_stream(_numbered(8), GREY, 4)
+    with pytest.raises(IndexError, match="it has 2"):
+        stream.batch(2)
+    with pytest.raises(IndexError):
+        stream.labels(-1)
+    stream.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        stream.batch(0)
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"limit_batches": 0}, {"workers": -1}])
+def test_wrong_settings(wrong: dict[str, int]) -> None:
+    with pytest.raises(TemporaError, match=next(iter(wrong))):
+        open_stream(_numbered(80), GREY, **wrong)
+
+
+def _files(paths: list[Path]) -> Shift:
+    source = FileImages(paths[0].parent, [path.name for path in paths])
+    return Shift("files", np.arange(len(paths)) % 7, 7, source, fingerprint="files")
+
+
+def test_workers_cache_and_this_process_give_the_same_pixels(
+    noise_pictures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempora.data.decode._BLOCK_BYTES", 5 * 3 * 32 * 32)  # several blocks for each worker
+    shift, progress = _files(noise_pictures), []
+    here = open_stream(shift, CIFAR_LIKE, 8, workers=0)
+    workers = open_stream(shift, CIFAR_LIKE, 8, workers=2, progress=lambda *counts: progress.append(counts))
+    cached = open_stream(shift, CIFAR_LIKE, 8, workers=0, cache_dir=tmp_path / "cache")
+    for i in range(5):
+        assert torch.equal(here.batch(i), workers.batch(i))
+        assert torch.equal(here.batch(i), cached.batch(i))
+    assert progress == [(done, 40) for done in range(5, 41, 5)]
+
+
+def test_a_cached_shift_is_not_decoded_again(noise_pictures: list[Path], tmp_path: Path) -> None:
+    shift = _files(noise_pictures)
+    first = open_stream(shift, CIFAR_LIKE, 8, workers=0, cache_dir=tmp_path / "cache")
+    for path in noise_pictures:
+        path.unlink()
+    assert torch.equal(
+        open_stream(shift, CIFAR_LIKE, 8, cache_dir=tmp_path / "cache").batch(1), first.batch(1)
+    )
+    limited = open_stream(shift, CIFAR_LIKE, 8, cache_dir=tmp_path / "cache", limit_batches=1)
+    assert torch.equal(limited.batch(0), first.batch(0))
+    other = Preprocessing(CIFAR_LIKE.mean, CIFAR_LIKE.std, (3, 16, 16))
+    with pytest.raises(TemporaError, match="cannot be read"):
+        open_stream(shift, other, 8, workers=0, cache_dir=tmp_path / "cache")
+
+
+def test_a_damaged_cache_is_made_again(noise_pictures: list[Path], tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first = open_stream(_files(noise_pictures), CIFAR_LIKE, 8, workers=0, cache_dir=cache).batch(0)
+    (file,) = cache.iterdir()
+    file.write_bytes(file.read_bytes()[:1000])
+    assert torch.equal(
+        open_stream(_files(noise_pictures), CIFAR_LIKE, 8, workers=0, cache_dir=cache).batch(0), first
+    )
+    assert [path.name for path in cache.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_truncated_image_is_named(
+    noise_pictures: list[Path], tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempora.data.decode._BLOCK_BYTES", 8 * 3 * 32 * 32)
+    bad = noise_pictures[23]
+    bad.write_bytes(bad.read_bytes()[:-200])
+    with pytest.raises(TemporaError, match=f"{bad.name}: cannot be read as an image"):
+        open_stream(_files(noise_pictures), CIFAR_LIKE, 8, workers=workers, cache_dir=tmp_path / "cache")
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_a_worker_that_dies_is_noticed(noise_pictures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempora.data.decode._BLOCK_BYTES", 8 * 3 * 32 * 32)
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(RuntimeError, match=r"ended early .exit status 1.; workers=0"):
+        open_stream(_files(noise_pictures), CIFAR_LIKE, 8, workers=2)
+
+
+def test_a_stream_follows_the_protocol() -> None:
+    assert isinstance(open_stream(_numbered(8), GREY, 4), BatchSource)
+
+
+def test_shift_images_are_uint8(tmp_path: Path) -> None:
+    save_picture(tmp_path / "a.png", 77, (60, 50))
+    shift = Shift("one", np.array([0]), 2, FileImages(tmp_path, ["a.png"]), "one")
+    images = shift.images([0, 0], CIFAR_LIKE)
+    assert images.shape == (2, 3, 32, 32)
+    assert images.dtype == torch.uint8
+    assert (images == 77).all()
+
+
+@pytest.mark.parametrize(
+    ("labels", "match"),
+    [
+        (np.zeros(3, np.int64), "one integer label per image"),
+        (np.zeros(2), "one integer label per image"),
+        (np.array([0, 10]), "labels 10 are none of its 10"),
+    ],
+)
+def test_a_shift_refuses_labels_that_cannot_be_right(labels: np.ndarray, match: str) -> None:
+    with pytest.raises(TemporaError, match=match):
+        array_shift("x", np.zeros((2, 4, 4), np.uint8), labels, num_classes=10)
+
+
+def test_fingerprints_tell_data_apart() -> None:
+    images, labels = np.zeros((2, 4, 4), np.uint8), np.array([0, 1])
+    prints = [
+        array_shift(name, pixels, targets, 10).fingerprint
+        for name, pixels, targets in [
+            ("a", images, labels),
+            ("b", images, labels),
+            ("a", images + 1, labels),
+            ("a", images, labels[::-1]),
+        ]
+    ]
+    assert len(set(prints)) == 4
+    assert prints[0] == array_shift("a", images.copy(), labels.copy(), 10).fingerprint
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("share", [0.5, 0.0])
+@pytest.mark.parametrize("cached", [False, True])
+def test_on_the_device_and_from_the_host_alike(
+    share: float, cached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_module, "_DEVICE_SHARE", share)
+    cache_dir = tmp_path if cached else None
+    gpu = open_stream(_numbered(200), GREY, 16, device="cuda", cache_dir=cache_dir)
+    cpu = open_stream(_numbered(200), GREY, 16)
+    batches = [gpu.batch(i) for i in range(gpu.num_batches)]  # none of them overwritten by the next
+    torch.cuda.synchronize()
+    for i, batch in enumerate(batches):
+        assert batch.is_cuda
+        torch.testing.assert_close(batch.cpu(), cpu.batch(i), rtol=0, atol=1e-6)
