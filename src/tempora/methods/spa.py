@@ -96,16 +96,22 @@ class SPA(ProjectorMethod):
         return torch.fft.irfft2(spectrum, s=(height, width))
 
     def noised(self, x: Tensor) -> Tensor:
-        """Patch k becomes (1 - s_k^2) patch + s_k^2 noise; the noise is shared by the batch."""
-        _, channels, height, width = x.shape
-        noise = torch.randn(channels, height, width, device=x.device, dtype=x.dtype, generator=self.generator)
+        """Patch k becomes (1 - s_k^2) patch + s_k^2 noise, within the range of an image."""
+        height, width = x.shape[2:]
         share = self._strength(height, width).square()
         share = share.repeat_interleave(self.patch, 0)[:height].repeat_interleave(self.patch, 1)[:, :width]
-        return ((1 - share) * x + share * noise).clamp(self.lowest, self.highest)
+        return ((1 - share) * x + share * self.noise(x)).clamp(self.lowest, self.highest)
+
+    def noise(self, x: Tensor) -> Tensor:
+        """One image of noise, shared by the batch."""
+        return torch.randn(x.shape[1:], device=x.device, dtype=x.dtype, generator=self.generator)
 
     def descend(self, loss: Tensor) -> str:
-        """The step; the patches' noise steps the other way."""
-        *gradients, ascent = gradients_of(loss, [*self.optimizer.parameters, self.strength])
+        """The step down; the strength of the noise steps up."""
+        if self.strength is None:  # other views() than ours
+            return super().descend(loss)
+        wanted = [*self.optimizer.parameters, self.strength.requires_grad_()]
+        *gradients, ascent = gradients_of(loss, wanted)
         if not all_finite(loss, [*gradients, ascent]):
             return "non_finite"
         self.optimizer.step(gradients)
