@@ -337,6 +337,12 @@ class TestFolder:
         assert data.open("folder", moved, classes=["cat", "dog"])["mine"].fingerprint == first
 
 
+def test_the_bundled_set_by_name() -> None:
+    shifts = data.open("fashion", severity=2, shifts=["clean", "noise", "extra"])
+    assert [shift.group for shift in shifts.values()] == ["clean", *["noise"] * 3, *["extra"] * 3]
+    assert len(data.open("fashion")) == 16
+
+
 class TestRegistry:
     def test_unknown_names_and_settings(self, tmp_path: Path) -> None:
         with pytest.raises(TemporaError, match="unknown dataset 'cifar10c': did you mean 'cifar10_c'"):

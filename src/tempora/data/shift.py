@@ -101,7 +101,7 @@ def digest(*parts: str | np.ndarray) -> str:
             head, body = "str", part.encode()
         else:
             array = np.ascontiguousarray(part)
-            head, body = f"{array.dtype.str}{array.shape}", memoryview(array).cast("B") if array.size else b""
+            head, body = f"{array.dtype.str}{array.shape}", array.reshape(-1).view(np.uint8).data
         total.update(f"{head} {len(body)} ".encode())
         total.update(body)
     return total.hexdigest()

@@ -84,12 +84,10 @@ def open_stream(
     """
     _check(shift, batch_size, limit_batches)
     geometry = Geometry.of(preprocessing)
-    order = stream_order(len(shift), seed)
     num_batches = len(shift) // batch_size
-    limited = limit_batches is not None and limit_batches < num_batches
-    if limited:
-        num_batches = limit_batches
-    order = order[: num_batches * batch_size]
+    served = min(limit_batches or num_batches, num_batches)
+    limited = served < num_batches
+    order = stream_order(len(shift), seed)[: served * batch_size]
     device = torch.device(device)
 
     cached = _from_disk(shift, geometry, cache_dir, limited, workers, progress)

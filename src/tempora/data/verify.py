@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -88,15 +89,17 @@ def _which(path: Path, name: str | None) -> list[Dataset]:
 
 def _check_files(card: Dataset, root: Path) -> Iterator[Check]:
     """Compare the files whose checksums are published."""
-    published: dict[str, str] = json.loads(files("tempora.data").joinpath("checksums.json").read_text())
-    for filename, md5 in dict(published.get(card.name, {})).items():
+    published: dict[str, dict[str, str]] = json.loads(
+        files("tempora.data").joinpath("checksums.json").read_text()
+    )
+    for filename, md5 in published.get(card.name, {}).items():
         if (root / filename).is_file():
             right = md5_of(root / filename) == md5
             detail = "MD5 as published" if right else f"MD5 is not the published {md5}: damaged or changed"
             yield Check(f"{card.name}: {filename}", right, detail)
 
 
-def _openings(card: Dataset, root: Path) -> Iterator[tuple[str, dict[str, object]]]:
+def _openings(card: Dataset, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """What to open: each corruption and severity that is there, or the dataset as a whole."""
     there = [
         (name, severity)

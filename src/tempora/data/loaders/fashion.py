@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tempora.data.groups import CORRUPTIONS, EXTRA, expand
+from tempora.data.groups import expand
 from tempora.data.registry import dataset
 from tempora.data.shift import Shift
 
@@ -19,5 +19,5 @@ from tempora.data.shift import Shift
 def fashion(severity: int, shifts: str | Iterable[str] | None) -> dict[str, Shift]:
     from tempora.data import bundled
 
-    available = ("clean", *CORRUPTIONS, *EXTRA)
-    return bundled.shifts(severity=severity, names=expand(shifts, available, default=("clean", *CORRUPTIONS)))
+    available = (*bundled.NAMES, *bundled.TUNING)
+    return bundled.shifts(names=expand(shifts, available, default=bundled.NAMES), severity=severity)

@@ -1,0 +1,140 @@
+"""Images per second, decoded and delivered: Tempora's streams beside torch's DataLoader, in one run.
+
+    python benchmarks/data.py --images 2000 --workers 2 --json data.json
+
+Both read the same JPEG files with the same number of workers, resize, crop and normalise them for a ResNet-50 and
+put them on the device in batches of 64. The DataLoader does so in every pass; Tempora decodes once, in its first
+pass, and later ones read what it kept. Each kind of pass is repeated in turn and the best time of each counts, so
+that other work on the machine disturbs both alike. Interpreters and libraries are loaded before the clock starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+from torchvision import transforms
+from torchvision.datasets import ImageFolder
+
+import tempora.data as data
+from tempora.data.decode import default_workers
+from tempora.models.preprocessing import Preprocessing
+
+PREPROCESSING = Preprocessing(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+BATCH_SIZE = 64
+CLASSES = ["a", "b"]
+
+
+def write_photographs(folder: Path, count: int) -> None:
+    """JPEG files of ImageNet's usual size (500 x 375 pixels, about 110 kB)."""
+    rng = np.random.default_rng(0)
+    for i in range(count):
+        coarse = Image.fromarray(rng.integers(0, 256, (24, 32, 3), dtype=np.uint8))
+        smooth = np.asarray(coarse.resize((500, 375), Image.Resampling.BICUBIC), np.int16)
+        grain = rng.normal(0, 12, smooth.shape).astype(np.int16)
+        path = folder / CLASSES[i % 2] / f"{i:06}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray((smooth + grain).clip(0, 255).astype(np.uint8)).save(path, quality=90)
+
+
+def consume(batches: Callable[[int], torch.Tensor], count: int, device: torch.device) -> None:
+    """Look at every batch on the device, so that none of the work can be put off."""
+    total = torch.zeros((), device=device)
+    for i in range(count):
+        total += batches(i).mean()
+    total.item()
+
+
+def tempora_passes(folder: Path, workers: int, device: torch.device) -> tuple[float, float]:
+    """Seconds of the first pass (decoding included) and of a later one."""
+    start = time.perf_counter()
+    shift = data.open("folder", folder, classes=CLASSES)[folder.name]
+    stream = data.open_stream(shift, PREPROCESSING, BATCH_SIZE, device=device, workers=workers)
+    consume(stream.batch, stream.num_batches, device)
+    first = time.perf_counter()
+    consume(stream.batch, stream.num_batches, device)
+    later = time.perf_counter()
+    stream.close()
+    return first - start, later - first
+
+
+def dataloader_pass(folder: Path, workers: int, device: torch.device) -> float:
+    """Seconds of one pass. Every pass decodes, so the first is like any other."""
+    start = time.perf_counter()
+    transform = transforms.Compose(
+        [
+            transforms.Resize(256),
+            transforms.CenterCrop(224),
+            transforms.ToTensor(),
+            transforms.Normalize(PREPROCESSING.mean, PREPROCESSING.std),
+        ]
+    )
+    loader = DataLoader(
+        ImageFolder(str(folder), transform),
+        batch_size=BATCH_SIZE,
+        shuffle=True,
+        num_workers=workers,
+        drop_last=True,
+        pin_memory=device.type == "cuda",
+    )
+    batches = iter(loader)
+    consume(lambda _: next(batches)[0].to(device, non_blocking=True), len(loader), device)
+    return time.perf_counter() - start
+
+
+def measure(images: int, workers: int, repeats: int, device: torch.device) -> dict[str, float | int | str]:
+    """The best of `repeats` passes of each kind, in images per second, and the ratios."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "photographs"
+        folder.mkdir()
+        write_photographs(folder, images)
+        delivered = images // BATCH_SIZE * BATCH_SIZE
+        first, later, loader = [], [], []
+        for _ in range(repeats):
+            seconds = tempora_passes(folder, workers, device)
+            first.append(seconds[0])
+            later.append(seconds[1])
+            loader.append(dataloader_pass(folder, workers, device))
+    rates = {
+        name: delivered / min(seconds)
+        for name, seconds in (("first_pass", first), ("later_pass", later), ("dataloader", loader))
+    }
+    return {
+        "images": images,
+        "workers": workers,
+        "repeats": repeats,
+        "device": torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else platform.processor() or "cpu",
+        **{f"{name}_images_per_s": rate for name, rate in rates.items()},
+        "first_pass_ratio": rates["first_pass"] / rates["dataloader"],
+        "later_pass_ratio": rates["later_pass"] / rates["dataloader"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--workers", type=int, default=default_workers())
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--device", type=torch.device, default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--json", type=Path, help="also write the result to this file")
+    options = parser.parse_args()
+    result = measure(options.images, options.workers, options.repeats, options.device)
+    for name, value in result.items():
+        print(f"{name:28} {value:.3g}" if isinstance(value, float) else f"{name:28} {value}")
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
