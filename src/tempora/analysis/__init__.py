@@ -1,1 +1,70 @@
+"""What a run says: ranks, winners, correlations, deficits, insolvency, Pareto fronts, and how sure it is.
 
+Pure functions from frames to frames (`frames` says which columns); nothing here draws, prints or needs torch.
+"""
+
+from tempora.analysis.below_standard import below_standard, beside_standard
+from tempora.analysis.buffering import buffering
+from tempora.analysis.correlation import correlation_summary, correlations, spearman
+from tempora.analysis.deficit import deficit, gaps, losses, with_overall
+from tempora.analysis.factors import temporal_factors
+from tempora.analysis.frames import offline, ordered, scored, stack, strictest, temporal
+from tempora.analysis.hardware import across_hardware
+from tempora.analysis.headline import Headline, headline
+from tempora.analysis.latency import overhead
+from tempora.analysis.pareto import budget_curves, pareto_front
+from tempora.analysis.phases import phase_summary, phase_transitions
+from tempora.analysis.pooling import pool
+from tempora.analysis.ranks import with_ranks
+from tempora.analysis.solvency import break_even, findings
+from tempora.analysis.uncertainty import (
+    Difference,
+    components,
+    contributions,
+    difference_across_seeds,
+    paired_difference,
+    probability_best,
+    with_timing_ties,
+)
+from tempora.analysis.winners import win_counts, winners
+
+__all__ = [
+    "Difference",
+    "Headline",
+    "across_hardware",
+    "below_standard",
+    "beside_standard",
+    "break_even",
+    "budget_curves",
+    "buffering",
+    "components",
+    "contributions",
+    "correlation_summary",
+    "correlations",
+    "deficit",
+    "difference_across_seeds",
+    "findings",
+    "gaps",
+    "headline",
+    "losses",
+    "offline",
+    "ordered",
+    "overhead",
+    "paired_difference",
+    "pareto_front",
+    "phase_summary",
+    "phase_transitions",
+    "pool",
+    "probability_best",
+    "scored",
+    "spearman",
+    "stack",
+    "strictest",
+    "temporal",
+    "temporal_factors",
+    "win_counts",
+    "winners",
+    "with_overall",
+    "with_ranks",
+    "with_timing_ties",
+]

@@ -1,0 +1,37 @@
+"""Where adapting is worse than not adapting at all."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tempora.analysis.frames import OVERALL, keys, ordered, temporal
+from tempora.errors import TemporaError
+from tempora.published.methods import STANDARD
+
+
+def beside_standard(frame: pd.DataFrame) -> pd.DataFrame:
+    """The temporal rows with `standard_utility`: what standard inference gets in the same cell."""
+    rows = temporal(frame)
+    cell = keys(rows)
+    standard = rows.loc[rows["method"] == STANDARD, [*cell, "utility"]]
+    if standard.empty:
+        raise TemporaError("no row of method 'standard': the comparison needs standard inference; run it too")
+    return rows.merge(standard.rename(columns={"utility": "standard_utility"}), on=cell)
+
+
+def below_standard(frame: pd.DataFrame) -> pd.DataFrame:
+    """How often a method's utility is below Standard's: `cells`, `count`, and `share` of the method's count.
+
+    As the paper prints it, `share` says where the misses happen: the protocol rows of a method sum to 1.
+    """
+    rows = beside_standard(frame)
+    rows = rows[rows["method"] != STANDARD]
+    rows["below"] = rows["utility"] < rows["standard_utility"]
+    by_protocol = rows.groupby(["method", "protocol"])["below"].agg(cells="size", count="sum").reset_index()
+    totals = by_protocol.groupby("method")[["cells", "count"]].sum().reset_index()
+    table = pd.concat(
+        [totals.assign(group=OVERALL), by_protocol.rename(columns={"protocol": "group"})], ignore_index=True
+    )
+    total = table["method"].map(totals.set_index("method")["count"]).astype(float)
+    table["share"] = table["count"] / total.where(total > 0)
+    return ordered(table[["method", "group", "cells", "count", "share"]])

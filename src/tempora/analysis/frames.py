@@ -1,0 +1,105 @@
+"""The vocabulary of the analysis: what a cell is, in which order things are shown, what can be scored.
+
+Every function of this package takes a *utilities* frame (the columns of `utilities.parquet`, one row per
+method and cell) and gives a frame back. Runs and published tables go through the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from tempora.errors import TemporaError
+from tempora.published.methods import order
+from tempora.published.setups import CORRUPTIONS
+
+STREAM = ("run", "hardware", "model", "shift", "seed", "repeat")
+"""What decides the batches and the machine. A frame has those of these columns that it needs."""
+
+SCENARIO = ("protocol", "parameter", "value", "label", "queue", "rule")
+"""What decides the deployment."""
+
+CELL = (*STREAM, *SCENARIO)
+"""Rows that agree in these columns differ by method only: they are ranked against each other."""
+
+PROTOCOLS = ("offline", "discrete", "continuous", "amortised", "deployment")
+OVERALL = "overall"
+
+_REQUIRED = ("method", "protocol", "value", "utility")
+
+
+def keys(frame: pd.DataFrame, names: Iterable[str] = CELL, without: Iterable[str] = ()) -> list[str]:
+    """Those of `names` that the frame has."""
+    left_out = set(without)
+    return [name for name in names if name in frame.columns and name not in left_out]
+
+
+def scored(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows that have a utility, numbered from 0: failed and inapplicable cells take part in nothing."""
+    missing = [column for column in _REQUIRED if column not in frame.columns]
+    if missing:
+        raise TemporaError(
+            f"not a utilities frame: {', '.join(missing)} missing; give the utilities of a run "
+            "(tempora.open(RUN).utilities) or published.as_utilities(setup)"
+        )
+    rows = frame[frame["utility"].notna()].reset_index(drop=True)
+    # Empty is "" to some writers and a missing value to others; both mean the same cell.
+    return rows.assign(**{name: rows[name].fillna("") for name in keys(rows, ("parameter", "rule"))})
+
+
+def offline(frame: pd.DataFrame) -> pd.DataFrame:
+    """The scored rows without temporal pressure."""
+    rows = scored(frame)
+    return rows[rows["protocol"] == "offline"]
+
+
+def temporal(frame: pd.DataFrame) -> pd.DataFrame:
+    """The scored rows under temporal pressure."""
+    rows = scored(frame)
+    return rows[rows["protocol"] != "offline"]
+
+
+def strictest(frame: pd.DataFrame) -> pd.DataFrame:
+    """The temporal rows at the smallest interval, threshold and budget of each machine and model."""
+    rows = temporal(frame)
+    within = ["protocol", *keys(rows, ("run", "hardware", "model"))]
+    return rows[rows["value"] == rows.groupby(within, dropna=False)["value"].transform("min")]
+
+
+def stack(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Several runs as one frame, told apart by a `run` column."""
+    return pd.concat([frame.assign(run=name) for name, frame in runs.items()], ignore_index=True)
+
+
+def ordered(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows as they are read: protocol, strict to relaxed, then shift and method in the paper's order."""
+    sort_keys: dict[str, Callable[[Any], Any]] = {
+        "protocol": protocol_order,
+        "value": float,
+        "queue": float,
+        "shift": _shift_order,
+        "method": order,
+        "group": protocol_order,
+    }
+    present = keys(frame, sort_keys)
+    places = pd.DataFrame(
+        {name: _places(frame[name], sort_keys[name]) for name in present}, index=frame.index
+    )
+    return frame.loc[places.sort_values(present, kind="stable").index].reset_index(drop=True)
+
+
+def protocol_order(name: str) -> int:
+    """Offline first, then the protocols as the paper has them; overall before all of them."""
+    return PROTOCOLS.index(name) if name in PROTOCOLS else -1
+
+
+def _shift_order(shift: str) -> int:
+    return CORRUPTIONS.index(shift) if shift in CORRUPTIONS else len(CORRUPTIONS)
+
+
+def _places(column: pd.Series[Any], key: Callable[[Any], Any]) -> pd.Series[Any]:
+    """Positions under `key`; what it leaves equal stays in the order of the frame, missing comes last."""
+    places = {value: place for place, value in enumerate(sorted(column.dropna().unique(), key=key))}
+    return column.map(places).astype(float)

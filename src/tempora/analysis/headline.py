@@ -1,0 +1,71 @@
+"""The headline of a run: what the offline winner loses under pressure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from tempora.analysis.below_standard import below_standard
+from tempora.analysis.deficit import deficit
+from tempora.analysis.frames import OVERALL
+from tempora.analysis.winners import win_counts, winners
+from tempora.errors import TemporaError
+from tempora.published.methods import STANDARD, label
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What happens to the method that offline evaluation recommends."""
+
+    offline_winner: str
+    offline_wins: int
+    offline_cells: int
+    temporal_cells: int
+    losses: int
+    mean_gap: float
+    """Mean utility the offline winner gives away in the cells that it loses."""
+    below_standard: int
+    temporal_winner: str
+    temporal_wins: int
+
+    def sentence(self) -> str:
+        """For people: `CMF wins 10 of 15 offline, loses 211 of 240 under pressure, by 15.0 points ...`."""
+        loses = f"loses {self.losses} of {self.temporal_cells} under pressure"
+        if self.losses:
+            loses += f", by {100 * self.mean_gap:.1f} points on average"
+        if self.offline_winner != STANDARD:
+            loses += f", {self.below_standard} times below Standard"
+        return (
+            f"{label(self.offline_winner)} wins {self.offline_wins} of {self.offline_cells} offline and "
+            f"{loses}; {label(self.temporal_winner)} wins most there, {self.temporal_wins}."
+        )
+
+
+def headline(frame: pd.DataFrame) -> Headline:
+    """The headline of a run that has offline rows, Standard and at least one temporal scenario."""
+    cells = winners(frame)
+    if cells["protocol"].nunique() < 2 or "offline" not in set(cells["protocol"]):
+        raise TemporaError("a headline sets offline beside temporal scenarios; the run needs cells of both")
+    return compose(cells, deficit(frame), below_standard(frame))
+
+
+def compose(winners: pd.DataFrame, deficits: pd.DataFrame, below: pd.DataFrame) -> Headline:
+    """The headline from its parts: a run's own, or the published tables, which print no more than these."""
+    counts = win_counts(winners)
+    offline, temporal = (counts[counts["group"] == group] for group in ("offline", "temporal"))
+    best_offline, best_temporal = offline.iloc[0], temporal.iloc[0]
+    method = str(best_offline["method"])
+    lost = deficits[(deficits["group"] == OVERALL) & (deficits["method"] == method)].iloc[0]
+    misses = below[(below["group"] == OVERALL) & (below["method"] == method)]["count"]
+    return Headline(
+        offline_winner=method,
+        offline_wins=int(best_offline["wins"]),
+        offline_cells=int(best_offline["cells"]),
+        temporal_cells=int(lost["cells"]),
+        losses=int(lost["losses"]),
+        mean_gap=float(lost["mean_gap"]),
+        below_standard=int(misses.sum()),
+        temporal_winner=str(best_temporal["method"]),
+        temporal_wins=int(best_temporal["wins"]),
+    )

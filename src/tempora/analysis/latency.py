@@ -1,0 +1,29 @@
+"""Where a batch's time goes (paper, Table 2)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tempora.analysis.frames import keys, ordered
+from tempora.errors import TemporaError
+
+
+def overhead(traces: pd.DataFrame, baseline_ms: float) -> pd.DataFrame:
+    """Mean latency per batch and method over the offline passes, with standard deviations.
+
+    `service_ms` = `predict_ms` + `adapt_ms` (delta = e + l), `intrinsic_ms` = max(0, predict_ms - lambda), the
+    part of the overhead that delays the answer, and `slowdown` = service_ms / lambda.
+    """
+    rows = traces[(traces["protocol"] == "offline") & traces["served"] & traces["predict_ms"].notna()]
+    if rows.empty:
+        raise TemporaError("no timed offline batches: latency is read from offline passes; run Offline too")
+    rows = rows.assign(service_ms=rows["predict_ms"] + rows["adapt_ms"])
+    by_method = rows.groupby([*keys(rows, ("run", "hardware", "model")), "method"], sort=False)
+    means = by_method[["service_ms", "predict_ms", "adapt_ms"]].mean()
+    deviations = by_method[["service_ms", "predict_ms", "adapt_ms"]].std(ddof=0)
+    table = means.join(deviations.rename(columns=lambda name: name.replace("_ms", "_sd_ms")))
+    table["intrinsic_ms"] = (table["predict_ms"] - baseline_ms).clip(lower=0.0)
+    table["slowdown"] = table["service_ms"] / baseline_ms
+    table["baseline_ms"] = baseline_ms
+    table["batches"] = by_method.size()
+    return ordered(table.reset_index())

@@ -1,0 +1,76 @@
+"""Aggregates over shifts (or seeds): utility, and the terms that still recompose it.
+
+A mean of means is not what the paper prints: served accuracy is pooled over served batches, adapt accuracy
+over adapted ones. Pooled this way the six-term identity holds for the aggregate too, if covariance is the sum
+of two parts: within the shifts and between them (a shift that is both easy and fast).
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tempora.analysis.frames import keys, ordered, scored
+from tempora.analysis.ranks import with_ranks
+
+_PLAIN_MEANS = ("cutoff", "spent_ms", "waitspan_ms")
+"""Totals of a stream: their aggregate is the mean stream's."""
+
+
+def pool(frame: pd.DataFrame, over: str = "shift") -> pd.DataFrame:
+    """One row per method and scenario, pooled over `over` (shift, seed or repeat).
+
+    Streams weigh by their `batches` where the frame has that column, equally otherwise. A column named like
+    `shifts` counts what was pooled: a method that failed somewhere has fewer. Adds `within_covariance` and
+    `between_covariance`, whose sum is `covariance`.
+    """
+    rows = scored(frame)
+    by = [*keys(rows, without=[over]), "method"]
+    group = rows.groupby(by, dropna=False, sort=False).ngroup()
+    table = rows.loc[~group.duplicated(), by].set_axis(group[~group.duplicated()])
+    table[f"{over}s"] = rows.groupby(group)[over].nunique()
+    if over == "shift":
+        table["shift"] = "all"
+
+    batches = rows["batches"].astype(float) if "batches" in rows else pd.Series(1.0, index=rows.index)
+    table["batches"] = batches.groupby(group).sum()
+    for column in keys(rows, ("utility", "utility_lo", "utility_hi", "baseline_ms")):
+        table[column] = _mean(rows[column], batches, group)
+    for column in keys(rows, _PLAIN_MEANS):
+        table[column] = _mean(rows[column], batches * 0 + 1, group)
+    if "availability" in rows:
+        table = table.join(_terms(rows, batches, group))
+    return ordered(with_ranks(table))
+
+
+def _terms(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Series[int]) -> pd.DataFrame:
+    served = batches * rows["availability"]
+    adapted = served * rows["adapted_fraction"]
+    accuracy = _mean(rows["served_accuracy"], served, group)
+    responsiveness = _mean(rows["responsiveness"], served, group)
+    joint = (rows["served_accuracy"] - accuracy[group].to_numpy()) * (
+        rows["responsiveness"] - responsiveness[group].to_numpy()
+    )
+    within, between = _mean(rows["covariance"], served, group), _mean(joint, served, group)
+    terms = {
+        "availability": _mean(rows["availability"], batches, group),
+        "adapted_fraction": _mean(rows["adapted_fraction"], served, group),
+        "adapt_accuracy": _mean(rows["adapt_accuracy"], adapted, group),
+        "frozen_accuracy": _mean(rows["frozen_accuracy"], served - adapted, group),
+        "responsiveness": responsiveness,
+        "covariance": within + between,
+        "within_covariance": within,
+        "between_covariance": between,
+        "accuracy": accuracy,
+        "served_accuracy": accuracy,
+    }
+    if "response_ms" in rows:
+        terms["response_ms"] = _mean(rows["response_ms"], served, group)
+    return pd.DataFrame(terms)
+
+
+def _mean(values: pd.Series[float], weights: pd.Series[float], group: pd.Series[int]) -> pd.Series[float]:
+    """Weighted mean per group. A missing value that carries weight makes the mean unknown; others do not."""
+    weighted = (values.astype(float) * weights).where(weights != 0, 0.0)
+    unknown = weighted.isna().groupby(group).any()
+    total = weights.groupby(group).sum()
+    return (weighted.groupby(group).sum() / total.where(total > 0)).where(~unknown)

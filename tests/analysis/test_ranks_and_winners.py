@@ -1,0 +1,190 @@
+"""Ranks, winners, correlations, deficits: laws on random cells, stories on small ones, scipy as the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from analysis.runs import a_run, frame
+from tempora import analysis
+from tempora.errors import TemporaError
+
+utilities = st.lists(st.integers(0, 8).map(lambda eighth: eighth / 8), min_size=1, max_size=12)
+"""Coarse on purpose: ties must be common."""
+
+
+def cell(values: list[float], **columns: object) -> pd.DataFrame:
+    return frame({f"m{number:02}": value for number, value in enumerate(values)}, **columns)
+
+
+@settings(max_examples=25)
+@given(utilities)
+def test_a_rank_is_one_more_than_the_number_of_better_methods(values: list[float]) -> None:
+    found = analysis.with_ranks(cell(values))["rank"]
+    assert found.tolist() == [1 + sum(other > value for other in values) for value in values]
+
+
+@settings(max_examples=25)
+@given(utilities)
+def test_a_cell_has_one_winner_and_names_who_shares_it(values: list[float]) -> None:
+    row = analysis.winners(cell(values)).iloc[0]
+    best = [f"m{number:02}" for number, value in enumerate(values) if value == max(values)]
+    assert [row["winner"], *filter(None, row["shared_with"].split(", "))] == best
+    if len(values) > 1:
+        assert row["margin"] == max(values) - sorted(values)[-2]
+    else:
+        assert np.isnan(row["margin"])
+
+
+@settings(max_examples=25)
+@given(utilities)
+def test_losses_gaps_and_wins_fit_together(values: list[float]) -> None:
+    rows = cell(values)
+    table = analysis.deficit(rows)
+    overall = table[table["group"] == "overall"].set_index("method")
+    wins = analysis.win_counts(analysis.winners(rows))
+    won = set(wins.loc[wins["group"] == "temporal", "method"])
+    for method, value in zip(rows["method"], values, strict=True):
+        assert overall.loc[method, "losses"] == (method not in won)
+        gap = overall.loc[method, "mean_gap"]
+        assert gap == pytest.approx(max(values) - value) if method not in won else np.isnan(gap)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=15))
+def test_spearman_is_scipy_s(pairs: list[tuple[int, int]]) -> None:
+    left, right = zip(*pairs, strict=True)
+    ours = analysis.spearman(left, right)
+    if len(set(left)) == 1 or len(set(right)) == 1:
+        assert np.isnan(ours)
+    else:
+        assert ours == pytest.approx(stats.spearmanr(left, right).statistic, abs=1e-12)
+
+
+def test_every_cell_is_ranked_for_itself() -> None:
+    rows = a_run()
+    ranked = analysis.with_ranks(rows)
+    for _, group in ranked.groupby(["shift", "protocol", "label", "queue"]):
+        assert sorted(group["rank"]) == list(range(1, 5))
+
+
+def test_missing_and_empty_mean_the_same_cell() -> None:
+    rows = pd.concat([frame({"tent": 0.5}, rule=""), frame({"sar": 0.4}, rule=None)])
+    assert analysis.with_ranks(rows)["rank"].tolist() == [1, 2]
+
+
+def test_failed_cells_take_part_in_nothing() -> None:
+    rows = pd.concat([a_run(), frame({"tent": np.nan}, protocol="discrete", shift="fog", model="net")])
+    columns = ["shift", "label", "queue", "winner", "utility", "runner_up", "margin"]
+    found, expected = (analysis.winners(run)[columns] for run in (rows, a_run()))
+    assert found.to_numpy().tolist() == expected.to_numpy().tolist()
+
+
+def test_wins_are_counted_by_protocol_and_with_offline() -> None:
+    rows = pd.concat(
+        [
+            frame(
+                {"tent": 0.6, "adabn": 0.5}, protocol="offline", value=np.nan, label="offline", parameter=""
+            ),
+            frame({"tent": 0.2, "adabn": 0.5}),
+            frame({"tent": 0.5, "adabn": 0.5}, value=20.0, label="γ 20 ms"),
+        ]
+    )
+    counts = analysis.win_counts(analysis.winners(rows)).set_index(["group", "method"])
+    assert counts["wins"].to_dict() == {
+        ("overall", "adabn"): 2,
+        ("overall", "tent"): 2,
+        ("temporal", "adabn"): 2,
+        ("temporal", "tent"): 1,
+        ("offline", "tent"): 1,
+        ("discrete", "adabn"): 2,
+        ("discrete", "tent"): 1,
+    }
+    assert counts.loc[("discrete", "tent"), "share"] == 0.5
+
+
+def test_correlation_of_a_run_agrees_with_scipy_cell_by_cell() -> None:
+    rows = a_run()
+    found = analysis.correlations(rows)
+    offline = rows[rows["protocol"] == "offline"].set_index(["shift", "method"])["utility"]
+    assert len(found) == 3 * 8
+    assert (found["methods"] == 4).all()
+    for _, cell in found.iterrows():
+        same = (
+            (rows["shift"] == cell["shift"])
+            & (rows["label"] == cell["label"])
+            & (rows["queue"] == cell["queue"])
+        )
+        under = rows[same].set_index("method")["utility"]
+        expected = stats.spearmanr(offline[cell["shift"]][under.index], under).statistic
+        assert cell["spearman_r"] == pytest.approx(expected)
+
+
+def test_correlation_summary_names_the_extremes() -> None:
+    rows = pd.DataFrame(
+        {"shift": ["fog", "snow"], "protocol": "discrete", "label": "x", "spearman_r": [0.5, -0.5]}
+    )
+    summary = analysis.correlation_summary(rows).iloc[0]
+    assert (summary["mean"], summary["streams"]) == (0.0, 2)
+    assert summary["std"] == pytest.approx(np.sqrt(0.5))
+    assert (summary["lowest_shift"], summary["highest_shift"]) == ("snow", "fog")
+
+
+def test_a_method_equal_to_standard_is_not_below_it() -> None:
+    rows = frame({"standard": 0.5, "lame": 0.5, "tent": 0.4})
+    found = analysis.below_standard(rows).set_index(["method", "group"])
+    assert found.loc[("lame", "overall"), "count"] == 0
+    assert np.isnan(found.loc[("lame", "discrete"), "share"])
+    assert found.loc[("tent", "discrete"), ["count", "share"]].tolist() == [1, 1.0]
+
+
+def test_rows_come_in_the_order_of_the_paper() -> None:
+    rows = analysis.ordered(a_run().sample(frac=1.0, random_state=1))
+    assert list(rows["protocol"].unique()) == ["offline", "discrete", "continuous", "amortised", "deployment"]
+    assert list(rows["shift"].unique()) == ["snow", "fog", "mine"]
+    assert list(rows["method"].unique()) == ["standard", "adabn", "tent", "sar"]
+    discrete = rows[rows["protocol"] == "discrete"]
+    assert discrete["value"].is_monotonic_increasing
+
+
+def test_phase_transitions_may_go_back_and_forth() -> None:
+    wins = ["adabn", "neo", "eta", "adabn"]
+    rows = pd.DataFrame(
+        {
+            "shift": "fog",
+            "protocol": "discrete",
+            "value": [1.0, 2, 3, 4],
+            "label": list("abcd"),
+            "winner": wins,
+        }
+    )
+    found = analysis.phase_transitions(rows)
+    assert found[["from_label", "to_label", "to_family"]].to_numpy().tolist() == [
+        ["b", "c", "gradient-based"],
+        ["c", "d", "gradient-free"],
+    ]
+    assert analysis.phase_transitions(rows.iloc[:2]).empty
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: analysis.with_ranks(pd.DataFrame({"method": []})), "protocol, value, utility missing"),
+        (lambda: analysis.correlations(frame({"tent": 0.5})), "no offline rows"),
+        (lambda: analysis.below_standard(frame({"tent": 0.5})), "no row of method 'standard'"),
+        (lambda: analysis.headline(frame({"standard": 0.5})), "offline beside temporal"),
+        (lambda: analysis.buffering(frame({"tent": 0.5}, queue=1)), "found 1; run queue=0 and queue=1"),
+        (lambda: analysis.across_hardware(frame({"tent": 0.5})), "'hardware' with two or more"),
+        (
+            lambda: analysis.break_even(frame({"tent": 0.5}), against="tnt"),
+            "unknown method to compare with 'tnt': did you mean 'tent'",
+        ),
+    ],
+)
+def test_mistakes_say_what_to_do(call: object, message: str) -> None:
+    assert callable(call)
+    with pytest.raises(TemporaError, match=message):
+        call()
