@@ -1,0 +1,348 @@
+"""The conformance kit: does a method keep the promises that the engine builds on?
+
+    print(tempora.methods.testing.check("my_package.mine:Mine", model))
+
+Each check makes the method anew and runs it over a short stream of made-up images. The classifier of the copies
+is sharpened first, so that methods which learn from certain predictions find some.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from tempora.errors import TemporaError
+from tempora.methods.contract import Method, Moment
+from tempora.methods.functions import entropy, max_entropy
+from tempora.methods.registry import create, get
+from tempora.models import Classifier, wrap
+
+BATCHES, BATCH_SIZE = 5, 8
+BRANCH = 2  # the batch at which checks save, freeze or part ways
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise: whether it was kept, and what was seen."""
+
+    promise: str
+    passed: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome for one method on one model. `refused` holds the reason where the method does not fit it."""
+
+    method: str
+    model: str
+    checks: list[Check] = field(default_factory=list)
+    refused: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """No promise was broken; a clear refusal breaks none."""
+        return all(check.passed for check in self.checks)
+
+    def __str__(self) -> str:
+        if self.refused is not None:
+            return f"{self.method} on {self.model}: refused\n  {self.refused}"
+        lines = [
+            f"  {'pass' if check.passed else 'FAIL'}  {check.promise}: {check.reason}"
+            for check in self.checks
+        ]
+        return "\n".join([f"{self.method} on {self.model}: {'pass' if self.passed else 'FAIL'}", *lines])
+
+
+class Broken(Exception):
+    """A promise was not kept; the message says how."""
+
+
+def check(
+    method: str | type[Method],
+    model: nn.Module,
+    *,
+    batches: Sequence[Tensor] | None = None,
+    seed: int = 2025,
+    **settings: Any,
+) -> Report:
+    """Every promise of `method`, made by `create(method, model, seed, **settings)`, where `model` is.
+
+    batches: five or more batches of images to use instead of made-up ones.
+    """
+    classifier = wrap(model)
+    name = method if isinstance(method, str) else method.__name__
+    stream = list(batches) if batches is not None else made_up_batches(classifier)
+    if len(stream) < BATCHES:
+        raise TemporaError(f"batches: {len(stream)} given, at least {BATCHES} needed.")
+    ready = sharpened(classifier, stream[0])
+    make = partial(create, method, seed=seed, **settings)
+    get(method)
+    try:
+        make(ready)
+    except TemporaError as refusal:
+        return Report(name, classifier.name, refused=str(refusal))
+    kit = Kit(make, ready, stream)
+    return Report(name, classifier.name, [_outcome(promise, test, kit) for promise, test in PROMISES.items()])
+
+
+def made_up_batches(model: Classifier) -> list[Tensor]:
+    """Smooth random images of the model's size, each batch brighter than the one before."""
+    channels, height, width = model.preprocessing.input_size
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.rand(BATCHES * BATCH_SIZE, channels, 8, 8, generator=generator)
+    images = interpolate(coarse, (height, width), mode="bilinear").unflatten(0, (BATCHES, BATCH_SIZE))
+    low, high = (
+        torch.tensor(limits)[:, None, None]
+        for limits in (model.preprocessing.lowest, model.preprocessing.highest)
+    )
+    brightness = torch.linspace(0.4, 1.0, BATCHES)[:, None, None, None, None]
+    return list((low + (high - low) * images * brightness).to(model.device, model.dtype))
+
+
+@torch.no_grad()
+def sharpened(model: Classifier, x: Tensor) -> Classifier:
+    """A copy whose classifier is scaled until the median entropy of `x` is a fifth of the greatest possible."""
+    sharp = copy.deepcopy(model).eval()
+    for _ in range(30):
+        if entropy(sharp(x)).median() < 0.2 * max_entropy(model.num_classes):
+            break
+        for parameter in sharp.classifier.parameters():
+            parameter.mul_(1.5)
+    return sharp
+
+
+@dataclass
+class Kit:
+    """What checks work with: a way to make the method, a model and a stream."""
+
+    make: Callable[[nn.Module], Method]
+    model: Classifier
+    batches: list[Tensor]
+
+    def fresh(self) -> Method:
+        """The method, newly made."""
+        return self.make(self.model)
+
+    def after(self, count: int) -> Method:
+        """The method after so many batches."""
+        method = self.fresh()
+        run(method, self.batches[:count])
+        return method
+
+
+def predict(method: Method, x: Tensor) -> Tensor:
+    """predict(), with a moment for methods that want one."""
+    return method.predict(x, _moment()) if method.time_aware else method.predict(x)  # type: ignore[call-arg]
+
+
+def adapt(method: Method) -> str:
+    """adapt(), with a moment for methods that want one."""
+    return method.adapt(_moment()) if method.time_aware else method.adapt()  # type: ignore[call-arg]
+
+
+def run(method: Method, batches: Sequence[Tensor]) -> list[tuple[Tensor, str]]:
+    """Scores (as they were when emitted) and action of each batch."""
+    return [(predict(method, x).clone(), adapt(method)) for x in batches]
+
+
+def _moment() -> Moment:
+    return Moment(now_ms=0.0, arrived_ms=0.0)
+
+
+def _outcome(promise: str, test: Callable[[Kit], str], kit: Kit) -> Check:
+    try:
+        return Check(promise, True, test(kit))
+    except Broken as broken:
+        return Check(promise, False, str(broken))
+    except Exception as error:
+        return Check(promise, False, f"raised {type(error).__name__}: {error}")
+
+
+def _same(expected: list[tuple[Tensor, str]], given: list[tuple[Tensor, str]], when: str) -> None:
+    for index, ((scores, action), (scores_now, action_now)) in enumerate(zip(expected, given, strict=True)):
+        if not torch.equal(scores, scores_now):
+            difference = (scores - scores_now).abs().max().item()
+            raise Broken(f"{when}, the scores of batch {index} differ by up to {difference:.3g}")
+        if action != action_now:
+            raise Broken(f"{when}, adapt() on batch {index} returned {action_now!r} instead of {action!r}")
+
+
+def _everything(method: Method) -> dict[str, Tensor]:
+    """All tensors of the model and of the method, by name."""
+    own = {name: tensor for name, tensor in method.trainable.items() if tensor is not None}
+    return {name: tensor.detach().clone() for name, tensor in {**method.model.state_dict(), **own}.items()}
+
+
+def _changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> list[str]:
+    return [name for name, tensor in before.items() if not torch.equal(tensor, after[name])]
+
+
+def _reset(kit: Kit) -> str:
+    method = kit.fresh()
+    first = run(method, kit.batches)
+    method.freeze()
+    method.reset()
+    if method.frozen != kit.fresh().frozen:
+        raise Broken("reset() left it frozen")
+    _same(first, run(method, kit.batches), "after reset()")
+    return "scores and actions repeat bit for bit"
+
+
+def _same_seed(kit: Kit) -> str:
+    _same(run(kit.fresh(), kit.batches), run(kit.fresh(), kit.batches), "made a second time")
+    actions = Counter(action for _, action in run(kit.fresh(), kit.batches))
+    return "two of them agree; actions: " + ", ".join(
+        f"{action} {count}" for action, count in actions.items()
+    )
+
+
+def _snapshot(kit: Kit) -> str:
+    method = kit.after(BRANCH)
+    saved = method.snapshot()
+    rest = run(method, kit.batches[BRANCH:])
+    for attempt in ("first", "second"):
+        if attempt == "second":
+            method.freeze()
+        method.restore(saved)
+        _same(rest, run(method, kit.batches[BRANCH:]), f"after the {attempt} restore()")
+    return "the rest of the stream repeats bit for bit, twice from one snapshot"
+
+
+def _frozen(kit: Kit) -> str:
+    method = kit.after(BRANCH)
+    method.freeze()
+    before = _everything(method)
+    first = run(method, kit.batches)
+    _same(first, run(method, kit.batches), "frozen")
+    if {action for _, action in first} != {"none"}:
+        raise Broken("frozen, adapt() returned something else than 'none'")
+    if changed := _changed(before, _everything(method)):
+        raise Broken(f"frozen, it changed {', '.join(changed[:3])}")
+    return "predictions repeat and nothing changes"
+
+
+def _declared(kit: Kit) -> str:
+    original = _copy_of_state(kit.model)
+    method = kit.fresh()
+    before = _everything(method)
+    changed: set[str] = set()
+    for x in kit.batches:
+        run(method, [x])
+        changed.update(_changed(before, _everything(method)))
+    declared = {*method.updated_parameters, *method.updated_buffers}
+    if undeclared := sorted(changed - declared):
+        raise Broken(f"it changed {', '.join(undeclared[:3])} without declaring it")
+    if _changed(original, kit.model.state_dict()):
+        raise Broken("it changed the caller's model")
+    return f"{len(changed)} tensors changed, {len(declared)} declared"
+
+
+def _copy_of_state(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def _causal(kit: Kit) -> str:
+    method = kit.fresh()
+    for index, x in enumerate(kit.batches):
+        given = x.clone()
+        scores = predict(method, x)
+        if scores.requires_grad:
+            raise Broken("scores carry a gradient graph: return them detached")
+        emitted = scores.clone()
+        adapt(method)
+        if not torch.equal(scores, emitted):
+            raise Broken(f"adapt() changed the scores of batch {index} after they were emitted")
+        if not torch.equal(x, given):
+            raise Broken(f"it changed the images of batch {index} in place")
+    return "scores stay as emitted, images as given; labels and later batches are never shown"
+
+
+def _history_free(kit: Kit) -> str:
+    if not kit.fresh().history_free:
+        return "not claimed"
+    *earlier, last = kit.batches
+    method = kit.after(len(earlier))
+    if not torch.equal(predict(method, last), predict(kit.fresh(), last)):
+        raise Broken("claimed, but the scores of a batch depend on the batches before it")
+    return "claimed, and scores do not depend on earlier batches"
+
+
+def _stateless(kit: Kit) -> str:
+    if not kit.fresh().stateless:
+        return "not claimed"
+    method = kit.after(BRANCH)
+    method.freeze()
+    standard = create("standard", kit.model)
+    for x in kit.batches:
+        if not torch.equal(predict(method, x).argmax(1), standard.predict(x).argmax(1)):
+            raise Broken("claimed, but frozen it predicts other classes than Standard")
+    return "claimed, and frozen it predicts what Standard predicts"
+
+
+def _batch_of_one(kit: Kit) -> str:
+    method = kit.fresh()
+    try:
+        scores = predict(method, kit.batches[0][:1])
+    except TemporaError as refusal:
+        return f"refused: {refusal}"
+    adapt(method)
+    if scores.shape != (1, kit.model.num_classes):
+        raise Broken(f"scores of one image have shape {tuple(scores.shape)}")
+    run(method, [x[:1] for x in kit.batches])
+    return "works"
+
+
+def _nothing_to_learn(kit: Kit) -> str:
+    """With a classifier of zeros every class is equally likely: the least informative batch there is."""
+    blank = copy.deepcopy(kit.model)
+    with torch.no_grad():
+        for parameter in blank.classifier.parameters():
+            parameter.zero_()
+    method = kit.make(blank)
+    before = _everything(method)
+    actions = [action for _, action in run(method, kit.batches)]
+    parameters = set(method.updated_parameters)
+    changed = [name for name in _changed(before, _everything(method)) if name in parameters]
+    if set(actions) == {"nothing_kept"} and changed:
+        raise Broken(f"adapt() returned 'nothing_kept' and yet changed {', '.join(changed[:3])}")
+    return f"works: {actions[0]}"
+
+
+def _not_finite(kit: Kit) -> str:
+    method = kit.after(BRANCH)
+    actions = []
+    for value in (torch.nan, torch.inf):
+        poisoned = kit.batches[BRANCH].clone()
+        poisoned[0, 0, 0, 0] = value
+        predict(method, poisoned)
+        actions.append(adapt(method))
+    for name, tensor in _everything(method).items():
+        if name in method.updated_parameters and not tensor.isfinite().all():
+            raise Broken(f"a batch with NaN made {name} non-finite")
+    if not predict(method, kit.batches[-1]).isfinite().all():
+        raise Broken("after a batch with NaN, scores of a clean batch are not finite")
+    return f"weights stay finite: {', '.join(actions)}"
+
+
+PROMISES: dict[str, Callable[[Kit], str]] = {
+    "reset is bit-exact": _reset,
+    "same seed, same result": _same_seed,
+    "snapshot and restore are exact mid-stream": _snapshot,
+    "frozen, it changes nothing": _frozen,
+    "only declared tensors change": _declared,
+    "a prediction is final when emitted": _causal,
+    "history_free is true": _history_free,
+    "stateless is true": _stateless,
+    "a batch of one works or is refused": _batch_of_one,
+    "a batch with nothing to learn from works": _nothing_to_learn,
+    "no NaN reaches the weights": _not_finite,
+}
