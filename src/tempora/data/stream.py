@@ -11,6 +11,7 @@ import torch
 from tempora.data.cache import cache_path, cached_pixels, load
 from tempora.data.decode import Progress, decode
 from tempora.data.geometry import Geometry
+from tempora.data.recycling import RecycledTensors
 from tempora.data.shift import Shift
 from tempora.errors import TemporaError
 
@@ -125,6 +126,8 @@ class Stream:
         self._pixels: torch.Tensor | None = pixels
         self._rows = torch.from_numpy(rows).to(pixels.device)
         self._staging = self._pinned_batch(pixels)
+        self._shape = (batch_size, *pixels.shape[1:])
+        self._on_host = RecycledTensors(self._shape)
         self._mean, self._std = (
             torch.tensor(values, dtype=torch.float32, device=device).view(-1, 1, 1)
             for values in (preprocessing.mean, preprocessing.std)
@@ -139,8 +142,8 @@ class Stream:
             chosen = self._pixels.index_select(0, rows)
         else:
             chosen = torch.index_select(self._pixels, 0, rows, out=self._staging)
-        # Bytes travel, floats do not: a fused .to(device, float32) would convert before the copy.
-        return chosen.to(self.device).to(torch.float32).div_(255).sub_(self._mean).div_(self._std)
+        chosen = chosen.to(self.device)  # as bytes: floats would be four times as many
+        return self._empty_batch().copy_(chosen).div_(255).sub_(self._mean).div_(self._std)
 
     def labels(self, i: int) -> np.ndarray:
         """The int64 labels of batch `i`: for scoring, never for a method."""
@@ -160,6 +163,12 @@ class Stream:
     def close(self) -> None:
         """Free the memory that the pictures take."""
         self._pixels = self._staging = None
+        self._on_host = RecycledTensors(self._shape)
+
+    def _empty_batch(self) -> torch.Tensor:
+        if self.device.type == "cpu":
+            return self._on_host.take()
+        return torch.empty(self._shape, dtype=torch.float32, device=self.device)
 
     def _pinned_batch(self, pixels: torch.Tensor) -> torch.Tensor | None:
         """The buffer through which pictures kept on the host go to a GPU.
