@@ -1,6 +1,33 @@
-"""Tempora: which test-time adaptation method is worth its time in your deployment?"""
+"""Tempora: which test-time adaptation method is worth its time in your deployment?
+
+import tempora
+results = tempora.evaluate(model, batches, methods=["standard", "adabn", "tent"])
+results.utilities                 # one row per method, shift and scenario
+tempora.open("runs/mine")         # the results of an earlier run
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from tempora._version import __version__
 from tempora.errors import TemporaError
 
-__all__ = ["TemporaError", "__version__"]
+if TYPE_CHECKING:
+    from tempora.engine import evaluate
+    from tempora.store import open_run as open
+
+__all__ = ["TemporaError", "__version__", "evaluate", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    """`evaluate` needs torch and `open` needs pandas: each is imported when first used."""
+    if name == "evaluate":
+        from tempora.engine import evaluate
+
+        return evaluate
+    if name == "open":
+        from tempora.store import open_run
+
+        return open_run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

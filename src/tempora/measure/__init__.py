@@ -1,1 +1,25 @@
+"""Clocks, calibration of lambda, what machine this is, and how far its timings can be trusted."""
 
+from tempora.measure.baseline import Baseline
+from tempora.measure.clock import Batch, Clock, MeasuredClock, RecordedClock
+from tempora.measure.device import choose_device
+from tempora.measure.machine import device_kind, machine_facts
+from tempora.measure.profile import MethodTimes, Profile, load_profile
+from tempora.measure.verdict import Verdict, judge_pass, judge_run
+
+__all__ = [
+    "Baseline",
+    "Batch",
+    "Clock",
+    "MeasuredClock",
+    "MethodTimes",
+    "Profile",
+    "RecordedClock",
+    "Verdict",
+    "choose_device",
+    "device_kind",
+    "judge_pass",
+    "judge_run",
+    "load_profile",
+    "machine_facts",
+]

@@ -8,6 +8,7 @@ from tempora.scenarios.budget import Budget, budget_cutoff
 from tempora.scenarios.deployment import Deployment, Resolved, Scenario
 from tempora.scenarios.diagnosis import Finding, break_even_accuracy, diagnose, is_insolvent
 from tempora.scenarios.grids import paper_grid, relative_grid
+from tempora.scenarios.specs import from_spec, to_spec
 from tempora.scenarios.timeline import Course, Timeline, Turn, replay, serve
 from tempora.scenarios.utility import SIX_TERMS, Score, decay
 
@@ -30,9 +31,11 @@ __all__ = [
     "budget_cutoff",
     "decay",
     "diagnose",
+    "from_spec",
     "is_insolvent",
     "paper_grid",
     "relative_grid",
     "replay",
     "serve",
+    "to_spec",
 ]

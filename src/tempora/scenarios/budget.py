@@ -24,6 +24,11 @@ class Budget:
         self._exhausted = False
 
     @property
+    def undoes(self) -> bool:
+        """Whether a batch may turn out not to fit after it ran."""
+        return self._strict
+
+    @property
     def allows_adaptation(self) -> bool:
         if self._strict:
             return not self._exhausted

@@ -178,13 +178,20 @@ def replay(
     predict_ms: FloatArray,
     adapt_ms: FloatArray,
     frozen_ms: FloatArray | None = None,
+    adapted: BoolArray | None = None,
 ) -> Course:
-    """Drive a timeline with times known per batch; without `frozen_ms` frozen batches go untimed."""
+    """Drive a timeline with times known per batch; without `frozen_ms` frozen batches go untimed.
+
+    `adapted` is False where a method froze itself although it was allowed to adapt.
+    """
     predicts, adapts = predict_ms.tolist(), adapt_ms.tolist()
     frozen = None if frozen_ms is None else frozen_ms.tolist()
+    itself = None if adapted is None else adapted.tolist()
     advance, record = timeline._advance, timeline.record
     while (batch := advance()) is not None:
-        if timeline._adapting and record(predicts[batch], adapts[batch]):
+        if timeline._adapting and record(
+            predicts[batch], adapts[batch], None if itself is None else itself[batch]
+        ):
             continue
         record(math.nan if frozen is None else frozen[batch], 0.0)
     return timeline.course()

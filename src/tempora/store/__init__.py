@@ -1,1 +1,28 @@
+"""Traces and results on disk: one Parquet file per pass, a table of utilities, a manifest. No torch."""
 
+from tempora.store.cells import Cell, utilities_frame, utility_row
+from tempora.store.folder import RunFolder, StoredPass, pass_key, read_pass
+from tempora.store.results import Results, open_run
+from tempora.store.schema import CELL_COLUMNS, KEY_COLUMNS, SCHEMA_VERSION, TRACE, UTILITIES
+from tempora.store.trace import ADAPTED, FROZEN, SKIPPED, Trace
+
+__all__ = [
+    "ADAPTED",
+    "CELL_COLUMNS",
+    "FROZEN",
+    "KEY_COLUMNS",
+    "SCHEMA_VERSION",
+    "SKIPPED",
+    "TRACE",
+    "UTILITIES",
+    "Cell",
+    "Results",
+    "RunFolder",
+    "StoredPass",
+    "Trace",
+    "open_run",
+    "pass_key",
+    "read_pass",
+    "utilities_frame",
+    "utility_row",
+]

@@ -1,0 +1,54 @@
+"""Measuring lambda: standard inference over a calibration sweep, on a process that has settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tempora.data import BatchSource
+from tempora.engine.job import STANDARD, Job, MethodSpec
+from tempora.engine.observer import Observer
+from tempora.engine.passes import Pass, Stopped
+from tempora.measure import Baseline, Batch
+from tempora.methods import Method
+from tempora.store import Trace
+
+
+def settle(job: Job, stream: BatchSource, observer: Observer) -> None:
+    """Take every method once forward and backward, so that no timed batch pays for memory taken the first time."""
+    observer.pass_started("settling", len(job.methods))
+    for number, spec in enumerate(job.methods):
+        Pass(job.create(spec, stream.seed), spec.label, stream, job.clock).warm_up(2)
+        observer.batch_done(_NOTHING, number)
+
+
+def calibrate(job: Job, stream: BatchSource, observer: Observer) -> Baseline:
+    """lambda, from `calibration_batches` batches of standard inference, cycling through the stream."""
+    times = list(_standard_times(job, stream, observer, job.calibration_batches, "calibration"))
+    return Baseline.from_times(times, job.provision)
+
+
+def remeasure(job: Job, stream: BatchSource, observer: Observer) -> float:
+    """The median of standard inference now: at the end of a run, to see whether the machine drifted."""
+    batches = max(20, job.calibration_batches // 7)
+    return float(np.median(list(_standard_times(job, stream, observer, batches, "final calibration"))))
+
+
+def _standard_times(
+    job: Job, stream: BatchSource, observer: Observer, batches: int, kind: str
+) -> Iterable[float]:
+    standard: Method = job.create(MethodSpec(STANDARD), stream.seed)
+    Pass(standard, STANDARD, stream, job.clock).warm_up(job.warmup_batches)
+    observer.pass_started(kind, batches)
+    for number in range(batches):
+        x = stream.batch(number % stream.num_batches)
+        batch = Batch(STANDARD, stream.name, stream.seed, number)
+        _, elapsed_ms = job.clock.predict(lambda x=x: standard.predict(x), batch, frozen=False)
+        observer.batch_done(_NOTHING, number)
+        if observer.stop_requested:
+            raise Stopped
+        yield elapsed_ms
+
+
+_NOTHING = Trace.empty(0, 0)

@@ -1,0 +1,112 @@
+"""`tempora.evaluate`: a run from Python, over batches that are already there."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tempora.data import from_batches
+from tempora.engine.clocks import open_clock
+from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
+from tempora.engine.observer import Observer
+from tempora.engine.run import Run
+from tempora.errors import TemporaError
+from tempora.measure import choose_device, device_kind, machine_facts
+from tempora.measure.process import keep_freed_memory
+from tempora.methods import Method
+from tempora.models import wrap
+from tempora.scenarios import Scenario, relative_grid
+from tempora.store import Results, RunFolder
+
+MethodLike = str | type[Method] | tuple[str | type[Method], Mapping[str, Any]] | MethodSpec
+Batches = Sequence[tuple[Any, Any]]
+
+
+def evaluate(
+    model: nn.Module,
+    batches: Batches | Mapping[str, Batches],
+    methods: Iterable[MethodLike],
+    scenarios: Iterable[Scenario] | None = None,
+    *,
+    device: str | torch.device = "auto",
+    clock: str | Path | Mapping[str, Any] = "measured",
+    seed: int = 2025,
+    baseline_ms: float | None = None,
+    calibration_batches: int = 700,
+    provision: float = 6.0,
+    warmup_batches: int = 5,
+    preset: str | None = None,
+    share: bool = True,
+    out: Path | str | None = None,
+    observer: Observer | None = None,
+) -> Results:
+    """Run methods over batches under scenarios, and say what each deployment got.
+
+    model: a Classifier, or any network that `tempora.models.wrap` understands.
+    batches: (x normalised float32, y int64) pairs, or a dict of shift name to such a list.
+    methods: names, classes, or (name, settings).
+    scenarios: default, the relative grid. Offline is always run.
+    clock: "measured", a profile's path, "published:rn50_inc", or {"baseline_ms": 40, "tent": (41, 56), ...}.
+    out: a run folder, which the same call resumes; default, a temporary one that lives as long as the results.
+    """
+    chosen = choose_device(device)
+    classifier = wrap(model).to(chosen)
+    the_clock, recorded = open_clock(clock, chosen, baseline_ms)
+    if the_clock.name == "measured":
+        keep_freed_memory()
+    facts = machine_facts(chosen)
+    job = Job(
+        model=classifier,
+        methods=tuple(method_spec(method) for method in methods),
+        scenarios=with_offline(relative_grid() if scenarios is None else list(scenarios)),
+        streams=tuple(_streams(batches, seed, chosen)),
+        clock=the_clock,
+        device=chosen,
+        preset=preset,
+        share=share,
+        warmup_batches=warmup_batches,
+        baseline=recorded,
+        calibration_batches=calibration_batches,
+        provision=provision,
+        machine_kind=device_kind(facts),
+        facts={"machine": facts},
+    )
+    temporary = tempfile.TemporaryDirectory(prefix="tempora-") if out is None else None
+    with RunFolder.for_writing(temporary.name if temporary else out) as folder:
+        results = Run(job, folder, observer).execute()
+    results.keeps_alive = temporary
+    return results
+
+
+def method_spec(method: MethodLike) -> MethodSpec:
+    """A method as a user names it: a name, a class, or a pair of that and settings (`label` among them)."""
+    if isinstance(method, MethodSpec):
+        return method
+    if isinstance(method, tuple):
+        if len(method) != 2 or not isinstance(method[1], Mapping):
+            raise TemporaError(f"method {method!r}: give (name, settings), settings being a dict")
+        settings = dict(method[1])
+        return MethodSpec(method[0], label=str(settings.pop("label", "")), settings=settings)
+    return MethodSpec(method)
+
+
+def _streams(
+    batches: Batches | Mapping[str, Batches], seed: int, device: torch.device
+) -> Iterable[StreamSource]:
+    named = batches if isinstance(batches, Mapping) else {"stream": batches}
+    for shift, given in named.items():
+        stream = from_batches(shift, list(given), device=device, seed=seed)
+        yield StreamSource(
+            shift=shift,
+            seed=seed,
+            fingerprint=stream.fingerprint,
+            batch_size=stream.batch_size,
+            num_batches=stream.num_batches,
+            dropped=stream.dropped,
+            open=lambda stream=stream: stream,
+        )

@@ -1,0 +1,158 @@
+"""A job: everything that a run needs to know, with every name already turned into the thing it names."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tempora import methods
+from tempora._version import __version__
+from tempora.data import BatchSource
+from tempora.errors import TemporaError
+from tempora.measure import Baseline, Clock
+from tempora.methods import Method
+from tempora.models import Classifier
+from tempora.scenarios import Offline, Resolved, Scenario, to_spec
+
+STANDARD = "standard"
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method as a run names it: which one, with which settings, under which label."""
+
+    name: str | type[Method]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            kind = methods.get(self.name)
+            object.__setattr__(self, "label", kind.name or kind.__name__)
+
+    @property
+    def is_standard(self) -> bool:
+        return self.name == STANDARD and not self.settings
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """A stream that is opened (decoded) only when a pass has to be made over it."""
+
+    shift: str
+    seed: int
+    fingerprint: str
+    batch_size: int
+    num_batches: int
+    dropped: int
+    """Samples of the last odd batch, which is left out."""
+    open: Callable[[], BatchSource]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One network, its methods, the streams and scenarios they meet, and how they are timed."""
+
+    model: Classifier
+    methods: tuple[MethodSpec, ...]
+    scenarios: tuple[Scenario, ...]
+    streams: tuple[StreamSource, ...]
+    clock: Clock
+    device: torch.device
+    preset: str | None = None
+    share: bool = True
+    warmup_batches: int = 5
+    baseline: Baseline | None = None
+    """Given or recorded; None: measured when the run starts."""
+    calibration_batches: int = 700
+    provision: float = 6.0
+    machine_kind: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever else belongs in run.json: configuration, machine."""
+
+    def __post_init__(self) -> None:
+        labels = [spec.label for spec in self.methods]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise TemporaError(
+                    f"two methods are called {label!r}: give one of them a label of its own (label: ...)"
+                )
+        if not labels:
+            raise TemporaError("no method to run: give at least one")
+        if not self.streams:
+            raise TemporaError("no shift to run on: give at least one")
+
+    @property
+    def measured(self) -> bool:
+        return self.clock.name == "measured"
+
+    def create(self, spec: MethodSpec, seed: int) -> Method:
+        """The method on its own copy of the network."""
+        return methods.create(spec.name, self.model, seed=seed, preset=self.preset, **spec.settings)
+
+    def standard(self) -> MethodSpec | None:
+        return next((spec for spec in self.methods if spec.is_standard), None)
+
+    def identity(self, spec: MethodSpec, stream: StreamSource, kind: str, **more: Any) -> dict[str, Any]:
+        """Everything that decides a pass: same identity, same result."""
+        name = spec.name if isinstance(spec.name, str) else f"{spec.name.__module__}:{spec.name.__qualname__}"
+        return {
+            "kind": kind,
+            "model": self.model.name,
+            "weights": _weights_hash(self.model),
+            "method": spec.label,
+            "name": name,
+            "settings": dict(spec.settings),
+            "preset": self.preset,
+            "recipe": self.model.recipe.get(name, {}),
+            "shift": stream.shift,
+            "data": stream.fingerprint,
+            "seed": stream.seed,
+            "batch_size": stream.batch_size,
+            "num_batches": stream.num_batches,
+            "clock": self.clock.name,
+            "machine": self.machine_kind if self.measured else "",
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "version": __version__,
+            **more,
+        }
+
+
+def deployment_identity(resolved: Resolved, time_aware: bool) -> dict[str, Any]:
+    """The knobs that decide which batches a live pass serves, adapts on and times.
+
+    Patience changes the score and not the pass, unless the method looks at the clock.
+    """
+    knobs = dataclasses.asdict(resolved)
+    if resolved.interval_ms is not None:
+        del knobs["arrivals_ms"]
+    if not time_aware:
+        del knobs["threshold_ms"]
+        knobs["untimed_tail"] = resolved.untimed_tail
+        if resolved.budget_ms == float("inf"):
+            del knobs["baseline_ms"], knobs["rule"]
+    return {name: repr(value) if isinstance(value, float) else value for name, value in knobs.items()}
+
+
+def with_offline(scenarios: list[Scenario] | tuple[Scenario, ...]) -> tuple[Scenario, ...]:
+    """The scenarios of a run: Offline always comes first, and none comes twice."""
+    unique: dict[str, Scenario] = {}
+    for scenario in (Offline(), *scenarios):
+        unique.setdefault(repr(to_spec(scenario)), scenario)
+    return tuple(unique.values())
+
+
+_hashes: dict[int, tuple[Classifier, str]] = {}
+
+
+def _weights_hash(model: Classifier) -> str:
+    """Of a model that does not change during a run: worked out once."""
+    known = _hashes.get(id(model))
+    if known is None or known[0] is not model:
+        _hashes.clear()
+        _hashes[id(model)] = (model, model.weights_hash())
+    return _hashes[id(model)][1]

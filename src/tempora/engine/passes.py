@@ -1,0 +1,236 @@
+"""A pass: one method over one stream, on the clock of one deployment.
+
+The engine owns the clock. It has the batch ready on the device, hands prediction and adaptation to the clock,
+and looks at the predictions only after both are done. It never looks inside a method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from tempora.data import BatchSource
+from tempora.measure import Batch, Clock
+from tempora.methods import Method, Moment
+from tempora.scenarios import Budget, Resolved, Timeline, Turn
+from tempora.store import ADAPTED, FROZEN, Trace
+
+Progress = Callable[[Trace, int], None]
+"""Called after every batch with the trace so far and the batch's index; may raise to stop the pass."""
+
+
+class Stopped(Exception):
+    """Somebody asked the run to stop; the pass under way is given up, finished ones stay."""
+
+
+@dataclass
+class BudgetWatch:
+    """Follows one budget through an offline pass and keeps the state that the model would have frozen in.
+
+    Under `strict` the batch that overruns the budget is undone, so the state before every batch has to be kept
+    until the budget is used up; under `overshoot` the state after the last allowed batch is enough.
+    """
+
+    budget: Budget
+    cutoff: int | None = None
+    state: Any = None
+
+    def before(self, index: int, snapshot: Callable[[], Any]) -> None:
+        if self.cutoff is not None:
+            return
+        if not self.budget.allows_adaptation:
+            self.cutoff, self.state = index, snapshot()
+        elif self.budget.undoes:
+            self.state = snapshot()
+
+    def after(self, index: int, service_ms: float) -> None:
+        if self.cutoff is None and not self.budget.charge(service_ms):
+            self.cutoff = index
+
+
+@dataclass
+class Pass:
+    """Runs one method over one stream; call one of `live`, `offline` and `tail`, each starting from a reset."""
+
+    method: Method
+    label: str
+    stream: BatchSource
+    clock: Clock
+    progress: Progress | None = None
+    non_finite_batches: int = 0
+    """Served batches whose scores were not all finite."""
+    _costs_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def warm_up(self, batches: int) -> None:
+        """Predict and adapt on perturbed copies of the first batches, frozen once too, then reset."""
+        for index in range(min(batches, self.stream.num_batches)):
+            x = self._batch(index)
+            self._predict(1.1 * x.flip(-1), _FIRST_MOMENT)
+            self._adapt(_FIRST_MOMENT)
+        self.method.freeze()
+        self._predict(self._batch(0), _FIRST_MOMENT)
+        self.method.reset()
+
+    def live(self, resolved: Resolved) -> Trace:
+        """Drive the deployment's timeline: serve what it says, tell it how long that took."""
+        timeline = resolved.timeline()
+        trace = self._fresh_trace()
+        undoes = math.isfinite(resolved.budget_ms) and resolved.rule == "strict"
+        while (turn := timeline.next()) is not None:
+            before = self.method.snapshot() if undoes and turn.adapting else None
+            if turn.adapting:
+                self._serve_adapting(trace, turn, timeline, resolved)
+                adapted = bool(trace.phase[turn.batch] == ADAPTED)
+                times = float(trace.predict_ms[turn.batch]), float(trace.adapt_ms[turn.batch])
+                if timeline.record(*times, adapted=adapted):
+                    self._report(trace, turn.batch)
+                    continue
+                trace.attempt_predict_ms[turn.batch], trace.attempt_adapt_ms[turn.batch] = times
+                self.method.restore(before)
+            self.method.freeze()
+            self._serve_frozen(trace, turn.batch, timed=not resolved.untimed_tail)
+            timeline.record(float(trace.predict_ms[turn.batch]), 0.0)
+            self._report(trace, turn.batch)
+        self._place(trace, timeline)
+        return trace
+
+    def offline(self, resolved: Resolved, watches: Iterable[BudgetWatch] = ()) -> Trace:
+        """Adapt on every batch, and let each watch keep the state its budget would have frozen."""
+        timeline = resolved.timeline()
+        trace = self._fresh_trace()
+        watches = list(watches)
+        while (turn := timeline.next()) is not None:
+            snapshot = cache(self.method.snapshot)  # the watches of one batch share it
+            for watch in watches:
+                watch.before(turn.batch, snapshot)
+            self._serve_adapting(trace, turn, timeline, resolved)
+            predict_ms, adapt_ms = float(trace.predict_ms[turn.batch]), float(trace.adapt_ms[turn.batch])
+            adapted = bool(trace.phase[turn.batch] == ADAPTED)
+            timeline.record(predict_ms, adapt_ms, adapted=adapted)
+            for watch in watches:
+                watch.after(turn.batch, predict_ms + adapt_ms if adapted else 0.0)
+            self._report(trace, turn.batch)
+        self._place(trace, timeline)
+        return trace
+
+    def tail(self, cutoff: int, state: Any, timed: bool) -> Trace:
+        """Predict the batches from `cutoff` on with the model frozen there.
+
+        Without its `state` (a resumed run has lost it) the batches before the cut-off are gone through again.
+        """
+        trace = self._fresh_trace()
+        if state is None:
+            for index in range(cutoff):
+                self._predict(self._batch(index), _FIRST_MOMENT)
+                self._adapt(_FIRST_MOMENT)
+        else:
+            self.method.restore(state)
+        self.method.freeze()
+        for index in range(cutoff, self.stream.num_batches):
+            self._serve_frozen(trace, index, timed)
+            self._report(trace, index)
+        return trace
+
+    def _fresh_trace(self) -> Trace:
+        self.method.reset()
+        self.non_finite_batches = 0
+        self._costs_ms.clear()
+        return Trace.empty(self.stream.num_batches, self.stream.batch_size)
+
+    def _serve_adapting(self, trace: Trace, turn: Turn, timeline: Timeline, resolved: Resolved) -> None:
+        index = turn.batch
+        batch = Batch(self.label, self.stream.name, self.stream.seed, index)
+        x = self._batch(index)
+        moment = self._moment(turn.start_ms, turn, timeline, resolved)
+        faults = self.clock.faults()
+        froze_itself = self.method.frozen
+        scores, predict_ms = self.clock.predict(lambda: self._predict(x, moment), batch, froze_itself)
+        moment = self._moment(turn.start_ms + predict_ms, turn, timeline, resolved)
+        action, adapt_ms = self.clock.adapt(lambda: self._adapt(moment), batch)
+        trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
+        self._costs_ms[action].append(adapt_ms)
+        trace.phase[index] = FROZEN if froze_itself else ADAPTED
+        trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, adapt_ms
+        trace.action[index] = action
+        self._note_predictions(trace, index, scores)
+
+    def _serve_frozen(self, trace: Trace, index: int, timed: bool) -> None:
+        x = self._batch(index)
+        if timed:
+            batch = Batch(self.label, self.stream.name, self.stream.seed, index)
+            faults = self.clock.faults()
+            scores, trace.predict_ms[index] = self.clock.predict(
+                lambda: self._predict(x, _FIRST_MOMENT), batch, frozen=True
+            )
+            trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
+            trace.adapt_ms[index] = 0.0
+        else:
+            scores = self._predict(x, _FIRST_MOMENT)
+            trace.predict_ms[index] = trace.adapt_ms[index] = math.nan
+            trace.page_faults[index] = -1
+        trace.phase[index] = FROZEN
+        trace.action[index] = "none"
+        self._note_predictions(trace, index, scores)
+
+    def _note_predictions(self, trace: Trace, index: int, scores: torch.Tensor) -> None:
+        """After the clock has stopped: what was predicted, and how much of it is right."""
+        scores = scores.detach()
+        if not bool(torch.isfinite(scores).all()):
+            self.non_finite_batches += 1
+        classes = self.stream.classes
+        if classes is None:
+            predicted = scores.argmax(dim=1).cpu().numpy()
+        else:
+            predicted = np.asarray(classes)[scores[:, classes].argmax(dim=1).cpu().numpy()]
+        trace.predicted[index] = predicted
+        trace.correct[index] = int((predicted == self.stream.labels(index)).sum())
+
+    def _place(self, trace: Trace, timeline: Timeline) -> None:
+        """Write the timeline's arrivals, starts, emissions and finishes into the rows."""
+        course = timeline.course()
+        timed = ~np.isnan(course.predict_ms)
+        for name in ("arrived_ms", "start_ms", "emission_ms", "finish_ms"):
+            getattr(trace, name)[course.served[timed]] = getattr(course, name)[timed]
+
+    def _moment(self, now_ms: float, turn: Turn, timeline: Timeline, resolved: Resolved) -> Moment:
+        """What a time-aware method may know; the others are not told and it is not worked out."""
+        if not self.method.time_aware:
+            return _FIRST_MOMENT
+        return Moment(
+            now_ms=now_ms,
+            arrived_ms=turn.arrived_ms,
+            queued=timeline.waiting(now_ms),
+            spent_ms=timeline.spent_ms,
+            budget_left_ms=_finite(timeline.budget_left_ms),
+            baseline_ms=resolved.baseline_ms,
+            threshold_ms=_finite(resolved.threshold_ms),
+            interval_ms=resolved.interval_ms,
+            cost_ms={action: sum(costs) / len(costs) for action, costs in self._costs_ms.items()},
+        )
+
+    def _batch(self, index: int) -> torch.Tensor:
+        return self.stream.batch(index)
+
+    def _predict(self, x: torch.Tensor, moment: Moment) -> torch.Tensor:
+        return self.method.predict(x, moment) if self.method.time_aware else self.method.predict(x)
+
+    def _adapt(self, moment: Moment) -> str:
+        return self.method.adapt(moment) if self.method.time_aware else self.method.adapt()
+
+    def _report(self, trace: Trace, index: int) -> None:
+        if self.progress is not None:
+            self.progress(trace, index)
+
+
+_FIRST_MOMENT = Moment(now_ms=0.0, arrived_ms=0.0)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

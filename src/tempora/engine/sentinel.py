@@ -1,0 +1,68 @@
+"""A sentinel: a few batches of standard inference before and after every timed pass, to see the machine change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tempora.data import BatchSource
+from tempora.engine.passes import Pass
+from tempora.measure import Baseline, Batch, Clock, judge_pass
+from tempora.measure.process import stolen_seconds
+from tempora.methods import Method
+from tempora.store import Trace
+
+SENTINEL_BATCHES = 20
+
+
+class Sentinel:
+    """Times Standard on the stream's own batches. What followed one pass also came before the next."""
+
+    def __init__(self, standard: Method, stream: BatchSource, clock: Clock, baseline: Baseline) -> None:
+        self._standard = standard
+        self._stream = stream
+        self._clock = clock
+        self._baseline = baseline
+        self._last_ms: list[float] | None = None
+        Pass(standard, "standard", stream, clock).warm_up(5)
+
+    def around(self, make: Callable[[], Trace]) -> tuple[Trace, dict[str, Any]]:
+        """Make a pass between two looks at the machine; the pass, and what was noticed."""
+        before_ms = self._last_ms or self.look()
+        stolen, start = stolen_seconds(), time.perf_counter()
+        trace = make()
+        seconds = time.perf_counter() - start
+        stolen_share = (stolen_seconds() - stolen) / seconds if seconds else 0.0
+        after_ms = self._last_ms = self.look()
+        verdict = judge_pass(
+            self._baseline, before_ms, after_ms, trace.service_ms, trace.page_faults, stolen_share
+        )
+        return trace, {
+            "seconds": seconds,
+            "sentinel_before_ms": float(np.median(before_ms)),
+            "sentinel_after_ms": float(np.median(after_ms)),
+            "stolen_share": stolen_share,
+            "timing_uncertainty": self._uncertainty(before_ms, after_ms, trace),
+            "verdict": verdict.to_json(),
+        }
+
+    def look(self) -> list[float]:
+        """Milliseconds of a few batches of standard inference, now."""
+        times = []
+        for index in range(SENTINEL_BATCHES):
+            x = self._stream.batch(index % self._stream.num_batches)
+            batch = Batch("standard", self._stream.name, self._stream.seed, index)
+            _, elapsed_ms = self._clock.predict(lambda x=x: self._standard.predict(x), batch, frozen=False)
+            times.append(elapsed_ms)
+        return times
+
+    def _uncertainty(self, before_ms: list[float], after_ms: list[float], trace: Trace) -> float:
+        """How far, relatively, the pass's times may be off: the machine's drift and the mean's own error."""
+        reference = self._baseline.median_ms or self._baseline.baseline_ms
+        drift = max(abs(float(np.median(times)) / reference - 1) for times in (before_ms, after_ms))
+        services = trace.service_ms[~np.isnan(trace.service_ms)]
+        error = float(services.std() / services.mean() / np.sqrt(services.size)) if services.size else 0.0
+        return min(0.5, drift + error)

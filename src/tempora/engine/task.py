@@ -1,0 +1,192 @@
+"""A task: all cells of one method on one stream, with as few passes as give the same results."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tempora.data import BatchSource
+from tempora.engine.job import Job, MethodSpec, StreamSource, deployment_identity
+from tempora.engine.observer import Observer
+from tempora.engine.passes import BudgetWatch, Pass, Stopped
+from tempora.engine.sentinel import Sentinel
+from tempora.engine.sharing import LIVE, share
+from tempora.errors import TemporaError
+from tempora.measure import Baseline
+from tempora.measure.device import peak_memory_bytes, reset_peak_memory
+from tempora.methods import Method
+from tempora.scenarios import Budget, Offline, Resolved, Scenario
+from tempora.store import Cell, RunFolder, StoredPass, Trace, pass_key
+
+OFFLINE, TAIL = "offline", "tail"
+
+
+@dataclass
+class Task:
+    """One method on one stream: `cells()` makes the missing passes and says where each cell's batches are."""
+
+    job: Job
+    spec: MethodSpec
+    source: StreamSource
+    baseline: Baseline
+    folder: RunFolder
+    sentinel: Callable[[], Sentinel] | None
+    observer: Observer
+    open_stream: Callable[[], BatchSource]
+    _method: Method | None = None
+    _states: dict[int, Any] = field(default_factory=dict)
+    """Snapshots of the offline pass just made, by cut-off."""
+
+    def cells(self) -> list[Cell]:
+        """One cell per scenario of the job; a scenario that fails says why and the others go on."""
+        found = []
+        for index, scenario in enumerate(self.job.scenarios):
+            cell = self._blank_cell(index, scenario)
+            reason = scenario.not_applicable(self.baseline.baseline_ms)
+            if reason is not None:
+                found.append(replace(cell, status=f"not applicable: {reason}"))
+                continue
+            try:
+                found.append(self._cell(cell))
+            except (Stopped, KeyboardInterrupt):
+                raise
+            except Exception as error:
+                if is_fatal(error):
+                    raise
+                found.append(replace(cell, status=f"failed: {type(error).__name__}: {error}"))
+        self._method = None
+        self._states.clear()
+        return found
+
+    def _blank_cell(self, index: int, scenario: Scenario) -> Cell:
+        return Cell(
+            method=self.spec.label,
+            model=self.job.model.name,
+            shift=self.source.shift,
+            seed=self.source.seed,
+            scenario=scenario,
+            scenario_index=index,
+            baseline_ms=self.baseline.baseline_ms,
+        )
+
+    def _cell(self, cell: Cell) -> Cell:
+        resolved = self._resolve(cell.scenario)
+        method = self._created()
+        if not self.job.share or method.time_aware:
+            return self._live_cell(cell, resolved, scenario_index=cell.scenario_index)
+        offline = self._offline()
+        shared = share(resolved, self.folder.trace(offline.key), method.history_free)
+        if shared is None:
+            return self._live_cell(cell, resolved)
+        origin = LIVE if isinstance(cell.scenario, Offline) else shared.origin
+        if shared.cutoff is None:
+            return self._placed(cell, origin, offline)
+        frozen = self._frozen(method, resolved, shared.cutoff)
+        return self._placed(cell, origin, offline, frozen)
+
+    def _live_cell(self, cell: Cell, resolved: Resolved, **more: Any) -> Cell:
+        """A pass of the cell's own. Unshared, the scenario's number keeps equal passes apart."""
+        knobs = deployment_identity(resolved, self._created().time_aware)
+        identity = self._identity(LIVE, deployment=knobs, **more)
+        return self._placed(cell, LIVE, self._pass(identity, lambda run: run.live(resolved)))
+
+    def _placed(
+        self, cell: Cell, origin: str, adapting: StoredPass, frozen: StoredPass | str | None = None
+    ) -> Cell:
+        """The cell with its passes, the worse of their verdicts and the larger of their uncertainties."""
+        known = [found for found in (adapting, frozen) if isinstance(found, StoredPass)]
+        verdicts = [found.facts.get("verdict", {}).get("status", "VALID") for found in known]
+        return replace(
+            cell,
+            origin=origin,
+            adapting_pass=adapting.key,
+            frozen_pass=frozen.key if isinstance(frozen, StoredPass) else frozen,
+            verdict=max(verdicts, key=("VALID", "WARN", "INVALID").index),
+            timing_uncertainty=max(found.facts.get("timing_uncertainty", 0.0) for found in known),
+        )
+
+    def _frozen(self, method: Method, resolved: Resolved, cutoff: int) -> StoredPass | str:
+        """The frozen tail from `cutoff`: the Standard pass where that is what it is, else a pass of its own."""
+        standard = self.job.standard()
+        if method.stateless and resolved.untimed_tail and standard is not None:
+            return pass_key(self.job.identity(standard, self.source, OFFLINE))
+        timed = not resolved.untimed_tail
+        identity = self._identity(TAIL, cutoff=cutoff, timed=timed)
+        return self._pass(identity, lambda run: run.tail(cutoff, self._states.get(cutoff), timed))
+
+    def _offline(self) -> StoredPass:
+        """The shared pass, made on first use; the states its budgets froze in are kept for their tails."""
+        resolved = self._resolve(Offline())
+
+        def make(run: Pass) -> Trace:
+            watches = [BudgetWatch(budget) for budget in self._budgets()]
+            trace = run.offline(resolved, watches)
+            self._states = {watch.cutoff: watch.state for watch in watches if watch.cutoff is not None}
+            return trace
+
+        return self._pass(self._identity(OFFLINE), make)
+
+    def _budgets(self) -> list[Budget]:
+        """The budgets of all closed-loop scenarios, to be watched during the offline pass."""
+        applicable = [
+            self._resolve(scenario)
+            for scenario in self.job.scenarios
+            if scenario.not_applicable(self.baseline.baseline_ms) is None
+        ]
+        return [
+            Budget(resolved.budget_ms, resolved.baseline_ms, resolved.rule)
+            for resolved in applicable
+            if resolved.arrivals_ms is None and math.isfinite(resolved.budget_ms)
+        ]
+
+    def _pass(self, identity: dict[str, Any], make: Callable[[Pass], Trace]) -> StoredPass:
+        """The stored pass with this identity, made now if it is not there."""
+        stored = self.folder.passes().get(pass_key(identity))
+        if stored is not None:
+            return stored
+        stream = self.open_stream()
+        run = Pass(self._created(), self.spec.label, stream, self.job.clock, progress=self._on_batch)
+        self.observer.pass_started(identity["kind"], stream.num_batches)
+        run.warm_up(self.job.warmup_batches)
+        reset_peak_memory(self.job.device)
+        if self.sentinel is None:
+            trace, facts = make(run), {}
+        else:
+            trace, facts = self.sentinel().around(lambda: make(run))
+        if run.non_finite_batches and run.non_finite_batches >= trace.served.sum():
+            raise TemporaError(f"{self.spec.label}: every score it gave was NaN or infinite")
+        if self.job.measured:
+            facts |= self._measured_facts()
+        facts |= {"non_finite_batches": run.non_finite_batches} if run.non_finite_batches else {}
+        return self.folder.write_pass(identity, trace, facts)
+
+    def _measured_facts(self) -> dict[str, Any]:
+        return {
+            "baseline": self.baseline.to_json(),
+            "peak_memory_bytes": peak_memory_bytes(self.job.device),
+            "made_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        }
+
+    def _on_batch(self, trace: Trace, index: int) -> None:
+        self.observer.batch_done(trace, index)
+        if self.observer.stop_requested:
+            raise Stopped
+
+    def _created(self) -> Method:
+        if self._method is None:
+            self._method = self.job.create(self.spec, self.source.seed)
+        return self._method
+
+    def _resolve(self, scenario: Scenario) -> Resolved:
+        return scenario.resolve(num_batches=self.source.num_batches, baseline_ms=self.baseline.baseline_ms)
+
+    def _identity(self, kind: str, **more: Any) -> dict[str, Any]:
+        return self.job.identity(self.spec, self.source, kind, **more)
+
+
+def is_fatal(error: Exception) -> bool:
+    """Errors that no other cell would survive either: a full disk, a folder that cannot be written."""
+    return isinstance(error, TemporaError) and isinstance(error.__cause__, OSError)

@@ -1,0 +1,85 @@
+"""Where a pass gets its times from: the device, or a profile recorded earlier.
+
+The engine hands each piece of work to a clock and gets back its result and how long it took. Nothing else in
+Tempora reads a clock while a pass runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
+
+import torch
+
+from tempora.measure.device import synchroniser
+from tempora.measure.process import page_faults
+from tempora.measure.profile import Profile
+
+T = TypeVar("T")
+
+
+class Batch(NamedTuple):
+    """Which batch a time belongs to. A recorded time depends on this and the action, on nothing else."""
+
+    method: str
+    shift: str
+    seed: int
+    index: int
+
+
+class Clock(Protocol):
+    name: str
+    """`measured`, or where the recorded times come from; part of what decides a result."""
+
+    def predict(self, work: Callable[[], T], batch: Batch, frozen: bool) -> tuple[T, float]:
+        """Run `work`, which predicts a batch; its result and its milliseconds."""
+
+    def adapt(self, work: Callable[[], str], batch: Batch) -> tuple[str, float]:
+        """Run `work`, which adapts on a batch; the action it took and its milliseconds."""
+
+    def faults(self) -> int:
+        """Page faults so far, -1 under a recorded clock."""
+
+
+class MeasuredClock:
+    """Times the device: both ends of every measurement wait until it has nothing left to do."""
+
+    name = "measured"
+
+    def __init__(self, device: torch.device) -> None:
+        self._wait = synchroniser(device)
+
+    def predict(self, work: Callable[[], T], batch: Batch, frozen: bool) -> tuple[T, float]:
+        return self.time(work)
+
+    def adapt(self, work: Callable[[], str], batch: Batch) -> tuple[str, float]:
+        return self.time(work)
+
+    def time(self, work: Callable[[], T]) -> tuple[T, float]:
+        self._wait()
+        start = time.perf_counter_ns()
+        result = work()
+        self._wait()
+        return result, (time.perf_counter_ns() - start) / 1e6
+
+    def faults(self) -> int:
+        return page_faults()
+
+
+class RecordedClock:
+    """Runs the work and looks its time up in a profile: deterministic, and good for any machine's profile."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.name = f"recorded:{profile.fingerprint}"
+        self.profile = profile
+
+    def predict(self, work: Callable[[], T], batch: Batch, frozen: bool) -> tuple[T, float]:
+        return work(), self.profile.predict_ms(batch.method, frozen, batch.shift, batch.seed, batch.index)
+
+    def adapt(self, work: Callable[[], str], batch: Batch) -> tuple[str, float]:
+        action = work()
+        return action, self.profile.adapt_ms(batch.method, action, batch.shift, batch.seed, batch.index)
+
+    def faults(self) -> int:
+        return -1

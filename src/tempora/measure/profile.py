@@ -1,0 +1,174 @@
+"""Latency profiles: how long each method's prediction and adaptation take, for a recorded clock.
+
+A profile holds, per method, one or more times of a prediction while adapting, of a prediction while frozen, and of
+each kind of adaptation (by action). One time is a constant; several are an empirical distribution, from which a
+batch draws by a hash of what it is, so that the same batch gets the same time in every scenario.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tempora.errors import TemporaError, unknown
+from tempora.published import profile as published_profile
+from tempora.published.profiles import PROFILED
+
+ANY_ACTION = "*"
+PUBLISHED = "published:"
+
+
+@dataclass(frozen=True)
+class MethodTimes:
+    """One method's times in milliseconds."""
+
+    predict_ms: Sequence[float]
+    adapt_ms: Mapping[str, Sequence[float]]
+    """By action; `*` stands for every action not listed."""
+    frozen_ms: Sequence[float] = ()
+    """Empty: a frozen model takes as long as standard inference."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Latencies of one machine, network and batch size."""
+
+    baseline_ms: float
+    methods: Mapping[str, MethodTimes]
+    name: str = "given"
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when any of the numbers does."""
+        text = json.dumps(self.to_json()["methods"], sort_keys=True) + repr(self.baseline_ms)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def predict_ms(self, method: str, frozen: bool, shift: str, seed: int, index: int) -> float:
+        times = self._times(method)
+        if not frozen:
+            return _draw(times.predict_ms, method, "predict", shift, seed, index)
+        if times.frozen_ms:
+            return _draw(times.frozen_ms, method, "frozen", shift, seed, index)
+        standard = self.methods.get("standard")
+        return _draw(
+            standard.predict_ms if standard else [self.baseline_ms], method, "frozen", shift, seed, index
+        )
+
+    def adapt_ms(self, method: str, action: str, shift: str, seed: int, index: int) -> float:
+        by_action = self._times(method).adapt_ms
+        times = by_action.get(action) or by_action.get(ANY_ACTION)
+        if times is None:
+            # An action that the profile never saw: its nearest stand-in is whatever this method usually does.
+            times = [time for known in by_action.values() for time in known] or [0.0]
+        return _draw(times, method, action, shift, seed, index)
+
+    def _times(self, method: str) -> MethodTimes:
+        if method in self.methods:
+            return self.methods[method]
+        base = method.split("@")[0]
+        if base in self.methods:
+            return self.methods[base]
+        raise TemporaError(
+            f"the clock {self.name!r} has no times for {method!r}; it has {', '.join(sorted(self.methods))}: "
+            "leave the method out, or record it with tempora profile"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            "name": self.name,
+            "baseline_ms": self.baseline_ms,
+            "machine": dict(self.machine),
+            "methods": {
+                method: {
+                    "predict_ms": list(times.predict_ms),
+                    "adapt_ms": {action: list(known) for action, known in times.adapt_ms.items()},
+                    "frozen_ms": list(times.frozen_ms),
+                }
+                for method, times in self.methods.items()
+            },
+        }
+
+    def save(self, path: Path | str) -> None:
+        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+
+
+def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:
+    """A profile from a file, from `published:rn50_inc`, or from {"baseline_ms": 40, "tent": (41, 56), ...}."""
+    if isinstance(source, Mapping):
+        return _from_constants(source, "given")
+    if str(source).startswith(PUBLISHED):
+        setup = str(source).removeprefix(PUBLISHED)
+        if setup not in PROFILED:
+            raise unknown("published profile", setup, PROFILED)
+        return _from_constants(published_profile(setup), str(source))
+    path = Path(source)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        allowed = ", ".join(f"{PUBLISHED}{name}" for name in PROFILED)
+        raise TemporaError(
+            f"clock {str(source)!r}: no such profile; use measured, {allowed}, or a file written by tempora profile"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise TemporaError(f"profile {path} cannot be read: {error}") from error
+    return _from_json(content, path)
+
+
+def _from_constants(times: Mapping[str, Any], name: str) -> Profile:
+    if "baseline_ms" not in times:
+        raise TemporaError(f"clock {name!r}: needs baseline_ms, the latency of standard inference (lambda)")
+    methods = {}
+    for method, pair in times.items():
+        if method == "baseline_ms":
+            continue
+        if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+            raise TemporaError(f"clock {name!r}: {method} must be (predict_ms, adapt_ms); got {pair!r}")
+        predict_ms, adapt_ms = (_milliseconds(f"{method} of clock {name!r}", value) for value in pair)
+        methods[method] = MethodTimes([predict_ms], {ANY_ACTION: [adapt_ms]})
+    return Profile(_milliseconds(f"baseline_ms of clock {name!r}", times["baseline_ms"]), methods, name)
+
+
+def _from_json(content: Any, path: Path) -> Profile:
+    try:
+        methods = {
+            method: MethodTimes(
+                [_milliseconds(f"{method} in {path}", value) for value in times["predict_ms"]],
+                {
+                    action: [_milliseconds(f"{method} in {path}", value) for value in known]
+                    for action, known in times["adapt_ms"].items()
+                },
+                [_milliseconds(f"{method} in {path}", value) for value in times.get("frozen_ms", [])],
+            )
+            for method, times in content["methods"].items()
+        }
+        baseline_ms = _milliseconds(f"baseline_ms in {path}", content["baseline_ms"])
+        return Profile(baseline_ms, methods, str(content.get("name", path.stem)), content.get("machine", {}))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise TemporaError(
+            f"{path} is not a latency profile ({error}): write one with tempora profile"
+        ) from error
+
+
+def _milliseconds(what: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise TemporaError(f"{what}: {value!r} is no time; times are finite milliseconds, 0 or above")
+    return number
+
+
+def _draw(times: Sequence[float], *what: object) -> float:
+    """One of `times`, always the same for the same `what`."""
+    if len(times) == 1:
+        return times[0]
+    digest = hashlib.blake2b(repr(what).encode(), digest_size=8).digest()
+    return times[int.from_bytes(digest, "big") % len(times)]

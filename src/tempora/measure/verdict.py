@@ -1,0 +1,115 @@
+"""A verdict on a measurement: can these times be trusted, why not, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tempora.measure.baseline import Baseline
+
+VALID, WARN, INVALID = "VALID", "WARN", "INVALID"
+_ORDER = {VALID: 0, WARN: 1, INVALID: 2}
+
+REMEDY = "close other programs or use a recorded clock (--clock FILE)"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where a measurement is worth a warning, and where it is invalid."""
+
+    drift: tuple[float, float] = (0.05, 0.15)
+    """Change of the sentinel's median against the baseline's."""
+    dispersion: tuple[float, float] = (1.15, 1.5)
+    """lambda / median."""
+    stolen: tuple[float, float] = (0.01, 0.05)
+    """Share of processor time taken by the hypervisor."""
+    outliers: tuple[float, float] = (0.02, 0.10)
+    """Share of batches that took more than twice their method's median."""
+    faults: tuple[float, float] = (200.0, 5000.0)
+    """Median page faults per timed batch."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """VALID, WARN or INVALID, with the reasons."""
+
+    status: str = VALID
+    reasons: tuple[str, ...] = field(default_factory=tuple)
+
+    def __str__(self) -> str:
+        if not self.reasons:
+            return self.status
+        return f"{self.status}: {'; '.join(self.reasons)}; {REMEDY}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"status": self.status, "reasons": list(self.reasons), "text": str(self)}
+
+
+def judge(observations: Mapping[str, tuple[float, tuple[float, float], str]]) -> Verdict:
+    """Compare each observed value with its two limits; the worst decides, the reasons are all that exceed one."""
+    status, reasons = VALID, []
+    for value, (warn_above, invalid_above), sentence in observations.values():
+        if value > warn_above:
+            reasons.append(sentence)
+            status = worse(status, INVALID if value > invalid_above else WARN)
+    return Verdict(status, tuple(reasons))
+
+
+def judge_pass(
+    baseline: Baseline,
+    before_ms: Iterable[float],
+    after_ms: Iterable[float],
+    services_ms: np.ndarray,
+    faults: np.ndarray,
+    stolen_share: float,
+    limits: Limits | None = None,
+) -> Verdict:
+    """Judge one pass by the sentinels around it, its own outliers, page faults and stolen time."""
+    limits = limits or Limits()
+    reference = baseline.median_ms or baseline.baseline_ms
+    drift = max(
+        (abs(float(np.median(list(sentinel))) / reference - 1) for sentinel in (before_ms, after_ms)),
+        default=0.0,
+    )
+    times = services_ms[~np.isnan(services_ms)]
+    outliers = float((times > 2 * np.median(times)).mean()) if times.size else 0.0
+    median_faults = float(np.median(faults[faults >= 0])) if (faults >= 0).any() else 0.0
+    return judge(
+        {
+            "drift": (drift, limits.drift, f"standard inference drifted {drift:.0%} from the baseline"),
+            "outliers": (outliers, limits.outliers, f"{outliers:.0%} of batches took over twice the median"),
+            "faults": (median_faults, limits.faults, f"{median_faults:.0f} page faults per batch"),
+            "stolen": (stolen_share, limits.stolen, f"{stolen_share:.0%} of processor time was stolen"),
+        }
+    )
+
+
+def judge_run(baseline: Baseline, final_median_ms: float | None, passes: Iterable[Verdict]) -> Verdict:
+    """The run's verdict: its baseline's dispersion and drift, and the worst of its passes."""
+    limits = Limits()
+    observed = {}
+    if baseline.dispersion is not None:
+        observed["dispersion"] = (
+            baseline.dispersion,
+            limits.dispersion,
+            f"standard inference varies: lambda is {baseline.dispersion:.2f} times its median",
+        )
+    if final_median_ms is not None and baseline.median_ms:
+        drift = abs(final_median_ms / baseline.median_ms - 1)
+        observed["drift"] = (drift, limits.drift, f"baseline drifted {drift:.0%} during the run")
+    own = judge(observed)
+    found = list(passes)
+    status, reasons = own.status, list(own.reasons)
+    for grade in (INVALID, WARN):
+        count = sum(verdict.status == grade for verdict in found)
+        if count:
+            status = worse(status, grade)
+            reasons.append(f"{count} of {len(found)} passes are {grade}")
+    return Verdict(status, tuple(reasons))
+
+
+def worse(first: str, second: str) -> str:
+    return max(first, second, key=_ORDER.__getitem__)

@@ -1,0 +1,52 @@
+"""Files that are whole or absent: written under a temporary name, flushed, then renamed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tempora.errors import TemporaError
+
+TEMPORARY = ".part"
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file, then put it in place in one step.
+
+    A full disk is a user's problem, not a crash: whatever was finished before stays as it is.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
+    try:
+        write(temporary)
+        _flush(temporary)
+        os.replace(temporary, path)
+        _flush(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise TemporaError(
+                f"the disk is full: {path.name} could not be written to {path.parent}. Everything finished "
+                "before is kept; free some space and run the same command again"
+            ) from error
+        raise TemporaError(f"cannot write {path}: {error.strerror or error}") from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete temporary files of writers that were killed."""
+    for leftover in folder.glob(f"*{TEMPORARY}"):
+        leftover.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():  # Windows has no handle to a folder to flush
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,103 @@
+"""Cells: one method under one scenario on one stream, scored from the passes that hold its batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tempora.scenarios import Scenario
+from tempora.store.schema import CELL_COLUMNS, UTILITIES
+from tempora.store.trace import Trace
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where a cell's batches are: in a pass of its own, or in passes that it shares."""
+
+    method: str
+    model: str
+    shift: str
+    seed: int
+    scenario: Scenario
+    scenario_index: int
+    baseline_ms: float
+    status: str = "ok"
+    origin: str = "live"
+    adapting_pass: str | None = None
+    frozen_pass: str | None = None
+    verdict: str = "VALID"
+    timing_uncertainty: float = 0.0
+    """Relative uncertainty of the times behind the cell; 0 under a recorded clock."""
+
+
+def utility_row(cell: Cell, adapting: Trace | None, frozen: Trace | None = None) -> dict[str, Any]:
+    """The cell's row of the utilities table. Without traces (not applicable, failed) it has no numbers."""
+    row: dict[str, Any] = dict.fromkeys(UTILITIES)
+    deployment = cell.scenario.deployment()
+    row |= {
+        "method": cell.method,
+        "model": cell.model,
+        "shift": cell.shift,
+        "seed": cell.seed,
+        "protocol": cell.scenario.protocol,
+        "parameter": cell.scenario.parameter,
+        "label": cell.scenario.label,
+        "queue": deployment.queue,
+        "rule": deployment.rule if deployment.has_budget else "",
+        "status": cell.status,
+        "origin": cell.origin,
+        "baseline_ms": cell.baseline_ms,
+        "verdict": cell.verdict,
+        "scenario": cell.scenario_index,
+        "adapting_pass": cell.adapting_pass,
+        "frozen_pass": cell.frozen_pass,
+    }
+    if adapting is None:
+        return row
+    resolved = cell.scenario.resolve(num_batches=adapting.num_batches, baseline_ms=cell.baseline_ms)
+    score = adapting.score(resolved, frozen)
+    lowest, highest = _interval(cell, adapting, frozen, score.utility)
+    course = score.course
+    timed = ~np.isnan(course.response_ms)
+    row |= {name: value for name, value in score.terms.items() if name in UTILITIES}
+    row |= {
+        "value": getattr(resolved, cell.scenario.parameter) if cell.scenario.parameter else None,
+        "utility": score.utility,
+        "utility_lo": lowest,
+        "utility_hi": highest,
+        "waitspan_ms": course.waitspan_ms,
+        "response_ms": float(course.response_ms[timed].mean()) if timed.any() else None,
+        "response_sd_ms": float(course.response_ms[timed].std()) if timed.any() else None,
+        "served_batches": course.served.size,
+        "batches": course.num_batches,
+    }
+    return row
+
+
+def _interval(cell: Cell, adapting: Trace, frozen: Trace | None, utility: float) -> tuple[float, float]:
+    """The range of utilities when all times are off by the uncertainty: knife-edge cells become wide."""
+    if cell.timing_uncertainty == 0:
+        return utility, utility
+    resolved = cell.scenario.resolve(num_batches=adapting.num_batches, baseline_ms=cell.baseline_ms)
+    utilities = [utility]
+    for factor in (1 - cell.timing_uncertainty, 1 + cell.timing_uncertainty):
+        scaled = adapting.scaled(factor)
+        tail = scaled if frozen is None else frozen.scaled(factor)
+        utilities.append(scaled.score(resolved, tail).utility)
+    return min(utilities), max(utilities)
+
+
+def utilities_frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """The utilities table: rows in a fixed order, with the rank of each method within its cell."""
+    frame = pd.DataFrame(list(rows), columns=list(UTILITIES))
+    frame = frame.sort_values([*CELL_COLUMNS, "method"], kind="stable", ignore_index=True)
+    for name in ("utility", "utility_lo", "utility_hi", "value", "cutoff", "spent_ms"):
+        frame[name] = frame[name].astype("float64")
+    ranks = frame.groupby(CELL_COLUMNS)["utility"].rank(method="min", ascending=False)
+    frame["rank"] = [None if math.isnan(rank) else int(rank) for rank in ranks]
+    return frame

@@ -1,0 +1,84 @@
+"""Results of a run as data frames, from a folder or from memory."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tempora.errors import TemporaError
+from tempora.scenarios import Scenario, from_spec
+from tempora.store.folder import RunFolder
+from tempora.store.schema import KEY_COLUMNS
+from tempora.store.trace import Trace
+
+
+class Results:
+    """What a run found out. `tempora.open(folder)` and `tempora.evaluate(...)` return one."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self.keeps_alive: object = None
+        """Whatever must not be cleaned up while the results are in use, such as a temporary folder."""
+
+    @property
+    def path(self) -> Path:
+        return self._folder.path
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """`run.json`: configuration, machine, lambda, verdict."""
+        return self._folder.manifest()
+
+    @cached_property
+    def utilities(self) -> pd.DataFrame:
+        """One row per cell: method, shift, seed and scenario."""
+        return self._folder.utilities()
+
+    @cached_property
+    def scenarios(self) -> list[Scenario]:
+        """The scenarios of the run, as `utilities.scenario` counts them."""
+        return [from_spec(spec) for spec in self.manifest["scenarios"]]
+
+    def trace(self, cell: pd.Series) -> Trace:
+        """The batches of one cell (a row of `utilities`), placed on that cell's own clock."""
+        if cell["status"] != "ok":
+            raise TemporaError(f"this cell has no trace: {cell['status']}")
+        adapting = self._folder.trace(cell["adapting_pass"])
+        frozen = self._folder.trace(cell["frozen_pass"]) if isinstance(cell["frozen_pass"], str) else None
+        resolved = self.scenarios[int(cell["scenario"])].resolve(
+            num_batches=adapting.num_batches, baseline_ms=float(cell["baseline_ms"])
+        )
+        return adapting.on_timeline(resolved, frozen)
+
+    @cached_property
+    def traces(self) -> pd.DataFrame:
+        """The batches of every cell, one row each, with the columns that name the cell."""
+        frames = [
+            self.trace(cell).to_frame().assign(**{name: cell[name] for name in KEY_COLUMNS})
+            for _, cell in self.utilities[self.utilities["status"] == "ok"].iterrows()
+        ]
+        if not frames:
+            return pd.DataFrame()
+        together = pd.concat(frames, ignore_index=True)
+        return together[[*KEY_COLUMNS, *(name for name in together.columns if name not in KEY_COLUMNS)]]
+
+    def save(self, folder: Path | str) -> Path:
+        """Copy the run folder to `folder`, which must not hold a run yet."""
+        target = Path(folder)
+        if (target / "run.json").exists():
+            raise TemporaError(f"{target} holds a run already: choose another folder")
+        shutil.copytree(
+            self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("run.lock", "*.damaged")
+        )
+        return target
+
+
+def open_run(folder: Path | str) -> Results:
+    """Open a run folder for reading."""
+    run = RunFolder(folder)
+    run.manifest()
+    return Results(run)

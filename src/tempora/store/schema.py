@@ -1,0 +1,100 @@
+"""What is in a run folder's files, field by field.
+
+    run.json            what was run, on which machine, with which lambda, and the verdict on the measurement
+    traces/*.parquet    one file per pass, one row per batch (`TRACE`)
+    utilities.parquet   one row per cell: method, shift, seed and scenario (`UTILITIES`)
+
+Every file carries `SCHEMA_VERSION`; a reader that meets a newer one says so instead of guessing.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+TRACE: dict[str, tuple[pa.DataType, str]] = {
+    "index": (pa.int32(), "Position of the batch in the stream, from 0."),
+    "served": (
+        pa.bool_(),
+        "Whether the batch was predicted in this pass; a skipped batch is a null prediction.",
+    ),
+    "phase": (pa.string(), "adapt or frozen; empty for a batch that was not served."),
+    "correct": (pa.int32(), "Samples predicted right; 0 where not served."),
+    "total": (pa.int32(), "Samples in the batch."),
+    "predicted": (pa.list_(pa.int32()), "The predicted class of every sample; empty where not served."),
+    "arrived_ms": (pa.float64(), "When the batch arrived. Empty where the batch was not timed."),
+    "start_ms": (pa.float64(), "When its service started."),
+    "emission_ms": (pa.float64(), "When its prediction was emitted."),
+    "finish_ms": (pa.float64(), "When the pipeline was free again."),
+    "predict_ms": (pa.float64(), "Intrinsic time e: from picking the batch up to emitting its prediction."),
+    "adapt_ms": (pa.float64(), "Extrinsic time l: from the emission until the pipeline is free again."),
+    "action": (
+        pa.string(),
+        "What adapt() did: step, nothing_kept, non_finite, recovered, none, or its own word.",
+    ),
+    "attempt_predict_ms": (
+        pa.float64(),
+        "Under rule strict, the times of the batch that overran the budget and",
+    ),
+    "attempt_adapt_ms": (pa.float64(), "was undone. They enter no timeline."),
+    "page_faults": (pa.int64(), "Minor page faults while the batch was timed; empty under a recorded clock."),
+}
+
+UTILITIES: dict[str, tuple[pa.DataType, str]] = {
+    "method": (pa.string(), "Name of the method, or its label where a run has several settings of one."),
+    "model": (pa.string(), "Name of the network."),
+    "shift": (pa.string(), "Name of the shift."),
+    "seed": (pa.int64(), "Seed of the stream's order and of the method's own randomness."),
+    "protocol": (
+        pa.string(),
+        "offline, discrete, continuous, amortised; deployment for several knobs at once.",
+    ),
+    "parameter": (pa.string(), "interval_ms, threshold_ms or budget_ms; empty for offline and deployment."),
+    "value": (pa.float64(), "The parameter in milliseconds."),
+    "label": (pa.string(), "The scenario as people read it."),
+    "queue": (pa.int64(), "Batches that may wait."),
+    "rule": (pa.string(), "Budget rule: strict or overshoot; empty without a budget."),
+    "status": (pa.string(), "ok, not applicable: ..., or failed: ... with the reason."),
+    "origin": (
+        pa.string(),
+        "live: its own pass. derived: scored from a shared pass that would have gone the same way. "
+        "replayed: a history-free method's times played on this scenario's clock.",
+    ),
+    "utility": (pa.float64(), "U, a fraction."),
+    "utility_lo": (
+        pa.float64(),
+        "Lowest utility when the times are scaled by the pass's timing uncertainty.",
+    ),
+    "utility_hi": (pa.float64(), "Highest utility likewise."),
+    "rank": (pa.int64(), "Rank by utility among the methods of the same cell; ties share the better rank."),
+    "baseline_ms": (pa.float64(), "lambda."),
+    "availability": (pa.float64(), "Served batches / all batches."),
+    "adapted_fraction": (pa.float64(), "Adapted batches / served batches."),
+    "adapt_accuracy": (pa.float64(), "Mean accuracy of adapted batches; empty if there were none."),
+    "frozen_accuracy": (pa.float64(), "Mean accuracy of frozen batches; empty if there were none."),
+    "responsiveness": (pa.float64(), "Mean decay factor kappa."),
+    "covariance": (pa.float64(), "Population covariance of accuracy and kappa over served batches."),
+    "accuracy": (pa.float64(), "Mean accuracy over served batches."),
+    "served_accuracy": (pa.float64(), "The same, under the name the discrete protocol gives it."),
+    "cutoff": (pa.float64(), "m: how many batches adapted."),
+    "spent_ms": (pa.float64(), "Overhead charged to the budget."),
+    "waitspan_ms": (pa.float64(), "Idle time forced by dropped arrivals."),
+    "response_ms": (pa.float64(), "Mean time from arrival to emission over served, timed batches."),
+    "response_sd_ms": (pa.float64(), "Its standard deviation (population)."),
+    "served_batches": (pa.int64(), "How many batches were served."),
+    "batches": (pa.int64(), "N: how many batches the stream has."),
+    "verdict": (pa.string(), "VALID, WARN or INVALID: how far the timing behind this cell can be trusted."),
+    "scenario": (pa.int64(), "Position of the scenario in run.json."),
+    "adapting_pass": (pa.string(), "Key of the pass that holds the adapting batches."),
+    "frozen_pass": (pa.string(), "Key of the pass that holds the frozen batches, where they are another's."),
+}
+
+KEY_COLUMNS = ["method", "model", "shift", "seed", "protocol", "parameter", "value", "label", "queue", "rule"]
+"""What names a cell."""
+CELL_COLUMNS = ["model", "shift", "seed", "scenario"]
+"""What methods are ranked within."""
+
+
+def arrow_schema(fields: dict[str, tuple[pa.DataType, str]]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind) for name, (kind, _) in fields.items()])
