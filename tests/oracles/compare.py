@@ -35,6 +35,8 @@ def assert_same_state(method: Any, oracle: Oracle, when: str) -> None:
     given = by_name(tensors, expected)
     for name, tensor in expected.items():
         assert_close(given[name], tensor, f"{when}: {name}")
+    for name, tensor in oracle.extra_state().items():
+        assert_close(getattr(method, name).reshape(tensor.shape), tensor, f"{when}: {name}")
 
 
 def follow(

@@ -116,8 +116,9 @@ class ShotIM(GradientOracle):
 
 
 class Sar(GradientOracle):
-    def __init__(self, network: nn.Module, **settings: Any) -> None:
+    def __init__(self, network: nn.Module, *, rho: float = 0.05, **settings: Any) -> None:
         super().__init__(network, **settings)
+        self.rho = rho
         self.e0 = 0.4 * math.log(self.head.out_features)
         self.initial = {name: p.detach().clone() for name, p in self.trainable.items()}
         self.initial_statistics = {name: b.clone() for name, b in self.statistics().items()}
@@ -137,7 +138,7 @@ class Sar(GradientOracle):
         length = math.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
         before = {name: p.detach().clone() for name, p in self.trainable.items()}
         for name, p in self.trainable.items():
-            p.data = before[name] + 0.05 * gradients[name] / length
+            p.data = before[name] + self.rho * gradients[name] / length
         z = self.forward(self.x, of_the_stream=False)
         second = [i for i in first if entropy(z[i]) < self.e0]
         self.kept.append((len(self.z), len(first), len(second)))
@@ -201,10 +202,12 @@ def scaled_to_unit(values: list[float]) -> list[float]:
 class Cmf(GradientOracle):
     lr_cnn, lr_vit = 2e-4, 2.5e-4
 
-    def __init__(self, network: nn.Module, *, view: Image, **settings: Any) -> None:
+    def __init__(
+        self, network: nn.Module, *, view: Image, noise: float | None = None, **settings: Any
+    ) -> None:
         super().__init__(network, **settings)
         self.view = view
-        self.noise = 5e-3 if self.is_vit else 2.5e-4
+        self.noise = noise or (5e-3 if self.is_vit else 2.5e-4)
         classes = self.head.out_features
         self.r = torch.full((classes,), 1 / classes, dtype=torch.float64)
         self.source = {name: p.detach().clone() for name, p in self.trainable.items()}
@@ -259,33 +262,44 @@ class Projected(GradientOracle):
     """Norm affine and a projector W between features and head, each with its own learning rate."""
 
     batch_statistics = False
-    lr_projector_cnn, lr_projector_vit = 2.5e-2, 5e-2
+    projector_lr_cnn, projector_lr_vit = 2.5e-2, 5e-2
 
-    def __init__(self, network: nn.Module, *, lr_projector: float | None = None, **settings: Any) -> None:
+    def __init__(self, network: nn.Module, *, projector_lr: float | None = None, **settings: Any) -> None:
         super().__init__(network, **settings)
         size = self.head.in_features
         self.w = torch.eye(size, dtype=torch.float64, requires_grad=True)
         self.trainable["projector"] = self.w
-        default = self.lr_projector_vit if self.is_vit else self.lr_projector_cnn
-        self.sgd.lr["projector"] = lr_projector or default
+        default = self.projector_lr_vit if self.is_vit else self.projector_lr_cnn
+        self.sgd.lr["projector"] = projector_lr or default
 
     def predict(self, x: Tensor) -> Tensor:
         scores = super().predict(x)
         self.clean_features = self.features
         return scores
 
+    def extra_state(self) -> dict[str, Tensor]:
+        return {"projector": self.w}
+
     def projected(self, features: Tensor) -> list[Tensor]:
         return [self.head(self.w @ f) for f in features]
 
 
 class Spa(Projected):
-    """``mask`` makes view (a) of a batch, ``noise`` gives the noise image of view (b)."""
+    """``mask`` makes view (a), ``noise`` the noise image of view (b), clipped to ``limits`` per channel."""
 
     lr_cnn, lr_vit = 2.5e-3, 1e-2
 
-    def __init__(self, network: nn.Module, *, mask: Image, noise: Image, **settings: Any) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        mask: Image,
+        noise: Image,
+        limits: list[tuple[float, float]],
+        **settings: Any,
+    ) -> None:
         super().__init__(network, **settings)
-        self.mask, self.noise = mask, noise
+        self.mask, self.noise, self.limits = mask, noise, limits
         self.patch = 8 if self.is_vit else 16
         self.ratio = 0.4 if self.is_vit else 0.1
         self.s: Tensor | None = None
@@ -298,8 +312,11 @@ class Spa(Projected):
             top, left = k // across * size, k % across * size
             area = (..., slice(top, top + size), slice(left, left + size))
             out[area] = (1 - s[k] ** 2) * x[area] + s[k] ** 2 * noise[area]
-        out = torch.where(out > 1, torch.ones_like(out), out)
-        return torch.where(out < -1, -torch.ones_like(out), out)
+        channels = [out[:, c].clamp(low, high) for c, (low, high) in enumerate(self.limits)]
+        return torch.stack(channels, dim=1)
+
+    def extra_state(self) -> dict[str, Tensor]:
+        return super().extra_state() | ({} if self.s is None else {"strength": self.s})
 
     def adapt(self) -> str:
         if self.frozen:
@@ -336,7 +353,7 @@ class Spa(Projected):
 
 class ZeroSiam(Projected):
     lr_cnn, lr_vit = 2.5e-3, 5e-3
-    lr_projector_cnn, lr_projector_vit = 2.5e-2, 5e-3
+    projector_lr_cnn, projector_lr_vit = 2.5e-2, 5e-3
 
     def loss(self) -> Tensor:
         terms = []

@@ -23,19 +23,19 @@ SIDE = 32
 BATCH_SIZES = (16, 16, 16, 16, 16, 16, 9, 1, 3, 16)
 
 
-def build(kind: str, classes: int = CLASSES) -> nn.Module:
+def build(kind: str) -> nn.Module:
     """An untrained network; its dropout and stochastic depth must stay off in every method."""
     torch.manual_seed(7)
     if kind == "vit":
         vit = VisionTransformer(
             img_size=SIDE, patch_size=8, embed_dim=24, depth=5, num_heads=3, mlp_ratio=2.0,
-            num_classes=classes, drop_rate=0.1, drop_path_rate=0.1,
+            num_classes=CLASSES, drop_rate=0.1, drop_path_rate=0.1,
         ).double().eval()  # fmt: skip
         vit.pos_embed.data *= 50  # the usual tiny start takes thousands of steps to learn where a patch is
         return vit
     norm = {"bn": nn.BatchNorm2d, "gn": partial(GroupNorm, num_groups=4)}[kind]
     return ResNet(
-        BasicBlock, (1, 1, 1, 1), num_classes=classes, channels=(8, 8, 16, 16),
+        BasicBlock, (1, 1, 1, 1), num_classes=CLASSES, channels=(8, 8, 16, 16),
         stem_type="deep", stem_width=4, output_stride=16, norm_layer=norm, drop_rate=0.1, drop_path_rate=0.1,
     ).double().eval()  # fmt: skip
 
@@ -60,8 +60,8 @@ def draw(n: int, generator: torch.Generator, noise: float) -> tuple[Tensor, Tens
 
 
 @cache
-def _trained(kind: str, classes: int) -> nn.Module:
-    network = build(kind, classes)
+def _trained(kind: str) -> nn.Module:
+    network = build(kind)
     generator = torch.Generator().manual_seed(3)
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-2 if kind == "gn" else 3e-3)
     for module in network.modules():
@@ -90,9 +90,19 @@ def sharpen(network: nn.Module, factor: float) -> nn.Module:
     return network
 
 
-def trained(kind: str, classes: int = CLASSES) -> nn.Module:
+def widen(network: nn.Module, classes: int) -> nn.Module:
+    """The same network with further classes in its head that never come out on top."""
+    head = network.get_classifier()
+    extra = classes - head.out_features
+    head.weight = nn.Parameter(torch.cat([head.weight, head.weight.new_zeros(extra, head.in_features)]))
+    head.bias = nn.Parameter(torch.cat([head.bias, head.bias.new_full((extra,), -8.0)]))
+    head.out_features = network.num_classes = classes
+    return network
+
+
+def trained(kind: str) -> nn.Module:
     """A fresh copy of the trained network: "bn", "gn" or "vit"; half its predictions have H below 0.8."""
-    return copy.deepcopy(_trained(kind, classes))
+    return copy.deepcopy(_trained(kind))
 
 
 def stream(sizes: Sequence[int] = BATCH_SIZES, seed: int = 5) -> list[Tensor]:

@@ -141,8 +141,19 @@ class Oracle:
     def adapt(self) -> str:
         return "none"
 
+    def predict_again(self) -> Tensor:
+        """Scores of the same batch after adapt(), still on batch statistics, leaving no trace."""
+        for norm in self.batch_norms:
+            norm.track = False
+        with torch.no_grad():
+            return self.network(self.x)
+
     def freeze(self) -> None:
         self.frozen = True
+
+    def extra_state(self) -> dict[str, Tensor]:
+        """What the method keeps beside the network, under the method's names."""
+        return {}
 
     def parameters(self) -> dict[str, Tensor]:
         return dict(self.network.named_parameters())
