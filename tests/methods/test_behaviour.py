@@ -1,0 +1,195 @@
+"""What methods do with a stream: freezing early, filters, recovery, bad batches, and the three wrappers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tempora.data.bundled import test_set as fashion_images
+from tempora.errors import TemporaError
+from tempora.methods import Every, Reforward, StopAfter, create
+from tempora.methods.testing import run
+from tempora.models import Classifier, load
+
+
+def accuracy_frozen_after(count: int, name: str, **settings: str) -> float:
+    """Of the bundled BatchNorm network on clean images, frozen after so many batches."""
+    pixels, labels = fashion_images()
+    model = load("fashion_resnet")
+    mean, std = model.preprocessing.mean[0], model.preprocessing.std[0]
+    x = (torch.from_numpy(pixels[:512].astype(np.float32))[:, None] / 255 - mean) / std
+    y = torch.from_numpy(labels[:512].astype(np.int64))
+    method = create(name, model, **settings)
+    run(method, x[:256].split(64)[:count])
+    method.freeze()
+    return (method.predict(x[256:]).argmax(dim=1) == y[256:]).float().mean().item()
+
+
+@pytest.mark.parametrize("batches_seen", [1, 3])
+def test_frozen_early_methods_live_or_die_by_their_statistics(batches_seen: int) -> None:
+    """The paper's ablation: resetting source statistics collapses a method that is frozen early."""
+    for name, settings in (
+        ("tent", {}),
+        ("eta", {}),
+        ("adabn", {}),
+        ("shot_im", {"params": "norm", "source_stats": "reset"}),
+    ):
+        assert accuracy_frozen_after(batches_seen, name, **settings) < 0.3, name
+    for name, settings in (
+        ("shot_im", {}),
+        ("eta", {"source_stats": "keep"}),
+        ("tent", {"source_stats": "keep"}),
+        ("tent", {"frozen_stats": "batch"}),
+    ):
+        assert accuracy_frozen_after(batches_seen, name, **settings) > 0.85, name
+
+
+@pytest.mark.parametrize("name", ["eta", "sar", "deyo"])
+def test_nothing_kept_changes_no_parameter_and_no_momentum(
+    name: str, resnet: Classifier, batches: list[Tensor]
+) -> None:
+    method = create(name, resnet, **{"max_entropy" if name == "deyo" else "margin": 1e-6})
+    before = method.snapshot()
+    method.predict(batches[0])
+    assert method.adapt() == "nothing_kept"
+    after = method.snapshot()
+    trained = len(method.trainable)
+    assert all(map(torch.equal, before["tensors"][:trained], after["tensors"][:trained]))
+    velocities = (s["state"]["optimizer"]["velocities"] for s in (before, after))
+    assert all(map(torch.equal, *velocities))
+
+
+@pytest.mark.parametrize("name", ["tent", "shot_im", "cmf"])
+def test_a_batch_with_nan_is_counted_and_leaves_no_trace(
+    name: str, vit: Classifier, batches: list[Tensor]
+) -> None:
+    spoilt, spared = create(name, vit), create(name, vit)
+    run(spoilt, batches[:2])
+    run(spared, batches[:2])
+    spoilt.predict(torch.full_like(batches[0], torch.nan))
+    assert spoilt.adapt() == "non_finite"
+    assert torch.equal(spoilt.predict(batches[2]), spared.predict(batches[2]))
+
+
+def test_sar_recovers_to_where_it_began(vit: Classifier, batches: list[Tensor]) -> None:
+    method = create("sar", vit, margin=1.0, recover_below=0.0)
+    ((_, action),) = run(method, batches[:1])
+    assert action == "step"
+    assert method.ema is not None
+    fragile = create("sar", vit, margin=1.0, recover_below=100.0)
+    first = fragile.predict(batches[0])
+    assert fragile.adapt() == "recovered"
+    assert fragile.ema is None
+    assert torch.equal(fragile.predict(batches[0]), first)
+
+
+def test_sar_perturbs_by_rho_and_takes_it_back(vit: Classifier, batches: list[Tensor]) -> None:
+    method = create("sar", vit, rho=0.3)
+    before = [w.detach().clone() for w in method.trainable.values()]
+    method.perturb(tuple(torch.randn_like(w) for w in before))
+    moved = torch.cat([(w - v).flatten() for w, v in zip(method.trainable.values(), before, strict=True)])
+    assert moved.norm().item() == pytest.approx(0.3, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["deyo", "cmf", "sar"])
+def test_second_forwards_feed_the_statistics_only_if_asked(
+    name: str, resnet: Classifier, batches: list[Tensor]
+) -> None:
+    fed = {}
+    for track in ("stream", "every_forward"):
+        method = create(name, resnet, track=track)
+        run(method, batches[:1])
+        fed[track] = next(iter(method.statistics.layers.values())).num_batches_tracked.item()
+    assert fed == {"stream": 1, "every_forward": 2}
+
+
+def test_a_lone_view_is_normalised_as_if_it_came_twice(resnet: Classifier, batches: list[Tensor]) -> None:
+    """One kept sample leaves a single value per channel in the last stage; PyTorch refuses, we need not."""
+    method = create("deyo", resnet)
+    x = batches[0][:1]
+    with pytest.raises(TemporaError, match="a batch of 1 gives BatchNorm a single value per channel"):
+        method.predict(x)
+    method.reset()
+    with torch.no_grad(), method.untracked():
+        expected = method.model(torch.cat([x, x]))[:1]
+    assert torch.equal(method.view_logits(x), expected)
+
+
+def test_zerosiam_makes_the_same_steps_with_one_pass_and_with_two(
+    vit: Classifier, batches: list[Tensor]
+) -> None:
+    one, two = (run(create("zerosiam", vit, passes=passes), batches) for passes in (1, 2))
+    for (scores, _), (others, _) in zip(one, two, strict=True):
+        assert torch.allclose(scores, others, atol=1e-4)
+
+
+def test_neo_ignores_a_batch_that_would_spoil_its_mean(vit: Classifier, batches: list[Tensor]) -> None:
+    method = create("neo", vit)
+    method.predict(batches[0])
+    mu = method.mu.clone()
+    method.predict(torch.full_like(batches[0], torch.nan))
+    assert torch.equal(method.mu, mu)
+    assert method.seen == len(batches[0])
+
+
+def test_lame_stops_where_checking_every_step_would(vit: Classifier, batches: list[Tensor]) -> None:
+    """Looking at the energies seldom must not change the step at which it stops."""
+    import tempora.methods.lame as lame
+
+    method = create("lame", vit, tolerance=1e-4)
+    seldom = method.predict(batches[0])
+    stride, lame.STRIDE = lame.STRIDE, 1
+    try:
+        assert torch.equal(seldom, method.predict(batches[0]))
+    finally:
+        lame.STRIDE = stride
+
+
+def test_every_adapts_on_the_first_of_k_batches(resnet: Classifier, batches: list[Tensor]) -> None:
+    method = create("tent", resnet, every=3)
+    assert isinstance(method, Every)
+    assert [action for _, action in run(method, batches)] == ["step", "none", "none"] * 2
+    plain = create("tent", resnet)
+    run(plain, batches[:1])
+    method.reset()
+    run(method, batches[:1])
+    assert torch.equal(method.predict(batches[1]), plain.predict(batches[1]))
+    assert method.pending is None  # no graph is kept for a batch that nobody adapts to
+
+
+def test_stop_after_freezes_at_the_state_reached(resnet: Classifier, batches: list[Tensor]) -> None:
+    method = create("tent", resnet, stop_after=2)
+    assert isinstance(method, StopAfter)
+    assert [action for _, action in run(method, batches[:4])] == ["step", "step", "none", "none"]
+    by_hand = create("tent", resnet)
+    run(by_hand, batches[:2])
+    by_hand.freeze()
+    assert torch.equal(method.predict(batches[5]), by_hand.predict(batches[5]))
+    method.reset()
+    assert not method.frozen
+    assert create("tent", resnet, stop_after=0).frozen
+
+
+def test_reforward_predicts_with_what_the_batch_taught(resnet: Classifier, batches: list[Tensor]) -> None:
+    method = create("tent", resnet, lr=0.1, reforward=True)
+    assert isinstance(method, Reforward)
+    plain = create("tent", resnet, lr=0.1)
+    before = plain.predict(batches[0])
+    assert plain.adapt() == "step"
+    tracked = plain.snapshot()
+    after = plain.predict(batches[0])
+    shown = method.predict(batches[0])
+    assert torch.equal(shown, after)
+    assert not torch.equal(shown, before)
+    assert method.adapt() == "step"
+    assert method.adapt() == "none"
+    assert all(map(torch.equal, method.snapshot()["inner"]["tensors"], tracked["tensors"]))  # tracked once
+
+
+def test_wrappers_combine(resnet: Classifier, batches: list[Tensor]) -> None:
+    method = create("tent", resnet, every=2, stop_after=3, reforward=True)
+    assert [action for _, action in run(method, batches)] == ["step", "none", "step", "none", "none", "none"]
+    assert (method.settings.every, method.settings.stop_after, method.settings.reforward) == (2, 3, True)
+    assert not method.history_free

@@ -1,0 +1,166 @@
+"""Our methods keep every promise on the networks they fit, and the kit notices broken ones."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+import typer
+from torch import Tensor
+from typer.testing import CliRunner
+
+import tempora.methods
+from tempora.cli.check import check as check_command
+from tempora.errors import TemporaError
+from tempora.methods import Method, Moment, Settings
+from tempora.methods.testing import PROMISES, check
+from tempora.models import Classifier
+
+ON_VIT_ONLY = ("spa", "zerosiam")
+
+
+@pytest.mark.parametrize("name", tempora.methods.names())
+def test_on_a_batchnorm_resnet(name: str, resnet: Classifier) -> None:
+    report = check(name, resnet)
+    assert report.passed, report
+    assert (report.refused is not None) == (name in ON_VIT_ONLY)
+    if name in ON_VIT_ONLY:
+        assert "BatchNorm" in str(report)
+
+
+@pytest.mark.parametrize("name", tempora.methods.names())
+def test_on_a_layernorm_vit(name: str, vit: Classifier) -> None:
+    report = check(name, vit)
+    assert report.passed, report
+    assert (report.refused is not None) == (name == "adabn")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"every": 2}, {"stop_after": 2}, {"reforward": True}, {"preset": "paper"}]
+)
+def test_wrapped_and_preset_methods_too(settings: dict[str, object], resnet: Classifier) -> None:
+    report = check("deyo", resnet, **settings)
+    assert report.passed, report
+    assert len(report.checks) == len(PROMISES)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ForgetfulSettings(Settings):
+    """broken: which promise to break."""
+
+    broken: str = ""
+
+
+class Forgetful(Method):
+    """Adds to the logits how many batches it has seen; breaks one promise when asked."""
+
+    name = "forgetful"
+    Settings = ForgetfulSettings
+    state = ("seen",)
+
+    def setup(self) -> None:
+        self.seen = 0
+        self.hidden = 0
+        self.weight = dict(self.model.named_parameters())["network.fc.weight"]
+        self.history_free = self.stateless = self.settings.broken == "claims"
+        if self.settings.broken == "weights":
+            self.trainable = {"network.fc.weight": self.weight}
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        broken = self.settings.broken
+        if broken == "random":
+            return self.model(x) + torch.rand(1)
+        if broken == "images":
+            x.add_(1)
+        if not self.frozen or broken == "frozen":
+            self.seen += 1
+            self.hidden += 1
+        self.scores = self.model(x) + 1.0
+        self.scores[:, 0] += 1000 * (self.hidden if broken == "reset" else self.seen)
+        return self.scores
+
+    @torch.no_grad()
+    def adapt(self) -> str:
+        if self.settings.broken == "undeclared":
+            self.weight.add_(1)
+        if self.settings.broken == "weights":
+            self.weight.add_(self.scores.mean())
+        if self.settings.broken == "scores":
+            self.scores.zero_()
+        if self.settings.broken == "word":
+            return "busy"
+        return "none" if self.frozen else "counted"
+
+
+BREAKS = {
+    "reset": {"reset is bit-exact", "snapshot and restore are exact mid-stream"},
+    "random": {"same seed, same result"},
+    "frozen": {"frozen, it changes nothing"},
+    "word": {"frozen, it changes nothing"},
+    "undeclared": {"only declared tensors change"},
+    "scores": {"a prediction is final when emitted"},
+    "images": {"a prediction is final when emitted"},
+    "claims": {"history_free is true", "stateless is true"},
+    "weights": {"no NaN reaches the weights"},
+}
+
+
+def test_an_author_s_own_method_passes(resnet: Classifier) -> None:
+    assert check(Forgetful, resnet).passed
+
+
+@pytest.mark.parametrize("broken", list(BREAKS))
+def test_the_kit_notices(broken: str, resnet: Classifier) -> None:
+    report = check(Forgetful, resnet, broken=broken)
+    failed = {row.promise for row in report.checks if not row.passed}
+    assert failed >= BREAKS[broken], report
+    assert not report.passed
+
+
+class Clockwatcher(Method):
+    """Needs a moment."""
+
+    name = "clockwatcher"
+    time_aware = True
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, moment: Moment) -> Tensor:  # type: ignore[override]
+        return self.model(x) + moment.now_ms
+
+    def adapt(self, moment: Moment) -> str:  # type: ignore[override]
+        return "none"
+
+
+def test_time_aware_methods_get_a_moment(resnet: Classifier) -> None:
+    assert check(Clockwatcher, resnet).passed
+
+
+def test_too_few_batches_are_refused(resnet: Classifier, batches: list[Tensor]) -> None:
+    with pytest.raises(TemporaError, match="at least 4 needed"):
+        check("tent", resnet, batches=batches[:2])
+
+
+def test_the_command_prints_a_table_and_fails_if_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = typer.Typer()
+    app.command()(check_command)
+    monkeypatch.setenv("COLUMNS", "200")
+    good = CliRunner().invoke(app, ["adabn"])
+    assert good.exit_code == 0
+    assert "adabn on fashion_resnet" in good.output
+    assert "refused" in good.output  # on fashion_vit
+    bad = CliRunner().invoke(app, [f"{__name__}:Drifting", "--model", "fashion_vit"])
+    assert bad.exit_code == 1
+    assert "FAIL" in bad.output
+
+
+class Drifting(Method):
+    """Forgets to declare what it changes."""
+
+    name = "drifting"
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        next(self.model.parameters()).add_(0.1)
+        return self.model(x)

@@ -1,0 +1,84 @@
+"""`load` finds networks by name and takes weights from files without unpickling anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tempora.errors import TemporaError
+from tempora.models import load, names
+
+
+class Dangerous:
+    """What a hostile checkpoint holds: code that runs when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (Path.touch, (Path("it_ran"),))
+
+
+@pytest.mark.parametrize("name", ["fashion_resnet", "fashion_vit"])
+def test_bundled_networks_load_by_name(name: str) -> None:
+    model = load(name)
+    assert (model.name, model.num_classes, model.training) == (name, 10, False)
+    assert model(torch.zeros(1, *model.preprocessing.input_size)).shape == (1, 10)
+
+
+def test_the_paper_s_names_are_tags_of_timm() -> None:
+    model = load("resnet18", pretrained=False)
+    assert (model.name, model.preprocessing.crop_pct) == ("resnet18", 0.875)
+    assert model.network.pretrained_cfg["tag"] == "tv_in1k"
+
+
+def test_an_unknown_name_gets_a_suggestion() -> None:
+    with pytest.raises(TemporaError, match=r"unknown model 'resnet5O': did you mean 'resnet50'\?"):
+        load("resnet5O")
+    assert "vit_b_16" in names()
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
+def test_a_checkpoint_tells_the_number_of_classes(suffix: str, tmp_path: Path) -> None:
+    source = load("cifar_resnet18", pretrained=False, num_classes=4)
+    path = tmp_path / f"weights{suffix}"
+    if suffix == ".pt":
+        prefixed = {f"module.{key}": value for key, value in source.network.state_dict().items()}
+        torch.save({"state_dict": prefixed, "epoch": 3}, path)
+    else:
+        save_file(source.network.state_dict(), path)
+    model = load("cifar_resnet18", checkpoint=path)
+    assert model.num_classes == 4
+    assert model.weights_hash() == source.weights_hash()
+
+
+def test_cifar_resnet18_keeps_its_max_pool_and_has_a_small_stem() -> None:
+    model = load("cifar_resnet18", pretrained=False)
+    x = torch.zeros(1, 3, 32, 32)
+    stem = model.network.conv1(x)
+    assert stem.shape[-2:] == (32, 32)
+    assert model.network.maxpool(stem).shape[-2:] == (16, 16)
+    assert model.preprocessing.input_size == (3, 32, 32)
+    with pytest.raises(TemporaError, match="has no weights of its own"):
+        load("cifar_resnet18")
+
+
+def test_pickled_objects_are_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"state_dict": Dangerous()}, "bad.pt")
+    with pytest.raises(TemporaError, match="never unpickles"):
+        load("cifar_resnet18", checkpoint="bad.pt")
+    assert not Path("it_ran").exists()
+
+
+def test_checkpoints_that_are_missing_or_do_not_fit_say_so(tmp_path: Path) -> None:
+    with pytest.raises(TemporaError, match="no such file"):
+        load("resnet18", checkpoint=tmp_path / "none.pt")
+    with pytest.raises(TemporaError, match="must end in"):
+        load("resnet18", checkpoint=tmp_path / "weights.pkl")
+    torch.save({"fc.weight": torch.zeros(3, 512)}, tmp_path / "part.pt")
+    with pytest.raises(TemporaError, match="does not fit model 'cifar_resnet18'"):
+        load("cifar_resnet18", checkpoint=tmp_path / "part.pt")
+    torch.save([1, 2], tmp_path / "list.pt")
+    with pytest.raises(TemporaError, match="holds no state dict"):
+        load("cifar_resnet18", checkpoint=tmp_path / "list.pt")
