@@ -11,6 +11,10 @@ import sys
 import typer
 
 from tempora._version import __version__
+from tempora.cli.check import check
+from tempora.cli.data import data_app
+from tempora.cli.demo import demo
+from tempora.cli.run import run
 from tempora.errors import TemporaError
 
 app = typer.Typer(
@@ -19,6 +23,11 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+for command in (demo, run, check):
+    app.command()(command)
+app.add_typer(data_app)
 
 
 def _print_version(wanted: bool) -> None:

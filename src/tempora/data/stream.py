@@ -149,6 +149,10 @@ class Stream:
         """The int64 labels of batch `i`: for scoring, never for a method."""
         return self.shift.labels[self.order[self._slice(i)]]
 
+    @property
+    def is_open(self) -> bool:
+        return self._pixels is not None
+
     def reseeded(self, seed: int) -> Stream:
         """The same decoded pictures in another order. Both streams share the memory until both are closed."""
         if self._pixels is None:

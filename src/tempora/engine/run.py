@@ -111,11 +111,13 @@ class Run:
         return rows
 
     def _open(self, source: StreamSource) -> BatchSource:
-        """The stream, decoded; the one before it is let go."""
-        if self._opened is not source or self._stream is None:
+        """The stream, decoded. The one before it is let go: after, if they share a shift's pictures, else before."""
+        if self._stream is None or self._opened is not source:
+            if self._opened is not None and self._opened.shift != source.shift:
+                self._close_stream()
+            stream = source.open()
             self._close_stream()
-            self._stream = source.open()
-            self._opened = source
+            self._stream, self._opened = stream, source
         return self._stream
 
     def _close_stream(self) -> None:

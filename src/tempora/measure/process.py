@@ -14,11 +14,6 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEEP_BYTES = 1 << 30
 
 
-def prepare_environment() -> None:
-    """Before torch is imported: idle OpenMP threads sleep instead of spinning on the cores that are timed."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
-
 def keep_freed_memory() -> bool:
     """Tell glibc to keep freed memory instead of returning it. False where there is no glibc."""
     if not sys.platform.startswith("linux"):

@@ -1,0 +1,91 @@
+"""Live progress of a run: a bar on a terminal, a line per task in a log, nothing when quiet.
+
+Imported only by commands that run something, so it may import the engine.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tempora.engine import Observer
+from tempora.store import Trace
+
+
+class LiveProgress(Observer):
+    """Shows shift, method, pass, batches per second, running accuracy and time left."""
+
+    def __init__(self, console: Console, plain: bool = False, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._live = console.is_terminal and not plain and not quiet
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}", justify="left"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+            disable=not self._live,
+        )
+        self._all = self._progress.add_task("methods x shifts", total=None, rate="")
+        self._one = self._progress.add_task("", total=None, rate="")
+        self._title = "setting up"
+        self._start = time.monotonic()
+        self._pass_start = self._start
+        self._batches = 0
+
+    def started(self, tasks: int, done: int) -> None:
+        self._progress.update(self._all, total=tasks, completed=done)
+
+    def task_started(self, method: str, shift: str, seed: int) -> None:
+        self._title = f"{shift} {method}"
+
+    def pass_started(self, kind: str, batches: int) -> None:
+        self._pass_start = time.monotonic()
+        self._progress.reset(self._one, total=batches, description=f"{self._title}: {kind}", rate="")
+
+    def batch_done(self, trace: Trace, index: int) -> None:
+        self._batches += 1
+        if not self._live:
+            return
+        elapsed = max(time.monotonic() - self._pass_start, 1e-6)
+        served = trace.served
+        accuracy = f", acc {trace.accuracy[served].mean():.1%}" if served.any() else ""
+        self._progress.update(
+            self._one, completed=index + 1, rate=f"{(index + 1) / elapsed:.1f} batch/s{accuracy}"
+        )
+
+    def task_finished(self, method: str, shift: str, seed: int) -> None:
+        self._progress.advance(self._all)
+        if not self._live and not self._quiet:
+            elapsed = time.monotonic() - self._start
+            self._console.print(f"{elapsed:7.1f} s  {shift} {method} (seed {seed}) done", highlight=False)
+
+    def note(self, text: str) -> None:
+        if not self._quiet:
+            self._console.print(f"[yellow]note[/]: {text}", highlight=False)
+
+    @contextmanager
+    def watching(self) -> Iterator[LiveProgress]:
+        """Draw while the run lasts; the first Ctrl-C stops it after the batch, the second one at once."""
+
+        def on_interrupt(number: int, frame: FrameType | None) -> None:
+            if self.stop_requested:
+                raise KeyboardInterrupt
+            self.stop_requested = True
+            self._console.print("stopping after this batch (Ctrl-C again to stop at once)")
+
+        before = signal.signal(signal.SIGINT, on_interrupt)
+        try:
+            with self._progress:
+                yield self
+        finally:
+            signal.signal(signal.SIGINT, before)

@@ -1,0 +1,174 @@
+"""`tempora run`: a configuration, or flags, in; a run folder out. The same command resumes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tempora.engine.config import RunConfig
+
+
+def run(
+    config: Annotated[
+        Path | None, typer.Argument(help="A YAML configuration; see --init and configs/.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/NAME.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, over the configuration.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Network: fashion_resnet, resnet50, a timm name.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="A name from `tempora data list`.")] = None,
+    root: Annotated[Path | None, typer.Option(help="Where the data set lies.")] = None,
+    shifts: Annotated[str | None, typer.Option(help="Corruptions or groups, with commas; or all.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Names or module:Class, with commas; or all.")] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="relative, paper-resnet50, paper-vit, ... or none.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, with commas.")] = None,
+    batches: Annotated[
+        int | None, typer.Option(help="Only the first so many batches of every shift.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples per batch.")] = None,
+    clock: Annotated[
+        str | None, typer.Option(help="measured, a profile's file, or published:rn50_inc.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
+    deterministic: Annotated[bool | None, typer.Option(help="Repeatable to the bit on CUDA, slower.")] = None,
+    share: Annotated[bool | None, typer.Option(help="Share passes between scenarios.")] = None,
+    redo: Annotated[
+        str | None, typer.Option(help="invalid: repeat the passes whose timing was INVALID.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and an estimate, run nothing.")
+    ] = False,
+    init: Annotated[bool, typer.Option("--init", help="Write a commented configuration and stop.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing until the end.")] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
+    ] = False,
+) -> None:
+    """Evaluate methods on shifts under deployments; what is finished is kept, the same command resumes."""
+    prepare_environment()
+    from tempora.engine.config import load_config
+
+    if init:
+        _write_template(config or Path("tempora.yaml"))
+        return
+    flags: dict[str, Any] = {
+        "model": model,
+        "data.dataset": dataset,
+        "data.root": root,
+        "data.shifts": shifts,
+        "methods": _names(methods),
+        "grid": grid,
+        "seeds": _numbers("--seeds", seeds),
+        "batches": batches,
+        "batch_size": batch_size,
+        "clock": clock,
+        "device": device,
+        "threads": threads,
+        "deterministic": deterministic,
+        "share": share,
+    }
+    configuration = load_config(config, set_ or (), flags)
+    folder = out or Path("runs") / (
+        config.stem if config else f"{configuration.model}-{configuration.data.dataset}"
+    )
+    execute(configuration, folder, dry_run=dry_run, redo=redo, quiet=quiet, plain=plain)
+
+
+def execute(
+    config: RunConfig,
+    folder: Path,
+    *,
+    dry_run: bool = False,
+    redo: str | None = None,
+    quiet: bool = False,
+    plain: bool = False,
+    console: Console | None = None,
+) -> None:
+    """Run a configuration into a folder with progress, then show what came out."""
+    from rich.console import Console
+
+    from tempora.cli.progress import LiveProgress
+    from tempora.engine import Run, Stopped
+    from tempora.engine.plan import make_plan
+    from tempora.engine.setup import job_from_config
+    from tempora.store import RunFolder
+
+    console = console or Console(highlight=False)
+    observer = LiveProgress(console, plain=plain, quiet=quiet)
+    job = job_from_config(config, observer)
+    if dry_run:
+        make_plan(job).show(console)
+        return
+    with RunFolder.for_writing(folder) as opened, observer.watching():
+        if redo is not None:
+            _forget_invalid(opened, redo, observer)
+        run = Run(job, opened, observer)
+        try:
+            run.execute()
+        except (Stopped, KeyboardInterrupt):
+            console.print(
+                f"stopped; everything finished is in {folder}. The same command goes on from there."
+            )
+            raise typer.Exit(130) from None
+    from tempora.cli.show import show_overview
+
+    if not quiet:
+        show_overview(folder, console)
+    if run.failed:
+        console.print(
+            f"[red]{run.failed} cells failed[/]; their reasons are in {folder / 'utilities.parquet'}"
+        )
+        raise typer.Exit(1)
+
+
+def prepare_environment() -> None:
+    """Before torch is imported: idle OpenMP threads sleep instead of spinning on the cores that are timed."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def _forget_invalid(folder: Any, redo: str, observer: Any) -> None:
+    from tempora.errors import unknown
+
+    if redo != "invalid":
+        raise unknown("--redo", redo, ["invalid"])
+    bad = [
+        key
+        for key, found in folder.passes().items()
+        if found.facts.get("verdict", {}).get("status") == "INVALID"
+    ]
+    for key in bad:
+        folder.remove_pass(key)
+    observer.note(f"{len(bad)} invalid passes will be made again")
+
+
+def _write_template(path: Path) -> None:
+    from tempora.engine.config import template
+    from tempora.errors import TemporaError
+
+    if path.exists():
+        raise TemporaError(f"{path} is there already: name another file, or delete it")
+    path.write_text(template(), encoding="utf-8")
+    typer.echo(f"wrote {path}; edit it, then: tempora run {path}")
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _numbers(option: str, text: str | None) -> list[int] | None:
+    from tempora.errors import TemporaError
+
+    try:
+        return None if text is None else [int(number) for number in text.split(",")]
+    except ValueError:
+        raise TemporaError(f"{option} {text!r}: give whole numbers, with commas between them") from None

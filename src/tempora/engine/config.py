@@ -1,0 +1,198 @@
+"""The configuration of a run: strict, with errors that point at the line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from tempora.errors import TemporaError, suggestion
+
+GRIDS = ("relative", "paper-resnet50", "paper-vit", "paper-resnet18", "none")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataConfig(_Strict):
+    """Which images."""
+
+    dataset: str = Field(
+        "fashion", description="A name from `tempora data list`; fashion ships with Tempora."
+    )
+    root: Path | None = Field(
+        None, description="Where the data set lies on disk; the bundled one needs none."
+    )
+    severity: int = Field(5, ge=1, le=5, description="Severity of corruptions, 1 to 5.")
+    shifts: list[str] = Field(
+        ["all"], description="Corruptions or groups (noise, blur, weather, digital), or all."
+    )
+    workers: int | None = Field(
+        None, ge=0, description="Decoding processes; default one per core, 0 for none."
+    )
+    cache_dir: Path | None = Field(None, description="Keep decoded shifts here for later runs.")
+
+    @field_validator("shifts", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+class MethodConfig(BaseModel):
+    """A method with settings of its own: `name`, an optional `label`, and whatever the method can be set to."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str
+    label: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class RunConfig(_Strict):
+    """One run: a network, methods, shifts, scenarios, and how they are timed."""
+
+    model: str = Field(
+        "fashion_resnet", description="fashion_resnet, fashion_vit, resnet50, vit_b_16 or a timm name."
+    )
+    checkpoint: Path | None = Field(
+        None, description="Weights (.safetensors, or .pt) instead of the model's own."
+    )
+    pretrained: bool = Field(
+        True, description="Fetch timm's weights; false leaves them random, for timing only."
+    )
+    data: DataConfig = Field(DataConfig(), description="Which images.")
+    methods: list[str | MethodConfig] = Field(
+        ["all"], description="Names, or name/label/settings; all takes every method that fits the model."
+    )
+    grid: Literal["relative", "paper-resnet50", "paper-vit", "paper-resnet18", "none"] = Field(
+        "relative", description="Scenarios to evaluate besides Offline, which always is."
+    )
+    scenarios: list[dict[str, Any]] = Field(
+        [], description="More scenarios: {protocol: discrete, utilisation: 1}."
+    )
+    queue: int = Field(1, ge=0, description="Batches that may wait, in the grid's discrete scenarios.")
+    rule: Literal["strict", "overshoot"] = Field(
+        "strict", description="Budget rule of the grid's amortised ones."
+    )
+    seeds: list[int] = Field([2025], min_length=1, description="Orders of the stream; each is run.")
+    batch_size: int = Field(64, ge=1, description="Samples per batch.")
+    batches: int | None = Field(None, ge=1, description="Use only the first so many batches of every shift.")
+    preset: Literal["paper"] | None = Field(None, description="paper: settings behind the published tables.")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps.")
+    threads: int | None = Field(None, ge=1, description="CPU threads of torch; default as torch chooses.")
+    clock: str = Field("measured", description="measured, a profile's file, or published:rn50_inc.")
+    baseline_ms: float | None = Field(None, gt=0, description="lambda; default measured, or the profile's.")
+    calibration_batches: int = Field(
+        700, ge=2, description="Batches of standard inference that lambda comes from."
+    )
+    provision: float = Field(6.0, ge=0, description="lambda = mean + provision * sigma.")
+    warmup_batches: int = Field(5, ge=0, description="Batches before each pass that do not count.")
+    share: bool = Field(True, description="Share passes between scenarios where the result is the same.")
+    deterministic: bool = Field(
+        False, description="Deterministic algorithms on CUDA: slower, repeatable to the bit."
+    )
+
+
+def load_config(
+    path: Path | None, overrides: Iterable[str] = (), flags: Mapping[str, Any] | None = None
+) -> RunConfig:
+    """The configuration in `path` (default: all defaults), changed by `key=value` overrides and by flags."""
+    lines: dict[tuple[Any, ...], int] = {}
+    values: dict[str, Any] = {}
+    if path is not None:
+        values, lines = _read_yaml(path)
+    for override in overrides:
+        _set(values, override)
+    for name, value in (flags or {}).items():
+        if value is not None:
+            _put(values, name.split("."), value)
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise TemporaError("\n".join(_explain(problem, lines, path) for problem in error.errors())) from None
+
+
+def template() -> str:
+    """A commented configuration with every key at its default."""
+    text = ["# A Tempora run: tempora run THIS_FILE --out DIR", ""]
+    for name, field in RunConfig.model_fields.items():
+        if name == "data":
+            text.append("data:")
+            for inner, described in DataConfig.model_fields.items():
+                text += [f"  # {described.description}", f"  {inner}: {_yaml(described.default)}"]
+            continue
+        text += [f"# {field.description}", f"{name}: {_yaml(field.default)}"]
+    return "\n".join(text) + "\n"
+
+
+def _yaml(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True).replace("\n...", "").strip()
+
+
+def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]]:
+    """The file's content, and the line on which every key of it stands."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        values = yaml.safe_load(text) or {}
+    except FileNotFoundError:
+        raise TemporaError(
+            f"no configuration {str(path)!r}: `tempora run --init` writes one to start from"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemporaError(f"{path} cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise TemporaError(f"{path} is not YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise TemporaError(f"{path}: expected keys and values such as `model: fashion_resnet`")
+    return values, dict(_key_lines(node, ()))
+
+
+def _key_lines(node: yaml.Node | None, where: tuple[Any, ...]) -> Iterable[tuple[tuple[Any, ...], int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            here = (*where, key.value)
+            yield here, key.start_mark.line + 1
+            yield from _key_lines(value, here)
+    elif isinstance(node, yaml.SequenceNode):
+        for position, value in enumerate(node.value):
+            yield (*where, position), value.start_mark.line + 1
+            yield from _key_lines(value, (*where, position))
+
+
+def _set(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise TemporaError(f"--set {override!r}: write key=value, for instance --set data.severity=3")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise TemporaError(f"--set {override!r}: {text!r} is not a YAML value") from None
+    _put(values, key.strip().split("."), value)
+
+
+def _put(values: dict[str, Any], keys: Sequence[str], value: Any) -> None:
+    for key in keys[:-1]:
+        inner = values.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise TemporaError(f"{'.'.join(keys)}: {key} holds a value, not keys")
+        values = inner
+    values[keys[-1]] = value
+
+
+def _explain(problem: Any, lines: Mapping[tuple[Any, ...], int], path: Path | None) -> str:
+    """One validation problem as a sentence: where, what was given, what is allowed."""
+    where = tuple(part for part in problem["loc"] if part not in ("str", "MethodConfig"))
+    line = next((lines[where[:n]] for n in range(len(where), 0, -1) if where[:n] in lines), None)
+    place = f" (line {line} of {path})" if line is not None else ""
+    name = ".".join(str(part) for part in where)
+    if problem["type"] == "extra_forbidden":
+        allowed = DataConfig.model_fields if where[0] == "data" and len(where) > 1 else RunConfig.model_fields
+        return f"unknown key {name!r}{place}: {suggestion(str(where[-1]), allowed)}"
+    return f"{name}={problem['input']!r}{place}: {problem['msg'].lower()}"

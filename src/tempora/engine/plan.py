@@ -1,0 +1,131 @@
+"""The plan of a run: its cells, the passes they need at least and at most, and how long that may take."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from tempora.data import BatchSource
+from tempora.engine.job import Job, MethodSpec
+from tempora.engine.passes import Pass
+from tempora.measure import MeasuredClock
+from tempora.scenarios import Offline
+
+PROBE_BATCHES = 3
+"""Enough to tell minutes from hours."""
+
+
+@dataclass(frozen=True)
+class MethodPlan:
+    """One method on one stream."""
+
+    label: str
+    cells: int
+    fewest_passes: int
+    most_passes: int
+    how: str
+    seconds_per_batch: float
+    """A rough look at this machine, not a measurement."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do."""
+
+    methods: tuple[MethodPlan, ...]
+    streams: int
+    batches: int
+    scenarios: int
+
+    @property
+    def cells(self) -> int:
+        return self.streams * sum(method.cells for method in self.methods)
+
+    def seconds(self) -> tuple[float, float]:
+        """At least and at most, by the probe."""
+        batches = self.batches * self.streams
+        return (
+            sum(method.fewest_passes * method.seconds_per_batch for method in self.methods) * batches,
+            sum(method.most_passes * method.seconds_per_batch for method in self.methods) * batches,
+        )
+
+    def show(self, console: Console) -> None:
+        table = Table("method", "cells", "passes", "how they are shared", box=None, title_justify="left")
+        for method in self.methods:
+            passes = f"{method.fewest_passes} to {method.most_passes}"
+            if method.fewest_passes == method.most_passes:
+                passes = str(method.fewest_passes)
+            table.add_row(method.label, str(method.cells), passes, method.how)
+        console.print(f"on each of {self.streams} streams (shift and seed) of {self.batches} batches:")
+        console.print(table)
+        fewest, most = (
+            sum(getattr(m, name) for m in self.methods) for name in ("fewest_passes", "most_passes")
+        )
+        naive = sum(method.cells for method in self.methods)
+        console.print(
+            f"{self.cells} cells in {fewest * self.streams} to {most * self.streams} passes "
+            f"(one pass per cell would be {naive * self.streams}); "
+            f"roughly {_duration(self.seconds()[0])} to {_duration(self.seconds()[1])} on this machine"
+        )
+
+
+def make_plan(job: Job) -> Plan:
+    """Plan a job. Opens the first stream and runs a few batches of each method to estimate the time."""
+    first = job.streams[0]
+    stream = first.open()
+    try:
+        planned = tuple(_plan_method(job, spec, stream) for spec in job.methods)
+    finally:
+        stream.close()
+    return Plan(planned, len(job.streams), first.num_batches, len(job.scenarios))
+
+
+def _plan_method(job: Job, spec: MethodSpec, stream: BatchSource) -> MethodPlan:
+    method = job.create(spec, stream.seed)
+    deployments = [scenario.deployment() for scenario in job.scenarios]
+    cells = len(deployments)
+    seconds = _probe(Pass(method, spec.label, stream, MeasuredClock(job.device)))
+    if not job.share or method.time_aware:
+        how = "each cell is its own pass" if not job.share else "sees the clock, so nothing is shared"
+        return MethodPlan(spec.label, cells, cells, cells, how, seconds)
+    scheduled = [d for d in deployments if not isinstance(d.arrivals, str)]
+    budgets = [d for d in deployments if isinstance(d.arrivals, str) and d.has_budget]
+    live = sum(d.has_budget for d in scheduled)
+    skipping = 0 if method.history_free else len(scheduled) - live
+    tails = 0 if method.stateless else len(budgets)
+    parts = ["one offline pass"]
+    parts += [f"{skipping} schedules live if they skip batches"] if skipping else []
+    parts += [f"{len(scheduled)} schedules replayed"] if scheduled and method.history_free else []
+    parts += [f"{tails} frozen tails at most"] if tails else []
+    return MethodPlan(spec.label, cells, 1 + live, 1 + live + skipping + tails, ", ".join(parts), seconds)
+
+
+def _probe(run: Pass) -> float:
+    """Seconds per batch, roughly."""
+    run.warm_up(1)
+    batches = min(PROBE_BATCHES, run.stream.num_batches)
+    start = time.perf_counter()
+    timeline = Offline().resolve(num_batches=batches)
+    run.stream = _Few(run.stream, batches)
+    run.offline(timeline)
+    return (time.perf_counter() - start) / batches
+
+
+class _Few:
+    """The first few batches of a stream."""
+
+    def __init__(self, stream: BatchSource, num_batches: int) -> None:
+        self._stream = stream
+        self.num_batches = num_batches
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

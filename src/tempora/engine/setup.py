@@ -1,0 +1,160 @@
+"""From a configuration to a job: loads the network, opens the shifts, makes the methods and the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from tempora import data, methods, models
+from tempora.data import BatchSource, Shift, Stream, open_stream
+from tempora.engine.clocks import open_clock
+from tempora.engine.config import MethodConfig, RunConfig
+from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
+from tempora.engine.observer import Observer
+from tempora.errors import TemporaError
+from tempora.measure import choose_device, device_kind, machine_facts
+from tempora.measure.process import keep_freed_memory
+from tempora.models import Classifier
+from tempora.scenarios import Scenario, from_spec, paper_grid, relative_grid
+
+
+def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
+    """Everything the configuration names, ready to run. Streams are opened later, one at a time."""
+    observer = observer or Observer()
+    device = choose_device(config.device)
+    settle_torch(config, device)
+    clock, baseline = open_clock(config.clock, device, config.baseline_ms)
+    model = load_model(config).to(device)
+    facts = machine_facts(device)
+    return Job(
+        model=model,
+        methods=method_specs(config, model, observer),
+        scenarios=with_offline(scenarios(config)),
+        streams=tuple(stream_sources(config, model, device)),
+        clock=clock,
+        device=device,
+        preset=config.preset,
+        share=config.share,
+        warmup_batches=config.warmup_batches,
+        baseline=baseline,
+        calibration_batches=config.calibration_batches,
+        provision=config.provision,
+        machine_kind=device_kind(facts),
+        facts={
+            "config": config.model_dump(mode="json"),
+            "dataset": config.data.dataset,
+            "severity": config.data.severity,
+            "machine": facts,
+        },
+    )
+
+
+def settle_torch(config: RunConfig, device: torch.device) -> None:
+    """Threads, determinism and the allocator, before anything is timed."""
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    torch.use_deterministic_algorithms(config.deterministic)
+    if config.deterministic and device.type == "cuda":
+        torch.backends.cudnn.benchmark = False
+    keep_freed_memory()
+
+
+def load_model(config: RunConfig) -> Classifier:
+    options: dict[str, Any] = {}
+    if config.checkpoint is not None:
+        options["checkpoint"] = config.checkpoint
+    if not config.pretrained:
+        options["pretrained"] = False
+    return models.load(config.model, **options)
+
+
+def method_specs(config: RunConfig, model: Classifier, observer: Observer) -> tuple[MethodSpec, ...]:
+    """The methods of the configuration, each tried on the model; `all` keeps those that fit."""
+    specs = []
+    for entry in config.methods:
+        if entry == "all":
+            specs += list(_fitting(config, model, observer))
+        elif isinstance(entry, MethodConfig):
+            specs.append(MethodSpec(entry.name, entry.settings, entry.label))
+        else:
+            specs.append(MethodSpec(entry))
+    for spec in specs:
+        methods.create(spec.name, model, preset=config.preset, **spec.settings)
+    return tuple(specs)
+
+
+def _fitting(config: RunConfig, model: Classifier, observer: Observer) -> Iterator[MethodSpec]:
+    for name in methods.names():
+        try:
+            methods.create(name, model, preset=config.preset)
+        except TemporaError as misfit:
+            observer.note(f"left out {name}: {misfit}")
+        else:
+            yield MethodSpec(name)
+
+
+def scenarios(config: RunConfig) -> list[Scenario]:
+    """The grid, then the scenarios given one by one."""
+    if config.grid == "relative":
+        grid = relative_grid(config.rule, config.queue)
+    elif config.grid == "none":
+        grid = []
+    else:
+        grid = paper_grid(config.grid.removeprefix("paper-"), config.rule, config.queue)
+    for position, spec in enumerate(config.scenarios):
+        try:
+            grid.append(from_spec(spec))
+        except TemporaError as error:
+            raise TemporaError(f"scenarios[{position}]: {error}") from None
+    return grid
+
+
+def stream_sources(config: RunConfig, model: Classifier, device: torch.device) -> Iterator[StreamSource]:
+    """A source per shift and seed; shifts are the outer loop, so that each is decoded once."""
+    shifts = data.open(
+        config.data.dataset, root=config.data.root, severity=config.data.severity, shifts=config.data.shifts
+    )
+    for shift in shifts.values():
+        if shift.num_classes != model.num_classes:
+            raise TemporaError(
+                f"{model.name} has {model.num_classes} classes and {config.data.dataset} has {shift.num_classes}: "
+                "choose a network trained for this data set"
+            )
+        decoded = _Decoded(config, shift, model, device)
+        whole = len(shift) // config.batch_size
+        for seed in config.seeds:
+            yield StreamSource(
+                shift=shift.name,
+                seed=seed,
+                fingerprint=shift.fingerprint,
+                batch_size=config.batch_size,
+                num_batches=min(whole, config.batches) if config.batches else whole,
+                dropped=len(shift) % config.batch_size,
+                open=lambda decoded=decoded, seed=seed: decoded.stream(seed),
+            )
+
+
+class _Decoded:
+    """One shift, decoded once for all its seeds; a stream of only a few batches decodes only those."""
+
+    def __init__(self, config: RunConfig, shift: Shift, model: Classifier, device: torch.device) -> None:
+        self._config, self._shift, self._model, self._device = config, shift, model, device
+        self._latest: Stream | None = None
+
+    def stream(self, seed: int) -> BatchSource:
+        if self._config.batches is None and self._latest is not None and self._latest.is_open:
+            self._latest = self._latest.reseeded(seed)
+            return self._latest
+        self._latest = open_stream(
+            self._shift,
+            self._model.preprocessing,
+            batch_size=self._config.batch_size,
+            seed=seed,
+            device=self._device,
+            limit_batches=self._config.batches,
+            workers=self._config.data.workers,
+            cache_dir=self._config.data.cache_dir,
+        )
+        return self._latest
