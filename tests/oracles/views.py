@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import resized_crop
 
-NOISE_SEED = 9
-
 
 def fixed_shuffle(x: Tensor) -> Tensor:
     """The 4x4 grid of patches in one fixed other order."""
@@ -33,4 +31,4 @@ def fixed_mask(x: Tensor) -> Tensor:
 
 def fixed_noise(x: Tensor) -> Tensor:
     """One noise image, however many samples there are."""
-    return torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(NOISE_SEED), dtype=x.dtype)
+    return torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(9), dtype=x.dtype)
