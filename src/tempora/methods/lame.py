@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -65,7 +66,8 @@ class LAME(Method):
             for step in range(steps):
                 torch.addmm(log_p, w, y, out=logits[step])
                 y = logits[step].softmax(dim=1)
-            energies += logits.logsumexp(dim=2).sum(dim=1).neg().tolist()
+            # Summed on the host, exactly: in single precision the sum itself would wander by more than 1e-8.
+            energies += [-math.fsum(samples) for samples in logits.logsumexp(dim=2).tolist()]
             settled = self._settled(energies, since=len(energies) - steps)
             if settled is not None:
                 return logits[settled].softmax(dim=1)

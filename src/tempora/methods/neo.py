@@ -19,9 +19,9 @@ class NEO(Method):
     state = ("mu", "seen")
 
     def setup(self) -> None:
-        like = {"device": self.model.device, "dtype": self.model.dtype}
-        self.mu = torch.zeros((), **like)  # takes the features' shape with the first batch
-        self.seen = torch.zeros((), **like)
+        device = self.model.device
+        self.mu = torch.zeros((), device=device, dtype=self.model.dtype)  # (d,) from the first batch on
+        self.seen = torch.zeros((), device=device)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:

@@ -72,24 +72,29 @@ class BatchStatistics:
 
     def adapt(self) -> None:
         """Normalise with the batch, and track."""
-        self._switch(batch=True, track=True)
+        self._normalise_with_batch(True)
+        self._track(True)
 
     def freeze(self) -> None:
-        """Normalise with the tracked statistics, or still with the batch, but track no more."""
-        self._switch(batch=self.when_frozen == "batch", track=False)
+        """Normalise with the tracked statistics, or still with the batch, and track no more."""
+        batch = self.when_frozen == "batch"
+        self._normalise_with_batch(batch)
+        self._track(not batch)
 
     @contextmanager
     def untracked(self) -> Iterator[None]:
-        """Normalise with the batch inside, without tracking; afterwards as while adapting."""
-        self._switch(batch=True, track=False)
+        """Inside, a network that adapts does not track."""
+        self._track(False)
         try:
             yield
         finally:
-            self.adapt()
+            self._track(True)
 
-    def _switch(self, batch: bool, track: bool) -> None:
+    def _normalise_with_batch(self, wanted: bool) -> None:
         for layer in self.layers.values():
-            layer.training = batch
-            # PyTorch leaves the running statistics alone in a training layer that does not track, and uses
-            # them in one that does not train whatever this says.
-            layer.track_running_stats = track
+            layer.training = wanted
+
+    def _track(self, wanted: bool) -> None:
+        """Whether a layer that uses batch statistics also feeds them to its running ones."""
+        for layer in self.layers.values():
+            layer.track_running_stats = wanted

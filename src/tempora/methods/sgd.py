@@ -47,5 +47,5 @@ def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> tuple[Tensor, ..
 
 def all_finite(loss: Tensor, gradients: Sequence[Tensor]) -> Tensor:
     """Whether the loss and every gradient are finite, as a scalar on the device: nobody has waited yet."""
-    largest = torch.stack(torch._foreach_norm(list(gradients), float("inf"))).max()
-    return (loss.detach() + largest).isfinite()
+    norms = torch.stack(torch._foreach_norm(list(gradients)))
+    return (loss.detach() + norms.sum()).isfinite()
