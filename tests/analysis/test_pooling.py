@@ -147,3 +147,17 @@ def test_spent_overhead_counts_and_not_the_budget() -> None:
     front = analysis.pareto_front(rows)
     assert front["overhead_ms"].tolist() == [0.0, 1000.0]
     assert front["gain_per_s"].iloc[1] == pytest.approx(0.2)
+
+
+def test_a_pooled_verdict_is_the_worst_and_responses_keep_their_spread() -> None:
+    terms = {"adapted_fraction": 1.0, "frozen_accuracy": np.nan, "responsiveness": 1.0, "covariance": 0.0}
+    terms |= {"availability": 1.0, "served_accuracy": 0.5, "adapt_accuracy": 0.5}
+    rows = pd.concat(
+        [
+            frame({"sar": 0.5}, shift="fog", response_ms=10.0, response_sd_ms=0.0, verdict="WARN", **terms),
+            frame({"sar": 0.5}, shift="snow", response_ms=30.0, response_sd_ms=0.0, verdict="VALID", **terms),
+        ]
+    )
+    pooled = analysis.pool(rows).iloc[0]
+    assert pooled["verdict"] == "WARN"
+    assert (pooled["response_ms"], pooled["response_sd_ms"]) == (20.0, 10.0)

@@ -37,12 +37,9 @@ def correlations(frame: pd.DataFrame) -> pd.DataFrame:
     rows = temporal(frame).merge(reference, on=[*stream, "method"])
     cell = keys(rows)
     groups = rows.groupby(cell, dropna=False, sort=False)
-    table = groups.apply(
-        lambda cell: pd.Series(
-            {"spearman_r": spearman(cell["offline_utility"], cell["utility"]), "methods": len(cell)}
-        )
-    )
-    return ordered(table.reset_index().astype({"methods": int}))
+    table = groups.size().rename("methods").reset_index()
+    table["spearman_r"] = [spearman(group["offline_utility"], group["utility"]) for _, group in groups]
+    return ordered(table)
 
 
 def correlation_summary(correlations: pd.DataFrame) -> pd.DataFrame:

@@ -14,10 +14,14 @@ FACTORS = {"discrete": "availability", "continuous": "responsiveness", "amortise
 def temporal_factors(frame: pd.DataFrame) -> pd.DataFrame:
     """`factor` and `factor_value` per method at the strictest point of each protocol, pooled over shifts.
 
-    The cut-off is the mean number of batches adapted before the budget ran out; missing if it never did.
+    Of several queues the longest counts. The cut-off is the mean number of batches adapted before the budget
+    ran out; missing if it never did.
     """
     rows = strictest(frame)
     rows = rows[rows["protocol"].isin(FACTORS)]
+    if "queue" in rows:
+        buffered = rows.groupby("protocol")["queue"].transform("max")
+        rows = rows[rows["queue"].isna() | (rows["queue"] == buffered)]
     if "shift" in rows and rows["shift"].nunique() > 1:
         rows = pool(rows)
     rows = rows.assign(factor=rows["protocol"].map(FACTORS))

@@ -12,16 +12,15 @@ import pandas as pd
 from tempora.analysis.frames import keys, ordered, scored
 from tempora.analysis.ranks import with_ranks
 
-_PLAIN_MEANS = ("cutoff", "spent_ms", "waitspan_ms")
-"""Totals of a stream: their aggregate is the mean stream's."""
+_VERDICTS = ("VALID", "WARN", "INVALID")
 
 
 def pool(frame: pd.DataFrame, over: str = "shift") -> pd.DataFrame:
     """One row per method and scenario, pooled over `over` (shift, seed or repeat).
 
     Streams weigh by their `batches` where the frame has that column, equally otherwise. A column named like
-    `shifts` counts what was pooled: a method that failed somewhere has fewer. Adds `within_covariance` and
-    `between_covariance`, whose sum is `covariance`.
+    `shifts` counts what was pooled: a method that failed somewhere has fewer. `verdict` is the worst of
+    them. Adds `within_covariance` and `between_covariance`, whose sum is `covariance`.
     """
     rows = scored(frame)
     by = [*keys(rows, without=[over]), "method"]
@@ -30,25 +29,36 @@ def pool(frame: pd.DataFrame, over: str = "shift") -> pd.DataFrame:
     table[f"{over}s"] = rows.groupby(group)[over].nunique()
     if over == "shift":
         table["shift"] = "all"
-
     batches = rows["batches"].astype(float) if "batches" in rows else pd.Series(1.0, index=rows.index)
-    table["batches"] = batches.groupby(group).sum()
-    for column in keys(rows, ("utility", "utility_lo", "utility_hi", "baseline_ms")):
-        table[column] = _mean(rows[column], batches, group)
-    for column in keys(rows, _PLAIN_MEANS):
-        table[column] = _mean(rows[column], batches * 0 + 1, group)
+    table = table.join(_whole_streams(rows, batches, group))
     if "availability" in rows:
         table = table.join(_terms(rows, batches, group))
     return ordered(with_ranks(table))
 
 
+def _whole_streams(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Series[int]) -> pd.DataFrame:
+    """What is averaged over all batches, added up, or a total of the mean stream."""
+    pooled = {"batches": batches.groupby(group).sum()}
+    for column in keys(rows, ("utility", "utility_lo", "utility_hi", "baseline_ms")):
+        pooled[column] = _mean(rows[column], batches, group)
+    for column in keys(rows, ("cutoff", "spent_ms", "waitspan_ms")):
+        pooled[column] = rows[column].astype(float).groupby(group).mean()
+    if "served_batches" in rows:
+        pooled["served_batches"] = rows["served_batches"].groupby(group).sum(min_count=1)
+    if "verdict" in rows:
+        worst = rows["verdict"].map(_VERDICTS.index).groupby(group).max()
+        pooled["verdict"] = worst.map(dict(enumerate(_VERDICTS)))
+    return pd.DataFrame(pooled)
+
+
 def _terms(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Series[int]) -> pd.DataFrame:
+    """What is averaged over the served, the adapted or the frozen batches."""
     served = batches * rows["availability"]
     adapted = served * rows["adapted_fraction"]
     accuracy = _mean(rows["served_accuracy"], served, group)
     responsiveness = _mean(rows["responsiveness"], served, group)
-    joint = (rows["served_accuracy"] - accuracy[group].to_numpy()) * (
-        rows["responsiveness"] - responsiveness[group].to_numpy()
+    joint = (rows["served_accuracy"] - group.map(accuracy)) * (
+        rows["responsiveness"] - group.map(responsiveness)
     )
     within, between = _mean(rows["covariance"], served, group), _mean(joint, served, group)
     terms = {
@@ -65,6 +75,9 @@ def _terms(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Series[int])
     }
     if "response_ms" in rows:
         terms["response_ms"] = _mean(rows["response_ms"], served, group)
+    if "response_sd_ms" in rows:
+        square = rows["response_sd_ms"] ** 2 + (rows["response_ms"] - group.map(terms["response_ms"])) ** 2
+        terms["response_sd_ms"] = _mean(square, served, group) ** 0.5
     return pd.DataFrame(terms)
 
 

@@ -117,7 +117,9 @@ def _with_half_units(name: str, setup_name: str, column: str) -> pd.DataFrame:
 
 def _finished(rows: pd.DataFrame, found: Setup) -> pd.DataFrame:
     """Add the terms that follow from the protocol, and what the paper says once for a whole setup."""
-    rows = _with_implied_terms(rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_TERMS, "queue"]))))
+    rows = _with_implied_terms(
+        rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_TERMS, "queue", "served_batches"])))
+    )
     aggregate = bool((rows["shift"] == "all").all())
     rows = rows.assign(
         setup=found.name,
@@ -154,19 +156,8 @@ def _with_implied_terms(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 _COLUMNS = [
-    *("setup", "hardware", "method", "model", "shift", "seed", "protocol", "parameter", "value", "label"),
-    *(
-        "queue",
-        "rule",
-        "status",
-        "origin",
-        "utility",
-        "utility_lo",
-        "utility_hi",
-        "rank",
-        "baseline_ms",
-        "batches",
-    ),
+    *("setup", "hardware", "method", "model", "shift", "seed", *CELL[1:], "status", "origin"),
+    *("utility", "utility_lo", "utility_hi", "rank", "baseline_ms", "batches"),
     *_TERMS,
-    "cutoff",
+    *("cutoff", "served_batches"),
 ]

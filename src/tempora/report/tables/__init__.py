@@ -1,0 +1,41 @@
+"""Every table of the paper by name, on a terminal or ready to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tempora.errors import unknown
+from tempora.report.tables.build import BUILDERS, build, build_published
+from tempora.report.tables.model import Cell, Column, Table
+from tempora.report.tables.terminal import renderable, to_terminal
+from tempora.report.tables.text import to_csv, to_json, to_latex, to_markdown
+
+NAMES = tuple(BUILDERS)
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "terminal": to_terminal,
+    "latex": to_latex,
+    "markdown": to_markdown,
+    "csv": to_csv,
+    "json": to_json,
+}
+
+
+def render(table: Table, format: str = "terminal") -> str:
+    """A table as text in one of the `FORMATS`."""
+    if format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    return FORMATS[format](table)
+
+
+__all__ = [
+    "FORMATS",
+    "NAMES",
+    "Cell",
+    "Column",
+    "Table",
+    "build",
+    "build_published",
+    "render",
+    "renderable",
+    "to_terminal",
+]

@@ -1,0 +1,279 @@
+"""One function per table: from a frame of the analysis, or of the published tables, to cells.
+
+Frames come with one row per method and cell, ordered; nothing is computed here beyond what a reader sees.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from tempora import analysis
+from tempora.analysis.frames import OVERALL, keys
+from tempora.published.methods import display, label
+from tempora.report.tables.model import Cell, Column, Table
+from tempora.report.tables.parts import (
+    PROTOCOL_TITLES,
+    Layout,
+    family_rules,
+    flag_notes,
+    in_order,
+    method_cell,
+    methods_by_measure,
+    methods_by_scenario,
+    scenario_slices,
+    shift_title,
+    shifts_by_method,
+    shifts_by_scenario,
+)
+
+TERMS: dict[str, dict[str, Column]] = {
+    "discrete": {
+        "availability": Column("availability", "percent", 1),
+        "served_batches": Column("served batches", "count"),
+        "served_accuracy": Column("served accuracy", "percent", 1),
+    },
+    "continuous": {
+        "accuracy": Column("accuracy", "percent", 2),
+        "responsiveness": Column("responsiveness", "percent", 1),
+        "covariance": Column("covariance", "number", 4),
+    },
+    "amortised": {
+        "adapted_fraction": Column("adapted fraction", "percent", 1),
+        "adapt_accuracy": Column("adapt accuracy", "percent", 2),
+        "frozen_accuracy": Column("frozen accuracy", "percent", 2),
+    },
+}
+"""The terms that explain each protocol's utility (design.md, section 1)."""
+
+UTILITY = Column("utility", "percent", 2)
+
+
+def winners(cells: pd.DataFrame) -> Table:
+    """Who wins where: one row per shift, one column per scenario, wins counted below."""
+
+    def cell(row: pd.Series[Any]) -> Cell:
+        shown = display(str(row["winner"]))
+        return Cell(shown.label, colour=shown.colour)
+
+    layout = shifts_by_scenario(cells, cell, Column(""), list(cells["shift"].unique()))
+    counts = analysis.win_counts(cells)
+    overall = counts[counts["group"] == OVERALL]
+    wins = ", ".join(
+        f"{label(name)} {wins}" for name, wins in zip(overall["method"], overall["wins"], strict=True)
+    )
+    return _table("winners", "Highest utility per shift and scenario", layout, cells, (f"wins: {wins}",))
+
+
+def offline(rows: pd.DataFrame, where: str) -> Table:
+    """Offline accuracy and rank of every method."""
+    layout = methods_by_scenario(rows.assign(label="accuracy"))
+    return _table("offline", f"Offline accuracy (%), {where}", layout, rows, flag_notes(rows))
+
+
+def offline_by_shift(rows: pd.DataFrame, mean: pd.DataFrame) -> Table:
+    """Offline accuracy by shift, with the pooled mean in the last row."""
+    layout = _with_summary(shifts_by_method(rows), shifts_by_method(mean), "Mean")
+    return _table("offline", "Offline accuracy (%) by shift", layout, rows)
+
+
+def decomposition(rows: pd.DataFrame, where: str) -> Table:
+    """Utility of one scenario and the terms that explain it."""
+    protocol, title = rows["protocol"].iloc[0], rows["label"].iloc[0]
+    measures = {name: TERMS[protocol][name] for name in keys(rows, TERMS[protocol])}
+    accuracies = {name: True for name in measures if name.endswith("accuracy")}
+    layout = methods_by_measure(rows, {**measures, "utility": UTILITY}, best={**accuracies, "utility": True})
+    caption = f"{PROTOCOL_TITLES[protocol]} utility (%) at {title} and its terms, {where}"
+    return _table(protocol, caption, _with_utility_cells(layout, rows), rows, flag_notes(rows))
+
+
+def decomposition_by_shift(rows: pd.DataFrame) -> Table:
+    """One row per shift, and for each method the accuracies that explain its utility."""
+    protocol, title = rows["protocol"].iloc[0], rows["label"].iloc[0]
+    terms = [name for name in keys(rows, TERMS[protocol]) if name.endswith("accuracy")]
+    shifts, methods = list(rows["shift"].unique()), in_order(rows["method"])
+    headings = [Column("Shift")]
+    for method in methods:
+        for name in (*terms, "utility"):
+            headings.append(Column(name.replace("_", " "), "percent", 1, label(method)))
+    by_cell = rows.set_index(["shift", "method"])
+    lines = []
+    for shift in shifts:
+        line = [Cell(shift_title(shift))]
+        for method in methods:
+            row = by_cell.loc[(shift, method)] if (shift, method) in by_cell.index else None
+            line += [Cell() if row is None else Cell(row[name]) for name in terms]
+            line.append(
+                Cell() if row is None else Cell(row["utility"], mark="best" if row["rank"] == 1 else "")
+            )
+        lines.append(tuple(line))
+    layout = Layout(tuple(headings), tuple(lines), frozenset())
+    return _table(protocol, f"{PROTOCOL_TITLES[protocol]} utility (%) at {title} by shift", layout, rows)
+
+
+def sweep(rows: pd.DataFrame, where: str) -> Table:
+    """Utility across the whole grid, from strict to relaxed."""
+    return _table("sweep", f"Utility (%), {where}", methods_by_scenario(rows), rows, flag_notes(rows))
+
+
+def overhead(rows: pd.DataFrame) -> Table:
+    """Where a batch's time goes."""
+    measures = {
+        "service_ms": Column("service (ms)", "ms", 1),
+        "predict_ms": Column("predict (ms)", "ms", 1),
+        "intrinsic_ms": Column("intrinsic (ms)", "ms", 1),
+        "adapt_ms": Column("adapt (ms)", "ms", 1),
+        "slowdown": Column("slowdown", "times", 2),
+    }
+    shown = {name: column for name, column in measures.items() if name in rows and rows[name].notna().any()}
+    caption = f"Mean latency per batch, baseline λ = {rows['baseline_ms'].iloc[0]:g} ms"
+    return _table("overhead", caption, methods_by_measure(rows, shown), rows)
+
+
+def temporal_factors(rows: pd.DataFrame) -> Table:
+    """What time alone decides under the strictest pressure."""
+    columns = {
+        "availability": ("availability (%)", "percent", 1),
+        "responsiveness": ("responsiveness (%)", "percent", 1),
+        "cutoff": ("cut-off (batches)", "count", 0),
+    }
+    measures = {}
+    for factor, title in rows[["factor", "label"]].drop_duplicates().itertuples(index=False):
+        name, unit, digits = columns[factor]
+        measures[factor] = Column(name, unit, digits, f"at {title}")  # type: ignore[arg-type]
+    wide = rows.pivot(index="method", columns="factor", values="factor_value").reset_index()
+    layout = methods_by_measure(wide, measures)
+    return _table("temporal-factors", "Temporal factors under the strictest pressure", layout, rows)
+
+
+def correlation(rows: pd.DataFrame, summary: pd.DataFrame) -> Table:
+    """Spearman correlation with the offline ranking, by shift, with mean and standard deviation below."""
+    number = Column("", "number", 2)
+    shifts = list(rows["shift"].unique())
+    layout = shifts_by_scenario(rows, lambda row: Cell(row["spearman_r"]), number, shifts)
+    slices = scenario_slices(summary)
+    lines = tuple(
+        (Cell(title), *(Cell(part.rows[name].iloc[0]) for part in slices))
+        for title, name in (("Mean", "mean"), ("Std", "std"))
+    )
+    if len(shifts) > 1:
+        rules = layout.rules | {len(layout.rows)}
+        layout = Layout(layout.columns, (*layout.rows, *lines), frozenset(rules))
+    return _table("correlation", "Spearman correlation of offline and temporal rankings", layout, rows)
+
+
+def deficit(rows: pd.DataFrame) -> Table:
+    """How often each method loses, and by how much."""
+    columns = {
+        "losses": Column("losses", "count"),
+        "mean_gap": Column("gap (pp)", "percent", 2),
+    }
+    cells = int(rows["cells"].max())
+    wide, measures = _by_group(rows, columns)
+    caption = f"Losses and mean gap to the winner over {cells} temporal cells"
+    return _table("deficit", caption, methods_by_measure(wide, measures), rows)
+
+
+def below_standard(rows: pd.DataFrame) -> Table:
+    """How often a method is worse than not adapting, and where."""
+    overall = rows[rows["group"] == OVERALL].set_index("method")
+    shares = rows[rows["group"] != OVERALL].pivot(index="method", columns="group", values="share")
+    wide = shares.assign(count=overall["count"]).reset_index()
+    groups = [group for group in PROTOCOL_TITLES if group in shares]
+    measures = {
+        "count": Column(f"of {int(overall['cells'].max())}", "count"),
+        **{
+            group: Column(f"{PROTOCOL_TITLES[group].lower()} (%)", "percent", 0, "of which")
+            for group in groups
+        },
+    }
+    layout = methods_by_measure(wide, measures)
+    return _table("below-standard", "Cells with less utility than standard inference", layout, rows)
+
+
+def buffering(rows: pd.DataFrame) -> Table:
+    """Queue 0 beside a queue: availability, utility, ranks."""
+    rows = rows.assign(
+        ranks=[f"{a}→{b}" for a, b in zip(rows["rank_unbuffered"], rows["rank_buffered"], strict=True)]
+    )
+    measures = {}
+    for name in ("availability", "utility"):
+        for variant in ("unbuffered", "buffered"):
+            measures[f"{name}_{variant}"] = Column(variant, "percent", 1, f"{name} (%)")
+        measures[f"{name}_delta"] = Column("change (pp)", "points", 1, f"{name} (%)")
+    measures["ranks"] = Column("rank")
+    best = {"utility_unbuffered": True, "utility_buffered": True}
+    layout = methods_by_measure(rows, measures, best)
+    return _table("buffering", f"Effect of the buffer at {rows['label'].iloc[0]}", layout, rows)
+
+
+def response(rows: pd.DataFrame) -> Table:
+    """What the user waits (mean ± standard deviation), and the idling that dropped arrivals force."""
+    methods = in_order(rows["method"])
+    headings, columns = [Column("Method")], [[method_cell(method) for method in methods]]
+    for title, _, part in scenario_slices(rows):
+        by_method = part.set_index("method").reindex(methods)
+        pairs = zip(by_method["response_ms"], by_method["response_sd_ms"], strict=True)
+        headings.append(Column("response (ms)", "text", 1, title))
+        columns.append([Cell(None if mean != mean else f"{mean:.1f} ± {sd:.1f}") for mean, sd in pairs])
+        if (by_method["waitspan_ms"] > 0).any():
+            headings.append(Column("waitspan (s)", "s", 1, title))
+            columns.append([Cell(value) for value in by_method["waitspan_ms"]])
+    layout = Layout(tuple(headings), tuple(zip(*columns, strict=True)), family_rules(methods))
+    return _table("response", "Time from arrival to prediction", layout, rows)
+
+
+def ablation(rows: pd.DataFrame) -> Table:
+    """Utility of one budget by shift and method."""
+    layout = shifts_by_method(rows, digits=1)
+    return _table("ablation", f"Amortised utility (%) at {rows['label'].iloc[0]} by shift", layout, rows)
+
+
+def hardware(rows: pd.DataFrame, machine: str) -> Table:
+    """The same scenarios on different machines."""
+    methods = in_order(rows["method"])
+    headings, columns = [Column("Method")], [[method_cell(method) for method in methods]]
+    for (_, title), part in rows.groupby(["protocol", "label"], sort=False):
+        for name in rows[machine].unique():
+            own = part[part[machine] == name]
+            best = dict(zip(own["method"], own["rank"] == 1, strict=True))
+            values = dict(zip(own["method"], own["utility"], strict=True))
+            headings.append(Column(str(name), "percent", 2, str(title)))
+            columns.append(
+                [Cell(values.get(method), mark="best" if best.get(method) else "") for method in methods]
+            )
+    changed = rows.loc[rows["changed"], "label"].unique()
+    total = rows[["protocol", "label"]].drop_duplicates().shape[0]
+    note = f"the winner changes with the machine in {len(changed)} of {total} scenarios"
+    layout = Layout(tuple(headings), tuple(zip(*columns, strict=True)), family_rules(methods))
+    return _table("hardware", "Utility (%) by machine", layout, rows, (note,))
+
+
+def _table(name: str, caption: str, layout: Layout, data: pd.DataFrame, notes: tuple[str, ...] = ()) -> Table:
+    return Table(name, caption, layout.columns, layout.rows, data, layout.rules, notes)
+
+
+def _with_utility_cells(layout: Layout, rows: pd.DataFrame) -> Layout:
+    """The last column with ranks and flags, as utilities are always shown."""
+    utilities = methods_by_scenario(rows)
+    lines = tuple((*line[:-1], other[-1]) for line, other in zip(layout.rows, utilities.rows, strict=True))
+    return layout._replace(rows=lines)
+
+
+def _with_summary(layout: Layout, summary: Layout, title: str) -> Layout:
+    line = (Cell(title), *summary.rows[0][1:])
+    return Layout(layout.columns, (*layout.rows, line), layout.rules | {len(layout.rows)})
+
+
+def _by_group(rows: pd.DataFrame, columns: dict[str, Column]) -> tuple[pd.DataFrame, dict[str, Column]]:
+    """Long rows (method, group, values) as one row per method, with the groups as headings."""
+    wide = rows.pivot(index="method", columns="group", values=list(columns))
+    groups = [group for group in PROTOCOL_TITLES if group in set(rows["group"])]
+    measures = {
+        f"{name} {group}": Column(column.title, column.unit, column.digits, PROTOCOL_TITLES[group])
+        for group in groups
+        for name, column in columns.items()
+    }
+    flat = pd.DataFrame({f"{name} {group}": wide[name][group] for group in groups for name in columns})
+    return flat.reset_index(), measures

@@ -1,0 +1,90 @@
+"""A table for people: what is in each cell, before anybody decides how to draw it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pandas as pd
+
+Unit = Literal["text", "percent", "points", "ms", "s", "times", "count", "number"]
+Mark = Literal["", "best", "second", "below"]
+"""`below`: worse than standard inference."""
+
+DASH = "–"
+TIMING_TIE, INVALID = "≈", "!"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, and how the values under it are written."""
+
+    title: str
+    unit: Unit = "text"
+    digits: int = 1
+    group: str = ""
+    """A heading above neighbouring columns."""
+
+    def text(self, value: object) -> str:
+        """A value as people read it, in percent where the data hold fractions; a dash where there is none.
+
+        >>> Column("utility", "percent", digits=2).text(0.4913)
+        '49.13'
+        >>> Column("frozen accuracy", "percent").text(None)
+        '–'
+        """
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return DASH
+        if self.unit == "text":
+            return str(value)
+        number = float(value)  # type: ignore[arg-type]
+        if self.unit == "count":
+            return f"{number:,.0f}"
+        if self.unit == "points":
+            return f"{100 * number:+.{self.digits}f}"
+        if self.unit == "times":
+            return f"{number:.{self.digits}f}×"
+        scale = {"percent": 100.0, "s": 0.001}.get(self.unit, 1.0)
+        return f"{scale * number:.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value, its rank if one is shown beside it, how it stands out, and a sign that warns about it."""
+
+    value: object = None
+    rank: int | None = None
+    mark: Mark = ""
+    flag: str = ""
+    colour: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A finished table. Cells are in the order of the columns; `rules` are the rows with a line above them."""
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    data: pd.DataFrame
+    """The same numbers, one per row, in fractions and milliseconds: what csv and json hold."""
+    rules: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = field(default=())
+
+    def text(self, row: int, column: int) -> str:
+        """One value as people read it, without rank and flag."""
+        return self.columns[column].text(self.rows[row][column].value)
+
+
+def marks(values: Sequence[float], higher_is_better: bool = True) -> list[Mark]:
+    """Best and second best of the values that are there; equal ones share a mark.
+
+    >>> marks([0.2, 0.5, float("nan"), 0.4])
+    ['', 'best', '', 'second']
+    """
+    distinct = sorted({value for value in values if not math.isnan(value)}, reverse=higher_is_better)
+    named: dict[float, Mark] = dict(zip(distinct, ("best", "second"), strict=False))
+    return [named.get(value, "") for value in values]

@@ -1,0 +1,185 @@
+"""What the builders share: names people read, marked cells, and the two ways of laying a frame out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from tempora.analysis.frames import SCENARIO, keys
+from tempora.published.methods import STANDARD, display, family, order
+from tempora.published.setups import CORRUPTION_GROUPS
+from tempora.report.tables.model import INVALID, TIMING_TIE, Cell, Column, Mark, marks
+
+PROTOCOL_TITLES = {
+    "overall": "Overall",
+    "offline": "Offline",
+    "discrete": "Discrete",
+    "continuous": "Continuous",
+    "amortised": "Amortised",
+    "deployment": "Deployment",
+}
+
+
+class Layout(NamedTuple):
+    """Headings, cells and separating lines of a table."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    rules: frozenset[int]
+
+
+class Slice(NamedTuple):
+    """The rows of one scenario, with the headings of its column."""
+
+    title: str
+    group: str
+    rows: pd.DataFrame
+
+
+def shift_title(shift: str) -> str:
+    """A shift as people write it.
+
+    >>> shift_title("gaussian_noise"), shift_title("jpeg_compression"), shift_title("all")
+    ('Gaussian noise', 'JPEG compression', 'All shifts')
+    """
+    if shift == "all":
+        return "All shifts"
+    words = shift.replace("_", " ")
+    return "JPEG" + words[4:] if words.startswith("jpeg") else words[:1].upper() + words[1:]
+
+
+def in_order(methods: Iterable[str]) -> list[str]:
+    """Methods by family, within it in the paper's order."""
+    families = ["gradient-free", "gradient-based", "other"]
+    return sorted(set(methods), key=lambda name: (families.index(family(name)), order(name)))
+
+
+def scenario_slices(rows: pd.DataFrame) -> list[Slice]:
+    """Ordered rows, cut by scenario. Queues and rules are named where a run has more than one of them."""
+    several = [
+        name for name in keys(rows, ("queue", "rule")) if rows.groupby("protocol")[name].nunique().max() > 1
+    ]
+    slices = []
+    for _, group in rows.groupby(keys(rows, SCENARIO), dropna=False, sort=False):
+        first = group.iloc[0]
+        title = str(first["label"])
+        if "queue" in several and first["protocol"] == "discrete":
+            title += f", queue {first['queue']:g}"
+        if "rule" in several and first["rule"]:
+            title += f", {first['rule']}"
+        slices.append(Slice(title, PROTOCOL_TITLES.get(first["protocol"], first["protocol"]), group))
+    return slices
+
+
+def method_cell(method: str) -> Cell:
+    shown = display(method)
+    return Cell(shown.label, colour=shown.colour)
+
+
+def utility_cells(rows: pd.DataFrame) -> dict[str, Cell]:
+    """The cells of one scenario by method: best and second marked, below Standard greyed, rank beside."""
+    values = dict(zip(rows["method"], rows["utility"].astype(float), strict=True))
+    standard = values.get(STANDARD, float("-inf"))
+    return {
+        method: Cell(value, int(rank), mark or ("below" if value < standard else ""), flag)
+        for (method, value), rank, mark, flag in zip(
+            values.items(), rows["rank"], marks(list(values.values())), flags(rows), strict=True
+        )
+    }
+
+
+def flags(rows: pd.DataFrame) -> list[str]:
+    """The warning sign of each row: its timing is invalid, or it ties with the winner within timing."""
+    ties = rows.get("timing_tie", pd.Series(False, index=rows.index))
+    verdicts = rows.get("verdict", pd.Series("", index=rows.index))
+    return [
+        INVALID if verdict == "INVALID" else TIMING_TIE if tie else ""
+        for tie, verdict in zip(ties, verdicts, strict=True)
+    ]
+
+
+def flag_notes(rows: pd.DataFrame) -> tuple[str, ...]:
+    """What the signs in a table mean, if it has any."""
+    meanings = {
+        TIMING_TIE: f"{TIMING_TIE} ties with the winner within timing uncertainty",
+        INVALID: f"{INVALID} timing INVALID: do not rely on this number",
+    }
+    found = set(flags(rows))
+    return tuple(meaning for flag, meaning in meanings.items() if flag in found)
+
+
+def methods_by_measure(
+    rows: pd.DataFrame, measures: Mapping[str, Column], best: Mapping[str, bool] | None = None
+) -> Layout:
+    """One row per method, one column per measure. `best` names those with a winner: is higher better?"""
+    methods = in_order(rows["method"])
+    by_method = rows.set_index("method").loc[methods]
+    columns = [[method_cell(method) for method in methods]]
+    for name in measures:
+        values = list(by_method[name])
+        signs: list[Mark] = [""] * len(values)
+        if best and name in best:
+            signs = marks([float(value) for value in values], higher_is_better=best[name])
+        columns.append([Cell(value, mark=sign) for value, sign in zip(values, signs, strict=True)])
+    return Layout((Column("Method"), *measures.values()), _transposed(columns), family_rules(methods))
+
+
+def methods_by_scenario(rows: pd.DataFrame, digits: int = 2) -> Layout:
+    """One row per method, one column per scenario: utilities with ranks."""
+    methods = in_order(rows["method"])
+    headings, columns = [Column("Method")], [[method_cell(method) for method in methods]]
+    for title, group, cells in scenario_slices(rows):
+        headings.append(Column(title, "percent", digits, group))
+        found = utility_cells(cells)
+        columns.append([found.get(method, Cell()) for method in methods])
+    return Layout(tuple(headings), _transposed(columns), family_rules(methods))
+
+
+def shifts_by_method(rows: pd.DataFrame, digits: int = 2) -> Layout:
+    """One row per shift, one column per method: utilities of one scenario, ranked along the row."""
+    methods = in_order(rows["method"])
+    shifts = list(rows["shift"].unique())
+    lines = []
+    for shift in shifts:
+        found = utility_cells(rows[rows["shift"] == shift])
+        lines.append((Cell(shift_title(shift)), *(found.get(method, Cell()) for method in methods)))
+    groups = {"gradient-free": "Gradient-free", "gradient-based": "Gradient-based", "other": "Other"}
+    headings = [Column(display(name).label, "percent", digits, groups[family(name)]) for name in methods]
+    return Layout((Column("Shift"), *headings), tuple(lines), group_rules(shifts))
+
+
+def shifts_by_scenario(
+    rows: pd.DataFrame, cell: Callable[[pd.Series[Any]], Cell], column: Column, shifts: Sequence[str]
+) -> Layout:
+    """One row per shift, one column per scenario; `cell` makes a cell from the row of both."""
+    headings, columns = [Column("Shift")], [[Cell(shift_title(shift)) for shift in shifts]]
+    for title, group, cells in scenario_slices(rows):
+        headings.append(Column(title, column.unit, column.digits, group))
+        found = {row["shift"]: cell(row) for _, row in cells.iterrows()}
+        columns.append([found.get(shift, Cell()) for shift in shifts])
+    return Layout(tuple(headings), _transposed(columns), group_rules(shifts))
+
+
+def family_rules(methods: Sequence[str]) -> frozenset[int]:
+    """Lines between families, as the paper separates gradient-free from gradient-based."""
+    return _changes([family(method) for method in methods])
+
+
+def group_rules(shifts: Sequence[str]) -> frozenset[int]:
+    """Lines between noise, blur, weather, digital and whatever else there is."""
+    groups = [
+        next((group for group, members in CORRUPTION_GROUPS.items() if shift in members), "")
+        for shift in shifts
+    ]
+    # A few shifts, one of each group, need no lines between them.
+    return _changes(groups) if len(shifts) >= 2 * len(set(groups)) else frozenset()
+
+
+def _changes(labels: Sequence[str]) -> frozenset[int]:
+    return frozenset(row for row in range(1, len(labels)) if labels[row] != labels[row - 1])
+
+
+def _transposed(columns: Sequence[Sequence[Cell]]) -> tuple[tuple[Cell, ...], ...]:
+    return tuple(zip(*columns, strict=True))

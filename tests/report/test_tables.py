@@ -1,0 +1,274 @@
+"""Tables by name: the paper's own numbers come out as the paper prints them, in every format."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from io import StringIO
+
+import pandas as pd
+import pytest
+
+from analysis.runs import a_run
+from tempora import published
+from tempora.errors import TemporaError
+from tempora.report import tables
+from tempora.report.tables.model import marks
+
+
+@cache
+def paper(name: str, setup: str = "rn50_inc") -> tables.Table:
+    return tables.build_published(name, setup)
+
+
+def lines(name: str, setup: str = "rn50_inc") -> dict[str, list[str]]:
+    """The rows of a published table as words, by their first cell."""
+    table = paper(name, setup)
+    return {
+        table.text(row, 0): [table.text(row, column) for column in range(1, len(table.columns))]
+        for row in range(len(table.rows))
+    }
+
+
+@pytest.mark.parametrize("name", tables.NAMES)
+@pytest.mark.parametrize("format", tables.FORMATS)
+def test_every_table_of_the_paper_in_every_format(name: str, format: str) -> None:
+    text = tables.render(paper(name), format)
+    assert text.endswith("\n")
+    assert len(text.splitlines()) > 5
+    assert "nan" not in text.lower().replace("nano", "")
+
+
+def test_terms_are_written_as_the_paper_writes_them() -> None:
+    assert lines("discrete")["ETA"] == ["41.0", "4,800", "45.6", "18.70"]
+    assert lines("continuous")["CMF"] == ["49.13", "7.9", "-0.0002", "3.84"]
+    assert lines("amortised")["SHOT-IM"] == ["1.7", "32.23", "32.22", "32.22"]
+    assert lines("amortised")["AdaBN"] == ["100.0", "31.72", "–", "31.72"]
+
+
+def test_aggregates_are_written_as_the_paper_writes_them() -> None:
+    assert lines("deficit")["CMF"] == ["211", "15.00", "68", "14.77", "75", "11.60", "68", "18.96"]
+    assert lines("below-standard")["CMF"] == ["79", "28", "30", "42"]
+    assert lines("below-standard")["NEO"] == ["0", "–", "–", "–"]
+    assert lines("overhead")["SAR"] == ["195.2", "41.1", "1.2", "154.1", "4.89×"]
+    assert lines("temporal-factors")["DeYO"] == ["31.8", "10.2", "53"]
+    assert lines("correlation")["Mean"][:5] == ["-0.19", "0.13", "0.45", "0.69", "0.97"]
+    assert lines("winners")["Elastic transform"][-6:] == ["AdaBN", "SHOT-IM", "SHOT-IM", "ETA", "ETA", "ETA"]
+    assert lines("ablation")["Brightness"] == ["1.6", "65.7", "66.5", "1.6"]
+    assert lines("buffering")["AdaBN"] == ["50.1", "97.2", "+47.1", "15.9", "30.8", "+14.9", "3→1"]
+    assert lines("response")["AdaBN"] == ["41.0 ± 0.1", "15.1", "60.8 ± 11.5"]
+    assert lines("sweep", "vit_inc")["ZeroSIAM"][0] == "20.91"
+
+
+def test_families_are_separated_and_wins_counted() -> None:
+    table = paper("sweep")
+    assert table.rules == {4}
+    winners = paper("winners")
+    assert winners.rules == {3, 7, 11}
+    assert winners.notes == ("wins: ETA 103, AdaBN 55, CMF 39, SHOT-IM 26, DeYO 23, NEO 9",)
+
+
+def test_offline_by_shift_is_the_paper_s_full_table() -> None:
+    table = tables.build("offline", published.as_utilities("rn50_inc"), by_shift=True)
+    assert [column.title for column in table.columns[:5]] == ["Shift", "Standard", "NEO", "LAME", "AdaBN"]
+    last = [table.text(15, column) for column in range(11)]
+    assert last == [
+        "Mean",
+        "18.16",
+        "22.14",
+        "17.40",
+        "31.72",
+        "42.88",
+        "48.35",
+        "42.43",
+        "48.76",
+        "49.13",
+        "44.14",
+    ]
+    assert [cell.mark for cell in table.rows[0][-3:]] == ["second", "best", ""]
+
+
+def test_best_bold_second_underlined_ranks_beside() -> None:
+    table = paper("sweep")
+    latex = tables.render(table, "latex")
+    assert r"AdaBN & \textbf{30.83}~{\scriptsize\color{gray}(1)}" in latex
+    assert r"NEO & \underline{22.14}~{\scriptsize\color{gray}(2)}" in latex
+    assert r"\multicolumn{5}{c}{\textbf{Discrete}}" in latex
+    assert r"\cmidrule(lr){2-6}" in latex
+    assert r"\textbf{$\rho$ 100 \%}" in latex
+    assert latex.count(r"\begin") == latex.count(r"\end")
+    markdown = tables.render(table, "markdown")
+    assert "| AdaBN | **30.83** (1) |" in markdown
+    assert "| Method | Discrete ρ 100 % |" in markdown
+
+
+def test_latex_rows_have_as_many_cells_as_columns() -> None:
+    for name in tables.NAMES:
+        table = paper(name)
+        latex = tables.render(table, "latex")
+        alignment = re.search(r"\\begin\{tabular\}\{([lr]+)\}", latex)
+        assert alignment is not None
+        assert len(alignment[1]) == len(table.columns)
+        rows = [line for line in latex.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+        assert {len(re.split(r"(?<!\\)&", row)) for row in rows} == {len(table.columns)}
+
+
+def test_the_terminal_stays_within_80_columns_and_cuts_between_groups() -> None:
+    for name in tables.NAMES:
+        text = tables.render(paper(name))
+        assert max(map(len, text.splitlines())) <= 80, name
+        assert "…" not in text, name
+    sweep = tables.render(paper("sweep"))
+    assert sweep.count("Standard") == 3, "one grid per protocol"
+    wide = tables.to_terminal(paper("sweep"), width=200)
+    assert wide.count("Standard") == 1
+
+
+def test_colour_is_for_terminals_that_have_it() -> None:
+    table = paper("sweep")
+    assert "\x1b" not in tables.to_terminal(table)
+    coloured = tables.to_terminal(table, colour=True)
+    assert "\x1b[1m30.83" in coloured, "best is bold"
+    assert "\x1b[4m22.14" in coloured, "second is underlined"
+    assert "\x1b[2m16.63" in coloured, "below Standard is grey"
+
+
+def test_numbers_align_whatever_their_rank() -> None:
+    text = tables.render(paper("offline"))
+    assert len({line.index(".") for line in text.splitlines() if re.search(r"\d\.\d", line)}) == 1
+
+
+def test_csv_and_json_hold_fractions() -> None:
+    table = paper("sweep")
+    rows = pd.read_csv(StringIO(tables.render(table, "csv")))
+    eta = rows[(rows["method"] == "eta") & (rows["label"] == "ρ 100 %")]
+    assert eta["utility"].item() == 0.187
+    content = json.loads(tables.render(table, "json"))
+    assert content["table"] == "sweep"
+    assert len(content["rows"]) == 160
+    frozen = json.loads(tables.render(paper("amortised"), "json"))["rows"]
+    assert next(row for row in frozen if row["method"] == "standard")["frozen_accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in tables.NAMES if name not in ("overhead", "hardware", "response")]
+)
+def test_every_table_of_a_run(name: str) -> None:
+    table = tables.build(name, a_run())
+    assert table.rows
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
+def test_a_run_s_sweep_tells_queues_apart_and_shows_deployments() -> None:
+    titles = [column.title for column in tables.build("sweep", a_run()).columns]
+    assert titles[1:4] == ["γ 10 ms, queue 0", "γ 10 ms, queue 1", "γ 40 ms, queue 1"]
+    assert titles[-1] == "γ 12 ms, T 30 ms, B 0.08 s"
+
+
+def test_one_shift_one_scenario() -> None:
+    run = a_run()
+    table = tables.build("continuous", run, shift="snow", scenario="T 100 ms")
+    assert table.caption == "Continuous utility (%) at T 100 ms and its terms, on Snow"
+    assert set(table.data["label"]) == {"T 100 ms"}
+    by_shift = tables.build("amortised", run, by_shift=True)
+    assert [column.title for column in by_shift.columns[:4]] == [
+        "Shift",
+        "adapt accuracy",
+        "frozen accuracy",
+        "utility",
+    ]
+    assert len(by_shift.rows) == 3
+
+
+def test_seeds_are_pooled_and_said_so() -> None:
+    run = pd.concat([a_run(seed=1), a_run(seed=2)])
+    table = tables.build("offline", run)
+    assert table.notes[-1] == "mean over 2 seeds"
+    assert len(table.rows) == 4
+
+
+def test_machines_beside_each_other() -> None:
+    run = pd.concat([a_run(seed=1).assign(run="gpu"), a_run(seed=1).assign(run="pi")])
+    table = tables.build("hardware", run)
+    assert [column.title for column in table.columns[1:3]] == ["gpu", "pi"]
+    assert table.notes == ("the winner changes with the machine in 0 of 8 scenarios",)
+
+
+def test_latency_comes_from_traces() -> None:
+    traces = pd.DataFrame(
+        {
+            "method": ["standard", "tent"],
+            "protocol": "offline",
+            "served": True,
+            "predict_ms": 9.0,
+            "adapt_ms": [0.0, 21],
+        }
+    )
+    table = tables.build("overhead", a_run(), traces)
+    assert [table.text(1, column) for column in range(6)] == ["Tent", "30.0", "9.0", "0.0", "21.0", "3.00×"]
+
+
+def test_invalid_timing_and_timing_ties_are_marked() -> None:
+    run = a_run(shifts=("fog",)).assign(verdict="VALID")
+    sar = (run["method"] == "sar") & (run["protocol"] == "discrete")
+    run.loc[sar, "verdict"] = "INVALID"
+    run.loc[run["method"] == "tent", "utility_hi"] = 1.0
+    table = tables.build("sweep", run)
+    text = tables.render(table)
+    assert "! timing INVALID: do not rely on this number" in text
+    assert "≈ ties with the winner within timing uncertainty" in text
+    flags = {table.text(row, 0): table.rows[row][1].flag for row in range(4)}
+    assert flags["SAR"] == "!"
+    assert flags["Tent"] == "≈"
+
+
+HOSTILE = r"evil:<script>alert(1)</script>|[bold]_x_ & 50% \input{x} " + "very long " * 8
+
+
+@pytest.mark.parametrize("format", tables.FORMATS)
+def test_hostile_names_are_text(format: str) -> None:
+    run = a_run()
+    run["method"] = run["method"].replace("tent", HOSTILE)
+    run["shift"] = run["shift"].replace("mine", "<b>&|")
+    text = tables.render(tables.build("offline", run, by_shift=True), format)
+    if format == "terminal":
+        assert "[bold]" in re.sub(r"\s+", "", text)
+    if format == "markdown":
+        assert "<script>" not in text
+        assert (
+            len({len(re.split(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("|")})
+            == 1
+        )
+    if format == "latex":
+        assert r"\input{x}" not in text
+        assert r"\textbackslash{}input\{x\}" in text
+    if format == "json":
+        assert json.loads(text)["rows"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tables.build("winer", a_run()), "unknown table 'winer': did you mean 'winners'"),
+        (lambda: tables.build("sweep", a_run(), shift="fogg"), "unknown shift 'fogg': did you mean 'fog'"),
+        (lambda: tables.build("sweep", a_run(), by_shift=True), "has no rows by shift"),
+        (lambda: tables.build("discrete", a_run(), scenario="ρ 9 %"), "unknown discrete scenario"),
+        (lambda: tables.build("overhead", a_run()), "read from the traces"),
+        (
+            lambda: tables.build("amortised", a_run().query("protocol == 'offline'")),
+            r"no amortised cells in this run \(it has offline\)",
+        ),
+        (lambda: tables.build_published("buffering", "vit_inc"), "rn50_inc only"),
+        (lambda: tables.render(tables.build("offline", a_run()), "html"), "unknown format 'html'"),
+    ],
+)
+def test_mistakes_say_what_is_allowed(call: object, message: str) -> None:
+    assert callable(call)
+    with pytest.raises(TemporaError, match=message):
+        call()
+
+
+def test_marks_share_and_skip_what_is_missing() -> None:
+    assert marks([1.0, 3.0, 3.0, float("nan"), 2.0]) == ["", "best", "best", "", "second"]
+    assert marks([1.0, 3.0], higher_is_better=False) == ["best", "second"]
