@@ -38,6 +38,15 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
     assert "vit_b_16" in names()
 
 
+def test_weights_that_cannot_be_fetched_leave_two_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: object, **__: object) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr("timm.create_model", offline)
+    with pytest.raises(TemporaError, match="give checkpoint=PATH, or pretrained=False"):
+        load("resnet50")
+
+
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
 def test_a_checkpoint_tells_the_number_of_classes(suffix: str, tmp_path: Path) -> None:
     source = load("cifar_resnet18", pretrained=False, num_classes=4)
