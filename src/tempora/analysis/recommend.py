@@ -1,0 +1,213 @@
+"""The method to use in one deployment, why, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from tempora.analysis.pooling import pool
+from tempora.analysis.replays import Answers, answer
+from tempora.analysis.solvency import break_even
+from tempora.analysis.uncertainty import (
+    SEEDS_FOR_PROBABILITY,
+    Difference,
+    difference_across_seeds,
+    paired_difference,
+    probability_best,
+    with_timing_ties,
+)
+from tempora.errors import TemporaError
+from tempora.published.methods import STANDARD, label
+from tempora.scenarios import Scenario
+from tempora.store import Results
+
+
+class NoExactAnswer(TemporaError):
+    """The run can say nothing exact about a deployment: it must be measured."""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Who to use in one deployment."""
+
+    scenario: Scenario
+    table: pd.DataFrame
+    """The methods with an exact answer, best first: `utility`, `utility_lo`, `utility_hi`, `rank`,
+    `timing_tie`, the terms, `answer` (evaluated or replayed), `break_even_accuracy` and `insolvent`."""
+    margin: Difference | None
+    """Best minus runner-up, paired; None if only one method has an answer."""
+    timing_margin: tuple[float, float]
+    """The range of the margin when the times are off by their uncertainty."""
+    why: str
+    certainty: list[str]
+    """What the answer rests on, in sentences."""
+    unanswered: dict[str, str]
+    """Methods without an exact answer, and why: the best may be among them."""
+
+    @property
+    def best(self) -> str:
+        return str(self.table["method"].iloc[0])
+
+    @property
+    def runner_up(self) -> str | None:
+        return str(self.table["method"].iloc[1]) if len(self.table) > 1 else None
+
+    @property
+    def tied(self) -> list[str]:
+        """Who cannot be told apart from the best, given how far the times may be off."""
+        return [name for name in self.table.loc[self.table["timing_tie"], "method"] if name != self.best]
+
+    @property
+    def insolvent(self) -> list[str]:
+        """Who would lose even if every prediction were right."""
+        return list(self.table.loc[self.table["insolvent"], "method"])
+
+    @property
+    def standing(self) -> str:
+        """`clear`, `tie` (equal), `timing tie` or `too close`: whether the runner-up is beaten beyond noise."""
+        if self.margin is not None and self.margin.mean == 0:
+            return "tie"
+        if self.tied:
+            return "timing tie"
+        return "clear" if self.margin is None or self.margin.clear else "too close"
+
+
+def recommend(results: Results, scenario: Scenario, shifts: Sequence[str] | None = None) -> Recommendation:
+    """The best method of a run under `scenario`, on all its shifts or some of them.
+
+    Only exact answers count: cells that were evaluated, and replays that cannot go differently. Methods
+    without one are named in `unanswered`, never estimated.
+    """
+    answers = answer(results, scenario, shifts)
+    if answers.rows.empty:
+        reasons = "; ".join(sorted(set(answers.unanswered.values())))
+        raise NoExactAnswer(f"{scenario.label}: this run has no exact answer for any method ({reasons})")
+    table = _table(answers)
+    best, second = table.iloc[0], table.iloc[1] if len(table) > 1 else None
+    margin = None if second is None else _margin(answers, str(best["method"]), str(second["method"]))
+    return Recommendation(
+        scenario=scenario,
+        table=table,
+        margin=margin,
+        timing_margin=_timing_margin(best, second),
+        why=_why(best, second, table),
+        certainty=_certainty(results.manifest, answers, best["method"]),
+        unanswered=answers.unanswered,
+    )
+
+
+def _table(answers: Answers) -> pd.DataFrame:
+    pooled = with_timing_ties(pool(pool(answers.rows), over="seed"))
+    how = answers.rows.groupby("method")["answer"].agg(
+        lambda found: "replayed" if "replayed" in set(found) else "evaluated"
+    )
+    pooled["answer"] = pooled["method"].map(how)
+    pooled = pooled.sort_values("rank", kind="stable", ignore_index=True)
+    needed = break_even(pooled, against=str(pooled["method"].iloc[0])).set_index("method")
+    pooled["break_even_accuracy"] = pooled["method"].map(needed["break_even_accuracy"])
+    pooled["insolvent"] = pooled["break_even_accuracy"] > 1
+    return pooled
+
+
+def _margin(answers: Answers, best: str, second: str) -> Difference:
+    """Paired by seed where there are several, else by batch within the one."""
+    per_seed = pool(answers.rows)
+    if per_seed["seed"].nunique() > 1:
+        found = difference_across_seeds(per_seed, best, second).iloc[0]
+        return Difference(found["difference"], found["lo"], found["hi"], int(found["seeds"]), found["kind"])
+    return paired_difference(_worth(answers, best), _worth(answers, second))
+
+
+def _timing_margin(best: pd.Series[Any], second: pd.Series[Any] | None) -> tuple[float, float]:
+    if second is None:
+        return math.nan, math.nan
+    return (
+        float(best["utility_lo"] - second["utility_hi"]),
+        float(best["utility_hi"] - second["utility_lo"]),
+    )
+
+
+def _worth(answers: Answers, method: str) -> pd.Series[float]:
+    """What each batch of the method's streams added, by shift and batch."""
+    parts = {shift: worth for (name, shift, _), worth in answers.worth.items() if name == method}
+    return pd.concat(list(parts.values()), keys=list(parts))
+
+
+def _why(best: pd.Series[Any], second: pd.Series[Any] | None, table: pd.DataFrame) -> str:
+    sentences = [f"{label(best['method'])} {_story(best)}"]
+    if second is not None:
+        sentences[0] += f"; {label(second['method'])} {_story(second)}"
+        sentences += _decided_by(best, second)
+    standard = table[table["method"] == STANDARD]
+    if best["method"] == STANDARD:
+        sentences.append("No adaptation that has an answer here is worth its time")
+    elif not standard.empty:
+        gain = 100 * (best["utility"] - standard["utility"].iloc[0])
+        sentences.append(f"That is {gain:+.1f} points against standard inference")
+    return ". ".join(sentences) + "."
+
+
+def _story(row: pd.Series[Any]) -> str:
+    """The terms that this protocol moves, as half a sentence."""
+    if row["protocol"] == "discrete":
+        return f"serves {row['availability']:.1%} of the batches and gets {row['served_accuracy']:.1%} of them right"
+    if row["protocol"] == "continuous":
+        return f"is right in {row['accuracy']:.1%} and its answers keep {row['responsiveness']:.1%} of their value"
+    if row["adapted_fraction"] == 1:
+        return f"adapts to the end within the budget and gets {row['accuracy']:.1%} right"
+    before = "" if math.isnan(row["adapt_accuracy"]) else f" ({row['adapt_accuracy']:.1%} right)"
+    return (
+        f"adapts on {row['adapted_fraction']:.1%} of the batches{before} and predicts the rest frozen "
+        f"({row['frozen_accuracy']:.1%} right)"
+    )
+
+
+def _decided_by(best: pd.Series[Any], second: pd.Series[Any]) -> list[str]:
+    """Whether time or accuracy tips the scales."""
+    if best["protocol"] == "amortised":
+        return []
+    in_time, other_in_time = (row["availability"] * row["responsiveness"] for row in (best, second))
+    if best["accuracy"] < second["accuracy"] and in_time > other_in_time:
+        return ["Being in time outweighs being less accurate"]
+    if best["accuracy"] > second["accuracy"] and in_time < other_in_time:
+        return ["Its accuracy pays for the time it takes"]
+    return []
+
+
+def _certainty(manifest: Mapping[str, Any], answers: Answers, best: str) -> list[str]:
+    rows = answers.rows
+    streams = rows[["shift", "seed", "batches"]].drop_duplicates(["shift", "seed"])
+    seeds = sorted(int(seed) for seed in rows["seed"].unique())
+    shifts = rows["shift"].nunique()
+    said = [_timing(manifest, rows)]
+    data = f"{shifts} shift{'s' if shifts > 1 else ''}, {int(streams['batches'].sum())} batches"
+    if len(seeds) == 1:
+        said.append(
+            f"Data: {data}, one order of them (seed {seeds[0]}): the interval is within-stream and says nothing "
+            "about other orders; run more seeds for that."
+        )
+    else:
+        said.append(f"Data: {data}, {len(seeds)} orders of them.")
+    if len(seeds) >= SEEDS_FOR_PROBABILITY:
+        chances = probability_best(pool(rows)).set_index("method")["probability"]
+        said.append(f"The probability that it is best over orders of the data is {chances[best]:.0%}.")
+    if not manifest.get("finished", True):
+        said.append("The run is not finished: shifts are missing.")
+    return said
+
+
+def _timing(manifest: Mapping[str, Any], rows: pd.DataFrame) -> str:
+    verdicts = set(rows["verdict"])
+    worst = next(verdict for verdict in ("INVALID", "WARN", "VALID") if verdict in verdicts)
+    if str(manifest.get("clock", "")).startswith("recorded"):
+        source = manifest.get("config", {}).get("clock", manifest["clock"])
+        return f"Timing: recorded ({source}), so it repeats exactly and is as good as that profile."
+    if worst == "VALID":
+        return "Timing: measured, and the passes behind this are VALID."
+    count = int((rows["verdict"] == worst).sum())
+    text = (manifest.get("verdict") or {}).get("text", worst)
+    return f"Timing: {count} of the {len(rows)} cells behind this are {worst} (the run: {text})."

@@ -1,0 +1,266 @@
+"""`tempora recommend`: the method to use in one deployment."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from tempora.analysis.recommend import Recommendation
+    from tempora.scenarios import Scenario
+    from tempora.store import Results
+
+
+def recommend(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    interval_ms: Annotated[float | None, typer.Option(help="A batch arrives every so many ms.")] = None,
+    fps: Annotated[float | None, typer.Option(help="Frames per second of each camera.")] = None,
+    cameras: Annotated[int, typer.Option(help="How many cameras share the pipeline (with --fps).")] = 1,
+    threshold_ms: Annotated[
+        float | None, typer.Option(help="An answer is worth half when it takes this long.")
+    ] = None,
+    budget_s: Annotated[float | None, typer.Option(help="Seconds of overhead that may be spent.")] = None,
+    shift: Annotated[list[str] | None, typer.Option(help="Only this shift; may be repeated.")] = None,
+    queue: Annotated[int, typer.Option(help="Batches that may wait (with --interval-ms or --fps).")] = 1,
+) -> None:
+    """Which method to use at this pace, patience or budget: exactly, or with the command that would tell."""
+    from rich.console import Console
+
+    from tempora.analysis.recommend import NoExactAnswer
+    from tempora.analysis.recommend import recommend as find
+    from tempora.errors import TemporaError
+    from tempora.store import open_run
+
+    results = open_run(run)
+    scenario = _scenario(results, interval_ms, fps, cameras, threshold_ms, budget_s, queue)
+    try:
+        found = find(results, scenario, shift or None)
+    except NoExactAnswer as error:
+        raise TemporaError(f"{error}. {_how_to_measure(results, scenario)}") from None
+    _show(Console(highlight=False), results, found, shift)
+
+
+def _scenario(
+    results: Results,
+    interval_ms: float | None,
+    fps: float | None,
+    cameras: int,
+    threshold_ms: float | None,
+    budget_s: float | None,
+    queue: int,
+) -> Scenario:
+    from tempora.errors import TemporaError
+    from tempora.scenarios import Amortised, Continuous, Discrete
+
+    asked = {
+        "--interval-ms": interval_ms,
+        "--fps": fps,
+        "--threshold-ms": threshold_ms,
+        "--budget-s": budget_s,
+    }
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) != 1:
+        what = f"{' and '.join(given)} are different deployments" if given else "no deployment given"
+        raise TemporaError(f"{what}: say one of {', '.join(asked)}")
+    if fps is not None:
+        if not (fps > 0 and cameras > 0):
+            raise TemporaError(f"--fps {fps:g} --cameras {cameras}: both must be above 0")
+        interval_ms = 1000 * results.manifest["batch_size"] / (fps * cameras)
+    if interval_ms is not None:
+        return Discrete(interval_ms=interval_ms, queue=queue)
+    if threshold_ms is not None:
+        return Continuous(threshold_ms=threshold_ms)
+    assert budget_s is not None
+    return Amortised(budget_ms=1000 * budget_s, rule=_rule(results))
+
+
+def _rule(results: Results) -> str:
+    """The budget rule that the run uses."""
+    rules = results.utilities.loc[results.utilities["protocol"] == "amortised", "rule"]
+    return "strict" if rules.empty else str(rules.iloc[0])
+
+
+def _show(console: Console, results: Results, found: Recommendation, shifts: list[str] | None) -> None:
+    from rich.text import Text
+
+    from tempora.published.methods import label
+
+    best = found.table.iloc[0]
+    console.print(Text(_deployment(results, found, shifts), style="dim"))
+    console.print()
+    answered, methods = len(found.table), len(found.table) + len(found.unanswered)
+    limited = (
+        f", best of the {answered} of {methods} methods with an exact answer" if found.unanswered else ""
+    )
+    console.print(Text(f"Use {label(found.best)}{limited}: utility {best['utility']:.1%}.", style="bold"))
+    if found.runner_up is not None:
+        console.print(_margin(found))
+    console.print(f"Why: {found.why}", markup=False)
+    if found.insolvent:
+        names = ", ".join(label(name) for name in found.insolvent)
+        console.print(f"Insolvent: {names}. Even with every prediction right they would lose.", markup=False)
+    for sentence in found.certainty:
+        console.print(sentence, markup=False)
+    console.print()
+    console.print(_table(found))
+    if found.unanswered:
+        console.print()
+        console.print(Text("No exact answer, and none is made up:", style="yellow"))
+        for reason, names in _by_reason(found.unanswered).items():
+            console.print(f"  {', '.join(names)}: {reason}", markup=False)
+        console.print(_how_to_measure(results, found.scenario), markup=False, soft_wrap=True)
+
+
+def _deployment(results: Results, found: Recommendation, shifts: list[str] | None) -> str:
+    deployment = found.scenario.deployment()
+    baseline_ms = float(found.table["baseline_ms"].iloc[0])
+    where = ", ".join(shifts) if shifts else "all shifts"
+    if deployment.interval_ms is not None:
+        size = results.manifest["batch_size"]
+        text = (
+            f"A batch of {size} every {deployment.interval_ms:g} ms (utilisation "
+            f"{baseline_ms / deployment.interval_ms:.0%}), {deployment.queue} may wait"
+        )
+    elif deployment.threshold_ms is not None:
+        text = f"Answers are worth half after {deployment.threshold_ms:g} ms"
+    else:
+        text = f"{found.scenario.label} of overhead, rule {deployment.rule}"
+    return f"{text}; λ {baseline_ms:.1f} ms; {where}"
+
+
+def _margin(found: Recommendation) -> str:
+    from tempora.published.methods import label
+
+    assert found.margin is not None
+    margin, runner_up = found.margin, label(str(found.runner_up))
+    lo, hi = found.timing_margin
+    if found.standing == "tie":
+        return f"Tie: {runner_up} gets exactly the same. Choose by cost."
+    text = f"Runner-up: {runner_up}, {100 * margin.mean:.1f} points behind"
+    if margin.lo == margin.lo:
+        text += f" ({margin.kind} 95% interval {100 * margin.lo:.1f} to {100 * margin.hi:.1f}"
+        text += f"; timing {100 * lo:.1f} to {100 * hi:.1f})" if hi > lo else ")"
+    text += "."
+    if found.standing == "timing tie":
+        tied = ", ".join(label(name) for name in found.tied)
+        text += f" A timing tie with {tied}: the times are not known well enough to tell them apart."
+    elif found.standing == "too close":
+        text += " Too close to call: the interval includes zero."
+    return text
+
+
+def _table(found: Recommendation) -> Table:
+    from rich.table import Table
+
+    from tempora.published.methods import label
+
+    parts = _COLUMNS[found.scenario.protocol]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("method")
+    for title in ("utility %", *parts.values(), "needed %"):
+        table.add_column(title, justify="right")
+    table.add_column("answer")
+    for _, row in found.table.iterrows():
+        tie = "≈" if row["timing_tie"] else ""
+        numbers = [f"{_percent(row['utility'])}{tie}", *(_percent(row[name]) for name in parts)]
+        needed = _percent(row["break_even_accuracy"])
+        style = "red" if row["insolvent"] else None
+        table.add_row(label(row["method"]), *numbers, needed, row["answer"], style=style)
+    table.caption = "needed: the accuracy with which it would match the best"
+    table.caption_justify = "left"
+    return table
+
+
+_COLUMNS = {
+    "discrete": {"availability": "available %", "served_accuracy": "right %"},
+    "continuous": {"responsiveness": "responsive %", "accuracy": "right %"},
+    "amortised": {
+        "adapted_fraction": "adapted %",
+        "adapt_accuracy": "right %",
+        "frozen_accuracy": "frozen %",
+    },
+}
+
+
+def _percent(value: float) -> str:
+    return "–" if value != value else f"{100 * value:.1f}"
+
+
+def _by_reason(unanswered: Mapping[str, str]) -> dict[str, list[str]]:
+    from tempora.published.methods import label
+
+    reasons: dict[str, list[str]] = {}
+    for method, reason in unanswered.items():
+        reasons.setdefault(reason, []).append(label(method))
+    return reasons
+
+
+def _how_to_measure(results: Results, scenario: Scenario) -> str:
+    """The command that would tell: the run's own configuration with one more scenario, into its own folder."""
+    from tempora.scenarios import to_spec
+
+    spec = to_spec(scenario)
+    if "imported" in results.manifest:
+        return "The imported logs hold no such run."
+    config = results.manifest.get("config")
+    if config is None:
+        knobs = ", ".join(f"{name}={value!r}" for name, value in spec.items() if name != "protocol")
+        call = f"{type(scenario).__name__}({knobs})"
+        return f"To measure it, call tempora.evaluate again with {call} among its scenarios."
+    return f"To measure it (what is there stays):\n{measuring_command(config, spec, results.path)}"
+
+
+def measuring_command(config: Mapping[str, Any], spec: Mapping[str, Any], folder: Path) -> str:
+    """A `tempora run` of `config` with the scenario `spec` added to its own."""
+    from tempora.engine.config import RunConfig
+
+    defaults = RunConfig().model_dump(mode="json")
+    words = ["tempora", "run"]
+    for key, value in _changed({**config, "scenarios": [*config["scenarios"], dict(spec)]}, defaults):
+        flag = _FLAGS.get(key)
+        if flag is None or isinstance(value, bool) or _nested(value):
+            words += ["--set", f"{key}={_yaml(value)}"]
+        else:
+            words += [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+    return shlex.join([*words, "--out", str(folder)])
+
+
+_FLAGS = {
+    "data.dataset": "--dataset",
+    "data.root": "--root",
+    "data.shifts": "--shifts",
+    **{
+        name: f"--{name}"
+        for name in ("model", "methods", "grid", "seeds", "batches", "clock", "device", "threads")
+    },
+    "batch_size": "--batch-size",
+}
+
+
+def _changed(
+    config: Mapping[str, Any], defaults: Mapping[str, Any], above: str = ""
+) -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        default = defaults.get(name)
+        if isinstance(value, dict) and isinstance(default, dict):
+            yield from _changed(value, default, f"{above}{name}.")
+        elif value != default:
+            yield f"{above}{name}", value
+
+
+def _nested(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(entry, (dict, list)) for entry in value)
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    return str(text).removesuffix("...\n").strip()
