@@ -13,6 +13,7 @@ runs where the images are.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from tempora.data.corruptions.filters import Corruption
 from tempora.data.groups import CORRUPTIONS, EXTRA
 from tempora.errors import TemporaError, unknown
 
-__all__ = ["SEVERITIES", "SIZES", "TUNING", "VERSION", "corrupt", "names"]
+__all__ = ["SEVERITIES", "SIZES", "TUNING", "VERSION", "corrupt", "corrupt_at", "names"]
 
 TUNING = EXTRA
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -58,22 +59,20 @@ def corrupt(
     if len(images) == 0:
         return images.clone()
     at_a_time = max(1, _VALUES_AT_A_TIME // images[0].numel())
-    return torch.cat(
-        [
-            _corrupt_chunk(chunk, name, c, seed, first_index + number * at_a_time)
-            for number, chunk in enumerate(images.split(at_a_time))
-        ]
-    )
+    indices = range(first_index, first_index + len(images))
+    chunks = [slice(start, start + at_a_time) for start in range(0, len(images), at_a_time)]
+    return torch.cat([corrupt_at(images[chunk], name, c, seed, indices[chunk]) for chunk in chunks])
 
 
 @torch.no_grad()
-def _corrupt_chunk(images: Tensor, name: str, c: Any, seed: int, first_index: int) -> Tensor:
+def corrupt_at(images: Tensor, name: str, c: Any, seed: int, indices: Sequence[int]) -> Tensor:
+    """Corrupt images whose places in their data set are `indices`, with the constants `c` themselves."""
     corruption = _ALL[name]
     x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
     stream = zlib.crc32(f"{seed}/{name}".encode())
     drawn = [
-        corruption.draw(np.random.Generator(np.random.Philox(key=[stream, first_index + place])), image, c)
-        for place, image in enumerate(x.cpu().numpy())
+        corruption.draw(np.random.Generator(np.random.Philox(key=[stream, index])), image, c)
+        for index, image in zip(indices, x.cpu().numpy(), strict=True)
     ]
     stacked = [torch.from_numpy(np.stack(arrays)).to(x.device) for arrays in zip(*drawn, strict=True)]
     result = corruption.apply(x, c, *stacked).clamp(0, 1)

@@ -1,0 +1,125 @@
+"""The bundled benchmark: real images, networks that know them, corruptions that hurt and are cached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tempora.data import bundled, open_stream
+from tempora.data.groups import CORRUPTIONS
+from tempora.data.shift import Shift
+from tempora.errors import TemporaError
+from tempora.models import Classifier, load
+
+CLEAN_ACCURACY = {"fashion_resnet": 0.915, "fashion_vit": 0.88}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TEMPORA_CACHE", str(tmp_path))
+    return tmp_path / "fashion"
+
+
+def accuracy(
+    model: Classifier, shift: Shift, batches: int | None = None, batch_statistics: bool = False
+) -> float:
+    """Of a stream of batches of 64; with `batch_statistics` its BatchNorm layers ignore what training left."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.train(batch_statistics)
+    stream = open_stream(shift, model.preprocessing, limit_batches=batches)
+    with torch.no_grad():
+        right = [
+            (model(stream.batch(i)).argmax(1).numpy() == stream.labels(i)).mean()
+            for i in range(stream.num_batches)
+        ]
+    return float(np.mean(right))
+
+
+def test_the_test_set_is_whole() -> None:
+    images, labels = bundled.test_set()
+    assert images.shape == (10_000, 28, 28)
+    assert np.bincount(labels).tolist() == [1000] * 10
+
+
+@pytest.mark.parametrize("name", CLEAN_ACCURACY)
+def test_networks_know_the_clean_images(name: str) -> None:
+    clean = bundled.shifts(["clean"])["clean"]
+    assert accuracy(load(name), clean) >= CLEAN_ACCURACY[name]
+
+
+@pytest.mark.parametrize("name", ["gaussian_noise", "motion_blur", "contrast"])
+def test_severity_5_hurts_and_batch_statistics_mend(name: str) -> None:
+    model, shift = load("fashion_resnet"), bundled.shifts([name])[name]
+    standard, adabn = (accuracy(model, shift, batches=20, batch_statistics=on) for on in (False, True))
+    assert standard < 0.65
+    assert adabn > standard + 0.2
+
+
+def test_shifts_are_named_grouped_and_tell_themselves_apart() -> None:
+    shifts = bundled.shifts()
+    assert list(shifts) == ["clean", *CORRUPTIONS]
+    assert shifts["fog"].group == "weather"
+    assert shifts["fog"].class_names[9] == "Ankle boot"
+    mild = bundled.shifts(severity=1)
+    fingerprints = {shift.fingerprint for shift in [*shifts.values(), *mild.values()]}
+    assert len(fingerprints) == 31  # clean has no severity
+
+
+def test_nothing_is_made_before_it_is_read(cache: Path) -> None:
+    bundled.shifts()
+    assert not cache.exists()
+
+
+def read_some(name: str = "contrast") -> np.ndarray:
+    shift = bundled.shifts([name])[name]
+    return shift.images([3, 9_999], load("fashion_resnet").preprocessing).numpy()
+
+
+def test_corrupted_images_are_made_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = read_some()
+    assert first.shape == (2, 1, 28, 28)
+    assert [path.suffix for path in cache.iterdir()] == [".npz"]
+    monkeypatch.setattr(bundled, "_corrupted", lambda *_: pytest.fail("made again"))
+    np.testing.assert_array_equal(read_some(), first)
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "empty"])
+def test_a_damaged_cache_is_made_anew(harm: str, cache: Path) -> None:
+    first = read_some()
+    (path,) = cache.iterdir()
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    damaged = {
+        "cut": whole[:middle],
+        "flip": whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
+        "empty": b"",
+    }
+    path.write_bytes(damaged[harm])
+    np.testing.assert_array_equal(read_some(), first)
+    assert path.read_bytes() == whole
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.setenv("TEMPORA_CACHE", str(blocked))
+    assert read_some().shape == (2, 1, 28, 28)
+
+
+@pytest.mark.parametrize(
+    ("names", "severity", "message"),
+    [
+        (["fogg"], 5, "unknown bundled shift 'fogg': did you mean 'fog'"),
+        (["saturate"], 5, "unknown bundled shift 'saturate'"),
+        (["fog"], 0, "severity=0: must be 1, 2, 3, 4 or 5"),
+    ],
+)
+def test_mistakes_are_named(names: list[str], severity: int, message: str) -> None:
+    with pytest.raises(TemporaError, match=message):
+        bundled.shifts(names, severity)
