@@ -11,9 +11,11 @@ import sys
 import typer
 
 from tempora._version import __version__
+from tempora.cli.audit import audit
 from tempora.cli.check import check
 from tempora.cli.data import data_app
 from tempora.cli.demo import demo
+from tempora.cli.profile import profile
 from tempora.cli.run import run
 from tempora.errors import TemporaError
 
@@ -25,7 +27,7 @@ app = typer.Typer(
 )
 
 
-for command in (demo, run, check):
+for command in (demo, run, profile, audit, check):
     app.command()(command)
 app.add_typer(data_app)
 

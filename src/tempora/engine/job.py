@@ -85,6 +85,8 @@ class Job:
             raise TemporaError("no method to run: give at least one")
         if not self.streams:
             raise TemporaError("no shift to run on: give at least one")
+        for spec in self.methods:
+            self.create(spec, self.streams[0].seed)  # a method that does not fit says so before anything runs
 
     @property
     def measured(self) -> bool:

@@ -64,6 +64,8 @@ class Pass:
     stream: BatchSource
     clock: Clock
     progress: Progress | None = None
+    pace: Callable[[float], None] | None = None
+    """Waits until a moment of the timeline has come; None: simulated time, nobody waits."""
     non_finite_batches: int = 0
     """Served batches whose scores were not all finite."""
     _costs_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -148,6 +150,8 @@ class Pass:
         index = turn.batch
         batch = Batch(self.label, self.stream.name, self.stream.seed, index)
         x = self._batch(index)
+        if self.pace is not None:
+            self.pace(turn.start_ms)
         moment = self._moment(turn.start_ms, turn, timeline, resolved)
         faults = self.clock.faults()
         froze_itself = self.method.frozen

@@ -7,13 +7,17 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from tempora.data import BatchSource
 from tempora.engine.calibration import calibrate, remeasure, settle
 from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
 from tempora.engine.observer import Observer
 from tempora.engine.sentinel import Sentinel
+from tempora.engine.split_tax import WARN_ABOVE, split_tax
 from tempora.engine.task import Task
 from tempora.measure import Baseline, Verdict, judge_run
+from tempora.published import known_accuracy
 from tempora.scenarios import to_spec
 from tempora.store import Cell, Results, RunFolder, utilities_frame, utility_row
 
@@ -28,6 +32,7 @@ class Run:
         self.rows: list[dict[str, Any]] = []
         self._stream: BatchSource | None = None
         self._opened: StreamSource | None = None
+        self._split_tax: dict[str, float] | None = None
 
     def execute(self) -> Results:
         """Make every pass that is missing and write the results; raises `Stopped` when asked to stop."""
@@ -35,6 +40,7 @@ class Run:
             self.observer.note(f"{name} was damaged; it was set aside and will be made again")
         baseline = self._baseline()
         self._write_manifest(baseline, finished=False)
+        self._look_at_split_tax()
         self.observer.started(len(self.job.streams) * len(self.job.methods), 0)
         try:
             for source in self.job.streams:
@@ -44,6 +50,7 @@ class Run:
             final_ms = self._final_median(baseline)
         finally:
             self._close_stream()
+        self._compare_with_published()
         self._write_manifest(baseline, finished=True, verdict=self._verdict(baseline, final_ms))
         return Results(self.folder)
 
@@ -62,6 +69,23 @@ class Run:
         stream = self._open(self.job.streams[0])
         settle(self.job, stream, self.observer)
         return calibrate(self.job, stream, self.observer)
+
+    def _look_at_split_tax(self) -> None:
+        """Once per gradient method, where a host can queue ahead of its device: what timing in two parts costs."""
+        known = self.folder.manifest().get("split_tax") or {}
+        if self.job.measured and self.job.device.type == "cuda":
+            for spec in self.job.methods:
+                if spec.label in known:
+                    continue
+                method = self.job.create(spec, self.job.streams[0].seed)
+                if method.family != "gradient-based" or method.time_aware:
+                    continue
+                tax = known[spec.label] = split_tax(method, self._open(self.job.streams[0]))
+                if tax > WARN_ABOVE:
+                    self.observer.note(
+                        f"{spec.label}: timing predict and adapt apart costs {tax:.1%} (split tax)"
+                    )
+        self._split_tax = known
 
     def _begun_baseline(self) -> Baseline | None:
         """lambda of the run that this one resumes: from run.json or, if that was lost, from any of its passes."""
@@ -141,6 +165,31 @@ class Run:
             baseline, final_ms, [Verdict(fact["status"], tuple(fact["reasons"])) for fact in facts if fact]
         )
 
+    def _standard_above(self, baseline: Baseline) -> float | None:
+        """The share of Standard's batches that took longer than lambda."""
+        times = [
+            self.folder.trace(row["adapting_pass"]).service_ms
+            for row in self.rows
+            if row["method"] == STANDARD and row["protocol"] == "offline" and row["status"] == "ok"
+        ]
+        return float((np.concatenate(times) > baseline.baseline_ms).mean()) if times else None
+
+    def _compare_with_published(self) -> None:
+        """A Standard that is far from its known accuracy means wrong weights, preprocessing or labels."""
+        dataset, severity = self.job.facts.get("dataset"), self.job.facts.get("severity")
+        known = known_accuracy(self.job.model.name, str(dataset))
+        rows = [row for row in self.rows if row["method"] == STANDARD and row["protocol"] == "offline"]
+        shifts = {row["shift"] for row in rows if row["status"] == "ok"}
+        whole = len(shifts) == 15 and severity == 5 if dataset == "imagenet_c" else len(shifts) == 1
+        if known is None or not whole:
+            return
+        found = float(np.mean([row["utility"] for row in rows]))
+        if abs(found - known) > 0.01:
+            self.observer.note(
+                f"Standard reaches {found:.1%} on {dataset}, its known accuracy is {known:.1%}: check the weights' "
+                "tag, the normalisation and the labels"
+            )
+
     def _write_manifest(self, baseline: Baseline, finished: bool, verdict: Verdict | None = None) -> None:
         previous = self.folder.manifest() if self.folder.has_manifest() else {}
         text = verdict.to_json() if verdict else _recorded_verdict(self.job) or previous.get("verdict")
@@ -159,6 +208,8 @@ class Run:
                 "shared": self.job.share,
                 "baseline": baseline.to_json(),
                 "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
+                "split_tax": previous.get("split_tax") if self._split_tax is None else self._split_tax,
+                "standard_above_baseline": self._standard_above(baseline) if finished else None,
                 "finished": finished,
                 "verdict": text,
             }

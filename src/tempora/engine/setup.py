@@ -71,7 +71,7 @@ def load_model(config: RunConfig) -> Classifier:
 
 
 def method_specs(config: RunConfig, model: Classifier, observer: Observer) -> tuple[MethodSpec, ...]:
-    """The methods of the configuration, each tried on the model; `all` keeps those that fit."""
+    """The methods of the configuration; `all` means those that fit the model."""
     specs = []
     for entry in config.methods:
         if entry == "all":
@@ -80,8 +80,6 @@ def method_specs(config: RunConfig, model: Classifier, observer: Observer) -> tu
             specs.append(MethodSpec(entry.name, entry.settings, entry.label))
         else:
             specs.append(MethodSpec(entry))
-    for spec in specs:
-        methods.create(spec.name, model, preset=config.preset, **spec.settings)
     return tuple(specs)
 
 

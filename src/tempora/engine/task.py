@@ -17,6 +17,7 @@ from tempora.engine.sharing import LIVE, share
 from tempora.errors import TemporaError
 from tempora.measure import Baseline
 from tempora.measure.device import peak_memory_bytes, reset_peak_memory
+from tempora.measure.energy import energy_joules
 from tempora.methods import Method
 from tempora.scenarios import Budget, Offline, Resolved, Scenario
 from tempora.store import Cell, RunFolder, StoredPass, Trace, pass_key
@@ -152,6 +153,7 @@ class Task:
         self.observer.pass_started(identity["kind"], stream.num_batches)
         run.warm_up(self.job.warmup_batches)
         reset_peak_memory(self.job.device)
+        joules = energy_joules(self.job.device)
         if self.sentinel is None:
             trace, facts = make(run), {}
         else:
@@ -159,14 +161,18 @@ class Task:
         if run.non_finite_batches and run.non_finite_batches >= trace.served.sum():
             raise TemporaError(f"{self.spec.label}: every score it gave was NaN or infinite")
         if self.job.measured:
-            facts |= self._measured_facts()
+            facts |= self._measured_facts(joules)
         facts |= {"non_finite_batches": run.non_finite_batches} if run.non_finite_batches else {}
         return self.folder.write_pass(identity, trace, facts)
 
-    def _measured_facts(self) -> dict[str, Any]:
+    def _measured_facts(self, joules_before: float | None) -> dict[str, Any]:
+        joules = energy_joules(self.job.device)
+        counted = joules is not None and joules_before is not None
         return {
             "baseline": self.baseline.to_json(),
             "peak_memory_bytes": peak_memory_bytes(self.job.device),
+            "energy_joules": joules - joules_before if counted else None,
+            "updated_parameters": sum(tensor.numel() for tensor in self._created().trainable.values()),
             "made_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
         }
 

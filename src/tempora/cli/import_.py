@@ -1,0 +1,55 @@
+"""`tempora import`: results of others as a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import_app = typer.Typer(name="import", help="Results of others as a run folder.", no_args_is_help=True)
+
+
+@import_app.callback()
+def _import() -> None:
+    """Results of others as a run folder, for every table and question that a run of your own answers."""
+
+
+@import_app.command()
+def authors(
+    folder: Annotated[Path, typer.Argument(help="The folder that the authors' JSON logs were unpacked in.")],
+    out: Annotated[Path, typer.Option(help="The run folder to make.")],
+    model: Annotated[str | None, typer.Option(help="Only logs of this network (model_arch).")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only logs of this data set (dataset_name).")] = None,
+    baseline_ms: Annotated[
+        float | None, typer.Option(help="lambda. Default: from the logs of standard inference.")
+    ] = None,
+) -> None:
+    """The logs that the paper's authors published: its tables from its own batches."""
+    from rich.progress import Progress
+
+    from tempora.store.authors import import_authors
+
+    with Progress(transient=True) as bar:
+        task = bar.add_task("reading logs", total=None)
+        results = import_authors(
+            folder,
+            out,
+            model=model,
+            dataset=dataset,
+            baseline_ms=baseline_ms,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    cells = results.utilities
+    manifest = results.manifest
+    typer.echo(
+        f"{manifest['imported']['files']} logs of {manifest['model']} on {manifest['dataset']}: {len(cells)} cells, "
+        f"λ {manifest['baseline']['baseline_ms']:.2f} ms, in {out}"
+    )
+    if retimed := manifest["imported"]["retimed_passes"]:
+        typer.echo(
+            f"{retimed} discrete passes served less than their times allow; recorded starts decided instead"
+        )
+    without = cells[cells["status"] != "ok"]
+    for status, count in without["status"].value_counts().items():
+        typer.echo(f"{count} cells have no result: {status}")

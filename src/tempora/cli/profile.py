@@ -1,0 +1,70 @@
+"""`tempora profile`: record this machine's latencies, for reading and as a clock for later runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def profile(
+    out: Annotated[Path, typer.Option(help="Where to write the profile (JSON).")] = Path("profile.json"),
+    model: Annotated[
+        str, typer.Option(help="Network: fashion_resnet, resnet50, a timm name.")
+    ] = "fashion_resnet",
+    dataset: Annotated[str, typer.Option(help="A name from `tempora data list`.")] = "fashion",
+    root: Annotated[Path | None, typer.Option(help="Where the data set lies.")] = None,
+    methods: Annotated[str, typer.Option(help="Names or module:Class, with commas; or all.")] = "all",
+    batches: Annotated[int, typer.Option(help="Batches to time per method.")] = 100,
+    batch_size: Annotated[int, typer.Option(help="Samples per batch.")] = 64,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
+    ] = False,
+) -> None:
+    """Measure how long every method takes on this machine (the paper's Table 2) and keep it as a clock."""
+    from tempora.cli.run import prepare_environment
+
+    prepare_environment()
+    from rich.console import Console
+    from rich.table import Table
+
+    from tempora.cli.progress import LiveProgress
+    from tempora.engine.config import load_config
+    from tempora.engine.profiling import record_profile
+    from tempora.engine.setup import job_from_config
+
+    flags = {
+        "model": model,
+        "data.dataset": dataset,
+        "data.root": root,
+        "data.shifts": ["clean"] if dataset == "fashion" else None,
+        "methods": [name.strip() for name in methods.split(",")],
+        "batches": batches,
+        "batch_size": batch_size,
+        "device": device,
+        "threads": threads,
+    }
+    console = Console(highlight=False)
+    observer = LiveProgress(console, plain=plain)
+    job = job_from_config(load_config(None, flags=flags), observer)
+    with observer.watching():
+        recorded, table = record_profile(job, f"{model} on {job.machine_kind}", observer)
+    recorded.save(out)
+
+    shown = Table("method", "δ ms", "e ms", "e − λ", "ℓ ms", "δ / λ", "parameters", box=None)
+    for row in table.to_dict("records"):
+        shown.add_row(
+            row["method"],
+            f"{row['service_ms']:.1f} ± {row['service_sd_ms']:.1f}",
+            f"{row['predict_ms']:.1f} ± {row['predict_sd_ms']:.1f}",
+            f"{row['intrinsic_ms']:.1f}",
+            f"{row['adapt_ms']:.1f} ± {row['adapt_sd_ms']:.1f}",
+            f"{row['slowdown']:.2f}x",
+            f"{row['updated_parameters']:,}",
+        )
+    console.print(f"λ = {recorded.baseline_ms:.2f} ms on {job.machine_kind}")
+    console.print(shown)
+    console.print(f"wrote {out}; use it with: tempora run ... --clock {out}")

@@ -1,0 +1,133 @@
+"""Auditing a run: cells picked at random are run again, unshared and live, and compared with what was stored."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tempora.engine.config import RunConfig
+from tempora.engine.job import Job, StreamSource
+from tempora.engine.observer import Observer
+from tempora.engine.passes import Pass
+from tempora.engine.setup import job_from_config
+from tempora.errors import TemporaError
+from tempora.store import Results, Trace
+
+MEASURED_TOLERANCE = 0.02
+"""How far a utility may move when a measured cell is run again, beyond its own timing interval."""
+
+
+@dataclass(frozen=True)
+class AuditedCell:
+    """One cell, stored and run again."""
+
+    method: str
+    shift: str
+    seed: int
+    label: str
+    origin: str
+    stored: float
+    again: float
+    same_predictions: bool
+    """Whether batches served in both were predicted alike."""
+    agrees: bool
+
+
+def audit(
+    results: Results, cells: int = 5, seed: int = 0, realtime: bool = False, observer: Observer | None = None
+) -> list[AuditedCell]:
+    """Re-execute random cells of a run that was made from a configuration.
+
+    Under a recorded clock every utility and prediction must be the same; measured ones must agree within their timing
+    interval and `MEASURED_TOLERANCE`. `realtime` waits for arrivals in real time, which checks the simulated clock.
+    """
+    job = _job(results)
+    scored = results.utilities[results.utilities["status"] == "ok"]
+    if scored.empty:
+        raise TemporaError(f"{results.path} has no finished cell to audit")
+    picked = scored.iloc[sorted(random.Random(seed).sample(range(len(scored)), min(cells, len(scored))))]
+    observer = observer or Observer()
+    found = []
+    for _, cell in picked.iterrows():
+        observer.task_started(cell["method"], cell["shift"], int(cell["seed"]))
+        found.append(_audit_cell(job, results, cell, realtime))
+        observer.task_finished(cell["method"], cell["shift"], int(cell["seed"]))
+    return found
+
+
+def _job(results: Results) -> Job:
+    config = results.manifest.get("config")
+    if config is None:
+        raise TemporaError(
+            f"{results.path} was made from Python, so its network and data are not at hand: only runs of "
+            "`tempora run` and `tempora demo` can be audited"
+        )
+    return job_from_config(RunConfig.model_validate(config))
+
+
+def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool) -> AuditedCell:
+    spec = next(spec for spec in job.methods if spec.label == cell["method"])
+    source = _source(job, cell)
+    scenario = results.scenarios[int(cell["scenario"])]
+    resolved = scenario.resolve(num_batches=source.num_batches, baseline_ms=float(cell["baseline_ms"]))
+    stream = source.open()
+    try:
+        run = Pass(
+            job.create(spec, source.seed),
+            spec.label,
+            stream,
+            job.clock,
+            pace=_real_time() if realtime else None,
+        )
+        run.warm_up(job.warmup_batches)
+        again = run.live(resolved)
+    finally:
+        stream.close()
+    stored = results.trace(cell)
+    utility = again.score(resolved).utility
+    same = _same_predictions(stored, again)
+    return AuditedCell(
+        method=cell["method"],
+        shift=cell["shift"],
+        seed=int(cell["seed"]),
+        label=cell["label"],
+        origin=cell["origin"],
+        stored=float(cell["utility"]),
+        again=utility,
+        same_predictions=same,
+        agrees=_agrees(cell, utility) if job.measured else utility == cell["utility"] and same,
+    )
+
+
+def _source(job: Job, cell: pd.Series) -> StreamSource:
+    return next(
+        source for source in job.streams if (source.shift, source.seed) == (cell["shift"], int(cell["seed"]))
+    )
+
+
+def _agrees(cell: pd.Series, utility: float) -> bool:
+    return bool(cell["utility_lo"] - MEASURED_TOLERANCE <= utility <= cell["utility_hi"] + MEASURED_TOLERANCE)
+
+
+def _same_predictions(stored: Trace, again: Trace) -> bool:
+    both = stored.served & again.served
+    return bool((stored.predicted[both] == again.predicted[both]).all()) and bool(np.any(both))
+
+
+def _real_time() -> Callable[[float], None]:
+    """Waits until a moment of the simulated clock has come in real time, counted from the first call."""
+    begin: list[float] = []
+
+    def wait_until(moment_ms: float) -> None:
+        if not begin:
+            begin.append(time.perf_counter() - moment_ms / 1000)
+        remaining = begin[0] + moment_ms / 1000 - time.perf_counter()
+        if remaining > 0:
+            time.sleep(remaining)
+
+    return wait_until

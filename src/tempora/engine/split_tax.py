@@ -1,0 +1,38 @@
+"""What it costs to look: timing prediction and adaptation apart stops a GPU's host from queueing ahead.
+
+The same service is timed with one synchronisation at its end, batch by batch in turn with the split way, and the
+difference is reported as the split tax.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from tempora.data import BatchSource
+from tempora.measure.device import synchroniser
+from tempora.methods import Method
+
+SPLIT_TAX_BATCHES = 50
+WARN_ABOVE = 0.02
+
+
+def split_tax(method: Method, stream: BatchSource) -> float:
+    """Relative increase of the median service time that the synchronisation in its middle causes."""
+    wait = synchroniser(method.model.device)
+    services_ms: dict[bool, list[float]] = {True: [], False: []}
+    method.reset()
+    for number in range(2 * SPLIT_TAX_BATCHES):
+        split = number % 2 == 0
+        x = stream.batch(number // 2 % stream.num_batches)
+        wait()
+        start = time.perf_counter_ns()
+        method.predict(x)
+        if split:
+            wait()
+        method.adapt()
+        wait()
+        services_ms[split].append((time.perf_counter_ns() - start) / 1e6)
+    method.reset()
+    return float(np.median(services_ms[True]) / np.median(services_ms[False]) - 1)

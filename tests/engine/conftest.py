@@ -1,0 +1,41 @@
+"""Small real streams for the engine: the bundled networks on batches of bundled images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tempora import data, models
+
+# Constant latencies for every method, so that intervals skip, budgets run out and thresholds bite.
+CLOCK = {
+    "baseline_ms": 40,
+    "standard": (38, 0),
+    "adabn": (41, 0.1),
+    "lame": (44, 0),
+    "neo": (47, 0),
+    "tent": (41, 56),
+    "eta": (41, 57),
+    "shot_im": (41, 80),
+    "sar": (41, 154),
+    "deyo": (41, 88),
+    "cmf": (41, 119),
+    "spa": (41, 300),
+    "zerosiam": (41, 120),
+}
+
+
+@pytest.fixture(scope="session")
+def network() -> Callable[[str], models.Classifier]:
+    return models.load
+
+
+@pytest.fixture(scope="session")
+def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Eight batches of eight corrupted images each."""
+    shift = data.open("fashion", shifts=["contrast"])["contrast"]
+    preprocessing = models.load("fashion_resnet").preprocessing
+    stream = data.open_stream(shift, preprocessing, batch_size=8, limit_batches=8, workers=0)
+    return [(stream.batch(i), torch.from_numpy(stream.labels(i))) for i in range(stream.num_batches)]

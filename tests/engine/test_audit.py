@@ -1,0 +1,91 @@
+"""Auditing and profiling a run that was made from a configuration."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import tempora
+from conftest import CLOCK
+from tempora import TemporaError
+from tempora.engine import Run
+from tempora.engine.audit import audit
+from tempora.engine.config import load_config
+from tempora.engine.plan import make_plan
+from tempora.engine.profiling import record_profile
+from tempora.engine.setup import job_from_config
+from tempora.measure import load_profile
+from tempora.store import RunFolder
+
+
+@pytest.fixture(scope="module")
+def configured(tmp_path_factory):
+    """A run of `tempora run`, under a recorded clock."""
+    folder = tmp_path_factory.mktemp("audit")
+    load_profile(CLOCK).save(folder / "clock.json")
+    config = load_config(
+        None,
+        flags={
+            "clock": str(folder / "clock.json"),
+            "data.shifts": ["contrast"],
+            "data.workers": 0,
+            "methods": ["standard", "adabn", "eta"],
+            "batches": 6,
+            "batch_size": 8,
+        },
+    )
+    with RunFolder.for_writing(folder / "run") as opened:
+        return config, Run(job_from_config(config), opened).execute()
+
+
+def test_random_cells_agree_exactly_under_a_recorded_clock(configured):
+    _, results = configured
+    audited = audit(results, cells=8)
+    assert len(audited) == 8
+    assert all(cell.agrees and cell.stored == cell.again and cell.same_predictions for cell in audited)
+
+
+def test_an_audit_finds_a_result_that_was_tampered_with(configured):
+    _, results = configured
+    results.utilities["utility"] += 0.01
+    try:
+        assert not any(cell.agrees for cell in audit(results, cells=3))
+    finally:
+        results.utilities["utility"] -= 0.01
+
+
+def test_real_time_waits_and_agrees(configured):
+    _, results = configured
+    assert all(cell.agrees for cell in audit(results, cells=2, seed=1, realtime=True))
+
+
+def test_runs_from_python_cannot_be_audited(network, batches):
+    results = tempora.evaluate(
+        network("fashion_resnet"), batches[:2], ["standard"], [], clock=CLOCK, device="cpu"
+    )
+    with pytest.raises(TemporaError, match="was made from Python"):
+        audit(results)
+
+
+def test_the_plan_counts_cells_and_passes(configured):
+    config, results = configured
+    plan = make_plan(job_from_config(config))
+    assert plan.cells == len(results.utilities)
+    by_label = {method.label: method for method in plan.methods}
+    assert (by_label["standard"].fewest_passes, by_label["standard"].most_passes) == (1, 1)
+    made = len(list((results.path / "traces").glob("*.parquet")))
+    assert sum(m.fewest_passes for m in plan.methods) <= made <= sum(m.most_passes for m in plan.methods)
+    unshared = make_plan(job_from_config(config.model_copy(update={"share": False})))
+    assert sum(m.most_passes for m in unshared.methods) == unshared.cells
+
+
+def test_a_recorded_profile_is_a_clock(configured, tmp_path):
+    config, _ = configured
+    measured = config.model_copy(update={"clock": "measured", "calibration_batches": 10})
+    profile, table = record_profile(job_from_config(measured), "here")
+    profile.save(tmp_path / "profile.json")
+    assert set(load_profile(tmp_path / "profile.json").methods) == {"standard", "adabn", "eta"}
+    assert list(table["method"]) == ["standard", "adabn", "eta"]
+    assert (table["service_ms"] >= table["predict_ms"]).all()
+    json.dumps(profile.to_json())

@@ -1,0 +1,154 @@
+"""`tempora.evaluate` from Python: what comes out, and what it says about wrong input."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import tempora
+from conftest import CLOCK
+from tempora import TemporaError
+from tempora.methods import Method
+from tempora.scenarios import Amortised, Continuous, Discrete
+from tempora.store import UTILITIES
+
+SCENARIOS = [Discrete(utilisation=1), Continuous(threshold_ms=100), Amortised(budget_ms=100)]
+
+
+def evaluate(model, batches, methods, **more):
+    options = {"scenarios": SCENARIOS, "clock": CLOCK, "device": "cpu"} | more
+    return tempora.evaluate(model, batches, methods, **options)
+
+
+def test_results_are_frames_with_documented_columns(network, batches):
+    results = evaluate(
+        network("fashion_resnet"), {"a": batches[:4], "b": batches[4:8]}, ["standard", "adabn"]
+    )
+    utilities = results.utilities
+    assert list(utilities.columns) == list(UTILITIES)
+    assert len(utilities) == 2 * 2 * 4
+    assert set(utilities["shift"]) == {"a", "b"}
+    assert len(results.traces) == 16 * 4
+    offline = utilities[utilities["protocol"] == "offline"]
+    accuracy = (
+        results.traces[results.traces["protocol"] == "offline"].groupby(["method", "shift"])["correct"].sum()
+        / 32
+    )
+    for _, cell in offline.iterrows():
+        assert cell["utility"] == accuracy[cell["method"], cell["shift"]]
+    assert set(utilities.groupby(["shift", "scenario"])["rank"].min()) == {1}
+
+
+def test_same_seed_same_files(network, batches, tmp_path):
+    """Same seed, recorded clock: identical Parquet files."""
+    for name in ("first", "second"):
+        evaluate(network("fashion_resnet"), batches[:4], ["standard", "deyo", "cmf"], out=tmp_path / name)
+    files = sorted(path.relative_to(tmp_path / "first") for path in (tmp_path / "first").rglob("*.parquet"))
+    assert len(files) > 3
+    for file in files:
+        assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
+
+
+def test_measured_clock_predicts_the_same_and_judges_itself(network, batches):
+    options = {"clock": "measured", "calibration_batches": 20, "scenarios": []}
+    first, second = (
+        evaluate(network("fashion_resnet"), batches, ["standard", "tent"], **options) for _ in range(2)
+    )
+    assert first.traces["predicted"].map(list).tolist() == second.traces["predicted"].map(list).tolist()
+    manifest = first.manifest
+    assert manifest["verdict"]["status"] in ("VALID", "WARN", "INVALID")
+    assert manifest["baseline"]["batches"] == 20
+    assert manifest["baseline"]["baseline_ms"] >= manifest["baseline"]["median_ms"]
+    assert manifest["machine"]["threads"] == torch.get_num_threads()
+    assert set(first.utilities["verdict"]) <= {"VALID", "WARN", "INVALID"}
+    assert (first.traces["page_faults"] >= 0).all()
+    assert (first.utilities["utility_lo"] <= first.utilities["utility"]).all()
+
+
+def test_a_given_lambda_is_used(network, batches):
+    results = evaluate(network("fashion_resnet"), batches[:2], ["standard"], baseline_ms=50)
+    assert set(results.utilities["baseline_ms"]) == {50}
+
+
+def test_thresholds_below_lambda_are_not_applicable_and_nothing_else_suffers(network, batches):
+    results = evaluate(
+        network("fashion_resnet"), batches[:2], ["standard"], scenarios=[Continuous(threshold_ms=30)]
+    )
+    by_protocol = results.utilities.set_index("protocol")
+    assert by_protocol.loc["continuous", "status"].startswith("not applicable: threshold_ms=30")
+    assert math.isnan(by_protocol.loc["continuous", "utility"])
+    assert by_protocol.loc["offline", "status"] == "ok"
+
+
+class Explodes(Method):
+    name = "explodes"
+
+    def predict(self, x):
+        raise RuntimeError("out of memory, say")
+
+
+class AllNan(Method):
+    name = "all_nan"
+
+    def predict(self, x):
+        return torch.full((len(x), 10), math.nan)
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"), [(Explodes, "RuntimeError: out of memory, say"), (AllNan, "every score")]
+)
+def test_a_method_that_fails_is_recorded_and_the_others_go_on(network, batches, method, reason):
+    clock = CLOCK | {"explodes": (1, 1), "all_nan": (1, 1)}
+    results = evaluate(network("fashion_resnet"), batches[:3], [method, "standard"], clock=clock)
+    status = results.utilities.groupby("method")["status"].agg(set)
+    assert status["standard"] == {"ok"}
+    assert all(text.startswith("failed") and reason in text for text in status[method.name])
+
+
+def test_variants_of_one_method_need_labels(network, batches):
+    variants = ["eta", ("eta", {"source_stats": "keep", "label": "eta_star"})]
+    clock = CLOCK | {"eta_star": (41, 57)}
+    results = evaluate(network("fashion_resnet"), batches[:3], variants, clock=clock)
+    assert set(results.utilities["method"]) == {"eta", "eta_star"}
+    with pytest.raises(TemporaError, match="two methods are called 'eta'"):
+        evaluate(network("fashion_resnet"), batches[:3], ["eta", ("eta", {"source_stats": "keep"})])
+
+
+def test_a_clock_without_the_method_says_which_it_has(network, batches):
+    clock = {name: CLOCK[name] for name in ("baseline_ms", "standard")}
+    results = evaluate(network("fashion_resnet"), batches[:2], ["tent"], clock=clock)
+    assert "has no times for 'tent'; it has standard" in results.utilities["status"].iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": ["tnet"]}, "did you mean 'tent'"),
+        ({"methods": []}, "no method to run"),
+        ({"batches": {}}, "no shift to run on"),
+        ({"batches": []}, "the list is empty"),
+        ({"clock": {"standard": (1, 1)}}, "needs baseline_ms"),
+        ({"clock": {"baseline_ms": 40, "standard": 5}}, r"standard must be \(predict_ms, adapt_ms\)"),
+        ({"clock": {"baseline_ms": -1}}, "finite milliseconds"),
+        ({"clock": "published:rn50"}, "did you mean 'rn50_inc'"),
+        ({"clock": "no-such-file.json"}, "no such profile"),
+        ({"device": "cudaa"}, "unknown device"),
+        ({"baseline_ms": -3}, "must be a finite number of milliseconds above 0"),
+        ({"methods": [("tent", 3)]}, r"give \(name, settings\)"),
+        ({"methods": [("tent", {"lrr": 1})]}, "unknown setting of tent 'lrr'"),
+    ],
+)
+def test_wrong_input_says_what_to_do(network, batches, change, message):
+    arguments = {"batches": batches[:2], "methods": ["standard"], "clock": CLOCK, "device": "cpu"} | change
+    with pytest.raises(TemporaError, match=message):
+        tempora.evaluate(network("fashion_resnet"), **arguments)
+
+
+def test_save_keeps_a_temporary_run(network, batches, tmp_path):
+    results = evaluate(network("fashion_resnet"), batches[:2], ["standard"])
+    saved = results.save(tmp_path / "kept")
+    assert tempora.open(saved).utilities.equals(results.utilities)
+    with pytest.raises(TemporaError, match="holds a run already"):
+        results.save(tmp_path / "kept")

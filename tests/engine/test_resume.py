@@ -1,0 +1,185 @@
+"""A killed run resumes and loses nothing; damage is found, named and mended; one writer per folder."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tempora
+from conftest import CLOCK
+from tempora import TemporaError
+from tempora.engine import Observer, Stopped
+from tempora.scenarios import Amortised, Discrete
+from tempora.store import RunFolder, atomic
+
+SCENARIOS = [
+    Discrete(utilisation=1),
+    Discrete(utilisation=0.5),
+    Amortised(budget_x=0.25),
+    Amortised(budget_x=0.5),
+]
+
+
+def run(model, batches, out, observer=None):
+    return tempora.evaluate(
+        model,
+        {"first": batches[:5], "second": batches[3:]},
+        ["standard", "neo", "tent"],
+        SCENARIOS,
+        clock=CLOCK,
+        device="cpu",
+        warmup_batches=1,
+        out=out,
+        observer=observer,
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [*folder.glob("traces/*.parquet"), folder / "utilities.parquet"]
+    return {path.name: path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(network, batches, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uninterrupted") / "run"
+    run(network("fashion_resnet"), batches, folder)
+    return contents(folder)
+
+
+class StopsAfter(Observer):
+    """Asks for a stop after so many batches, as Ctrl-C does."""
+
+    def __init__(self, batches: int) -> None:
+        self.left = batches
+
+    def batch_done(self, trace, index) -> None:
+        self.left -= 1
+        self.stop_requested = self.left <= 0
+
+
+class Counts(Observer):
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def pass_started(self, kind, batches) -> None:
+        self.passes += 1
+
+
+@pytest.mark.parametrize("stop_after", [1, 5, 13, 21, 34, 47])
+def test_stopped_anywhere_and_resumed_gives_the_same_files(
+    network, batches, tmp_path, uninterrupted, stop_after
+):
+    with pytest.raises(Stopped):
+        run(network("fashion_resnet"), batches, tmp_path / "run", StopsAfter(stop_after))
+    run(network("fashion_resnet"), batches, tmp_path / "run")
+    assert contents(tmp_path / "run") == uninterrupted
+
+
+def test_a_finished_run_does_nothing_again(network, batches, tmp_path):
+    run(network("fashion_resnet"), batches, tmp_path / "run")
+    counts = Counts()
+    run(network("fashion_resnet"), batches, tmp_path / "run", counts)
+    assert counts.passes == 0
+
+
+def test_damaged_files_are_named_set_aside_and_made_again(network, batches, tmp_path, uninterrupted):
+    folder = tmp_path / "run"
+    run(network("fashion_resnet"), batches, folder)
+    victim = sorted(folder.glob("traces/*tent*offline*.parquet"))[0]
+    victim.write_bytes(victim.read_bytes()[:100])
+    (folder / "run.json").write_text('{"schema_version": 1, "bas')
+    (folder / "utilities.parquet").write_bytes(b"")
+    notes = []
+
+    class Listens(Observer):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    run(network("fashion_resnet"), batches, folder, Listens())
+    assert contents(folder) == uninterrupted
+    for name in (victim.name, "run.json", "utilities.parquet"):
+        assert any(name in note and "damaged" in note for note in notes)
+    assert victim.with_name(victim.name + ".damaged").exists()
+
+
+def test_a_full_disk_is_a_clear_error_and_loses_nothing(
+    network, batches, tmp_path, uninterrupted, monkeypatch
+):
+    folder = tmp_path / "run"
+    replace = atomic.os.replace
+    left = [5]
+
+    def full_disk(source, target):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(atomic.os, "replace", full_disk)
+    with pytest.raises(TemporaError, match=r"the disk is full: .* Everything finished before is kept"):
+        run(network("fashion_resnet"), batches, folder)
+    kept = len(list(folder.glob("traces/*.parquet")))
+    assert kept > 0
+    assert not list(folder.rglob("*.part"))
+    monkeypatch.undo()
+    run(network("fashion_resnet"), batches, folder)
+    assert contents(folder) == uninterrupted
+
+
+def test_two_processes_on_one_folder(tmp_path):
+    with (
+        RunFolder.for_writing(tmp_path / "run"),
+        pytest.raises(TemporaError, match="is in use by another run"),
+    ):
+        RunFolder.for_writing(tmp_path / "run")
+    RunFolder.for_writing(tmp_path / "run").close()
+
+
+def test_a_folder_of_a_newer_tempora_is_refused(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"schema_version": 99}))
+    with pytest.raises(TemporaError, match=r"schema version 99.*update Tempora"):
+        tempora.open(tmp_path)
+
+
+def test_not_a_run_folder(tmp_path):
+    with pytest.raises(TemporaError, match="is not a run folder"):
+        tempora.open(tmp_path)
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_and_resumed_loses_nothing(tmp_path):
+    """kill -9, many times, at random: no row lost, doubled or changed against an uninterrupted run."""
+    clock = tmp_path / "clock.json"
+    from tempora.measure import load_profile
+
+    load_profile(CLOCK).save(clock)
+    command = [
+        *(sys.executable, "-m", "tempora", "run", "--quiet", "--threads", "1", "--clock", str(clock)),
+        *("--shifts", "contrast,clean", "--methods", "standard,adabn,tent,shot_im"),
+        *("--batches", "8", "--batch-size", "16", "--set", "data.workers=0"),
+    ]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    start = time.monotonic()
+    subprocess.run([*command, "--out", str(whole)], check=True, capture_output=True)
+    duration = time.monotonic() - start
+    moments = random.Random(2025)
+    kills = 0
+    for _ in range(12):
+        process = subprocess.Popen([*command, "--out", str(killed)], stdout=subprocess.DEVNULL)
+        try:
+            process.wait(timeout=moments.uniform(0.4, 1.0) * duration)
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+    subprocess.run([*command, "--out", str(killed)], check=True, capture_output=True)
+    assert kills > 0
+    assert contents(killed) == contents(whole)

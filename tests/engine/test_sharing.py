@@ -1,0 +1,149 @@
+"""Shared execution gives the same result as one pass per scenario, bit for bit, under a recorded clock."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import torch
+
+import tempora
+from conftest import CLOCK
+from tempora import methods
+from tempora.measure import MethodTimes, Profile
+from tempora.methods import Method, register
+from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, relative_grid
+
+GRID = [
+    *relative_grid(),
+    Discrete(utilisation=1.0, queue=0),
+    Discrete(interval_ms=90, queue=3),
+    Amortised(budget_x=0.125, rule="overshoot"),
+    Amortised(budget_ms=0, rule="overshoot"),
+    Deployment(interval_ms=70, threshold_ms=150, budget_ms=120),
+    Deployment(arrivals="on_prediction", threshold_ms=150, budget_ms=120),
+    Deployment(arrivals=[0.0, 0.0, 0.0, 50.0, 60.0, 300.0, 310.0, 900.0], queue=2),
+]
+WHERE_FROM = ["origin", "adapting_pass", "frozen_pass"]
+
+
+def same(first: tempora.store.Results, second: tempora.store.Results) -> None:
+    pd.testing.assert_frame_equal(
+        first.utilities.drop(columns=WHERE_FROM), second.utilities.drop(columns=WHERE_FROM), check_exact=True
+    )
+    pd.testing.assert_frame_equal(first.traces, second.traces, check_exact=True)
+
+
+def both_ways(model, batches, method, clock=CLOCK, scenarios=GRID):
+    return [
+        tempora.evaluate(
+            model, batches, ["standard", method], scenarios, clock=clock, device="cpu", share=share
+        )
+        for share in (True, False)
+    ]
+
+
+FITTING = [
+    *(("fashion_resnet", name) for name in methods.names() if name not in ("standard", "spa", "zerosiam")),
+    *(("fashion_vit", name) for name in methods.names() if name not in ("standard", "adabn")),
+]
+
+
+@pytest.mark.parametrize(("name", "method"), FITTING)
+def test_every_method_on_both_bundled_networks(network, batches, name, method):
+    shared, unshared = both_ways(network(name), batches, method)
+    assert (shared.utilities["status"] == "ok").all()
+    same(shared, unshared)
+
+
+def test_shared_runs_make_fewer_passes(network, batches):
+    shared, unshared = both_ways(network("fashion_resnet"), batches, "lame")
+    count = {
+        results: len(list((results.path / "traces").glob("*.parquet"))) for results in (shared, unshared)
+    }
+    cells = len(unshared.utilities)
+    assert count[unshared] == cells
+    # Standard and LAME once each, and the two deployments with a schedule or a timed tail and a budget.
+    assert count[shared] <= 7
+
+
+def test_origins_say_what_was_derived(network, batches):
+    scenarios = [*relative_grid(), Discrete(utilisation=1.0, queue=0, name="unbuffered")]
+    results, _ = both_ways(network("fashion_resnet"), batches, "adabn", scenarios=scenarios)
+    adabn = results.utilities[results.utilities["method"] == "adabn"].set_index("label")["origin"]
+    assert adabn["offline"] == "live"
+    assert adabn["T 5λ"] == "derived"
+    assert adabn["unbuffered"] == "replayed"
+    assert adabn["ρ 25 %"] == "derived"
+
+
+def test_times_that_vary_are_shared_exactly_too(network, batches):
+    """An empirical clock: a batch's time depends on what it is, never on the scenario or the order of draws."""
+    times = {
+        name: MethodTimes([35.0, 41.5, 44.25], {"step": [50.0, 71.125], "nothing_kept": [3.5], "*": [9.0]})
+        for name in ("standard", "eta")
+    }
+    profile = Profile(40.0, times)
+    shared, unshared = both_ways(network("fashion_resnet"), batches, "eta", clock=_saved(profile))
+    same(shared, unshared)
+    assert shared.traces["predict_ms"].nunique() > 1
+
+
+def _saved(profile: Profile):
+    import tempfile
+    from pathlib import Path
+
+    path = Path(tempfile.mkdtemp()) / "profile.json"
+    profile.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "settings", [{"stop_after": 3}, {"every": 2}, {"reforward": True}, {"frozen_stats": "batch"}]
+)
+def test_wrapped_methods_share_exactly_too(network, batches, settings):
+    same(*both_ways(network("fashion_resnet"), batches, ("tent", settings)))
+
+
+@register
+class Watchful(Method):
+    """Freezes itself when somebody waits: looks at the clock, so its passes depend on the scenario."""
+
+    name = "watchful"
+    time_aware = True
+    state = ("seen",)
+
+    def setup(self) -> None:
+        self.seen = 0
+
+    @torch.no_grad()
+    def predict(self, x, moment):
+        return self.logits(x)
+
+    def adapt(self, moment):
+        self.seen += 1
+        return "waited" if moment.queued else "none"
+
+
+def test_time_aware_methods_see_their_own_clock_and_share_nothing(network, batches):
+    clock = CLOCK | {"watchful": (50, 20)}
+    scenarios = [Discrete(interval_ms=40), Continuous(threshold_ms=100)]
+    results = tempora.evaluate(
+        network("fashion_resnet"), batches, [Watchful], scenarios, clock=clock, device="cpu"
+    )
+    assert set(results.utilities["origin"]) == {"live"}
+    actions = results.traces[results.traces["served"]].groupby("protocol")["action"].agg(set)
+    assert "waited" in actions["discrete"]
+    assert actions["continuous"] == {"none"}
+
+
+def test_a_live_pass_replays_to_its_own_course(network, batches):
+    """What a live pass wrote down as starts and finishes is what its times give on the timeline again."""
+    _, unshared = both_ways(network("fashion_resnet"), batches, "tent")
+    for _, cell in unshared.utilities[unshared.utilities["method"] == "tent"].iterrows():
+        stored = unshared._folder.trace(cell["adapting_pass"])
+        again = unshared.trace(cell)
+        pd.testing.assert_frame_equal(
+            stored.to_frame().drop(columns=["attempt_predict_ms", "attempt_adapt_ms"]),
+            again.to_frame().drop(columns=["attempt_predict_ms", "attempt_adapt_ms"]),
+            check_exact=True,
+        )

@@ -1,0 +1,140 @@
+"""Profiles, baselines and verdicts: what is decided from times, not the times themselves."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from tempora import TemporaError
+from tempora.measure import (
+    Baseline,
+    Batch,
+    MeasuredClock,
+    MethodTimes,
+    Profile,
+    Verdict,
+    judge_pass,
+    judge_run,
+    load_profile,
+    machine_facts,
+)
+
+PROFILE = Profile(
+    40.0,
+    {
+        "standard": MethodTimes([38.0, 39.0], {"none": [0.0]}),
+        "eta": MethodTimes([41.0, 42.0, 43.0], {"step": [57.0, 58.0], "nothing_kept": [2.0]}, [37.0]),
+    },
+    "test",
+)
+
+
+def test_a_recorded_time_depends_on_the_batch_and_nothing_else():
+    draws = [PROFILE.predict_ms("eta", False, "fog", 1, index) for index in range(200)]
+    assert draws == [PROFILE.predict_ms("eta", False, "fog", 1, index) for index in range(200)]
+    assert set(draws) == {41.0, 42.0, 43.0}
+    assert draws != [PROFILE.predict_ms("eta", False, "snow", 1, index) for index in range(200)]
+
+
+def test_adaptation_is_timed_by_what_it_did():
+    assert PROFILE.adapt_ms("eta", "nothing_kept", "fog", 1, 0) == 2.0
+    assert PROFILE.adapt_ms("eta", "step", "fog", 1, 0) in (57.0, 58.0)
+    assert PROFILE.adapt_ms("eta", "never seen", "fog", 1, 0) in (57.0, 58.0, 2.0)
+
+
+def test_frozen_predictions_take_their_own_time_or_standards():
+    assert PROFILE.predict_ms("eta", True, "fog", 1, 0) == 37.0
+    assert PROFILE.predict_ms("standard", True, "fog", 1, 0) in (38.0, 39.0)
+
+
+def test_profiles_survive_their_file(tmp_path):
+    path = tmp_path / "profile.json"
+    PROFILE.save(path)
+    assert load_profile(path).fingerprint == PROFILE.fingerprint
+    assert load_profile(path).methods["eta"].adapt_ms == {"step": [57.0, 58.0], "nothing_kept": [2.0]}
+
+
+def test_published_profiles():
+    published = load_profile("published:rn50_inc")
+    assert published.baseline_ms == 39.9
+    assert published.predict_ms("tent", False, "fog", 1, 0) == 41.1
+    assert published.adapt_ms("tent", "step", "fog", 1, 0) == 56.1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"methods": {}}',
+        '{"baseline_ms": -1, "methods": {}}',
+        '{"baseline_ms": 1, "methods": {"a": {"predict_ms": ["x"], "adapt_ms": {}}}}',
+    ],
+)
+def test_broken_profiles_are_refused(tmp_path, content):
+    path = tmp_path / "profile.json"
+    path.write_text(content)
+    with pytest.raises(TemporaError):
+        load_profile(path)
+
+
+def test_lambda_is_mean_plus_six_sigma():
+    times = np.random.default_rng(0).normal(10, 0.5, 1000)
+    baseline = Baseline.from_times(times.tolist(), 6)
+    assert baseline.baseline_ms == pytest.approx(times.mean() + 6 * times.std())
+    assert baseline.provision_ms(100) == pytest.approx(600 * times.std())
+    assert Baseline.from_times([10.0] * 5, 6).dispersion == 1.0
+
+
+QUIET = Baseline.from_times([10.0] * 50, 6)
+
+
+def verdict_of(before=10.0, after=10.0, services=None, faults=0, stolen=0.0) -> Verdict:
+    services = np.full(40, 30.0) if services is None else services
+    return judge_pass(QUIET, [before] * 20, [after] * 20, services, np.full(40, faults), stolen)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "reason"),
+    [
+        (verdict_of(), "VALID", None),
+        (verdict_of(after=10.8), "WARN", "drifted 8%"),
+        (verdict_of(before=12.3), "INVALID", "drifted 23%"),
+        (verdict_of(services=np.r_[np.full(38, 30.0), 90.0, 90.0]), "WARN", "5% of batches took over twice"),
+        (verdict_of(faults=9000), "INVALID", "9000 page faults"),
+        (verdict_of(stolen=0.2), "INVALID", "20% of processor time was stolen"),
+    ],
+)
+def test_verdicts_on_passes(verdict, status, reason):
+    assert verdict.status == status
+    assert reason is None or reason in str(verdict)
+    assert reason is None or "close other programs" in str(verdict)
+
+
+def test_the_runs_verdict_is_its_worst():
+    assert str(judge_run(QUIET, 10.0, [verdict_of()])) == "VALID"
+    noisy = Baseline.from_times([10.0] * 30 + [12.0] * 10, 6)
+    assert judge_run(noisy, None, []).status == "INVALID"
+    drifted = judge_run(QUIET, 12.3, [])
+    assert str(drifted).startswith("INVALID: baseline drifted 23% during the run; close other programs")
+    mixed = judge_run(QUIET, 10.0, [verdict_of(), verdict_of(after=10.8), verdict_of(before=12.3)])
+    assert mixed.status == "INVALID"
+    assert "1 of 3 passes are INVALID" in str(mixed)
+
+
+def test_the_measured_clock_returns_what_the_work_did():
+    clock = MeasuredClock(torch.device("cpu"))
+    result, elapsed_ms = clock.predict(lambda: 7, Batch("standard", "fog", 1, 0), frozen=False)
+    assert result == 7
+    assert elapsed_ms >= 0
+
+
+def test_machine_facts_can_be_written_down():
+    facts = machine_facts(torch.device("cpu"))
+    json.dumps(facts)
+    assert facts["cpu"]
+    assert facts["versions"]["torch"] == torch.__version__.split("+")[0] or facts["versions"]["torch"]
+    assert "/" not in facts["command"][0]
