@@ -30,7 +30,7 @@ from tempora.errors import TemporaError
 Progress = Callable[[int, int], None]
 """Called as progress(done, total) while images are decoded."""
 
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
 _HEADER = struct.Struct("<cQ")  # what follows (pixels, the user's mistake, ours) and how many bytes of it
 _PIXELS, _MISTAKE, _CRASH = b"p", b"m", b"c"
 
@@ -121,8 +121,12 @@ class _Worker:
 
     def __init__(self, job: bytes) -> None:
         start = f"import sys; sys.path[:] = {sys.path!r}; from tempora.data.decode import serve; serve()"
+        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each worker has one core
         self._process = subprocess.Popen(
-            [sys.executable, "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", start],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **one_thread},
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

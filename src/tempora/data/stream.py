@@ -232,8 +232,14 @@ def _decode(
     shape = (len(indices), *geometry.shape)
     home = device if _fits(int(np.prod(shape)), device) else "cpu"
     pixels = torch.empty(shape, dtype=torch.uint8, device=home)
+    on_host = pixels.numpy() if pixels.device.type == "cpu" else None
     for where, block in decode(shift.source, indices, geometry, workers, progress):
-        pixels[where] = torch.from_numpy(block)
+        if on_host is not None:
+            on_host[where] = (
+                block  # torch would copy with a thread per core, and decoding keeps all cores busy
+            )
+        else:
+            pixels[where] = torch.from_numpy(block)
     return pixels
 
 
