@@ -1,0 +1,178 @@
+"""The engine measured against itself: `python benchmarks/engine.py`.
+
+Three questions, answered as ratios within one run:
+- harness: what does the engine cost per batch? A method that does nothing measures it, beside the baseline.
+- sharing: the same grid with shared passes and with one pass per scenario: passes and seconds.
+- idle (CUDA): how much of a timed pass does the GPU spend without a kernel running?
+
+On a GPU: `python benchmarks/engine.py --device cuda --model resnet50 --batches 40`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import tempora
+from tempora import methods, models
+from tempora.data import from_batches
+from tempora.engine.passes import Pass
+from tempora.measure import MeasuredClock
+from tempora.methods import Method
+from tempora.scenarios import Offline, relative_grid
+from tempora.store import Results
+
+console = Console(highlight=False)
+GRADIENT_FREE = ("standard", "adabn", "lame", "neo")
+
+
+class Null(Method):
+    """Does nothing, so that whatever time passes is the engine's."""
+
+    name = "null"
+
+    def setup(self) -> None:
+        self.scores = torch.zeros(64, 10, device=self.model.device)
+
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scores
+
+
+def synthetic(
+    model: models.Classifier, batches: int, batch_size: int
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(2025)
+    shape = (batch_size, *model.preprocessing.input_size)
+    return [
+        (
+            torch.randn(shape, generator=generator),
+            torch.randint(model.num_classes, (batch_size,), generator=generator),
+        )
+        for _ in range(batches)
+    ]
+
+
+def harness(model: models.Classifier, given: list[Any], device: str) -> dict[str, float]:
+    """What a pass costs beyond the times it records, and how long a null prediction seems to take."""
+    clock = MeasuredClock(torch.device(device))
+    stream = from_batches("synthetic", given, device=device)
+    resolved = Offline().resolve(num_batches=stream.num_batches)
+    runs = {
+        "null": Pass(methods.create(Null, model, recipe=False), "null", stream, clock),
+        "standard": Pass(methods.create("standard", model), "standard", stream, clock),
+    }
+    timed: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(5):
+        for name, run in runs.items():
+            run.warm_up(3)
+            timed[name].append(float(np.median(run.offline(resolved).service_ms)))
+    null_ms, standard_ms = (float(np.median(timed[name])) for name in ("null", "standard"))
+    return {"null_ms": null_ms, "standard_ms": standard_ms, "harness_share": null_ms / standard_ms}
+
+
+def sharing(model: models.Classifier, given: list[Any], names: list[str], device: str) -> dict[str, float]:
+    """The relative grid, shared and with one pass per scenario, on the measured clock."""
+    seconds, passes = {}, {}
+    baseline = tempora.evaluate(model, given, ["standard"], [], device=device, calibration_batches=100)
+    baseline_ms = float(baseline.manifest["baseline"]["baseline_ms"])
+    for share in (True, False):
+        start = time.perf_counter()
+        results: Results = tempora.evaluate(
+            model, given, names, relative_grid(), device=device, share=share, baseline_ms=baseline_ms
+        )
+        seconds[share] = time.perf_counter() - start
+        passes[share] = len(list((results.path / "traces").glob("*.parquet")))
+    return {
+        "shared_passes": passes[True],
+        "unshared_passes": passes[False],
+        "shared_s": seconds[True],
+        "unshared_s": seconds[False],
+        "speedup": seconds[False] / seconds[True],
+    }
+
+
+def gpu_idle(model: models.Classifier, given: list[Any], names: list[str]) -> dict[str, float]:
+    """Per method, the share of its timed service in which no kernel ran."""
+    from torch.profiler import ProfilerActivity, profile
+
+    idle = {}
+    stream = from_batches("synthetic", given[:10], device="cuda")
+    for name in names:
+        run = Pass(methods.create(name, model), name, stream, MeasuredClock(torch.device("cuda")))
+        run.warm_up(5)
+        resolved = Offline().resolve(num_batches=stream.num_batches)
+        service_ms = float(np.nansum(run.offline(resolved).service_ms))
+        with profile(activities=[ProfilerActivity.CUDA]) as watched:
+            run.offline(resolved)
+        busy_ms = sum(event.self_device_time_total for event in watched.key_averages()) / 1000
+        idle[name] = max(0.0, 1 - busy_ms / service_ms)
+    return idle
+
+
+def main(
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    model: Annotated[
+        str, typer.Option(help="Weights are random unless the network is a bundled one.")
+    ] = "fashion_resnet",
+    batches: int = 40,
+    batch_size: int = 64,
+    only: Annotated[str, typer.Option(help="Methods, with commas; default all that fit.")] = "",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
+) -> None:
+    classifier = models.load(model, pretrained=model.startswith("fashion")).to(device)
+    given = synthetic(classifier, batches, batch_size)
+    fitting = [name for name in methods.names() if _fits(name, classifier)]
+    names = [name for name in fitting if not only or name in only.split(",")]
+    figures: dict[str, Any] = {"model": model, "device": device, "batches": batches}
+    figures["harness"] = harness(classifier, given, device)
+    figures["sharing"] = {
+        "all methods": sharing(classifier, given, names, device),
+        "gradient-free": sharing(classifier, given, [n for n in names if n in GRADIENT_FREE], device),
+    }
+    if device == "cuda":
+        figures["gpu_idle"] = gpu_idle(classifier, given, names)
+    show(figures)
+    if json_file is not None:
+        json_file.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def show(figures: dict[str, Any]) -> None:
+    tax = figures["harness"]
+    console.print(
+        f"harness: {1000 * tax['null_ms']:.0f} µs per batch, {tax['harness_share']:.2%} of standard inference"
+    )
+    table = Table(
+        "sharing", "passes", "one per scenario", "seconds", "one per scenario", "times faster", box=None
+    )
+    for name, row in figures["sharing"].items():
+        table.add_row(
+            name,
+            str(row["shared_passes"]),
+            str(row["unshared_passes"]),
+            f"{row['shared_s']:.1f}",
+            f"{row['unshared_s']:.1f}",
+            f"{row['speedup']:.1f}",
+        )
+    console.print(table)
+    for name, share in figures.get("gpu_idle", {}).items():
+        console.print(f"GPU idle inside timed service, {name}: {share:.1%}")
+
+
+def _fits(name: str, model: models.Classifier) -> bool:
+    try:
+        methods.create(name, model)
+    except tempora.TemporaError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    typer.run(main)
