@@ -90,10 +90,50 @@ def verify(
         raise typer.Exit(1)
 
 
+@data_app.command()
+def corrupt(
+    src: Annotated[Path, typer.Argument(help="Clean images, one folder per class.")],
+    dst: Annotated[Path, typer.Argument(help="Where CORRUPTION/SEVERITY/CLASS/IMAGE.png are written.")],
+    corruptions: Annotated[str, typer.Option(help="Names and groups, separated by commas.")] = "all",
+    severity: Annotated[list[int] | None, typer.Option(help="1 to 5; may be repeated. Default: 5")] = None,
+    constants: Annotated[
+        str, typer.Option(help="imagenet, cifar or fashion: the one made for the nearest image size.")
+    ] = "imagenet",
+    size: Annotated[int | None, typer.Option(help="Side in pixels. Default: that of the constants")] = None,
+    seed: Annotated[int, typer.Option(help="Decides noise and textures.")] = 2025,
+    workers: Annotated[int | None, typer.Option(help="Threads. Default: one per core")] = None,
+) -> None:
+    """Turn your own clean images into a corrupted benchmark. The same command resumes."""
+    import shutil
+
+    from tempora.data.corruptions.folder import corrupt_folder
+
+    with _progress_bar() as bar:
+        task = bar.add_task("corrupting")
+        written = corrupt_folder(
+            src,
+            dst,
+            corruptions,
+            severity or [5],
+            seed,
+            constants,
+            size,
+            workers,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    classes = src / "classes.txt"
+    if classes.is_file():
+        shutil.copyfile(classes, dst / "classes.txt")
+    typer.echo(f"wrote {written} images; open {dst} as dataset `folder`")
+
+
 @contextmanager
 def _progress_bar() -> Iterator[Progress]:
+    """A bar that disappears when done, and that a log file never sees."""
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+    console = Console(soft_wrap=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         yield bar

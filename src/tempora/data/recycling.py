@@ -23,7 +23,8 @@ class RecycledTensors:
 
     def take(self) -> torch.Tensor:
         """A tensor with arbitrary contents."""
-        memory = self._free.pop() if self._free else np.empty(self._shape, np.float32)
+        # New memory comes from torch, which aligns it better than numpy does.
+        memory = self._free.pop() if self._free else torch.empty(self._shape).numpy()
         lent = memory[:]  # the tensor's storage holds this view, and nothing else does
         weakref.finalize(lent, self._give_back, memory).atexit = False
         return torch.from_numpy(lent)

@@ -36,34 +36,31 @@ def folder(
     severity: int,
     shifts: str | Iterable[str] | None,
     classes: Path | str | Sequence[str] | None = None,
-    precropped: bool = False,
+    precropped: bool | None = None,
 ) -> dict[str, Shift]:
     """`classes` is a list of names, or the file that holds it (default: classes.txt in the folder).
 
     `precropped=True` for pictures that show just what the model should see: they are scaled, not cropped.
+    Default: those that `tempora data corrupt` wrote, which has cropped them.
     """
     names = _class_names(root, classes)
     label_of = {name: index for index, name in enumerate(names)}
-    corrupted = [name for name in _KNOWN if name not in label_of and (root / name).is_dir()]
-    if corrupted:
-        places = {
-            name: root / name if name == "clean" else root / name / str(severity)
-            for name in expand(shifts, corrupted)
-        }
-    else:
-        places = dict.fromkeys(expand(shifts, [root.resolve().name]), root)
-    return {
-        name: class_folder_shift(
+    several = [name for name in _KNOWN if name not in label_of and (root / name).is_dir()]
+    cropped_by_us = (root / "corruptions.json").is_file()
+    opened = {}
+    for name in expand(shifts, several or [root.resolve().name]):
+        corrupted = name in several and name != "clean"
+        place = root / name if name in several else root
+        opened[name] = class_folder_shift(
             name,
-            place,
+            place / str(severity) if corrupted else place,
             label_of,
             len(names),
             class_names=names,
-            precropped=precropped,
+            precropped=corrupted and cropped_by_us if precropped is None else precropped,
             severity=severity if corrupted else None,
         )
-        for name, place in places.items()
-    }
+    return opened
 
 
 def _class_names(root: Path, classes: Path | str | Sequence[str] | None) -> list[str]:

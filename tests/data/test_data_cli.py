@@ -1,0 +1,79 @@
+"""`tempora data`, as typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tempora.data as data
+from tempora.cli.data import data_app
+from tempora.errors import TemporaError
+
+from .trees import CIFAR_LIKE, save_picture
+
+
+def _run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(data_app, [str(argument) for argument in arguments], env={"COLUMNS": "500"})
+    if isinstance(result.exception, TemporaError):
+        raise result.exception
+    return result.exit_code, result.output
+
+
+def test_list_names_every_dataset_with_source_and_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORA_DATA", "/there")
+    code, output = _run("list")
+    assert code == 0
+    for card in data.datasets().values():
+        assert card.name in output
+        assert card.source in output
+        if card.folder:
+            assert f"/there/{card.folder}" in output
+
+
+def test_verify_ends_with_status_1_where_something_is_wrong(class_tree: Callable[..., Path]) -> None:
+    root = class_tree("mine", ["cat", "dog"])
+    (root / "classes.txt").write_text("cat\ndog\n")
+    code, output = _run("verify", root, "--name", "folder")
+    assert (code, "2 images, 2 classes" in output) == (0, True)
+    bad = root / "dog" / "0.jpg"
+    bad.write_bytes(bad.read_bytes()[:300])
+    code, output = _run("verify", root, "--name", "folder", "--decode")
+    assert code == 1
+    assert str(bad) in output
+    assert "1 problem" in output
+
+
+def test_fetch_says_how_to_get_what_it_cannot(tmp_path: Path) -> None:
+    with pytest.raises(TemporaError, match=r"https://image-net.org"):
+        _run("fetch", "imagenet", "--to", tmp_path)
+
+
+def test_fetch_uses_a_file_put_there_by_hand(tmp_path: Path) -> None:
+    images = np.zeros((2000, 32, 32, 3), np.uint8)
+    (tmp_path / "CIFAR-10.1").mkdir()
+    np.save(tmp_path / "CIFAR-10.1" / "cifar10.1_v6_data.npy", images)
+    code, output = _run("fetch", "cifar10_1", "--to", tmp_path, "--only", "cifar10.1_v6_data.npy")
+    assert code == 0
+    assert "no checksum is published" in output
+    assert f"cifar10_1 is in {tmp_path}/CIFAR-10.1" in output
+
+
+def test_what_corrupt_writes_can_be_opened(tmp_path: Path) -> None:
+    src, dst = tmp_path / "clean", tmp_path / "corrupted"
+    for name, shade in (("cat", 100), ("dog", 200)):
+        save_picture(src / name / "a.png", shade, (40, 32))
+    (src / "classes.txt").write_text("dog\ncat\n")
+    options = ("--corruptions", "contrast,noise", "--severity", 3, "--constants", "cifar")
+    code, output = _run("corrupt", src, dst, *options)
+    assert code == 0
+    assert "wrote 8 images" in output
+    shifts = data.open("folder", dst, severity=3)
+    assert list(shifts) == ["gaussian_noise", "shot_noise", "impulse_noise", "contrast"]
+    assert shifts["contrast"].labels.tolist() == [1, 0]
+    assert shifts["contrast"].images([0], CIFAR_LIKE).unique().tolist() == [100]  # flat: nothing to flatten
+    assert shifts["contrast"].source.precropped  # type: ignore[attr-defined]
+    assert _run("corrupt", src, dst, *options)[1].startswith("wrote 0 images")
