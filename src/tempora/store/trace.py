@@ -98,6 +98,7 @@ class Trace:
     def _placed(self, course: Course, frozen: Trace) -> Trace:
         """The served batches of a course: adapted ones from this trace, frozen ones from `frozen`."""
         placed = Trace.empty(self.num_batches, self.predicted.shape[1])
+        placed.total[:] = self.total
         for batches, phase, source in (
             (course.served[course.adapted], ADAPTED, self),
             (course.served[~course.adapted], FROZEN, frozen),
@@ -138,7 +139,8 @@ class Trace:
     def to_table(self) -> pa.Table:
         """The rows as they are stored."""
         served = self.served
-        lengths = np.where(served, self.predicted.shape[1], 0)
+        known = served & (self.predicted >= 0).any(axis=1)  # imported logs count what was right, not who
+        lengths = np.where(known, self.predicted.shape[1], 0)
         columns: dict[str, pa.Array] = {
             "index": pa.array(np.arange(self.num_batches, dtype=np.int32)),
             "served": pa.array(served),
@@ -146,7 +148,7 @@ class Trace:
             "correct": pa.array(self.correct),
             "total": pa.array(self.total),
             "predicted": pa.ListArray.from_arrays(
-                np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), self.predicted[served].ravel()
+                np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), self.predicted[known].ravel()
             ),
             "action": pa.array(self.action, mask=~served),
             "page_faults": pa.array(self.page_faults, mask=self.page_faults < 0),
@@ -169,9 +171,9 @@ class Trace:
         phases = [phase or "" for phase in table["phase"].to_pylist()]
         trace.phase[:] = [PHASES.tolist().index(phase) for phase in phases]
         trace.correct[:] = table["correct"].to_numpy()
-        trace.predicted[trace.served] = (
-            table["predicted"].combine_chunks().flatten().to_numpy().reshape(-1, trace.predicted.shape[1])
-        )
+        predicted = table["predicted"].combine_chunks()
+        known = predicted.value_lengths().to_numpy() > 0
+        trace.predicted[known] = predicted.flatten().to_numpy().reshape(-1, trace.predicted.shape[1])
         trace.action[:] = [action or "" for action in table["action"].to_pylist()]
         trace.page_faults[:] = [
             -1 if faults is None else faults for faults in table["page_faults"].to_pylist()

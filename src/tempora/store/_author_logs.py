@@ -1,0 +1,166 @@
+"""Reading the logs that the paper's authors published.
+
+One JSON file per run: `arguments` (strings) say the method, data and deployment, `results` hold per distribution
+(shift) the counts and a `batch_summaries` row per batch, all zero for a skipped one. Times, intervals, thresholds
+and budgets are milliseconds. The logs count correct predictions and do not name the predicted classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tempora.errors import TemporaError, unknown
+from tempora.published.methods import METHODS
+from tempora.scenarios import Amortised, Continuous, Discrete, Offline, Scenario
+
+FloatArray = NDArray[np.float64]
+
+RENAMED = {"basic": "standard", "shot": "shot_im", "eta_no_reset": "eta_star", "shot_norm": "shot_im_star"}
+"""The authors' names where they are not ours."""
+
+_UNSET = ("", "none", "null", "nan", "inf")
+_COLUMNS = (
+    "num_samples",
+    "num_correct",
+    "prediction_time",
+    "adaptation_time",
+    "start_timestamp",
+    "queue_wait_time",
+)
+_REQUIRED = _COLUMNS[:4]
+_WHOLE_DATASETS = ("imagenet_r", "imagenet_v2")
+"""Data sets that are one shift, which then has their name."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """One file: a method under one deployment, with the columns of its batches by shift."""
+
+    path: Path
+    method: str
+    model: str
+    dataset: str
+    seed: int
+    batch_size: int
+    scenario: Scenario
+    shifts: dict[str, dict[str, FloatArray]]
+
+    @property
+    def setup(self) -> tuple[str, str, int]:
+        return self.model, self.dataset, self.batch_size
+
+
+def read_logs(folder: Path, progress: Callable[[int, int], None] | None) -> Iterator[Log]:
+    """Every log below `folder`; JSON files that are something else are passed over."""
+    paths = sorted(folder.rglob("*.json"))
+    found = 0
+    for number, path in enumerate(paths, start=1):
+        log = _read(path)
+        if log is not None:
+            found += 1
+            yield log
+        if progress is not None:
+            progress(number, len(paths))
+    if not found:
+        raise TemporaError(
+            f"no logs of the authors in {folder}: expected *.json files with `arguments` and `results`"
+        )
+
+
+def _read(path: Path) -> Log | None:
+    """One log, or None for a JSON file that is something else."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TemporaError(f"{path} cannot be read ({error}): fetch it again, or leave it out") from error
+    if not (isinstance(content, dict) and {"arguments", "results"} <= content.keys()):
+        return None
+    try:
+        arguments = {str(name): str(value) for name, value in content["arguments"].items()}
+        dataset = snake(arguments["dataset_name"])
+        return Log(
+            path=path,
+            method=_method(arguments["method"]),
+            model=arguments["model_arch"],
+            dataset=dataset,
+            seed=int(arguments["seed"]),
+            batch_size=int(arguments["batch_size"]),
+            scenario=_scenario(arguments),
+            shifts={
+                _shift(name, dataset, len(content["results"])): _batches(found, int(arguments["batch_size"]))
+                for name, found in content["results"].items()
+            },
+        )
+    except TemporaError as error:
+        raise TemporaError(f"{path}: {error}") from None
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise TemporaError(f"{path}: not a log as the authors publish them ({what})") from error
+
+
+def _method(name: str) -> str:
+    method = RENAMED.get(name, name)
+    if method not in METHODS:
+        raise unknown(
+            "method", name, [*RENAMED, *(known for known in METHODS if known not in RENAMED.values())]
+        )
+    return method
+
+
+def _scenario(arguments: Mapping[str, str]) -> Scenario:
+    """Which protocol a log ran: the one whose knob is set. Offline sets none of them."""
+    knobs = {name: _number(arguments, name) for name in ("interval", "response_budget", "overhead_budget")}
+    given = {name: value for name, value in knobs.items() if value is not None}
+    if len(given) > 1:
+        raise TemporaError(f"sets {' and '.join(given)}: a log of the paper sets one of them")
+    if "interval" in given:
+        queue = _number({"queue_size": "1", **arguments}, "queue_size")
+        return Discrete(interval_ms=given["interval"], queue=int(queue or 0))
+    if "response_budget" in given:
+        return Continuous(threshold_ms=given["response_budget"])
+    if "overhead_budget" in given:
+        # The published budgets adapt on the batch that crosses them.
+        return Amortised(budget_ms=given["overhead_budget"], rule="overshoot")
+    return Offline()
+
+
+def _number(arguments: Mapping[str, str], name: str) -> float | None:
+    """A knob's value; None where it is not set, however that is written."""
+    text = arguments.get(name, "").strip().lower()
+    if text in _UNSET:
+        return None
+    value = float(text)
+    return value if value > 0 else None
+
+
+def _shift(name: str, dataset: str, distributions: int) -> str:
+    return dataset if distributions == 1 and dataset in _WHOLE_DATASETS else snake(name)
+
+
+def snake(name: str) -> str:
+    return name.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def _batches(found: Mapping[str, Any], batch_size: int) -> dict[str, FloatArray]:
+    """The batches of one shift as columns; rows are in the order of the stream, skipped ones included."""
+    summaries: Sequence[Mapping[str, Any]] = found["batch_summaries"]
+    if not summaries:
+        raise ValueError("batch_summaries is empty")
+    columns = {
+        name: np.array([row[name] if name in _REQUIRED else row.get(name, 0.0) for row in summaries], float)
+        for name in _COLUMNS
+    }
+    if columns["num_correct"].sum() != int(found["num_correct"]):
+        raise ValueError(
+            f"num_correct is {found['num_correct']}, its batches add up to {columns['num_correct'].sum():.0f}"
+        )
+    if (columns["num_samples"] > batch_size).any():
+        raise ValueError(f"a batch has more than batch_size={batch_size} samples")
+    return columns
