@@ -1,0 +1,51 @@
+"""Frames that figures and the report share: pooled cells, and the batches of the offline passes."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tempora import analysis
+from tempora.store import Results
+
+_SCENARIO = ["protocol", "label", "queue", "rule"]
+
+
+def over_seeds(utilities: pd.DataFrame) -> pd.DataFrame:
+    """The scored rows, one per method, shift and scenario."""
+    rows = analysis.scored(utilities).assign(queue=lambda frame: frame["queue"].fillna(1))
+    numbers = rows[[*_SCENARIO, "scenario"]].drop_duplicates(_SCENARIO)
+    if rows["seed"].nunique() > 1:
+        rows = analysis.pool(rows, over="seed").merge(numbers, on=_SCENARIO)
+    return analysis.ordered(rows)
+
+
+def over_shifts(utilities: pd.DataFrame) -> pd.DataFrame:
+    """One row per method and scenario, of methods that were scored on every shift.
+
+    A budget relative to the stream has other milliseconds on every shift and is one scenario all the same: its
+    `value` here is their mean.
+    """
+    rows = over_seeds(utilities)
+    rows = rows.assign(value=rows.groupby("scenario")["value"].transform("mean"))
+    numbers = rows[[*_SCENARIO, "scenario"]].drop_duplicates(_SCENARIO)
+    shifts = rows.groupby(["scenario", "method"])["shift"].transform("nunique")
+    rows = rows[shifts == rows["shift"].nunique()]
+    return analysis.ordered(analysis.pool(rows).merge(numbers, on=_SCENARIO))
+
+
+def offline_batches(results: Results) -> pd.DataFrame:
+    """One row per batch of every offline pass: what `analysis.overhead` reads."""
+    utilities = results.utilities
+    offline = utilities[(utilities["protocol"] == "offline") & (utilities["status"] == "ok")]
+    frames = []
+    for _, row in offline.iterrows():
+        trace = results.trace(row)
+        frames.append(
+            pd.DataFrame(
+                {
+                    **{name: row[name] for name in ("method", "model", "shift", "protocol")},
+                    **{name: getattr(trace, name) for name in ("served", "predict_ms", "adapt_ms")},
+                }
+            )
+        )
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

@@ -1,0 +1,175 @@
+"""The page: what is said in words and tables is written here, what moves is left to its scripts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tempora.analysis import budget_curves, overhead, pareto_front
+from tempora.errors import TemporaError
+from tempora.report.frames import offline_batches, over_shifts
+from tempora.report.html import charts, words
+from tempora.report.html.grid import winners_grid
+from tempora.report.html.packing import compress
+from tempora.report.html.payload import axes, payload
+from tempora.report.html.tables import all_tables, heading_groups
+from tempora.store import Results
+from tempora.store.atomic import write_atomically
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SCRIPTS = (
+    "data.js",
+    "timeline.js",
+    "answers.js",
+    "charts.js",
+    "whatif.js",
+    "cell.js",
+    "costs.js",
+    "tables.js",
+    "main.js",
+)
+"""In the order in which they build on each other."""
+
+FACTS = ("device", "cpu", "gpu", "driver", "cores", "threads", "governor", "system", "python", "commit")
+"""What is shown of the machine, where run.json has it."""
+
+
+def write_report(results: Results, path: Path | str | None = None) -> Path:
+    """Write the report of a run, by default as `report.html` into its folder; returns where it is."""
+    target = results.path / "report.html" if path is None else Path(path)
+    text = render(results)
+    write_atomically(target, lambda file: _write(file, text))
+    return target
+
+
+def render(results: Results) -> str:
+    """The page as text."""
+    utilities = results.utilities
+    if utilities.empty:
+        raise TemporaError(
+            f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
+        )
+    batches = offline_batches(results)
+    data = payload(results) | {
+        "charts": charts.specifications(utilities["method"].nunique()),
+        "latency": _latency(batches, utilities),
+        **_budgets(utilities),
+    }
+    own, library = _own_script(), charts.scripts()
+    environment = _environment()
+    return environment.get_template("report.html").render(
+        manifest=results.manifest,
+        utilities=utilities,
+        methods=data["methods"],
+        shifts=data["shifts"],
+        seeds=data["seeds"],
+        scenarios=data["scenarios"],
+        baseline_ms=data["baseline_ms"],
+        headline=words.headline(utilities),
+        advice=words.advice(utilities),
+        troubles=words.troubles(utilities),
+        grid=winners_grid(results, axes(results)),
+        tables=all_tables(utilities, batches),
+        machine=_machine(results.manifest),
+        command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
+        not_scored=_not_scored(utilities),
+        parts=charts.PARTS,
+        style=_template("style.css"),
+        library=library,
+        script=own,
+        allowed_scripts=" ".join(_hash(text) for text in (library, own)),
+        payload=compress(data),
+    )
+
+
+def _latency(batches: pd.DataFrame, utilities: pd.DataFrame) -> list[dict[str, Any]]:
+    if batches.empty:
+        return []
+    rows = overhead(batches, float(utilities["baseline_ms"].iloc[0]))
+    return _records(rows[["method", "service_ms", "predict_ms", "adapt_ms", "slowdown"]])
+
+
+def _budgets(utilities: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """What overhead buys over all shifts together; empty without budgets or without standard inference."""
+    rows = over_shifts(utilities)
+    if not {"standard"} <= set(rows["method"]) or not (rows["protocol"] == "amortised").any():
+        return {"budgets": [], "front": []}
+    columns = ["method", "label", "overhead_ms", "utility", "gain", "gain_per_s", "diminishing"]
+    return {
+        "budgets": _records(budget_curves(rows)[columns]),
+        "front": _records(pareto_front(rows)[columns]),
+    }
+
+
+def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as plain data, None where a number is missing."""
+    return [
+        {str(name): None if pd.isna(value) else value for name, value in row.items()}
+        for row in rows.to_dict(orient="records")
+    ]
+
+
+def _machine(manifest: dict[str, Any]) -> dict[str, str]:
+    facts = manifest.get("machine", {})
+    shown = {name: str(facts[name]) for name in FACTS if facts.get(name) not in (None, "", [])}
+    versions = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
+    return {**shown, **({"versions": versions} if versions else {})}
+
+
+def _not_scored(utilities: pd.DataFrame) -> list[dict[str, Any]]:
+    """Cells without a number: who, why, how many and which."""
+    rows = utilities[utilities["status"] != "ok"]
+    return [
+        {
+            "method": method,
+            "reason": reason,
+            "cells": len(part),
+            "labels": ", ".join(part["label"].drop_duplicates()),
+            "shifts": part["shift"].nunique(),
+        }
+        for (method, reason), part in rows.groupby(["method", "status"], sort=False)
+    ]
+
+
+def _environment() -> Environment:
+    from jinja2 import DictLoader, Environment
+
+    from tempora.published.methods import label
+    from tempora.report.tables.parts import PROTOCOL_TITLES, shift_title
+
+    environment = Environment(
+        loader=DictLoader({"report.html": _template("report.html")}),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(label=label, shift_title=shift_title, heading_groups=heading_groups)
+    environment.globals.update(protocol_titles=PROTOCOL_TITLES)
+    return environment
+
+
+def _own_script() -> str:
+    """Our scripts as one, in a block of its own so that they share names with nobody."""
+    return '"use strict";\n{\n' + "\n".join(_template(name) for name in SCRIPTS) + "}\n"
+
+
+def _template(name: str) -> str:
+    return files("tempora.report.html").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """How the page's security policy names a script that may run: no other does, whatever a name contains."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return f"'sha256-{digest}'"
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")

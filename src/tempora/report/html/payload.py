@@ -1,0 +1,168 @@
+"""What the page's scripts work with: cells, the batches of the offline passes, and timelines.
+
+The offline pass of a stream holds everything that the what-if panel needs: any patience is scored from its
+batches, a schedule or a budget follows from it wherever `tempora.analysis.replays` says so. Cells with a pass
+of their own bring the beginning of it, to be drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tempora.analysis.frames import protocol_order
+from tempora.analysis.replays import HISTORY_FREE, STATELESS
+from tempora.published.methods import STANDARD, display
+from tempora.published.setups import CORRUPTIONS
+from tempora.report.colours import on_dark, text_on
+from tempora.report.html.packing import pack, pack_words
+from tempora.report.tables.parts import in_order, shift_title
+from tempora.store import Results, RunFolder, Trace
+
+TIMELINE_BATCHES = 48
+"""How much of a pass of its own is drawn; the others can be drawn to their end."""
+
+NUMBERS = (
+    "value",
+    "utility",
+    "utility_lo",
+    "utility_hi",
+    "rank",
+    "availability",
+    "adapted_fraction",
+    "adapt_accuracy",
+    "frozen_accuracy",
+    "responsiveness",
+    "covariance",
+    "served_accuracy",
+    "cutoff",
+    "spent_ms",
+    "response_ms",
+    "response_sd_ms",
+    "waitspan_ms",
+    "served_batches",
+    "batches",
+)
+WORDS = ("status", "origin", "verdict")
+
+Names = dict[str, list[Any]]
+
+
+def axes(results: Results) -> Names:
+    """The values along which cells are counted: methods, shifts, seeds and scenarios, as they are shown."""
+    utilities = results.utilities
+    shifts = list(utilities["shift"].drop_duplicates())
+    known = {name: place for place, name in enumerate(CORRUPTIONS)}
+    return {
+        "methods": in_order(utilities["method"]),
+        "shifts": sorted(shifts, key=lambda name: known.get(name, len(known))),
+        "seeds": sorted(utilities["seed"].unique().tolist()),
+        "scenarios": scenario_order(utilities),
+    }
+
+
+def scenario_order(utilities: pd.DataFrame) -> list[int]:
+    """Positions in run.json, by protocol and from strict to relaxed."""
+    first = utilities.groupby("scenario")[["protocol", "value", "queue"]].first().reset_index()
+    first["place"] = [protocol_order(name) for name in first["protocol"]]
+    return [int(number) for number in first.sort_values(["place", "value", "queue", "scenario"])["scenario"]]
+
+
+def payload(results: Results) -> dict[str, Any]:
+    """Everything, as plain data. Names are given once; cells and streams refer to them by position."""
+    names = axes(results)
+    utilities = results.utilities.reset_index(drop=True)
+    passes = RunFolder(results.path).passes()
+    offline = utilities[(utilities["protocol"] == "offline") & (utilities["status"] == "ok")]
+    shared = set(offline["adapting_pass"])
+    return {
+        "baseline_ms": float(utilities["baseline_ms"].iloc[0]),
+        "methods": [_method(name, utilities, offline, passes) for name in names["methods"]],
+        "shifts": [{"name": name, "title": shift_title(name)} for name in names["shifts"]],
+        "seeds": names["seeds"],
+        "scenarios": [_scenario(results, utilities, number) for number in names["scenarios"]],
+        "cells": _cells(utilities, names),
+        "streams": [_stream(results, row, names, passes) for _, row in offline.iterrows()],
+        "timelines": {
+            str(index): _timeline(results.trace(row))
+            for index, row in utilities[utilities["status"] == "ok"].iterrows()
+            if row["adapting_pass"] not in shared
+        },
+    }
+
+
+def _method(name: str, utilities: pd.DataFrame, offline: pd.DataFrame, passes: Any) -> dict[str, Any]:
+    """How a method is shown, and what may be concluded from its offline pass."""
+    shown = display(name)
+    rows = utilities[utilities["method"] == name]
+    keys = offline.loc[offline["method"] == name, "adapting_pass"]
+    identity = passes[keys.iloc[0]].identity if len(keys) else {}
+    known = identity.get("name") if "stop_after" not in identity.get("settings", {}) else None
+    return {
+        "name": name,
+        "label": shown.label,
+        "colour": shown.colour,
+        "dark": on_dark(shown.colour),
+        "text": text_on(shown.colour),
+        "dark_text": text_on(on_dark(shown.colour)),
+        "family": shown.family,
+        "standard": name == STANDARD,
+        "history_free": known in HISTORY_FREE or bool((rows["origin"] == "replayed").any()),
+        "stateless": known in STATELESS,
+        # Its pass would have gone another way had the clock shown something else.
+        "time_aware": "threshold_ms" in identity.get("deployment", {}),
+    }
+
+
+def _scenario(results: Results, utilities: pd.DataFrame, number: int) -> dict[str, Any]:
+    row = utilities[utilities["scenario"] == number].iloc[0]
+    deployment = results.scenarios[number].deployment()
+    return {
+        "number": number,
+        "protocol": row["protocol"],
+        "label": row["label"],
+        "queue": deployment.queue,
+        "rule": deployment.rule,
+        "patience_ms": _finite(deployment.threshold(float(row["baseline_ms"]))),
+    }
+
+
+def _cells(utilities: pd.DataFrame, names: Names) -> dict[str, Any]:
+    places = {
+        axis[:-1]: [names[axis].index(value) for value in utilities[axis[:-1]]]
+        for axis in ("methods", "shifts", "seeds", "scenarios")
+    }
+    numbers = {name: pack(utilities[name].to_numpy(np.float64, na_value=np.nan)) for name in NUMBERS}
+    words = {name: pack_words(utilities[name].fillna("").tolist()) for name in WORDS}
+    return {**{name: pack(place) for name, place in places.items()}, **numbers, **words}
+
+
+def _stream(results: Results, row: pd.Series[Any], names: Names, passes: Any) -> dict[str, Any]:
+    """The batches of one method's offline pass over one stream."""
+    trace = results.trace(row)
+    return {
+        "method": names["methods"].index(row["method"]),
+        "shift": names["shifts"].index(row["shift"]),
+        "seed": names["seeds"].index(row["seed"]),
+        "uncertainty": float(passes[row["adapting_pass"]].facts.get("timing_uncertainty", 0.0)),
+        "phase": pack(trace.phase),
+        "correct": pack(trace.correct),
+        "total": pack(trace.total),
+        "predict_ms": pack(trace.predict_ms),
+        "adapt_ms": pack(trace.adapt_ms),
+    }
+
+
+def _timeline(trace: Trace) -> dict[str, Any]:
+    """The beginning of a cell's own pass. Drawn, not computed with: single precision will do."""
+    first = slice(0, TIMELINE_BATCHES)
+    drawn = {name: pack(getattr(trace, name)[first]) for name in ("phase", "correct", "total")}
+    for name in ("arrived_ms", "start_ms", "predict_ms", "adapt_ms"):
+        drawn[name] = pack(getattr(trace, name)[first].astype(np.float32))
+    return drawn
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

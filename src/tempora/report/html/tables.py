@@ -1,0 +1,38 @@
+"""The tables of `tempora show`, for the page: those that the run has data for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import pandas as pd
+
+from tempora.errors import TemporaError
+from tempora.report.tables import NAMES, Column, Table, build
+from tempora.report.tables.build import BY_SHIFT
+
+_FIRST = "sweep"
+"""All scenarios at a glance."""
+_ELSEWHERE = ("winners",)
+"""Shown in a better way already."""
+
+
+def all_tables(utilities: pd.DataFrame, batches: pd.DataFrame) -> list[Table]:
+    """Every table that can be built, those with a row per shift after their summaries."""
+    several = utilities["shift"].nunique() > 1
+    names = [_FIRST, *(name for name in NAMES if name not in (_FIRST, *_ELSEWHERE))]
+    wanted = [(name, by_shift) for name in names for by_shift in (False, True)]
+    tables = []
+    for name, by_shift in wanted:
+        if by_shift and not (several and name in BY_SHIFT):
+            continue
+        try:
+            tables.append(build(name, utilities, batches, by_shift=by_shift))
+        except TemporaError:
+            continue  # the run lacks what this table is about: a second machine, a second queue, ...
+    return tables
+
+
+def heading_groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
+    """The headings above neighbouring columns, and how many columns each spans."""
+    return [(group, len(list(members))) for group, members in groupby(columns, lambda column: column.group)]

@@ -1,0 +1,111 @@
+// What each method gets out of a limit that the reader chooses: exactly, or not at all.
+//
+// The same reasons as in tempora.analysis.replays: any patience, any schedule that skips nothing, any schedule
+// of a method without history, any budget that lasts or whose frozen tail is known.
+
+// A limit: { protocol, value, variant (queue or rule), scenario (position, if the run evaluated it) }
+function answerStream(run, method, shift, seed, limit) {
+  const evaluated = evaluatedRow(run, method, shift, seed, limit);
+  if (evaluated !== undefined) {
+    const { status, utility, utility_lo, utility_hi, batches, verdict } = run.cell(evaluated);
+    if (status !== "ok") return { why: status };
+    return { utility, lo: utility_lo, hi: utility_hi, batches, verdict, how: "evaluated" };
+  }
+  const stream = run.stream(method, shift, seed);
+  if (!stream) return { why: "it has no offline pass to replay" };
+  if (run.methods[method].time_aware) return { why: "it looks at the clock: every limit is a run of its own" };
+  const found = REPLAYS[limit.protocol](run, method, shift, seed, stream, limit);
+  return found.why ? found : { ...found, batches: stream.count, verdict: offlineVerdict(run, method, shift, seed) };
+}
+
+const REPLAYS = {
+  continuous(run, method, shift, seed, stream, { value }) {
+    if (!(value > run.baseline_ms)) return { why: "T must be above λ: standard inference itself would be late" };
+    return ranged(stream, "recomputed", (pace) => continuousUtility(stream, value, run.baseline_ms, pace));
+  },
+
+  discrete(run, method, shift, seed, stream, { value, variant }) {
+    const { evicted } = discreteUtility(stream, value, variant);
+    if (evicted && !run.methods[method].history_free) {
+      return { why: `would skip batches here (${evicted} or so of ${stream.count}), which was not measured` };
+    }
+    return ranged(stream, "replayed", (pace) => discreteUtility(stream, value, variant, pace).utility);
+  },
+
+  amortised(run, method, shift, seed, stream, { value, variant }) {
+    const cutoff = budgetCutoff(stream, run.baseline_ms, value, variant);
+    if (cutoff === stream.count) return ranged(stream, "replayed", () => mean(stream.accuracy));
+    const frozen = frozenHere(run, method, shift, seed, cutoff);
+    if (frozen !== undefined) {
+      const { utility, utility_lo, utility_hi } = run.cell(frozen);
+      return { utility, lo: utility_lo, hi: utility_hi, how: "replayed" };
+    }
+    const standard = run.methods.findIndex((one) => one.standard);
+    const tail = run.methods[method].stateless && run.stream(standard, shift, seed);
+    if (!tail) return { why: `would freeze after ${cutoff} batches, and its frozen model there was not measured` };
+    return ranged(stream, "replayed", (pace) => {
+      const frozenFrom = budgetCutoff(stream, run.baseline_ms, value, variant, pace);
+      return mean(stream.accuracy.map((accuracy, batch) => (batch < frozenFrom ? accuracy : tail.accuracy[batch])));
+    });
+  },
+};
+
+// Utility with the range that the timing uncertainty of the pass leaves.
+function ranged(stream, how, score) {
+  const utility = score(1), reach = stream.uncertainty;
+  const all = reach ? [utility, score(1 - reach), score(1 + reach)] : [utility];
+  return { utility, lo: Math.min(...all), hi: Math.max(...all), how };
+}
+
+function evaluatedRow(run, method, shift, seed, limit) {
+  if (limit.scenario !== undefined) return run.row(method, shift, seed, limit.scenario);
+  for (const scenario of scenariosOf(run, limit.protocol, limit.variant)) {
+    const row = run.row(method, shift, seed, scenario);
+    if (row !== undefined && close(run.cells.value[row], limit.value)) return row;
+  }
+  return undefined;
+}
+
+// An evaluated budget that froze the same stream at the same batch.
+function frozenHere(run, method, shift, seed, cutoff) {
+  return scenariosOf(run, "amortised")
+    .map((scenario) => run.row(method, shift, seed, scenario))
+    .find((row) => row !== undefined && run.cells.status[row] === "ok" && run.cells.cutoff[row] === cutoff);
+}
+
+function offlineVerdict(run, method, shift, seed) {
+  const offline = run.scenarios.findIndex((scenario) => scenario.protocol === "offline");
+  const row = run.row(method, shift, seed, offline);
+  return row === undefined ? "" : run.cells.verdict[row];
+}
+
+const variantOf = (scenario) => ({ discrete: scenario.queue, amortised: scenario.rule })[scenario.protocol];
+
+function scenariosOf(run, protocol, variant) {
+  return run.scenarios.flatMap((scenario, place) =>
+    scenario.protocol === protocol && (variant === undefined || variantOf(scenario) === variant) ? [place] : []);
+}
+
+// One answer per method over several shifts and all seeds, weighted by batches as tempora.analysis.pool does.
+function answer(run, shifts, limit) {
+  return run.methods.map((_, method) => answerMethod(run, method, shifts, limit));
+}
+
+function answerMethod(run, method, shifts, limit) {
+  const parts = shifts.flatMap((shift) => run.seeds.map((_, seed) => answerStream(run, method, shift, seed, limit)));
+  const missing = parts.find((part) => part.why);
+  if (missing) return { method, why: missing.why };
+  const batches = parts.reduce((sum, part) => sum + part.batches, 0);
+  const pooled = (name) => parts.reduce((sum, part) => sum + part[name] * part.batches, 0) / batches;
+  const how = [...new Set(parts.map((part) => part.how))].join(" and ");
+  const trusted = parts.every((part) => part.verdict === "VALID");
+  return { method, utility: pooled("utility"), lo: pooled("lo"), hi: pooled("hi"), how, trusted };
+}
+
+// Best first; `tied` marks those whose range overlaps the winner's.
+function ranked(answers) {
+  const known = answers.filter((one) => !one.why).sort((a, b) => b.utility - a.utility);
+  const tied = known.filter((one) => one.hi >= known[0].lo);
+  known.forEach((one, place) => { one.rank = place + 1; one.tied = tied.length > 1 && tied.includes(one); });
+  return known;
+}

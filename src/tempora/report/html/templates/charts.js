@@ -1,0 +1,46 @@
+// Vega charts in the page's own colours, drawn again when the reader's system turns light or dark.
+
+const darkMode = window.matchMedia("(prefers-color-scheme: dark)");
+const drawn = new Map();
+
+function chartTheme() {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const text = { labelColor: colour("--soft"), titleColor: colour("--soft"), labelFont: "inherit", titleFont: "inherit" };
+  const font = style.getPropertyValue("--sans");
+  return {
+    background: null, font, text: { fill: colour("--ink") }, view: { stroke: null },
+    axis: { ...text, labelFont: font, titleFont: font, labelFontSize: 12, titleFontSize: 12, titleFontWeight: 500, gridColor: colour("--line"), domainColor: colour("--faint"), tickColor: colour("--faint"), titlePadding: 10 },
+    legend: { labelColor: colour("--soft"), labelFont: font, labelFontSize: 12, symbolType: "square" },
+  };
+}
+
+// Draw a chart into an element; `data` maps names of data sets to rows. Returns its Vega view.
+async function draw(run, id, name, data) {
+  const element = document.getElementById(id);
+  const known = drawn.get(id);
+  if (known && known.name === name && known.dark === darkMode.matches) {
+    known.data = data;
+    const view = await known.view;
+    feed(view, data);
+    return view;
+  }
+  const spec = { ...run.charts[name], datasets: data };
+  const options = { actions: false, renderer: "svg", config: chartTheme(), tooltip: { theme: darkMode.matches ? "dark" : "light" } };
+  const view = vegaEmbed(element, spec, options).then((result) => {
+    // The chart is described by its role and label; its marks would only be noise to a screen reader.
+    element.querySelector("svg")?.setAttribute("aria-hidden", "true");
+    return result.view;
+  });
+  drawn.set(id, { run, name, data, view, dark: darkMode.matches });
+  return view;
+}
+
+function feed(view, data) {
+  for (const [name, rows] of Object.entries(data)) view.data(name, rows);
+  view.runAsync();
+}
+
+const methodColour = (run, method) => run.methods[method][darkMode.matches ? "dark" : "colour"];
+const percent = (fraction, digits = 1) => `${(100 * fraction).toFixed(digits)}%`;
+const rangeText = (lo, hi) => (hi > lo ? `${percent(lo)} to ${percent(hi)}` : "–");

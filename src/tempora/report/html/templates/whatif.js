@@ -1,0 +1,198 @@
+// The what-if panel: a limit moves, the ranking and the recommendation follow.
+
+const LIMITS = {
+  discrete: { title: "Batches arrive on a clock", knob: "A batch every", symbol: "γ", variant: "Queue" },
+  continuous: { title: "A user waits", knob: "Value halves after", symbol: "T" },
+  amortised: { title: "Overhead is budgeted", knob: "Overhead budget", symbol: "B", variant: "Rule" },
+};
+const STEPS = 1000;
+const SNAP = 7; // slider steps within which it falls onto an evaluated point
+
+class WhatIf {
+  constructor(run) {
+    this.run = run;
+    this.picked = null;
+    const present = Object.keys(LIMITS).filter((protocol) => scenariosOf(run, protocol).length);
+    if (!present.length) { byId("what-if").hidden = true; return; }
+    byId("protocols").append(...present.map((protocol) => this.tab(protocol)));
+    fill(byId("whatif-shift"), [...(run.shifts.length > 1 ? [["all", "All shifts"]] : []), ...run.shifts.map((shift, place) => [place, shift.title])]);
+    byId("whatif-shift").addEventListener("change", () => this.redraw());
+    byId("whatif-variant").addEventListener("change", () => this.choose(this.protocol));
+    byId("slider").addEventListener("input", () => this.slid());
+    byId("exact").addEventListener("change", () => this.typed());
+    const start = present.includes("continuous") ? "continuous" : present[0];
+    document.querySelector(`#protocols input[value=${start}]`).checked = true;
+    this.choose(start);
+  }
+
+  tab(protocol) {
+    const input = make("input", { type: "radio", name: "protocol", value: protocol });
+    input.addEventListener("change", () => { byId("whatif-variant").replaceChildren(); this.choose(protocol); });
+    return make("label", {}, input, make("span", {}, LIMITS[protocol].title));
+  }
+
+  // Show a protocol: its slider, with a tick for every point that was evaluated.
+  choose(protocol) {
+    this.protocol = protocol;
+    this.chooseVariant();
+    this.points = scenariosOf(this.run, protocol, this.variant).map((scenario) => ({ scenario, x: this.typicalValue(scenario), label: this.run.scenarios[scenario].label }))
+      .filter((point) => point.x > 0).sort((a, b) => a.x - b.x);
+    const values = this.points.map((point) => point.x);
+    const least = protocol === "continuous" ? this.run.baseline_ms * 1.02 : values[0] / 1.5;
+    this.reach = [Math.log(least), Math.log(1.5 * values.at(-1))];
+    byId("slider-name").textContent = LIMITS[protocol].knob;
+    byId("ticks").replaceChildren(...this.points.map((point) => {
+      const tick = make("span", {}, point.label.replace(/^[ργTB] /u, ""));
+      tick.style.left = `${this.step(point.x) / STEPS * 100}%`;
+      return tick;
+    }));
+    this.move(this.points[Math.floor((this.points.length - 1) / 2)].x);
+    this.drawCurves();
+  }
+
+  chooseVariant() {
+    const variants = [...new Set(scenariosOf(this.run, this.protocol).map((place) => variantOf(this.run.scenarios[place])))];
+    const field = byId("variant-field"), select = byId("whatif-variant");
+    field.hidden = variants.length < 2;
+    if (!field.hidden && !select.options.length) fill(select, variants.map((variant, place) => [place, String(variant)]));
+    field.querySelector("span").textContent = LIMITS[this.protocol].variant ?? "";
+    this.variant = variants[field.hidden ? 0 : select.selectedIndex];
+  }
+
+  // A relative budget has other milliseconds on every shift; the slider shows their mean.
+  typicalValue(scenario) {
+    const { cells } = this.run, found = [];
+    for (let row = 0; row < cells.scenario.length; row++) {
+      if (cells.scenario[row] === scenario && !Number.isNaN(cells.value[row])) found.push(cells.value[row]);
+    }
+    return found.length ? (found.every((value) => value === found[0]) ? found[0] : mean(found)) : NaN;
+  }
+
+  get shifts() {
+    const choice = byId("whatif-shift").value;
+    return choice === "all" ? this.run.allShifts : [Number(choice)];
+  }
+
+  step(x) { return STEPS * (Math.log(x) - this.reach[0]) / (this.reach[1] - this.reach[0]); }
+
+  slid() {
+    const step = Number(byId("slider").value);
+    const near = this.points.find((point) => Math.abs(this.step(point.x) - step) < SNAP);
+    const free = Math.exp(this.reach[0] + step / STEPS * (this.reach[1] - this.reach[0]));
+    this.move(near ? near.x : Number(free.toPrecision(4)));
+  }
+
+  typed() {
+    const value = Number(byId("exact").value);
+    if (value > 0) this.move(value);
+  }
+
+  move(x) {
+    this.x = x;
+    const slider = byId("slider"), { knob } = LIMITS[this.protocol];
+    slider.value = Math.round(this.step(x));
+    slider.setAttribute("aria-valuetext", `${knob} ${Number(x.toPrecision(5))} milliseconds`);
+    byId("exact").value = String(Number(x.toPrecision(12)));
+    this.show();
+  }
+
+  get limit() {
+    const point = this.points.find((candidate) => close(candidate.x, this.x));
+    return { protocol: this.protocol, variant: this.variant, value: this.x, scenario: point?.scenario };
+  }
+
+  show() {
+    const answers = answer(this.run, this.shifts, this.limit);
+    const best = ranked(answers);
+    this.recommend(best, answers.length);
+    this.rank(best, answers.filter((one) => one.why));
+    if (this.view) feed(this.view, { here: [{ x: this.x }] });
+  }
+
+  redraw() { this.show(); this.drawCurves(); }
+
+  recommend(best, count) {
+    const place = byId("recommendation");
+    if (!best.length) { place.textContent = "No method has an exact answer here; the reasons are below."; return; }
+    const [first, second] = best, standard = best.find((one) => this.run.methods[one.method].standard);
+    const ties = best.filter((one) => one.tied && one !== first).map((one) => this.run.methods[one.method].label);
+    const words = [];
+    if (standard === first) words.push(`: no adaptation pays here. Utility ${percent(first.utility)}`);
+    else words.push(`: utility ${percent(first.utility)}`, standard ? `, ${points(first.utility - standard.utility)} above standard inference` : "");
+    if (ties.length) words.push(`. A tie within timing uncertainty with ${ties.join(", ")}`);
+    else if (second && second !== standard) words.push(`, ${points(first.utility - second.utility)} ahead of ${this.run.methods[second.method].label}`);
+    words.push(".");
+    if (best.length < count) words.push(` Among the ${best.length} of ${count} methods that have an exact answer here.`);
+    if (!first.trusted) words.push(" ");
+    place.replaceChildren("Use ", methodName(this.run, first.method), words.join(""),
+      ...(first.trusted ? [] : [make("span", { className: "flag" }, "! timing not VALID")]));
+  }
+
+  rank(best, unknown) {
+    const top = best.length ? best[0].utility : 1;
+    const standard = best.find((one) => this.run.methods[one.method].standard);
+    const known = best.map((one) => {
+      const below = standard && one.utility < standard.utility;
+      const notes = [one.tied ? "≈ " : "", one.hi > one.lo ? `± ${(50 * (one.hi - one.lo)).toFixed(1)} ` : ""].join("");
+      const row = rankingRow(this.run, one.method, percent(one.utility, 2), notes, one.utility / top, below);
+      row.dataset.utility = one.utility;
+      row.dataset.method = this.run.methods[one.method].name;
+      if (!one.trusted) row.querySelector(".value").append(make("span", { className: "flag", title: "timing not VALID" }, " !"));
+      const button = row.firstChild;
+      button.title = `${one.how}${one.hi > one.lo ? `, ${rangeText(one.lo, one.hi)} within timing` : ""}`;
+      button.setAttribute("aria-pressed", String(this.picked === one.method));
+      button.addEventListener("mouseenter", () => this.single(one.method));
+      button.addEventListener("focus", () => this.single(one.method));
+      button.addEventListener("mouseleave", () => this.single(this.picked));
+      button.addEventListener("blur", () => this.single(this.picked));
+      button.addEventListener("click", () => { this.picked = this.picked === one.method ? null : one.method; this.show(); this.single(this.picked); });
+      return row;
+    });
+    const others = unknown.map((one) => {
+      const row = make("div", { className: "row none" }, methodName(this.run, one.method), make("span", { className: "value" }, "–"),
+        make("span", { className: "reason" }, one.why));
+      const item = make("li", {}, row);
+      item.dataset.method = this.run.methods[one.method].name;
+      return item;
+    });
+    keepFocus(byId("ranking"), () => byId("ranking").replaceChildren(...known, ...others));
+    byId("unanswered").textContent = unknown.length && this.protocol !== "continuous"
+      ? `To measure what is missing: add --set 'scenarios=[{protocol: ${this.protocol}, ${{ discrete: "interval_ms", amortised: "budget_ms" }[this.protocol]}: ${Number(this.x.toPrecision(12))}}]' to the command of this run.` : "";
+  }
+
+  single(method) {
+    const name = method === null ? "" : this.run.methods[method].name;
+    if (this.view) { this.view.signal("picked", name); this.view.runAsync(); }
+  }
+
+  async drawCurves() {
+    const rows = this.curves();
+    this.view = await draw(this.run, "curves", `curves_${this.protocol}`, { rows, here: [{ x: this.x }] });
+  }
+
+  // Evaluated points of everybody; between them only what is exact.
+  curves() {
+    const shifts = this.shifts, rows = [];
+    for (const { x, scenario, label } of this.points) {
+      const best = ranked(answer(this.run, shifts, { ...this.limit, value: x, scenario }));
+      best.forEach((one) => rows.push(this.dot(one, x, label, true, one.rank === 1)));
+    }
+    const between = { continuous: 40, discrete: 28, amortised: 0 }[this.protocol];
+    for (let part = 0; part < between; part++) {
+      const x = Math.exp(this.reach[0] + (part + 0.5) / between * (this.reach[1] - this.reach[0]));
+      this.run.methods.forEach((method, place) => {
+        if (this.protocol === "discrete" && !method.history_free) return;
+        const one = answerMethod(this.run, place, shifts, { protocol: this.protocol, variant: this.variant, value: x });
+        if (!one.why) rows.push(this.dot(one, x, "", false, false));
+      });
+    }
+    return rows.sort((a, b) => a.x - b.x);
+  }
+
+  dot(one, x, scenario, evaluated, best) {
+    const { name, label, standard } = this.run.methods[one.method];
+    return { x, utility: one.utility, method: name, label, standard, scenario, evaluated, best, colour: methodColour(this.run, one.method), range: rangeText(one.lo, one.hi), rank: one.rank ? String(one.rank) : "", how: one.how };
+  }
+}
+
+const points = (difference) => `${(100 * difference).toFixed(1)} points`;

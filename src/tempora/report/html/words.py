@@ -1,0 +1,190 @@
+"""The answer in words: who should use what and why, and what went wrong with the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import pandas as pd
+
+from tempora import analysis
+from tempora.errors import TemporaError
+from tempora.published.methods import STANDARD, label
+from tempora.report.frames import over_seeds, over_shifts
+from tempora.report.tables.parts import in_order, shift_title
+
+SITUATIONS = {
+    "discrete": "Batches arrive on a clock",
+    "continuous": "A user waits for answers",
+    "amortised": "Overhead is budgeted",
+    "deployment": "Several limits at once",
+}
+WORST_FIRST = ("availability collapse", "accuracy erosion", "harmful adaptation", "drift")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One method to use, over a stretch of neighbouring scenarios."""
+
+    method: str
+    where: str
+    sentence: str
+    tied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to use in one kind of deployment, from strict to relaxed."""
+
+    protocol: str
+    situation: str
+    choices: tuple[Choice, ...]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What went wrong with a method under pressure."""
+
+    method: str
+    below: int
+    cells: int
+    wins: int = 0
+    mode: str = ""
+    sentence: str = ""
+    where: str = ""
+    cell: tuple[str, int, str] | None = None
+    """(shift, scenario, method) of the worst case, to link to."""
+    not_scored: dict[str, int] = field(default_factory=dict)
+    """Reason -> how many cells have no number because of it."""
+
+
+def headline(utilities: pd.DataFrame) -> str:
+    """What the offline winner loses under pressure; empty where the run cannot say."""
+    try:
+        return analysis.headline(over_seeds(utilities)).sentence()
+    except TemporaError:
+        return ""
+
+
+def advice(utilities: pd.DataFrame) -> list[Advice]:
+    """For each protocol, who wins over all shifts together and why."""
+    rows = over_shifts(utilities)
+    accurate = rows[rows["protocol"] == "offline"].sort_values("utility", kind="stable")
+    best_offline = str(accurate["method"].iloc[-1]) if len(accurate) else None
+    found = []
+    for protocol, situation in SITUATIONS.items():
+        part = rows[rows["protocol"] == protocol]
+        if not part.empty:
+            found.append(Advice(protocol, situation, tuple(_choices(part, best_offline))))
+    return found
+
+
+def troubles(utilities: pd.DataFrame) -> list[Trouble]:
+    """Each adapting method's losses against standard inference, with the worst of them explained."""
+    scored = analysis.temporal(utilities)
+    methods = [name for name in in_order(utilities["method"]) if name != STANDARD]
+    if not (scored["method"] == STANDARD).any():
+        return [Trouble(name, 0, 0, not_scored=_not_scored(utilities, name)) for name in methods]
+    beside = analysis.beside_standard(utilities)
+    losing = analysis.findings(utilities)
+    losing = losing[(losing["utility"] < losing["standard_utility"]) & losing["mode"].isin(WORST_FIRST)]
+    losing = losing.assign(gap=losing["standard_utility"] - losing["utility"])
+    counts = analysis.win_counts(analysis.winners(utilities))
+    wins = counts[counts["group"] == "temporal"].set_index("method")["wins"].to_dict()
+    return [_trouble(name, utilities, beside, losing, int(wins.get(name, 0))) for name in methods]
+
+
+def _trouble(
+    name: str, utilities: pd.DataFrame, beside: pd.DataFrame, losing: pd.DataFrame, wins: int
+) -> Trouble:
+    own = beside[beside["method"] == name]
+    below, cells = int((own["utility"] < own["standard_utility"]).sum()), len(own)
+    reasons = _not_scored(utilities, name)
+    bad = losing[losing["method"] == name]
+    if bad.empty:
+        return Trouble(name, below, cells, wins, not_scored=reasons)
+    mode = str(bad["mode"].value_counts().index[0])
+    worst = bad[bad["mode"] == mode].sort_values("gap").iloc[-1]
+    same = utilities[(utilities["shift"] == worst["shift"]) & (utilities["label"] == worst["label"])]
+    same = same[(same["queue"] == worst["queue"]) & (same["protocol"] == worst["protocol"])]
+    return Trouble(
+        name,
+        below,
+        cells,
+        wins,
+        mode=mode,
+        sentence=str(worst["sentence"]),
+        where=f"{shift_title(str(worst['shift']))}, {worst['label']}",
+        cell=(str(worst["shift"]), int(same["scenario"].iloc[0]), name),
+        not_scored=reasons,
+    )
+
+
+def _not_scored(utilities: pd.DataFrame, name: str) -> dict[str, int]:
+    rows = utilities[(utilities["method"] == name) & (utilities["status"] != "ok")]
+    return {str(reason): int(count) for reason, count in rows["status"].value_counts().items()}
+
+
+def _choices(part: pd.DataFrame, best_offline: str | None) -> list[Choice]:
+    """Neighbouring scenarios with the same winner are one choice."""
+    best = [_best(rows) for _, rows in part.groupby("scenario", sort=False)]
+    choices = []
+    for method, stretch in groupby(best, key=lambda winner: winner[0]):
+        stretches = list(stretch)
+        _, first, ties = stretches[0]
+        last = stretches[-1][1].iloc[0]["label"]
+        where = _stretch(str(first.iloc[0]["label"]), str(last))
+        choices.append(Choice(method, where, _sentence(method, first, best_offline), ties))
+    return choices
+
+
+def _stretch(first: str, last: str) -> str:
+    """From one scenario to another, what their names share said once.
+
+    >>> _stretch("ρ 100 %", "ρ 50 %"), _stretch("T 5λ", "T 5λ")
+    ('ρ 100 % to 50 %', 'T 5λ')
+    >>> _stretch("B 3.12 % of λN", "B 25 % of λN")
+    'B 3.12 % to 25 % of λN'
+    """
+    if first == last:
+        return first
+    symbol, _, rest = last.partition(" ")
+    return f"{first.removesuffix(' of λN')} to {rest if first.startswith(f'{symbol} ') else last}"
+
+
+def _best(rows: pd.DataFrame) -> tuple[str, pd.DataFrame, tuple[str, ...]]:
+    """The winner of a scenario, its rows, and who ties with it within timing uncertainty."""
+    marked = analysis.with_timing_ties(rows).sort_values("utility", ascending=False, kind="stable")
+    method = str(marked.iloc[0]["method"])
+    ties = marked[marked["timing_tie"] & (marked["method"] != method)]["method"]
+    return method, rows, tuple(str(name) for name in ties)
+
+
+def _sentence(method: str, rows: pd.DataFrame, best_offline: str | None) -> str:
+    """Utility, gain over standard inference, and the term that made the difference, at the strictest point."""
+    by_method = {str(row["method"]): row for _, row in rows.iterrows()}
+    own = by_method[method]
+    text = f"{own['utility']:.1%}"
+    if method == STANDARD:
+        text += ", and no adaptation pays"
+    elif STANDARD in by_method:
+        gain = 100 * (own["utility"] - by_method[STANDARD]["utility"])
+        text += f", {gain:.1f} points above standard inference"
+    if best_offline is None or best_offline not in by_method:
+        return f"{text}."
+    if best_offline == method:
+        return f"{text}. It is also the most accurate offline, and {_pace(own)}."
+    other = _pace(by_method[best_offline])
+    return f"{text}. It {_pace(own)}; {label(best_offline)}, the most accurate offline, {other}."
+
+
+def _pace(row: pd.Series[Any]) -> str:
+    """What the deployment left of a method's accuracy, or of its adapting."""
+    if row["protocol"] == "discrete":
+        return f"serves {row['availability']:.0%} of the batches"
+    if row["protocol"] == "amortised":
+        return f"adapts on {row['adapted_fraction']:.0%} of the stream"
+    if row["protocol"] == "continuous":
+        return f"keeps {row['responsiveness']:.0%} of its value"
+    return f"serves {row['availability']:.0%} of the batches and keeps {row['responsiveness']:.0%} of their value"
