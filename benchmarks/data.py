@@ -4,19 +4,19 @@
 
 Both read the same JPEG files with the same number of workers, resize, crop and normalise them for a ResNet-50 and
 put them on the device in batches of 64. The DataLoader does so in every pass; Tempora decodes once, in its first
-pass, and later ones read what it kept. Each kind of pass is repeated in turn and the best time of each counts, so
-that other work on the machine disturbs both alike. Interpreters and libraries are loaded before the clock starts.
+pass (starting its workers included), and later ones read what it kept. The two take turns, and each ratio is the
+median over turns: other work on the machine disturbs both alike.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import torch
@@ -92,32 +92,26 @@ def dataloader_pass(folder: Path, workers: int, device: torch.device) -> float:
 
 
 def measure(images: int, workers: int, repeats: int, device: torch.device) -> dict[str, float | int | str]:
-    """The best of `repeats` passes of each kind, in images per second, and the ratios."""
+    """Medians over `repeats`: images per second of each kind of pass, and how they compare."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "photographs"
         folder.mkdir()
         write_photographs(folder, images)
-        delivered = images // BATCH_SIZE * BATCH_SIZE
-        first, later, loader = [], [], []
-        for _ in range(repeats):
-            seconds = tempora_passes(folder, workers, device)
-            first.append(seconds[0])
-            later.append(seconds[1])
-            loader.append(dataloader_pass(folder, workers, device))
-    rates = {
-        name: delivered / min(seconds)
-        for name, seconds in (("first_pass", first), ("later_pass", later), ("dataloader", loader))
-    }
+        seconds = [
+            (*tempora_passes(folder, workers, device), dataloader_pass(folder, workers, device))
+            for _ in range(repeats)
+        ]
+    delivered = images // BATCH_SIZE * BATCH_SIZE
     return {
         "images": images,
         "workers": workers,
         "repeats": repeats,
-        "device": torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else platform.processor() or "cpu",
-        **{f"{name}_images_per_s": rate for name, rate in rates.items()},
-        "first_pass_ratio": rates["first_pass"] / rates["dataloader"],
-        "later_pass_ratio": rates["later_pass"] / rates["dataloader"],
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "first_pass_images_per_s": median(delivered / first for first, _, _ in seconds),
+        "later_pass_images_per_s": median(delivered / later for _, later, _ in seconds),
+        "dataloader_images_per_s": median(delivered / loader for _, _, loader in seconds),
+        "first_pass_ratio": median(loader / first for first, _, loader in seconds),
+        "later_pass_ratio": median(loader / later for _, later, loader in seconds),
     }
 
 
@@ -125,7 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--workers", type=int, default=default_workers())
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", type=torch.device, default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", type=Path, help="also write the result to this file")
     options = parser.parse_args()
