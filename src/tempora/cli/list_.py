@@ -1,0 +1,146 @@
+"""`tempora list`: what there is to choose from, each with a line of explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated
+
+import typer
+
+Entry = tuple[str, str, str]
+"""A name, what it is, and a quieter line of facts."""
+
+
+def list_(
+    what: Annotated[str, typer.Argument(help="methods, models, datasets, scenarios or clocks.")],
+) -> None:
+    """What there is to choose from: methods, models, datasets, scenarios or clocks."""
+    from tempora.errors import unknown
+
+    if what not in LISTS:
+        raise unknown("thing to list", what, LISTS)
+    entries, hint = LISTS[what]
+    _print(entries(), hint)
+
+
+def _print(entries: Iterable[Entry], hint: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, what, facts in entries:
+        table.add_row(Text(name, style="bold"), Text(what))
+        if facts:
+            table.add_row("", Text(facts, style="dim"))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print()
+    console.print(hint, markup=False)
+
+
+def _methods() -> Iterator[Entry]:
+    import sys
+
+    from tempora import methods
+
+    for name in methods.names():
+        kind = methods.get(name)
+        about = (sys.modules[kind.__module__].__doc__ or kind.label).splitlines()[0]
+        modifies = " and ".join(kind.modifies) or "nothing"
+        yield name, about, f"{kind.label}, {kind.family}; modifies {modifies}"
+
+
+def _models() -> Iterator[Entry]:
+    from tempora.models.loading import ALIASES, BUNDLED, names
+
+    about = {
+        "fashion_resnet": "A small residual network for Fashion-MNIST, with BatchNorm",
+        "fashion_vit": "A small vision transformer for Fashion-MNIST, with LayerNorm",
+        "resnet50": "ResNet-50 for ImageNet, with BatchNorm (the paper's)",
+        "resnet18": "ResNet-18 for ImageNet, with BatchNorm",
+        "vit_b_16": "ViT-B/16 for ImageNet, with LayerNorm (the paper's)",
+        "resnet50_gn": "ResNet-50 for ImageNet, with GroupNorm",
+        "cifar_resnet18": "ResNet-18 for 32-pixel images (the paper's on CIFAR-10-C)",
+    }
+    for name in names():
+        if name in BUNDLED:
+            facts = "ships with Tempora"
+        elif name in ALIASES:
+            facts = f"timm: {ALIASES[name]}"
+        else:
+            facts = "weights from a file: checkpoint=PATH"
+        yield name, about[name], facts
+
+
+def _datasets() -> Iterator[Entry]:
+    from tempora.data.registry import datasets
+
+    for card in datasets().values():
+        yield card.name, card.what, card.size
+
+
+def _scenarios() -> Iterator[Entry]:
+    yield "offline", "Unlimited time: the stream waits. Utility is accuracy. Always run", "no knobs"
+    yield (
+        "discrete",
+        "A batch arrives on schedule, ready or not; what finds the queue full is lost",
+        "interval_ms, or utilisation (λ / interval); queue (1)",
+    )
+    yield (
+        "continuous",
+        "The next batch comes with each prediction, and value halves at the threshold",
+        "threshold_ms, or threshold_x (T / λ)",
+    )
+    yield (
+        "amortised",
+        "Adapt until the overhead budget is spent, then freeze",
+        "budget_ms, budget_baselines (B / λ) or budget_x (B / λN); rule: strict or overshoot",
+    )
+    yield (
+        "deployment",
+        "Any of these together: a battery-powered camera has arrivals, patience and a budget",
+        "arrivals (on_completion, on_prediction or recorded times), and all knobs above",
+    )
+    yield from _grids()
+
+
+def _grids() -> Iterator[Entry]:
+    from tempora.scenarios import paper_grid, relative_grid
+
+    grids = {"relative": relative_grid(), **{f"paper-{name}": paper_grid(name) for name in _PAPER_GRIDS}}
+    for name, scenarios in grids.items():
+        labels = ", ".join(scenario.label for scenario in scenarios)
+        yield f"grid {name}", f"{len(scenarios)} scenarios besides offline", labels
+
+
+_PAPER_GRIDS = ("resnet50", "vit", "resnet18")
+
+
+def _clocks() -> Iterator[Entry]:
+    from tempora.published import setup
+    from tempora.published.profiles import PROFILE_NOTE, PROFILED
+
+    yield "measured", "This machine, now: the device is waited for before and after every step", ""
+    for name in PROFILED:
+        found = setup(name)
+        about = f"The paper's mean latencies of {found.model} on {found.hardware}, λ {found.baseline_ms:g} ms"
+        yield f"published:{name}", about, PROFILE_NOTE
+    yield "FILE", "A latency profile written by `tempora profile`, of any machine", ""
+
+
+LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
+    "methods": (_methods, "Your own: --methods module:Class (`tempora check module:Class` tests it)."),
+    "models": (_models, "Any other name that timm knows works too, and from Python any module."),
+    "datasets": (
+        _datasets,
+        "`tempora data list` says where they come from, `tempora data fetch NAME` gets one.",
+    ),
+    "scenarios": (
+        _scenarios,
+        "In a configuration: scenarios: [{protocol: discrete, interval_ms: 60}], grid: none.",
+    ),
+    "clocks": (_clocks, "tempora run --clock NAME. A recorded clock makes a run repeat exactly."),
+}

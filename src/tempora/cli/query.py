@@ -1,0 +1,182 @@
+"""`tempora query`: SQL over a run's utilities, traces and passes, through DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tempora.store import Results
+
+Row = Sequence[Any]
+
+
+def query(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    sql: Annotated[str, typer.Argument(help="A query over the views utilities, traces and passes.")],
+    format_: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+) -> None:
+    """Ask a run in SQL: utilities (a row per cell), traces (a row per batch of every cell), passes."""
+    import duckdb
+
+    from tempora.errors import TemporaError, unknown
+    from tempora.store import open_run
+
+    if format_ not in FORMATS:
+        raise unknown("format", format_, FORMATS)
+    results = open_run(run)
+    with duckdb.connect() as connection:
+        try:
+            for name in connection.get_table_names(sql):
+                if name.lower() in VIEWS:
+                    connection.register(name.lower(), VIEWS[name.lower()](results))
+            answer = connection.execute(sql)
+            columns, rows = [column[0] for column in answer.description or []], answer.fetchall()
+        except duckdb.Error as error:
+            raise TemporaError(f"{error}\n{_help()}") from None
+    FORMATS[format_](columns, rows)
+
+
+def _help() -> str:
+    """The views and their columns, for whoever mistyped one."""
+    from tempora.store import KEY_COLUMNS, TRACE, UTILITIES
+
+    columns = {"utilities": [*UTILITIES], "traces": [*KEY_COLUMNS, *TRACE], "passes": [*_PASS_COLUMNS]}
+    return "\n".join(f"{view}: {', '.join(names)}" for view, names in columns.items())
+
+
+# -- views: made only when the query names them ----------------------------------------------------------------
+
+
+def _utilities(results: Results) -> pa.Table:
+    import pyarrow as pa
+
+    from tempora.store import UTILITIES
+    from tempora.store.schema import arrow_schema
+
+    return pa.Table.from_pandas(results.utilities, schema=arrow_schema(UTILITIES), preserve_index=False)
+
+
+def _traces(results: Results) -> pa.Table:
+    import pyarrow as pa
+
+    from tempora.store import KEY_COLUMNS, TRACE, UTILITIES
+    from tempora.store.schema import arrow_schema
+
+    keys = {name: UTILITIES[name] for name in KEY_COLUMNS}
+    cells = results.utilities
+    tables = [arrow_schema({**keys, **TRACE}).empty_table()]
+    for _, cell in cells[cells["status"] == "ok"].iterrows():
+        rows = results.trace(cell).to_table()
+        named = {
+            name: pa.array([None if cell[name] != cell[name] else cell[name]] * len(rows), type=kind)
+            for name, (kind, _) in keys.items()
+        }
+        tables.append(pa.table({**named, **{name: rows[name] for name in TRACE}}, schema=tables[0].schema))
+    return pa.concat_tables(tables)
+
+
+_PASS_COLUMNS = (
+    *(
+        "key",
+        "kind",
+        "method",
+        "name",
+        "model",
+        "shift",
+        "data",
+        "seed",
+        "batch_size",
+        "num_batches",
+        "clock",
+    ),
+    *(
+        "machine",
+        "version",
+        "verdict",
+        "timing_uncertainty",
+        "seconds",
+        "peak_memory_bytes",
+        "made_at",
+        "file",
+    ),
+)
+"""What decided a pass, and what was noticed while it was made."""
+
+
+def _passes(results: Results) -> pa.Table:
+    import pyarrow as pa
+
+    from tempora.store import RunFolder
+
+    stored = RunFolder(results.path).passes().values()
+    columns: dict[str, list[Any]] = {name: [] for name in _PASS_COLUMNS}
+    for found in stored:
+        facts = {**found.facts, "verdict": (found.facts.get("verdict") or {}).get("status")}
+        about = {**found.identity, **facts, "key": found.key, "file": found.path.name}
+        for name, values in columns.items():
+            values.append(about.get(name))
+    return pa.table(columns)
+
+
+VIEWS: dict[str, Callable[[Results], pa.Table]] = {
+    "utilities": _utilities,
+    "traces": _traces,
+    "passes": _passes,
+}
+
+
+# -- what is printed -------------------------------------------------------------------------------------------
+
+
+def _as_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, name in enumerate(columns):
+        numeric = all(isinstance(row[place], (int, float)) for row in rows if row[place] is not None)
+        table.add_column(Text(name), justify="right" if numeric and rows else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_text(value)) for value in row))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _as_csv(columns: Sequence[str], rows: Sequence[Row]) -> None:
+    import csv
+    import sys
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
+def _as_json(columns: Sequence[str], rows: Sequence[Row]) -> None:
+    import json
+
+    records = [
+        {name: None if value != value else value for name, value in zip(columns, row, strict=True)}
+        for row in rows
+    ]
+    typer.echo(json.dumps(records, ensure_ascii=False, default=str))
+
+
+FORMATS: dict[str, Callable[[Sequence[str], Sequence[Row]], None]] = {
+    "table": _as_table,
+    "csv": _as_csv,
+    "json": _as_json,
+}

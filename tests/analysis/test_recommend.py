@@ -1,0 +1,252 @@
+"""Which method to use: exact answers only, who else was asked, and how sure it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from analysis.run_folders import BASELINE_MS, GRID, METHODS, write_run
+from tempora.analysis.recommend import NoExactAnswer, recommend
+from tempora.analysis.replays import answer
+from tempora.errors import TemporaError
+from tempora.scenarios import Amortised, Continuous, Discrete, Offline, Scenario
+from tempora.store import Results
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return write_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.mark.parametrize("scenario", GRID[1:], ids=lambda scenario: scenario.label)
+def test_evaluated_points_are_read_not_replayed(run: Results, scenario: Scenario) -> None:
+    found = recommend(run, scenario)
+    cells = run.utilities[run.utilities["label"] == scenario.label]
+    expected = cells.groupby("method")["utility"].mean()
+    assert found.table.set_index("method")["utility"].to_dict() == pytest.approx(expected.to_dict())
+    assert set(found.table["answer"]) == {"evaluated"}
+    assert found.best == expected.idxmax()
+    assert not found.unanswered
+
+
+def test_a_point_is_the_same_within_rounding_only(run: Results) -> None:
+    assert not recommend(run, Discrete(interval_ms=10.0 * (1 + 1e-12))).unanswered
+    assert recommend(run, Discrete(interval_ms=10.01)).unanswered
+
+
+@pytest.mark.parametrize("threshold_ms", [11.0, 12.5, 90.0])
+def test_any_patience_is_replayed_exactly_for_everybody(run: Results, threshold_ms: float) -> None:
+    found = answer(run, Continuous(threshold_ms=threshold_ms))
+    assert not found.unanswered
+    offline = run.utilities[run.utilities["protocol"] == "offline"].set_index(["method", "shift"])
+    for _, row in found.rows.iterrows():
+        trace = run.trace(offline.loc[(row["method"], row["shift"])])
+        score = Continuous(threshold_ms=threshold_ms).score(
+            accuracy=trace.accuracy,
+            predict_ms=trace.predict_ms,
+            adapt_ms=trace.adapt_ms,
+            baseline_ms=BASELINE_MS,
+        )
+        assert row["utility"] == pytest.approx(score.utility)
+        assert found.worth[row["method"], row["shift"], 1].mean() == pytest.approx(score.utility)
+
+
+def test_skipping_is_replayed_for_history_free_methods_only(run: Results) -> None:
+    found = recommend(run, Discrete(interval_ms=8.0))
+    assert set(found.table["method"]) == {"standard", "adabn", "lame"}
+    assert set(found.unanswered) == {"tent", "sar"}
+    assert "depends on which" in found.unanswered["tent"]
+    offline = run.utilities[run.utilities["protocol"] == "offline"].set_index(["method", "shift"])
+    trace = run.trace(offline.loc[("adabn", "fog")])
+    score = Discrete(interval_ms=8.0).score(accuracy=trace.accuracy, service_ms=trace.service_ms)
+    rows = answer(run, Discrete(interval_ms=8.0), ["fog"]).rows.set_index("method")
+    assert rows.loc["adabn", "utility"] == pytest.approx(score.utility)
+    assert score.course.evicted.size > 0
+
+
+def test_an_interval_that_skips_nothing_is_answered_for_everybody(run: Results) -> None:
+    found = recommend(run, Discrete(interval_ms=50.0))
+    offline = run.utilities[run.utilities["protocol"] == "offline"].groupby("method")["utility"].mean()
+    assert found.table.set_index("method")["utility"].to_dict() == pytest.approx(offline.to_dict())
+    assert set(found.table["answer"]) == {"replayed"}
+    some = recommend(run, Discrete(interval_ms=30.0))
+    assert set(some.unanswered) == {"sar"}, "41 ms do not fit into 30, 24 do"
+
+
+def test_the_queue_is_part_of_the_question(run: Results) -> None:
+    assert set(recommend(run, Discrete(interval_ms=10.0, queue=0)).unanswered) == {"tent", "sar"}
+
+
+def test_budgets_that_last_are_answered_for_everybody(run: Results) -> None:
+    found = recommend(run, Amortised(budget_ms=5000.0))
+    assert not found.unanswered
+    assert (found.table["adapted_fraction"] == 1).all()
+    assert "adapts to the end within the budget" in found.why
+
+
+def test_budgets_that_run_out_need_their_frozen_tail(run: Results) -> None:
+    found = recommend(run, Amortised(budget_ms=200.0))
+    assert set(found.unanswered) == {"tent", "sar"}
+    assert "frozen there was not measured" in found.unanswered["sar"]
+
+
+def test_a_tail_frozen_at_the_same_batch_serves_other_budgets(run: Results) -> None:
+    """Tent's overhead is about 14 ms a batch: 60 and 62 ms both end after four."""
+    near = recommend(run, Amortised(budget_ms=62.0)).table.set_index("method")
+    evaluated = recommend(run, Amortised(budget_ms=60.0)).table.set_index("method")
+    assert near.loc["tent", "answer"] == "replayed"
+    assert near.loc["tent", "utility"] == evaluated.loc["tent", "utility"]
+
+
+def test_stateless_methods_freeze_into_standard_inference(run: Results) -> None:
+    """LAME's overhead is about 1 ms a batch, so 20 ms end halfway."""
+    row = answer(run, Amortised(budget_ms=20.0), ["fog"]).rows.set_index("method").loc["lame"]
+    cutoff = int(row["cutoff"])
+    assert 0 < cutoff < 40
+    offline = run.utilities[(run.utilities["protocol"] == "offline") & (run.utilities["shift"] == "fog")]
+    traces = {cell["method"]: run.trace(cell) for _, cell in offline.iterrows()}
+    correct = traces["lame"].correct[:cutoff].sum() + traces["standard"].correct[cutoff:].sum()
+    assert row["utility"] == pytest.approx(correct / 2000)
+
+
+def test_the_rule_is_part_of_the_question(run: Results) -> None:
+    assert "tent" in recommend(run, Amortised(budget_ms=60.0, rule="overshoot")).unanswered
+
+
+def test_methods_that_look_at_the_clock_are_never_replayed(tmp_path: Path) -> None:
+    looks = {"tent": {"deployment": {"threshold_ms": "inf"}}}
+    found = recommend(write_run(tmp_path, identity=looks), Continuous(threshold_ms=20.0))
+    assert "looks at the clock" in found.unanswered["tent"]
+    assert "sar" in set(found.table["method"])
+
+
+def test_a_method_that_stops_adapting_depends_on_its_past(tmp_path: Path) -> None:
+    stops = {"adabn": {"settings": {"stop_after": 100}}}
+    run = write_run(tmp_path, identity=stops, scenarios=[Offline()])
+    assert "adabn" in recommend(run, Discrete(interval_ms=10.0)).unanswered
+
+
+def test_the_margin_is_paired_by_batch_within_the_stream(run: Results) -> None:
+    scenario = Continuous(threshold_ms=15.0)
+    found = recommend(run, scenario)
+    assert found.margin is not None
+    assert found.runner_up is not None
+    worth = answer(run, scenario).worth
+    best, second = (
+        [value for shift in ("fog", "snow") for value in worth[method, shift, 1]]
+        for method in (found.best, found.runner_up)
+    )
+    interval = stats.ttest_rel(best, second).confidence_interval(0.95)
+    assert (found.margin.lo, found.margin.hi) == pytest.approx((interval.low, interval.high))
+    top = found.table["utility"]
+    assert found.margin.mean == pytest.approx(top[0] - top[1])
+    assert found.margin.kind == "within-stream"
+    assert any("says nothing about other orders" in sentence for sentence in found.certainty)
+
+
+def test_with_seeds_the_margin_is_paired_by_seed(tmp_path: Path) -> None:
+    run = write_run(tmp_path, seeds=(1, 2, 3))
+    found = recommend(run, Discrete(interval_ms=10.0))
+    assert found.margin is not None
+    assert found.margin.kind == "across 3 seeds"
+    assert any("probability that it is best" in sentence for sentence in found.certainty)
+
+
+def test_timing_ties_are_called_ties(tmp_path: Path) -> None:
+    """At 10.5 ms an interval, AdaBN's 10.5 ms are a knife edge; Standard's 9 are not."""
+    scenario = Discrete(interval_ms=10.5, queue=0)
+    close = {"standard": (9.0, 0.0, 21), "adabn": (10.3, 0.0, 22)}
+    sure = recommend(write_run(tmp_path / "sure", methods=close), scenario)
+    unsure = recommend(write_run(tmp_path / "unsure", methods=close, uncertainty=0.2), scenario)
+    assert sure.tied == []
+    assert unsure.tied != []
+    assert unsure.standing == "timing tie"
+    assert unsure.timing_margin[0] < 0 < unsure.timing_margin[1]
+
+
+def test_equal_methods_tie(tmp_path: Path) -> None:
+    same = {"standard": (9.0, 0.0, 15), "stand-in": (9.0, 0.0, 15)}  # names of one length get the same luck
+    found = recommend(write_run(tmp_path, methods=same), Continuous(threshold_ms=15.0))
+    assert found.standing == "tie"
+
+
+def test_small_margins_are_too_close(tmp_path: Path) -> None:
+    close = {"tent": (9.0, 0.0, 20), "adabn": (9.0, 0.0, 20)}
+    found = recommend(write_run(tmp_path, methods=close), Continuous(threshold_ms=15.0))
+    assert found.standing == "too close"
+
+
+def test_insolvent_methods_would_lose_with_every_prediction_right(run: Results) -> None:
+    found = recommend(run, Discrete(interval_ms=10.0))
+    assert found.best == "adabn"
+    assert found.insolvent == ["sar"]
+    needed = found.table.set_index("method")["break_even_accuracy"]
+    sar = found.table.set_index("method").loc["sar"]
+    assert needed["sar"] == pytest.approx(found.table["utility"][0] / sar["availability"])
+
+
+def test_the_reason_is_in_the_terms(tmp_path: Path) -> None:
+    methods = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
+    run = write_run(tmp_path, methods=methods | {"standard": (9.0, 0.0, 2)})
+    strict = recommend(run, Discrete(interval_ms=10.0))
+    assert (strict.best, strict.runner_up) == ("adabn", "tent")
+    assert "AdaBN serves 97.5% of the batches" in strict.why
+    assert "Being in time outweighs being less accurate" in strict.why
+    relaxed = recommend(run, Continuous(threshold_ms=500.0))
+    assert (relaxed.best, relaxed.runner_up) == ("tent", "adabn")
+    assert "Its accuracy pays for the time it takes" in relaxed.why
+    assert "points against standard inference" in relaxed.why
+
+
+def test_standard_inference_may_win(tmp_path: Path) -> None:
+    methods = {"standard": (9.0, 0.0, 20), "sar": (10.0, 31.0, 25)}
+    assert "No adaptation" in recommend(write_run(tmp_path, methods=methods), Discrete(interval_ms=10.0)).why
+
+
+@pytest.mark.parametrize(
+    ("about", "sentence"),
+    [
+        ({}, "Timing: measured, and the passes behind this are VALID."),
+        ({"verdict": "INVALID"}, "10 of the 10 cells behind this are INVALID"),
+        ({"clock": "recorded:12ab", "config": {"clock": "pi.json"}}, "Timing: recorded (pi.json)"),
+        ({"finished": False}, "The run is not finished"),
+    ],
+)
+def test_it_says_what_it_rests_on(tmp_path: Path, about: dict[str, object], sentence: str) -> None:
+    found = recommend(write_run(tmp_path, **about), Discrete(interval_ms=10.0))  # type: ignore[arg-type]
+    assert any(sentence in said for said in found.certainty)
+
+
+def test_shifts_can_be_chosen(run: Results) -> None:
+    fog = recommend(run, Discrete(interval_ms=10.0), ["fog"]).table.set_index("method")
+    cells = run.utilities[(run.utilities["label"] == "γ 10 ms") & (run.utilities["shift"] == "fog")]
+    assert fog["utility"].to_dict() == pytest.approx(cells.set_index("method")["utility"].to_dict())
+    with pytest.raises(TemporaError, match="unknown shift of this run 'fgo': did you mean 'fog'"):
+        recommend(run, Discrete(interval_ms=10.0), ["fgo"])
+
+
+def test_what_cannot_be_answered_is_an_error(run: Results, tmp_path: Path) -> None:
+    with pytest.raises(TemporaError, match="is not above baseline_ms=10"):
+        recommend(run, Continuous(threshold_ms=8.0))
+    slow = write_run(tmp_path / "slow", methods={"tent": METHODS["tent"]}, scenarios=[Offline()])
+    with pytest.raises(NoExactAnswer, match="γ 10 ms: this run has no exact answer for any method"):
+        recommend(slow, Discrete(interval_ms=10.0))
+    failed = write_run(tmp_path / "none", methods={})
+    with pytest.raises(TemporaError, match="no finished shift yet"):
+        recommend(failed, Discrete(interval_ms=10.0))
+
+
+def test_failed_and_missing_passes_are_said(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    cells = run.utilities
+    offline = (cells["method"] == "sar") & (cells["protocol"] == "offline")
+    cells.loc[offline, "status"] = "failed: out of memory"
+    strict = (cells["method"] == "tent") & (cells["label"] == "γ 10 ms")
+    cells.loc[strict, "status"] = "failed: disk"
+    assert "no offline pass" in recommend(run, Continuous(threshold_ms=33.0)).unanswered["sar"]
+    assert recommend(run, Discrete(interval_ms=10.0)).unanswered["tent"] == "failed: disk"
+    gone = (cells["method"] == "lame") & (cells["shift"] == "snow")
+    run.utilities = cells[~gone]
+    assert "no cell of it on snow" in recommend(run, Continuous(threshold_ms=33.0)).unanswered["lame"]
