@@ -30,6 +30,7 @@ async function draw(run, id, name, data) {
   const view = vegaEmbed(element, spec, options).then((result) => {
     // The chart is described by its role and label; its marks would only be noise to a screen reader.
     element.querySelector("svg")?.setAttribute("aria-hidden", "true");
+    element.view = result.view; // for the console, and for tests
     return result.view;
   });
   drawn.set(id, { run, name, data, view, dark: darkMode.matches });

@@ -1,0 +1,356 @@
+"""The report in a real browser: Chromium, headless, driven by Selenium."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from report.made_run import BASELINE_MS, GRID, METHODS, make_run
+from tempora.analysis.replays import answer
+from tempora.report.html import write_report
+from tempora.scenarios import Amortised, Continuous, Discrete, Scenario
+from tempora.store import Results
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        shutil.which("chromium") is None, reason="needs Debian's chromium and chromium-driver"
+    ),
+]
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HOSTILE_METHOD = "mine:<script>window.stolen = 1</script>\"'&amp;"
+HOSTILE_SHIFT = '<img src=x onerror="window.stolen = 2">\' ${alert(1)} {{ 7 * 7 }}'
+LONG_MODEL = "a_model_with_" + "an_endless_name_" * 20 + "</title><script>window.stolen = 3</script>"
+
+
+class Browser:
+    """A window with a report in it."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, page: Path, width: int = 1280, dark: bool = False) -> None:
+        self.driver.get("about:blank")
+        self.driver.get_log("browser"), self.driver.get_log("performance")
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        wishes = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        self.driver.get(page.as_uri())
+        self.wait("return document.documentElement.dataset.ready === 'true'")
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(script, *arguments)
+
+    def wait(self, script: str) -> None:
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, 20, poll_frequency=0.05).until(
+            lambda driver: driver.execute_script(script)
+        )
+
+    def find(self, selector: str) -> Any:
+        return self.driver.find_element("css selector", selector)
+
+    def text(self, selector: str) -> str:
+        return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
+
+    def choose(self, select: str, text: str) -> None:
+        self.run(
+            """const select = document.getElementById(arguments[0]);
+            select.value = [...select.options].find((option) => option.text === arguments[1]).value;
+            select.dispatchEvent(new Event("change"));""",
+            select,
+            text,
+        )
+
+    def limit(self, protocol: str, value_ms: float) -> None:
+        """Type a limit into the what-if panel."""
+        self.run(
+            """const tab = document.querySelector(`#protocols input[value=${arguments[0]}]`);
+            if (!tab.checked) tab.click();
+            const exact = document.getElementById("exact");
+            exact.value = arguments[1];
+            exact.dispatchEvent(new Event("change"));""",
+            protocol,
+            repr(value_ms),
+        )
+
+    def utilities(self) -> dict[str, float]:
+        """What the panel's ranking holds, best first; methods without an answer left out."""
+        items = self.run(
+            "return [...document.querySelectorAll('#ranking li[data-utility]')]"
+            ".map((item) => [item.dataset.method, Number(item.dataset.utility)])"
+        )
+        return dict(items)
+
+    def problems(self) -> list[str]:
+        """Everything that the console complained about."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.execute_cdp_cmd("Network.enable", {})
+    nothing = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    driver.execute_cdp_cmd("Network.emulateNetworkConditions", nothing)
+    yield Browser(driver)
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return make_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def page(results: Results) -> Path:
+    return write_report(results)
+
+
+@pytest.fixture
+def opened(browser: Browser, page: Path) -> Browser:
+    browser.open(page)
+    return browser
+
+
+def test_opens_with_the_network_off_and_without_a_complaint(opened: Browser) -> None:
+    assert opened.problems() == []
+    events = [json.loads(entry["message"])["message"] for entry in opened.driver.get_log("performance")]
+    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
+    drawn = opened.run("return [...document.querySelectorAll('.chart')].map((c) => !!c.querySelector('svg'))")
+    assert len(drawn) == 5
+    assert all(drawn)
+
+
+def scored(results: Results, scenario: Callable[[], Continuous], shifts: list[str]) -> dict[str, float]:
+    """What `Continuous.score` gives per method, over shifts of equal length."""
+    offline = results.utilities[results.utilities["protocol"] == "offline"]
+    found: dict[str, list[float]] = {}
+    for _, row in offline[offline["shift"].isin(shifts)].iterrows():
+        trace = results.trace(row)
+        score = scenario().score(
+            accuracy=trace.accuracy,
+            predict_ms=trace.predict_ms,
+            adapt_ms=trace.adapt_ms,
+            baseline_ms=BASELINE_MS,
+        )
+        found.setdefault(row["method"], []).append(score.utility)
+    return {method: float(np.mean(values)) for method, values in found.items()}
+
+
+@pytest.mark.parametrize("threshold_ms", [41.5, 63.0, 200.0, 321.7, 5000.0])
+def test_any_patience_gives_what_continuous_score_gives(
+    opened: Browser, results: Results, threshold_ms: float
+) -> None:
+    for choice, shifts in (("All shifts", ["gaussian_noise", "fog"]), ("Fog", ["fog"])):
+        opened.choose("whatif-shift", choice)
+        opened.limit("continuous", threshold_ms)
+        expected = scored(results, lambda: Continuous(threshold_ms=threshold_ms), shifts)
+        shown = opened.utilities()
+        assert shown == pytest.approx(expected, abs=1e-9)
+        assert list(shown) == sorted(expected, key=lambda name: -expected[name])
+        best = {"adabn": "AdaBN", "standard": "Standard", "tent": "Tent", "sar": "SAR"}[next(iter(shown))]
+        assert opened.text("#recommendation").startswith(f"Use {best}:")
+
+
+def test_the_slider_moves_by_keyboard_and_the_recommendation_follows(
+    opened: Browser, results: Results
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    slider = opened.find("#slider")
+    slider.send_keys(Keys.HOME)
+    strict = opened.text("#recommendation")
+    slider.send_keys(Keys.END)
+    relaxed = opened.text("#recommendation")
+    assert strict.startswith("Use Standard")
+    assert relaxed.startswith(("Use SAR", "Use Tent"))
+    slider.send_keys(*[Keys.ARROW_LEFT] * 25)
+    threshold_ms = float(opened.run("return document.getElementById('exact').value"))
+    assert opened.utilities() == pytest.approx(
+        scored(results, lambda: Continuous(threshold_ms=threshold_ms), ["gaussian_noise", "fog"]), abs=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        *(Discrete(interval_ms=ms) for ms in (30.0, 38.5, 40.0, 43.0, 47.0, 105.0, 250.0)),
+        *(Amortised(budget_ms=ms) for ms in (1.0, 35.0, 77.0, 150.0, 1600.0, 20_000.0)),
+    ],
+    ids=lambda scenario: scenario.label,
+)
+def test_other_limits_have_the_answers_that_the_analysis_has_and_no_others(
+    opened: Browser, results: Results, scenario: Scenario
+) -> None:
+    expected = answer(results, scenario, ["fog"])
+    opened.choose("whatif-shift", "Fog")
+    opened.limit(scenario.protocol, getattr(scenario, scenario.parameter))
+    utilities = expected.rows.set_index("method")["utility"].to_dict() if len(expected.rows) else {}
+    assert opened.utilities() == pytest.approx(utilities, abs=1e-9)
+    silent = opened.run(
+        "return [...document.querySelectorAll('#ranking li:not([data-utility])')]"
+        ".map((item) => item.dataset.method)"
+    )
+    assert set(silent) == set(expected.unanswered)
+
+
+def test_a_winner_leads_to_its_cell(opened: Browser, results: Results) -> None:
+    square = opened.find(".grid tbody tr:nth-child(2) td:nth-of-type(3) a")
+    title, winner = square.get_attribute("title"), square.text
+    square.click()
+    opened.wait("return document.activeElement.id === 'cell-title'")
+    shift, label = re.fullmatch(r"(.+), (.+): .+", title.split(", a tie")[0]).groups()  # type: ignore[union-attr]
+    assert opened.text("#cell-title") == f"{shift}, {label}"
+    assert opened.text("#cell-facts").startswith(f"{winner.rstrip('≈')} ranks 1")
+    cell = results.utilities[(results.utilities["label"] == label) & (results.utilities["rank"] == 1)]
+    cell = cell[cell["shift"] == shift.lower().replace(" ", "_")].iloc[0]
+    assert f"{cell['utility']:.2%}" in opened.text("#cell-facts")
+    terms = opened.run("return [...document.querySelectorAll('#terms dd')].map((term) => term.textContent)")
+    assert terms[0] == f"{cell['availability']:.1%}"
+    assert len(terms) == 6
+
+
+def test_the_timeline_of_every_kind_of_cell_is_the_stored_one(opened: Browser, results: Results) -> None:
+    for method, label in (
+        ("sar", "ρ 100 %"),
+        ("adabn", "ρ 100 %"),
+        ("tent", "T 5λ"),
+        ("tent", "B 25 % of λN"),
+    ):
+        opened.choose("cell-shift", "Fog")
+        opened.choose("cell-scenario", label)
+        opened.choose("cell-method", {"sar": "SAR", "adabn": "AdaBN", "tent": "Tent"}[method])
+        drawn = opened.run(
+            """const view = document.getElementById("timeline").view;
+            const first = view.data("blocks").filter((block) => block.first);
+            const skipped = view.data("arrivals").filter((one) => one.fate === "skipped");
+            return { start: Object.fromEntries(first.map((block) => [block.batch, block.from])),
+                     skipped: skipped.map((one) => one.batch) };"""
+        )
+        cells = results.utilities
+        row = cells[(cells["method"] == method) & (cells["shift"] == "fog") & (cells["label"] == label)]
+        trace = results.trace(row.iloc[0])
+        shown = range(16)
+        timed = {str(batch): trace.start_ms[batch] for batch in shown if not np.isnan(trace.start_ms[batch])}
+        assert {batch: drawn["start"][batch] for batch in timed} == pytest.approx(timed, rel=1e-6, abs=1e-3)
+        assert drawn["skipped"] == [batch for batch in shown if not trace.served[batch]]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_is_usable_on_a_phone(browser: Browser, page: Path, dark: bool) -> None:
+    browser.open(page, width=375, dark=dark)
+    assert browser.problems() == []
+    assert browser.run("return document.documentElement.scrollWidth") <= 375
+    wide = browser.run(
+        """return [...document.querySelectorAll('main *')].filter((element) =>
+             !element.closest('.scroll') && !element.closest('.chart')
+             && element.getBoundingClientRect().right > 376).map((element) => element.className || element.tagName)"""
+    )
+    assert wide == []
+    assert browser.find("#slider").rect["width"] > 200
+    browser.limit("continuous", 60.0)
+    assert len(browser.utilities()) == len(METHODS)
+    background = browser.run("return getComputedStyle(document.body).backgroundColor")
+    assert (max(map(int, re.findall(r"\d+", background))) < 60) == dark
+
+
+def test_tables_sort_and_copy(opened: Browser) -> None:
+    opened.run("document.querySelector('#table-choice').focus()")
+    rows = "[...document.querySelectorAll('[data-table=\"0\"] tbody tr')]"
+    column = f"return {rows}.map((row) => row.cells[2].dataset.value)"
+    heading = "[data-table='0'] thead tr:last-child th:nth-child(3) button"
+    for _ in range(2):
+        opened.run("document.querySelector(arguments[0]).click()", heading)
+        values = [float(value) for value in opened.run(column)]
+        falling = (
+            opened.run(f'return document.querySelector("{heading}").parentElement.ariaSort') == "descending"
+        )
+        assert values == sorted(values, reverse=falling)
+    text = opened.run(
+        """document.execCommand = () => { window.copied = document.activeElement.value; return true; };
+        navigator.clipboard.writeText = async (text) => { window.copied = text; };
+        document.getElementById('copy-table').click();
+        return new Promise((done) => setTimeout(() => done(window.copied), 50));"""
+    )
+    lines = [line.split("\t") for line in text.split("\n")]
+    assert lines[0][0] == "Method"
+    assert {line[0] for line in lines[1:]} == {"Standard", "LAME", "AdaBN", "Tent", "SAR"}
+    assert all(len(line) == len(lines[0]) for line in lines)
+
+
+def test_names_are_text_whatever_they_contain(browser: Browser, tmp_path: Path) -> None:
+    methods = {"standard": METHODS["standard"], HOSTILE_METHOD: METHODS["tent"]}
+    results = make_run(
+        tmp_path, methods=methods, shifts={HOSTILE_SHIFT: 0.4, "fog": 0.5}, model=LONG_MODEL, batches=12
+    )
+    browser.open(write_report(results), width=375)
+    assert browser.problems() == []
+    assert browser.run("return window.stolen") is None
+    assert browser.run("return document.documentElement.scrollWidth") <= 375
+    label = HOSTILE_METHOD.split(":", 1)[1]
+    assert label in browser.run("return [...document.querySelectorAll('.method')].map((m) => m.textContent)")
+    assert LONG_MODEL in browser.text("h1")
+    titles = browser.run(
+        "return [...document.querySelector('#cell-shift').options].map((option) => option.text)"
+    )
+    assert HOSTILE_SHIFT in titles
+    browser.limit("continuous", 90.0)
+    browser.run("document.querySelector('.square').click()")
+    browser.wait("return document.activeElement.id === 'cell-title'")
+    assert browser.run("return window.stolen") is None
+
+
+def test_doubt_and_failure_are_marked_wherever_results_appear(browser: Browser, tmp_path: Path) -> None:
+    methods = {**METHODS, "my_package:Mine": METHODS["tent"]}
+    scenarios = (*GRID, Continuous(threshold_ms=30.0))
+    results = make_run(
+        tmp_path,
+        methods=methods,
+        scenarios=scenarios,
+        verdict="INVALID",
+        broken={"my_package:Mine": "RuntimeError: no BatchNorm layer"},
+        batches=12,
+    )
+    browser.open(write_report(results))
+    assert "Timing INVALID" in browser.text(".banner")
+    assert "!" in browser.text(".square")
+    assert "n/a" in browser.text(".grid")
+    assert "RuntimeError: no BatchNorm layer" in browser.text("#provenance")
+    assert "timing not VALID" in browser.text("#recommendation")
+    browser.choose("cell-method", "Mine")
+    assert "RuntimeError: no BatchNorm layer" in browser.text("#cell-facts")
+    browser.choose("cell-method", "Tent")
+    assert "Timing INVALID" in browser.text("#cell-facts")
+    browser.choose("cell-scenario", "T 30 ms")
+    assert "not applicable" in browser.text("#cell-facts")
+    assert browser.problems() == []
