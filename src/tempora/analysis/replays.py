@@ -17,7 +17,7 @@ import pandas as pd
 
 from tempora.analysis.uncertainty import contributions
 from tempora.errors import TemporaError, unknown
-from tempora.published.methods import STANDARD
+from tempora.published.methods import STANDARD, order
 from tempora.scenarios import Resolved, Scenario
 from tempora.store import ADAPTED, Cell, Results, RunFolder, Trace, utility_row
 
@@ -54,7 +54,7 @@ def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = 
     worth: dict[tuple[str, str, int], pd.Series[float]] = {}
     unanswered: dict[str, str] = {}
     streams = utilities[_STREAM].drop_duplicates()
-    for method in utilities["method"].drop_duplicates():
+    for method in sorted(utilities["method"].unique(), key=order):
         try:
             answers = [reader.answer(method, stream) for _, stream in streams.iterrows()]
         except _CannotAnswer as reason:

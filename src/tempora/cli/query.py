@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,9 +33,9 @@ def query(
     results = open_run(run)
     with duckdb.connect() as connection:
         try:
-            for name in connection.get_table_names(sql):
-                if name.lower() in VIEWS:
-                    connection.register(name.lower(), VIEWS[name.lower()](results))
+            for name, view in VIEWS.items():
+                if re.search(rf"\b{name}\b", sql, re.IGNORECASE):
+                    connection.register(name, view(results))
             answer = connection.execute(sql)
             columns, rows = [column[0] for column in answer.description or []], answer.fetchall()
         except duckdb.Error as error:

@@ -1,0 +1,161 @@
+"""Two runs side by side: noise is called noise, changes are named, and so are the machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.run_folders import METHODS, write_run
+from tempora.analysis.compare import compare_runs, machine_name
+from tempora.errors import TemporaError
+from tempora.scenarios import Continuous, Discrete, Offline
+from tempora.store import Results
+
+FEW = (Offline(), Discrete(interval_ms=25.0), Continuous(threshold_ms=15.0))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return write_run(tmp_path_factory.mktemp("run"), scenarios=FEW)
+
+
+def test_a_run_equals_itself(run: Results) -> None:
+    found = compare_runs(run, run)
+    assert set(found.cells["change"]) == {"same"}
+    assert found.flips.empty
+    assert found.winners.empty
+    assert found.notes == []
+    assert found.paired
+    assert found.summary == {
+        "cells": 15,
+        "changed": 0,
+        "mean_absolute_difference": 0.0,
+        "rank_correlation": pytest.approx(1.0),
+        "scenarios": 3,
+        "winners_changed": 0,
+    }
+
+
+def test_utilities_are_those_of_the_runs(run: Results) -> None:
+    cells = compare_runs(run, run).cells.set_index(["label", "method"])["utility"]
+    expected = run.utilities.groupby(["label", "method"])["utility"].mean()
+    assert cells.to_dict() == pytest.approx(expected.to_dict())
+
+
+def test_a_better_method_is_a_change_and_takes_places(run: Results, tmp_path: Path) -> None:
+    better = write_run(tmp_path, scenarios=FEW, methods={**METHODS, "adabn": (10.5, 0.0, 35)})
+    found = compare_runs(run, better)
+    changed = found.cells[found.cells["change"] == "changed"]
+    assert set(changed["method"]) == {"adabn"}
+    assert set(changed["label"]) == {scenario.label for scenario in FEW}
+    by_protocol = changed.set_index("protocol")["difference"]
+    assert by_protocol[["offline", "discrete"]].tolist() == pytest.approx([13 / 50, 13 / 50])
+    assert 0.2 < by_protocol["continuous"] < 13 / 50, "late answers are worth less"
+    assert set(found.cells.loc[found.cells["method"] != "adabn", "change"]) == {"same"}
+    offline = found.winners[found.winners["protocol"] == "offline"].iloc[0]
+    assert (offline["winner"], offline["winner_other"]) == ("sar", "adabn")
+    flips = found.flips[found.flips["protocol"] == "offline"]
+    assert set(flips["upper"]) == {"sar", "tent"}
+    assert set(flips["lower"]) == {"adabn"}
+    assert flips["clear"].all()
+    assert (flips["margin"] > 0).all()
+    assert (flips["margin_other"] < 0).all()
+    assert found.summary["winners_changed"] == len(found.winners)
+
+
+def test_the_interval_is_paired_by_batch(run: Results, tmp_path: Path) -> None:
+    other = write_run(tmp_path, scenarios=FEW, luck=1)
+    found = compare_runs(run, other)
+    tent = found.cells[(found.cells["method"] == "tent") & (found.cells["protocol"] == "offline")].iloc[0]
+    sides = []
+    for results in (run, other):
+        rows = results.utilities
+        rows = rows[(rows["method"] == "tent") & (rows["protocol"] == "offline")].sort_values("shift")
+        sides.append(np.concatenate([results.trace(row).accuracy for _, row in rows.iterrows()]))
+    interval = stats.ttest_rel(sides[1], sides[0]).confidence_interval(0.95)
+    assert (tent["lo"], tent["hi"]) == pytest.approx((interval.low, interval.high))
+    assert set(found.cells["change"]) <= {"chance", "same", "changed"}
+    assert (found.cells["change"] == "chance").any()
+
+
+def test_overlapping_ranges_are_timing_noise(tmp_path: Path) -> None:
+    slow = {name: (predict * 1.1, adapt * 1.1, right) for name, (predict, adapt, right) in METHODS.items()}
+    runs = [
+        write_run(tmp_path / name, methods=methods, scenarios=FEW, uncertainty=uncertainty)
+        for name, methods, uncertainty in (
+            ("here", METHODS, 0.2),
+            ("there", slow, 0.2),
+            ("sure", METHODS, 0.0),
+            ("slow", slow, 0.0),
+        )
+    ]
+    unsure = compare_runs(runs[0], runs[1]).cells.set_index(["protocol", "method"])["change"]
+    sure = compare_runs(runs[2], runs[3]).cells.set_index(["protocol", "method"])["change"]
+    assert unsure["continuous", "sar"] == "timing noise"
+    assert sure["continuous", "sar"] == "changed"
+    assert unsure["offline", "sar"] == "same", "offline, time does not matter"
+
+
+def test_other_seeds_cannot_be_paired(run: Results, tmp_path: Path) -> None:
+    found = compare_runs(run, write_run(tmp_path, scenarios=FEW, seeds=(7, 8)))
+    assert not found.paired
+    assert "seeds only here: 1" in found.notes
+    assert "seeds only there: 7, 8" in found.notes
+    widths = found.cells["hi"] - found.cells["lo"]
+    assert (widths > 0).all()
+
+
+def test_of_several_seeds_the_common_ones_count(run: Results, tmp_path: Path) -> None:
+    found = compare_runs(run, write_run(tmp_path, scenarios=FEW, seeds=(1, 2)))
+    assert found.paired
+    assert set(found.cells["change"]) == {"same"}
+
+
+def test_other_batches_cannot_be_paired(run: Results, tmp_path: Path) -> None:
+    data = {name: {"data": "another fingerprint"} for name in METHODS}
+    assert not compare_runs(run, write_run(tmp_path, scenarios=FEW, identity=data)).paired
+
+
+def test_what_else_differs_is_said(run: Results, tmp_path: Path) -> None:
+    fewer = {name: METHODS[name] for name in ("standard", "tent")}
+    other = write_run(
+        tmp_path,
+        methods=fewer,
+        scenarios=[*FEW, Continuous(threshold_ms=99.0)],
+        shifts=("fog",),
+        verdict="WARN",
+        model="other_net",
+        machine={"gpu": "Big GPU", "versions": {"torch": "2.9"}},
+        baseline={"baseline_ms": 4.0},
+    )
+    notes = " | ".join(compare_runs(run, other).notes)
+    for part in (
+        "two machines: Some CPU, 2 threads here, Big GPU there",
+        "λ is 10 ms here and 4 ms there (-60%)",
+        "model is net here and other_net there",
+        "torch 2.6 here and 2.9 there",
+        "timing there is WARN",
+        "methods only here: adabn, lame, sar",
+        "shifts only here: snow",
+        "scenarios only there: T 99 ms",
+    ):
+        assert part in notes
+
+
+def test_machines_are_named_by_what_the_times_are_about() -> None:
+    assert machine_name({"machine": {"cpu": "Pi", "threads": 1}, "clock": "measured"}) == "Pi, 1 thread"
+    recorded = {"clock": "recorded:ab", "config": {"clock": "published:rn50_inc"}, "machine": {"cpu": "Pi"}}
+    assert machine_name(recorded) == "clock published:rn50_inc"
+    assert (
+        machine_name({"clock": "imported", "machine": {"cpu": "the authors' machine"}})
+        == "the authors' machine"
+    )
+
+
+def test_runs_without_a_common_cell_are_refused(run: Results, tmp_path: Path) -> None:
+    other = write_run(tmp_path, scenarios=FEW, shifts=("frost",))
+    with pytest.raises(TemporaError, match=r"no cell in common.*shifts fog, snow.*the other:.*shifts frost"):
+        compare_runs(run, other)

@@ -1,0 +1,333 @@
+"""The commands that read results: recommend, compare, import, query and list."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from analysis.run_folders import METHODS, write_run
+from tempora.cli.compare import compare
+from tempora.cli.import_ import import_app
+from tempora.cli.list_ import list_
+from tempora.cli.query import query
+from tempora.cli.recommend import measuring_command, recommend
+from tempora.errors import TemporaError
+from tempora.scenarios import Amortised, Continuous, Discrete, Offline
+
+app = typer.Typer(pretty_exceptions_enable=False)
+for name, command in (("recommend", recommend), ("compare", compare), ("query", query), ("list", list_)):
+    app.command(name)(command)
+app.add_typer(import_app)
+
+FEW = (Offline(), Discrete(interval_ms=10.0), Continuous(threshold_ms=15.0), Amortised(budget_ms=60.0))
+
+
+def tempora(*arguments: str | Path) -> str:
+    """What a command prints, on a terminal of 80 columns; its errors are raised."""
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [str(argument) for argument in arguments])
+    if isinstance(result.exception, TemporaError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    write_run(folder, scenarios=FEW)
+    return folder
+
+
+# -- recommend -------------------------------------------------------------------------------------------------
+
+
+def test_recommend_says_what_to_use_and_why(run: Path) -> None:
+    text = one_line(tempora("recommend", run, "--interval-ms", "10"))
+    assert "A batch of 50 every 10 ms (utilisation 100%), 1 may wait; λ 10.0 ms; all shifts" in text
+    assert "Use AdaBN: utility" in text
+    assert "Runner-up: Standard" in text
+    assert "within-stream 95% interval" in text
+    assert "Why: AdaBN serves" in text
+    assert "Insolvent: SAR." in text
+    assert "evaluated" in text
+
+
+def test_cameras_become_an_interval(run: Path) -> None:
+    """50 frames of 10 cameras at 500 frames per second: a batch every 10 ms."""
+    by_fps = tempora("recommend", run, "--fps", "500", "--cameras", "10")
+    assert by_fps == tempora("recommend", run, "--interval-ms", "10")
+
+
+def test_recommend_takes_patience_budgets_shifts_and_queues(run: Path) -> None:
+    assert "worth half after 33 ms" in tempora("recommend", run, "--threshold-ms", "33")
+    assert "B 0.06 s of overhead, rule strict" in tempora("recommend", run, "--budget-s", "0.06")
+    assert "all shifts" not in tempora("recommend", run, "--threshold-ms", "33", "--shift", "fog")
+    assert "0 may wait" in one_line(tempora("recommend", run, "--interval-ms", "10", "--queue", "0"))
+
+
+def test_what_has_no_exact_answer_is_said_with_what_would_measure_it(run: Path) -> None:
+    text = one_line(tempora("recommend", run, "--interval-ms", "12"))
+    assert "Use AdaBN, best of the 3 of 5 methods with an exact answer" in text
+    assert "No exact answer, and none is made up: Tent, SAR: it would skip batches" in text
+    assert "call tempora.evaluate again with Discrete(interval_ms=12.0)" in text
+
+
+def test_a_run_that_can_say_nothing_is_an_error_with_the_remedy(tmp_path: Path) -> None:
+    config = {"scenarios": [], "data": {"shifts": ["fog"]}}
+    write_run(tmp_path, methods={"tent": METHODS["tent"]}, scenarios=[Offline()], config=config)
+    with pytest.raises(
+        TemporaError, match=r"no exact answer for any method(.|\n)*tempora run .*--shifts fog"
+    ):
+        tempora("recommend", tmp_path, "--interval-ms", "10")
+
+
+def test_imported_runs_cannot_be_measured_again(tmp_path: Path) -> None:
+    write_run(tmp_path, scenarios=[Offline()], imported={"files": 5})
+    assert "The imported logs hold no such run" in tempora("recommend", tmp_path, "--interval-ms", "12")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no deployment given: say one of --interval-ms, --fps, --threshold-ms, --budget-s"),
+        (
+            ["--interval-ms", "10", "--budget-s", "1"],
+            "--interval-ms and --budget-s are different deployments",
+        ),
+        (["--fps", "0"], "both must be above 0"),
+        (["--interval-ms", "-5"], "interval_ms=-5.0: must be a finite number above 0"),
+        (["--threshold-ms", "5"], "is not above baseline_ms=10"),
+        (["--interval-ms", "10", "--shift", "fgo"], "did you mean 'fog'"),
+        (["--interval-ms", "10", "--queue", "-1"], "queue=-1"),
+    ],
+)
+def test_questions_that_make_no_sense(run: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(TemporaError, match=message):
+        tempora("recommend", run, *arguments)
+
+
+def test_ties_are_called_ties(tmp_path: Path) -> None:
+    same = {"standard": METHODS["standard"], "stand-in": METHODS["standard"]}
+    write_run(tmp_path / "same", methods=same, scenarios=FEW)
+    assert "Tie: stand-in gets exactly the same" in tempora(
+        "recommend", tmp_path / "same", "--threshold-ms", "20"
+    )
+    write_run(tmp_path / "unsure", scenarios=FEW, uncertainty=0.5)
+    text = one_line(tempora("recommend", tmp_path / "unsure", "--threshold-ms", "15"))
+    assert "A timing tie with" in text
+    assert "; timing -" in text
+
+
+def test_the_command_is_the_run_with_one_scenario_more() -> None:
+    """What the command line would make of it is the configuration that the run had, and the scenario."""
+    from tempora.engine.config import RunConfig, load_config
+
+    config = RunConfig.model_validate(
+        {
+            "data": {"dataset": "fashion", "shifts": ["fog", "snow"], "severity": 3},
+            "methods": ["standard", {"name": "tent", "label": "tent fast", "lr": 0.1}],
+            "scenarios": [{"protocol": "continuous", "threshold_ms": 80.0}],
+            "batches": 10,
+            "share": False,
+            "seeds": [1, 2],
+            "clock": "published:rn50_inc",
+        }
+    ).model_dump(mode="json")
+    asked = {"protocol": "discrete", "interval_ms": 60.0}
+    words = shlex.split(measuring_command(config, asked, Path("runs/my run")))
+    assert words[:2] == ["tempora", "run"]
+    assert words[-2:] == ["--out", "runs/my run"]
+    flags: dict[str, Any] = {"--shifts": "data.shifts", "--batches": "batches", "--clock": "clock"}
+    given, overrides = {}, []
+    for flag, value in zip(words[2:-2:2], words[3:-2:2], strict=True):
+        if flag == "--set":
+            overrides.append(value)
+        elif flag == "--seeds":
+            given["seeds"] = [int(seed) for seed in value.split(",")]
+        else:
+            given[flags[flag]] = value
+    again = load_config(None, overrides, given).model_dump(mode="json")
+    assert again == {**config, "scenarios": [*config["scenarios"], asked]}
+
+
+# -- compare ---------------------------------------------------------------------------------------------------
+
+
+def test_two_runs_side_by_side(run: Path, tmp_path: Path) -> None:
+    write_run(
+        tmp_path,
+        scenarios=FEW,
+        methods={**METHODS, "adabn": (10.5, 0.0, 35)},
+        machine={"gpu": "Big GPU"},
+    )
+    text = one_line(tempora("compare", run, tmp_path))
+    assert "two machines: Some CPU, 2 threads here, Big GPU there" in text
+    assert "4 of 20 numbers changed beyond noise" in text
+    assert "offline: SAR wins here, AdaBN there." in text
+    assert "changed places" in text
+    assert "+26.0*" in text
+    assert "The same methods win in all 4 scenarios." in one_line(tempora("compare", run, run))
+
+
+def test_comparisons_to_paste_and_to_process(run: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(tempora("compare", run, run, "--format", "csv"))))
+    assert len(rows) == 20
+    assert {row["change"] for row in rows} == {"same"}
+    assert len(json.loads(tempora("compare", run, run, "--format", "json"))) == 20
+    assert r"\toprule" in tempora("compare", run, run, "--format", "latex")
+    assert "| method |" in tempora("compare", run, run, "--format", "markdown")
+
+
+@pytest.fixture(scope="module")
+def like_the_paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("paper")
+    write_run(folder, scenarios=[*FEW, Continuous(threshold_ms=50.0)])
+    return folder
+
+
+def test_a_run_beside_the_paper(like_the_paper: Path) -> None:
+    text = one_line(tempora("compare", like_the_paper, "--published", "rn50_inc"))
+    assert "numbers beside rn50_inc: mean absolute difference" in text
+    assert "known inconsistency 5" in text
+    assert "other weights, preprocessing or data" in text
+    assert "Offline: utility (%) and rank among the common methods" in text
+    assert "Continuous, T 50 ms" in text
+    assert "snow fog" in text, "in the paper's order"
+
+
+def test_known_misprints_are_marked(tmp_path: Path) -> None:
+    """Tent at 40 s on ImageNet-V2 repeats another budget's number."""
+    budget = Amortised(budget_ms=40000.0, rule="overshoot")
+    write_run(tmp_path, scenarios=[Offline(), budget], shifts=("imagenet_v2",))
+    text = tempora("compare", tmp_path, "--published", "vit_inv2")
+    assert "known inconsistency 1: repeats the value of B = 2.5 s" in one_line(text)
+    tent = next(line for line in text.split("Amortised")[1].splitlines() if line.startswith("Tent"))
+    assert "!" in tent
+    assert "1 of them are beside printed numbers that contradict" in one_line(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "compare takes one other thing"),
+        (["RUN", "--published", "rn50_inc"], "compare takes one other thing"),
+        (["--published", "rn50_inc2"], "did you mean 'rn50_inc'"),
+        (["RUN", "--format", "xls"], "unknown format 'xls'"),
+        (["nowhere"], "is not a run folder"),
+    ],
+)
+def test_comparisons_that_make_no_sense(run: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(TemporaError, match=message):
+        tempora("compare", run, *(str(run) if word == "RUN" else word for word in arguments))
+
+
+# -- import ----------------------------------------------------------------------------------------------------
+
+
+def test_the_authors_logs_become_a_run(tmp_path: Path) -> None:
+    batch = {
+        "index": 0,
+        "num_samples": 64,
+        "num_correct": 32,
+        "prediction_time": 38.0,
+        "adaptation_time": 0.0,
+    }
+    logs = {
+        "offline": {},
+        "interval": {"interval": "40", "queue_size": "1"},
+        "patience": {"response_budget": "30"},
+    }
+    (tmp_path / "logs").mkdir()
+    for kind, knobs in logs.items():
+        arguments = {
+            "method": "basic",
+            "model_arch": "resnet50",
+            "dataset_name": "imagenet-c",
+            "seed": "2025",
+            "batch_size": "64",
+            **knobs,
+        }
+        found = {"num_batches": 3, "num_samples": 192, "num_correct": 96, "batch_summaries": [batch] * 3}
+        content = {"arguments": arguments, "results": {"fog": found}}
+        (tmp_path / "logs" / f"{kind}.json").write_text(json.dumps(content))
+    text = one_line(tempora("import", "authors", tmp_path / "logs", "--out", tmp_path / "run"))
+    assert "3 logs of resnet50 on imagenet_c: 3 cells, λ 38.00 ms" in text
+    assert "1 cells have no result: not applicable: threshold_ms=30" in text
+    answer = tempora(
+        "query", tmp_path / "run", "select utility from utilities where status = 'ok'", "--format", "csv"
+    )
+    assert answer.split() == ["utility", "0.5", "0.5"]
+
+
+# -- query -----------------------------------------------------------------------------------------------------
+
+
+def test_utilities_traces_and_passes_answer_sql(run: Path) -> None:
+    count = tempora("query", run, "select count(*) as n from utilities", "--format", "json")
+    assert json.loads(count) == [{"n": 5 * 4 * 2}]
+    sql = """
+        select t.method, avg(t.correct / t.total) as accuracy, max(u.utility) as utility
+        from Traces t join utilities u using (method, shift, protocol) where t.protocol = 'offline'
+        and t.shift = 'fog' group by t.method order by t.method
+    """
+    for row in json.loads(tempora("query", run, sql, "--format", "json")):
+        assert row["accuracy"] == pytest.approx(row["utility"])
+    passes = tempora("query", run, "select kind, count(*) as n from passes group by kind", "--format", "json")
+    assert {row["kind"]: row["n"] for row in json.loads(passes)}["offline"] == 10
+
+
+def test_answers_as_a_table_or_csv(run: Path) -> None:
+    sql = "select method, value, utility from utilities where protocol = 'offline' and shift = 'fog'"
+    lines = tempora("query", run, sql).splitlines()
+    assert lines[0].split() == ["method", "value", "utility"]
+    assert "–" in lines[1], "offline has no value"
+    assert lines[-1] == "5 rows"
+    rows = list(csv.DictReader(io.StringIO(tempora("query", run, sql, "--format", "csv"))))
+    assert [row["method"] for row in rows] == sorted(METHODS)
+    assert float(rows[0]["utility"]) > 0
+
+
+def test_sql_mistakes_show_what_there_is(run: Path) -> None:
+    with pytest.raises(TemporaError, match=r"methd(.|\n)*utilities: method, model, shift"):
+        tempora("query", run, "select methd from utilities")
+    with pytest.raises(TemporaError, match=r"syntax error(.|\n)*passes: key, kind"):
+        tempora("query", run, "selec 1")
+    with pytest.raises(TemporaError, match="unknown format 'xml'"):
+        tempora("query", run, "select 1", "--format", "xml")
+
+
+# -- list ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "parts"),
+    [
+        ("methods", ["shot_im", "SHOT-IM, gradient-based; modifies parameters", "modifies nothing"]),
+        ("models", ["fashion_vit", "ships with Tempora", "timm: resnet50.tv_in1k"]),
+        ("datasets", ["imagenet_c", "about 75 GB"]),
+        ("scenarios", ["interval_ms, or utilisation", "grid paper-vit", "B 80 s"]),
+        ("clocks", ["measured", "published:rn50_inc", "λ 39.9 ms"]),
+    ],
+)
+def test_lists_fit_80_columns_and_explain(what: str, parts: list[str]) -> None:
+    text = tempora("list", what)
+    assert max(map(len, text.splitlines())) <= 80
+    for part in parts:
+        assert part in one_line(text)
+
+
+def test_what_cannot_be_listed() -> None:
+    with pytest.raises(TemporaError, match="unknown thing to list 'method': did you mean 'methods'"):
+        tempora("list", "method")
