@@ -272,7 +272,7 @@ def test_batches_grey_images_and_odd_sizes(name: str, constants: str) -> None:
 def test_a_large_set_is_worked_through_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     images = torch.full((7, 1, 8, 8), 128, dtype=torch.uint8)
     whole = corrupt(images, "gaussian_noise")
-    monkeypatch.setattr("tempora.data.corruptions._VALUES_AT_A_TIME", 2 * 64)
+    monkeypatch.setattr("tempora.data.corruptions.core._VALUES_AT_A_TIME", 2 * 64)
     assert torch.equal(corrupt(images, "gaussian_noise"), whole)
     assert len(corrupt(images[:0], "gaussian_noise")) == 0
 

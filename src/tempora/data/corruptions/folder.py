@@ -16,8 +16,8 @@ import torch
 from PIL import Image
 
 from tempora.data.class_folders import IMAGE_SUFFIXES
-from tempora.data.corruptions import SEVERITIES, SIZES, VERSION, corrupt_at, names
-from tempora.data.corruptions.constants import CONSTANTS
+from tempora.data.corruptions.constants import CONSTANTS, SIZES, VERSION
+from tempora.data.corruptions.core import SEVERITIES, corrupt_at, names
 from tempora.data.decode import default_workers
 from tempora.data.geometry import Geometry
 from tempora.data.groups import CORRUPTIONS, expand

@@ -1,0 +1,183 @@
+"""Measure the bundled benchmark and write its tables into docs/fashion.md.
+
+    python recipes/fashion_table.py [--networks fashion_resnet] [--seeds 2025,2026,2027]
+
+Every method with the settings of src/tempora/models/recipes.json, offline, over the clean images and the fifteen
+corruptions at severity 5, 156 batches of 64, one order of the images per seed. Every finished pass is kept in
+runs/fashion_table.jsonl, and the same command goes on from there: about an hour on one core in all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from tempora import methods
+from tempora.data import CORRUPTIONS, Stream, bundled, open_stream
+from tempora.models import Classifier, load
+
+ROOT = Path(__file__).parents[1]
+PASSES = ROOT / "runs/fashion_table.jsonl"
+PAGE = ROOT / "docs/fashion.md"
+SEEDS = (2025, 2026, 2027)
+METHODS = {
+    "fashion_resnet": ("standard", "adabn", "lame", "neo", "tent", "eta", "shot_im", "sar", "deyo", "cmf"),
+    "fashion_vit": (
+        "standard",
+        "lame",
+        "neo",
+        "tent",
+        "eta",
+        "shot_im",
+        "sar",
+        "deyo",
+        "cmf",
+        "spa",
+        "zerosiam",
+    ),
+}
+
+
+def run(name: str, model: Classifier, stream: Stream) -> dict[str, object]:
+    """One pass: accuracy, and how often adapt() did what."""
+    method = methods.create(name, model, seed=stream.seed)
+    right, actions = [], Counter[str]()
+    for i in range(stream.num_batches):
+        predicted = method.predict(stream.batch(i)).argmax(1)
+        actions[method.adapt()] += 1
+        right.append(np.mean(predicted.numpy() == stream.labels(i)))
+    return {"accuracy": float(np.mean(right)), "actions": dict(actions)}
+
+
+def passes_to_make(networks: list[str], seeds: list[int]) -> Iterator[tuple[str, int, str, str]]:
+    done = {(p["network"], p["seed"], p["shift"], p["method"]) for p in finished_passes()}
+    for seed in seeds:
+        for network in networks:
+            for shift in bundled.NAMES:
+                for method in METHODS[network]:
+                    if (network, seed, shift, method) not in done:
+                        yield network, seed, shift, method
+
+
+def finished_passes() -> list[dict[str, object]]:
+    return [json.loads(line) for line in PASSES.read_text().splitlines()] if PASSES.exists() else []
+
+
+def make_passes(networks: list[str], seeds: list[int]) -> None:
+    models = {network: load(network) for network in networks}
+    PASSES.parent.mkdir(exist_ok=True)
+    opened: tuple[object, Stream | None] = (None, None)
+    for network, seed, shift, method in passes_to_make(networks, seeds):
+        if opened[0] != (network, seed, shift):
+            source = bundled.shifts([shift])[shift]
+            opened = (network, seed, shift), open_stream(source, models[network].preprocessing, seed=seed)
+        outcome = run(method, models[network], opened[1])
+        with PASSES.open("a") as file:
+            key = {"network": network, "seed": seed, "shift": shift, "method": method}
+            file.write(json.dumps(key | outcome) + "\n")
+
+
+def percent(value: float) -> str:
+    return "–" if np.isnan(value) else f"{100 * value:.1f}"
+
+
+def markdown(table: pd.DataFrame, first: str) -> str:
+    rows = [[first, *table.columns], ["---", *["---:"] * len(table.columns)]]
+    rows += [
+        [str(label), *map(str, values)] for label, values in zip(table.index, table.to_numpy(), strict=True)
+    ]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def per_shift(passes: pd.DataFrame) -> str:
+    """Standard inference and AdaBN on every shift, both networks."""
+    chosen = passes[passes.method.isin(["standard", "adabn"])]
+    table = chosen.pivot_table(index="shift", columns=["network", "method"], values="accuracy")
+    table = table.reindex(list(bundled.NAMES))
+    table.loc["mean of the fifteen"] = table.loc[list(CORRUPTIONS)].mean()
+    columns = [("fashion_resnet", "standard"), ("fashion_resnet", "adabn"), ("fashion_vit", "standard")]
+    table = table.reindex(columns=columns).map(percent)
+    table.columns = [f"{network}, {method}" for network, method in columns]
+    return markdown(table, "shift")
+
+
+def per_method(passes: pd.DataFrame) -> str:
+    """Mean over the fifteen of every method, with the spread over seeds, and on clean images."""
+    corrupted = passes[passes["shift"] != "clean"].groupby(["network", "method", "seed"]).accuracy.mean()
+    clean = passes[passes["shift"] == "clean"].groupby(["network", "method"]).accuracy.mean()
+    order = list(dict.fromkeys(method for members in METHODS.values() for method in members))
+    columns = {}
+    for network in METHODS:
+        mean = corrupted[network].groupby("method").mean().reindex(order)
+        spread = corrupted[network].groupby("method").std().reindex(order)
+        columns[f"{network}, fifteen"] = [
+            "–" if np.isnan(m) else f"{100 * m:.1f} ± {100 * s:.1f}"
+            for m, s in zip(mean, spread, strict=True)
+        ]
+        columns[f"{network}, clean"] = [percent(value) for value in clean[network].reindex(order)]
+    return markdown(pd.DataFrame(columns, index=order), "method")
+
+
+def per_shift_and_method(passes: pd.DataFrame, network: str) -> str:
+    own = passes[passes.network == network]
+    table = own.pivot_table(index="shift", columns="method", values="accuracy")
+    return markdown(
+        table.reindex(index=list(bundled.NAMES), columns=list(METHODS[network])).map(percent), "shift"
+    )
+
+
+def actions(passes: pd.DataFrame) -> str:
+    """What adapt() did, in percent of the corrupted batches, for the methods that ever did not step."""
+    rows = {}
+    corrupted = passes[passes["shift"] != "clean"]
+    for (network, method), group in corrupted.groupby(["network", "method"]):
+        total = Counter[str]()
+        for counts in group.actions:
+            total.update(counts)
+        if "step" in total and len(total) > 1:
+            rows[f"{method} on {network}"] = {word: percent(n / total.total()) for word, n in total.items()}
+    return markdown(pd.DataFrame(rows).T.fillna("0.0"), "method") if rows else "Every batch made a step."
+
+
+def write_page(tables: dict[str, str]) -> None:
+    """Put each table between `<!-- name -->` and `<!-- end -->`; the words around them are written by hand."""
+    page = PAGE.read_text()
+    for name, table in tables.items():
+        before, found, rest = page.partition(f"<!-- {name} -->\n")
+        if not found:
+            raise SystemExit(f"{PAGE} has no line <!-- {name} -->")
+        page = before + found + table + "\n" + rest[rest.index("<!-- end -->") :]
+    PAGE.write_text(page)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--networks", default=",".join(METHODS))
+    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)  # the networks are small
+
+    make_passes(arguments.networks.split(","), [int(seed) for seed in arguments.seeds.split(",")])
+    passes = pd.DataFrame(finished_passes())
+    if set(passes.network) == set(METHODS):
+        write_page(
+            {
+                "per shift": per_shift(passes),
+                "per method": per_method(passes),
+                "actions": actions(passes),
+                **{network: per_shift_and_method(passes, network) for network in METHODS},
+            }
+        )
+
+
+if __name__ == "__main__":
+    main()
