@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tempora.analysis.uncertainty import contributions
 from tempora.errors import TemporaError, unknown
 from tempora.published.methods import STANDARD, order
-from tempora.scenarios import Resolved, Scenario
+from tempora.scenarios import Resolved, Scenario, decay
 from tempora.store import ADAPTED, Cell, Results, RunFolder, Trace, utility_row
 
 HISTORY_FREE = ("standard", "adabn", "lame")
@@ -175,9 +174,8 @@ class _Reader:
 
 def batch_worth(trace: Trace, threshold_ms: float, baseline_ms: float | None) -> pd.Series[float]:
     """What each batch of a placed trace added to its utility."""
-    columns = {name: getattr(trace, name) for name in ("arrived_ms", "emission_ms", "served", "total")}
-    columns |= {"correct": trace.correct, "index": np.arange(trace.num_batches)}
-    return contributions(pd.DataFrame(columns), baseline_ms, threshold_ms)
+    kappa = decay(trace.emission_ms - trace.arrived_ms, threshold_ms, baseline_ms)
+    return pd.Series(np.where(trace.served, trace.accuracy * kappa, 0.0))
 
 
 def _as_dict(row: pd.Series[Any]) -> dict[str, Any]:
