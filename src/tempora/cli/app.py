@@ -13,10 +13,16 @@ import typer
 from tempora._version import __version__
 from tempora.cli.audit import audit
 from tempora.cli.check import check
+from tempora.cli.compare import compare
 from tempora.cli.data import data_app
 from tempora.cli.demo import demo
+from tempora.cli.import_ import import_app
+from tempora.cli.list_ import list_
 from tempora.cli.profile import profile
+from tempora.cli.query import query
+from tempora.cli.recommend import recommend
 from tempora.cli.run import run
+from tempora.cli.show import show
 from tempora.errors import TemporaError
 
 app = typer.Typer(
@@ -27,9 +33,11 @@ app = typer.Typer(
 )
 
 
-for command in (demo, run, profile, audit, check):
+for command in (demo, run, show, recommend, compare, profile, audit, check, query):
     app.command()(command)
+app.command("list")(list_)
 app.add_typer(data_app)
+app.add_typer(import_app)
 
 
 def _print_version(wanted: bool) -> None:

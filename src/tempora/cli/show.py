@@ -1,20 +1,99 @@
-"""`tempora show`: what a run found, on the terminal."""
+"""`tempora show`: what a run found, on the terminal or ready to paste."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tempora.store import Results
 
-def show_overview(folder: Path, console: Console) -> None:
-    """The verdict, the machine and who wins where."""
+OVERVIEW = ("winners", "sweep")
+"""The tables that answer the first questions: who wins where, and by how much."""
+
+
+def show(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    table: Annotated[
+        str | None,
+        typer.Option(
+            help="winners, offline, discrete, continuous, amortised, sweep, overhead, temporal-factors, correlation, "
+            "deficit, below-standard, buffering, response, ablation or hardware. Default: the overview."
+        ),
+    ] = None,
+    shift: Annotated[str | None, typer.Option(help="Only this shift.")] = None,
+    by_shift: Annotated[
+        bool, typer.Option("--by-shift", help="A row per shift instead of the mean.")
+    ] = False,
+    scenario: Annotated[
+        str | None, typer.Option(help="The one a table explains; default the strictest.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="terminal, latex, markdown, csv or json.")] = "terminal",
+) -> None:
+    """Who wins where, how sure that is, and every table of the paper for this run."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if table is None:
+        show_overview(run, console)
+        return
+    from tempora.report import tables
     from tempora.store import open_run
 
-    results = open_run(folder)
-    console.print(results.manifest["verdict"]["text"])
-    console.print(
-        results.utilities.pivot_table(index="method", columns="label", values="utility").round(3).to_string()
+    results = open_run(run)
+    traces = results.traces if table == "overhead" else None
+    built = tables.build(table, results.utilities, traces, shift=shift, scenario=scenario, by_shift=by_shift)
+    if format == "terminal":
+        console.print(tables.renderable(built, console.width))
+        _mark_invalid(results, console)
+    else:
+        typer.echo(tables.render(built, format))
+
+
+def show_overview(run: Path, console: Console) -> None:
+    """The verdict and the machine, the headline, who wins where, and the whole sweep."""
+    from tempora.analysis import headline
+    from tempora.errors import TemporaError
+    from tempora.report import tables
+    from tempora.store import open_run
+
+    results = open_run(run)
+    console.print(describe(results.manifest))
+    console.print()
+    for name in OVERVIEW:
+        try:
+            console.print(tables.renderable(tables.build(name, results.utilities), console.width))
+        except TemporaError as missing:
+            console.print(str(missing))
+    with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
+        console.print(headline(results.utilities).sentence())
+    _mark_invalid(results, console)
+
+
+def describe(manifest: dict[str, Any]) -> str:
+    """One paragraph: what was run, where, with which lambda."""
+    machine = manifest.get("machine", {})
+    where = machine.get("gpu") or f"{machine.get('cpu', 'unknown machine')}, {machine.get('threads')} threads"
+    clock = manifest["clock"]
+    timing = f"measured on {where}" if clock == "measured" else f"times from the clock {clock}"
+    batches = sorted(set(manifest["batches"].values()))
+    sizes = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"
+    return (
+        f"{manifest['model']}: {len(manifest['methods'])} methods on {len(manifest['shifts'])} shifts of {sizes} "
+        f"batches of {manifest['batch_size']}; λ = {manifest['baseline']['baseline_ms']:.2f} ms, {timing}"
+        + ("" if manifest["finished"] else "; NOT FINISHED: the same command goes on")
     )
+
+
+def _mark_invalid(results: Results, console: Console) -> None:
+    """The verdict stands under everything that is shown."""
+    from rich.text import Text
+
+    verdict = results.manifest.get("verdict") or {"status": "VALID", "text": "no verdict yet"}
+    style = {"VALID": "green", "WARN": "yellow", "INVALID": "bold red"}[verdict["status"]]
+    console.print(Text(verdict["text"], style=style))

@@ -35,9 +35,9 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
     ),
     "attempt_predict_ms": (
         pa.float64(),
-        "Under rule strict, the times of the batch that overran the budget and",
+        "Rule strict: predict_ms of an attempt that overran the budget, undone.",
     ),
-    "attempt_adapt_ms": (pa.float64(), "was undone. They enter no timeline."),
+    "attempt_adapt_ms": (pa.float64(), "Its adapt_ms. An attempt's times enter no timeline."),
     "page_faults": (pa.int64(), "Minor page faults while the batch was timed; empty under a recorded clock."),
 }
 
@@ -98,3 +98,24 @@ CELL_COLUMNS = ["model", "shift", "seed", "scenario"]
 
 def arrow_schema(fields: dict[str, tuple[pa.DataType, str]]) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, (kind, _) in fields.items()])
+
+
+def as_markdown() -> str:
+    """The schema as a page: docs/schema.md is this text, and a test keeps it so."""
+    lines = [
+        "# What is in a run folder",
+        "",
+        "Made by `python docs/generate.py`. Files carry the schema version, now "
+        f"{SCHEMA_VERSION}; a reader that meets a newer one says so.",
+        "",
+        "- `run.json`: what was run (configuration, methods, shifts, seeds, scenarios), the machine, lambda "
+        "(`baseline`), the verdict on the measurement.",
+        "- `traces/*.parquet`: one file per pass. Its metadata holds what decided the pass (`identity`) and what was "
+        "noticed while it was made (`facts`).",
+        "- `utilities.parquet`: one row per cell.",
+        "- `report.html`: written by `tempora report`.",
+    ]
+    for title, fields in (("Traces: one row per batch", TRACE), ("Utilities: one row per cell", UTILITIES)):
+        lines += ["", f"## {title}", "", "| column | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in fields.items()]
+    return "\n".join(lines) + "\n"

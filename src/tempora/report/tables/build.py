@@ -123,6 +123,8 @@ def _decomposition(protocol: str) -> Callable[[Material], Table]:
 
 def _sweep(given: Material) -> Table:
     rows = analysis.temporal(given.rows)
+    if rows.empty:
+        raise TemporaError("this run has offline cells only; choose table offline, or run it with a grid")
     return contents.sweep(_aggregated(rows), _where(rows))
 
 

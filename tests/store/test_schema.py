@@ -1,0 +1,58 @@
+"""What is written can be read back, and every field has its sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tempora import TemporaError
+from tempora.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, read_pass
+from tempora.store.schema import as_markdown
+
+DOCS = Path(__file__).parents[2] / "docs" / "schema.md"
+
+
+def a_trace() -> Trace:
+    """Five batches of four: adapted, skipped, undone and frozen, frozen untimed."""
+    trace = Trace.empty(5, 4)
+    for batch, phase in ((0, ADAPTED), (2, ADAPTED), (3, FROZEN), (4, FROZEN)):
+        trace.phase[batch] = phase
+        trace.correct[batch] = batch
+        trace.predicted[batch] = np.arange(4) + batch
+        trace.action[batch] = "step" if phase == ADAPTED else "none"
+    trace.predict_ms[[0, 2]] = 41.5, 40.25
+    trace.adapt_ms[[0, 2]] = 56.0, 57.0
+    trace.attempt_predict_ms[3], trace.attempt_adapt_ms[3] = 41.0, 58.0
+    trace.page_faults[0] = 12
+    return trace
+
+
+def test_a_trace_survives_its_file(tmp_path):
+    trace = a_trace()
+    identity = {"shift": "fog/../x", "method": "<b>", "kind": "live", "seed": 1}
+    with RunFolder.for_writing(tmp_path) as folder:
+        stored = folder.write_pass(identity, trace, {"note": "why"})
+    assert stored.path.parent == tmp_path / "traces", "a hostile name stays inside the folder"
+    again = read_pass(stored.path)
+    assert (again.identity, again.facts, again.key) == (identity, {"note": "why"}, stored.key)
+    for name, values in vars(trace).items():
+        np.testing.assert_array_equal(getattr(again.trace(), name), values, err_msg=name)
+    assert list(trace.to_frame().columns) == list(TRACE)
+
+
+def test_a_file_that_is_no_trace_is_named(tmp_path):
+    path = tmp_path / "other.parquet"
+    path.write_bytes(b"PAR1 not really")
+    with pytest.raises(TemporaError, match=r"other\.parquet is damaged or not a trace of ours"):
+        read_pass(path)
+
+
+def test_utilities_of_a_begun_run_are_empty(tmp_path):
+    with RunFolder.for_writing(tmp_path) as folder:
+        assert list(folder.utilities().columns) == list(UTILITIES)
+
+
+def test_the_schema_page_is_up_to_date():
+    assert DOCS.read_text(encoding="utf-8") == as_markdown(), "run: python docs/generate.py"

@@ -1,0 +1,118 @@
+"""The commands that run something, from start to report, on a few small batches of the bundled data."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tempora
+from tempora.cli import app
+from tempora.errors import TemporaError
+
+runner = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"})
+SMALL = ["--batches", "4", "--batch-size", "16", "--threads", "1", "--set", "data.workers=0"]
+CLOCK = ["--clock", "published:rn50_inc"]
+FEW = ["--shifts", "contrast", "--methods", "standard,adabn,tent"]
+
+
+def tempora_says(*arguments: str, status: int = 0) -> str:
+    result = runner.invoke(app, list(arguments))
+    assert result.exit_code == status, result.output + str(result.exception)
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    tempora_says("run", *FEW, *SMALL, *CLOCK, "--plain", "--out", str(folder))
+    return folder
+
+
+def test_a_run_leaves_a_folder_that_opens(run_folder):
+    results = tempora.open(run_folder)
+    assert results.manifest["finished"]
+    assert set(results.utilities["method"]) == {"standard", "adabn", "tent"}
+    assert (run_folder / "utilities.parquet").exists()
+
+
+def test_the_same_command_resumes_and_shows_who_wins(run_folder):
+    output = tempora_says("run", *FEW, *SMALL, *CLOCK, "--plain", "--out", str(run_folder))
+    assert "Highest utility per shift and scenario" in output
+    assert "VALID: recorded clock" in output
+
+
+def test_show_fits_eighty_columns(run_folder):
+    output = tempora_says("show", str(run_folder))
+    assert max(len(line.rstrip()) for line in output.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("format", ["latex", "markdown", "csv", "json"])
+def test_show_any_table_ready_to_paste(run_folder, format):
+    assert "adabn" in tempora_says("show", str(run_folder), "--table", "sweep", "--format", format).lower()
+
+
+def test_dry_run_plans_and_runs_nothing(tmp_path):
+    output = tempora_says("run", *FEW, *SMALL, *CLOCK, "--dry-run", "--out", str(tmp_path / "none"))
+    assert re.search(r"51 cells in \d+ to \d+ passes", output)
+    assert not (tmp_path / "none").exists()
+
+
+def test_init_writes_a_configuration_once(tmp_path):
+    path = tmp_path / "mine.yaml"
+    tempora_says("run", str(path), "--init")
+    assert path.exists()
+    with pytest.raises(TemporaError, match="is there already"):
+        runner.invoke(app, ["run", str(path), "--init"], catch_exceptions=False)
+
+
+def test_audit_agrees(run_folder):
+    assert "3 of 3 cells agree exactly" in tempora_says("audit", str(run_folder), "--cells", "3")
+
+
+def test_profile_prints_the_papers_table_two(tmp_path):
+    small = ["--batches", "3", "--batch-size", "8", "--threads", "1", "--methods", "standard,tent"]
+    output = tempora_says("profile", *small, "--plain", "--out", str(tmp_path / "p.json"))
+    assert "δ / λ" in output
+    assert (tmp_path / "p.json").exists()
+
+
+def test_failing_cells_set_the_exit_status(tmp_path):
+    output = tempora_says(
+        *("run", "--shifts", "contrast", "--methods", "standard,neo", *SMALL, "--plain", "--grid", "none"),
+        *("--clock", str(_clock_without_neo(tmp_path)), "--out", str(tmp_path / "run")),
+        status=1,
+    )
+    assert "1 cells failed" in output
+
+
+def _clock_without_neo(folder: Path) -> Path:
+    from tempora.measure import load_profile
+
+    load_profile({"baseline_ms": 40, "standard": (38, 0)}).save(folder / "clock.json")
+    return folder / "clock.json"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--model", "fashion_resnt"], "unknown model"),
+        (["run", "--methods", "tnet"], "did you mean 'tent'"),
+        (["run", "--shifts", "gausian_noise"], "did you mean 'gaussian_noise'"),
+        (["run", "--dataset", "fashon"], "did you mean 'fashion'"),
+        (["run", "--seeds", "one"], "give whole numbers"),
+        (["run", "--redo", "all", "--grid", "none", *FEW, *SMALL, *CLOCK], "unknown --redo 'all'"),
+        (["run", "--methods", "spa"], "spa does not fit fashion_resnet"),
+        (["run", "--model", "fashion_resnet", "--dataset", "cifar10_c"], "expected"),
+        (["show", "nowhere"], "is not a run folder"),
+        (["audit", "nowhere"], "is not a run folder"),
+        (["run", "missing.yaml"], "no configuration 'missing.yaml'"),
+    ],
+)
+def test_mistakes_are_user_errors(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TemporaError) as caught:
+        runner.invoke(app, arguments, catch_exceptions=False)
+    assert message in str(caught.value)
