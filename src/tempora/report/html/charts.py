@@ -38,6 +38,7 @@ def scripts() -> str:
     return vl_convert.javascript_bundle(vl_version=vl_version_for_vl_convert())  # type: ignore[call-arg]
 
 
+@cache
 def specifications(methods: int) -> dict[str, dict[str, Any]]:
     """Every chart of the page by name, for a run of so many methods."""
     charts = {f"curves_{protocol}": curves(title) for protocol, title in PARAMETERS.items()}

@@ -1,0 +1,116 @@
+"""What adaptation costs, and what it buys: latency bars and accuracy-budget curves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tempora import analysis
+from tempora.published.methods import STANDARD, display, label
+from tempora.report import colours
+from tempora.report.figures.style import FAINT, LINE, SOFT, new_figure, short, verdict_note
+from tempora.report.frames import offline_batches, over_shifts
+from tempora.report.tables.parts import in_order
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from tempora.store import Results
+
+
+def latency(results: Results) -> Figure | None:
+    """Mean time of a batch per method: baseline, intrinsic overhead, extrinsic overhead."""
+    batches = offline_batches(results)
+    if batches.empty:
+        return None
+    baseline_ms = float(results.utilities["baseline_ms"].iloc[0])
+    rows = analysis.overhead(batches, baseline_ms).set_index("method")
+    methods = in_order(rows.index)
+    figure, axes = new_figure(7, 0.9 + 0.3 * len(methods))
+    for place, method in enumerate(methods):
+        predict, adapt = float(rows["predict_ms"][method]), float(rows["adapt_ms"][method])
+        usual, at = min(predict, baseline_ms), 0.0
+        for length, colour in (
+            (usual, colours.BASELINE),
+            (predict - usual, colours.INTRINSIC),
+            (adapt, colours.EXTRINSIC),
+        ):
+            axes.barh(place, length, left=at, height=0.66, color=colour)
+            at += length
+        axes.text(at, place, f"  {at / baseline_ms:.2f}λ", va="center", fontsize=7.5, color=SOFT)
+    axes.axvline(baseline_ms, color=FAINT, ls=(0, (3, 3)), lw=1)
+    axes.set_yticks(range(len(methods)), [short(label(method)) for method in methods])
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0, labelcolor="#1b1d21")
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("Mean milliseconds per batch")
+    _part_legend(figure)
+    verdict_note(figure, str(results.manifest.get("verdict", {}).get("status", "")))
+    return figure
+
+
+def pareto(results: Results) -> Figure | None:
+    """Utility against the overhead spent, budget by budget, over all shifts, with the front nobody beats."""
+    rows = over_shifts(results.utilities)
+    if not (rows["protocol"] == "amortised").any() or STANDARD not in set(rows["method"]):
+        return None
+    curves, front = analysis.budget_curves(rows), analysis.pareto_front(rows)
+    figure, axes = new_figure(7, 4.2)
+    axes.step(
+        front["overhead_ms"] / 1000,
+        100 * front["utility"],
+        where="post",
+        color=FAINT,
+        lw=8,
+        alpha=0.25,
+        zorder=0,
+        label="Pareto front",
+        solid_capstyle="round",
+    )
+    for method in in_order(curves["method"]):
+        own = curves[curves["method"] == method]
+        axes.plot(
+            own["overhead_ms"] / 1000,
+            100 * own["utility"],
+            color=display(method).colour,
+            marker="o",
+            ms=4,
+            label=short(label(method)),
+        )
+    turn = front[front["diminishing"]]
+    if not turn.empty:
+        point = turn.iloc[0]
+        axes.annotate(
+            "returns diminish",
+            (point["overhead_ms"] / 1000, 100 * point["utility"]),
+            xytext=(8, -14),
+            textcoords="offset points",
+            fontsize=8,
+            color=SOFT,
+        )
+    axes.set_xscale("symlog", linthresh=0.1)
+    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
+    axes.set_xlim(left=-0.005)
+    axes.set_xlabel("Overhead spent (s)")
+    axes.set_ylabel("Utility (%)")
+    axes.grid(axis="y", color=LINE, lw=0.6)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside right center", labelcolor=SOFT)
+    verdict_note(figure, str(results.manifest.get("verdict", {}).get("status", "")))
+    return figure
+
+
+def _part_legend(figure: Figure) -> None:
+    from matplotlib.patches import Patch
+
+    parts = {
+        "baseline, up to λ": colours.BASELINE,
+        "intrinsic": colours.INTRINSIC,
+        "extrinsic": colours.EXTRINSIC,
+    }
+    figure.legend(
+        handles=[Patch(color=colour, label=name) for name, colour in parts.items()],
+        loc="outside upper left",
+        ncols=3,
+        labelcolor=SOFT,
+        handlelength=1,
+    )

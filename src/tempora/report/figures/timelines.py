@@ -1,0 +1,184 @@
+"""The protocols as timelines of one real method (paper, figure 2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tempora.published.methods import STANDARD, label
+from tempora.report import colours
+from tempora.report.figures.style import SOFT, bare, new_figure, short
+from tempora.report.tables.parts import PROTOCOL_TITLES, shift_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tempora.store import Results, Trace
+
+BATCHES = {"discrete": 9}
+"""How many are drawn: those that do not wait take less time."""
+A_FEW = 4
+STREAM, PIPELINE, PREDICTIONS = 2.0, 1.0, 0.0
+HEIGHT = 0.52
+STORIES = {
+    "offline": "the stream waits for adaptation",
+    "discrete": "batches arrive on a clock; late ones are skipped",
+    "continuous": "the next batch comes with each prediction",
+    "amortised": "adapts until the budget is spent, then frozen",
+}
+
+
+def timelines(results: Results) -> Figure | None:
+    """One panel per protocol: arrivals, what the pipeline does, predictions."""
+    utilities = results.utilities[results.utilities["status"] == "ok"]
+    method = typical_method(utilities, results)
+    if method is None:
+        return None
+    rows = utilities[(utilities["method"] == method) & (utilities["seed"] == utilities["seed"].min())]
+    rows = rows[rows["shift"] == rows["shift"].iloc[0]]
+    chosen = [row for row in (_chosen(rows, protocol) for protocol in STORIES) if row is not None]
+    figure, panels = new_figure(8.2, 1.5 * len(chosen) + 0.4, nrows=len(chosen), squeeze=False, sharex=True)
+    for row, axes in zip(chosen, panels[:, 0], strict=True):
+        _panel(axes, row, results.trace(row))
+    legend(figure, ("baseline", "intrinsic", "extrinsic", "idle", "frozen", "skipped"))
+    name = f"{short(label(method))} on {short(shift_title(str(rows['shift'].iloc[0])))}"
+    figure.suptitle(f"{name}, λ = {rows['baseline_ms'].iloc[0]:.4g} ms", x=0.01, ha="left", weight="bold")
+    return figure
+
+
+def typical_method(utilities: pd.DataFrame, results: Results) -> str | None:
+    """The adapting method whose service is nearest to two and a half times lambda: slow enough to show all."""
+    offline = utilities[(utilities["protocol"] == "offline") & (utilities["method"] != STANDARD)]
+    offline = offline.drop_duplicates("method")
+    if offline.empty:
+        return None
+    distances = {
+        str(row["method"]): abs(float(np.nanmean(results.trace(row).service_ms)) - 2.5 * row["baseline_ms"])
+        for _, row in offline.iterrows()
+    }
+    return min(distances, key=lambda name: distances[name])
+
+
+def _chosen(rows: pd.DataFrame, protocol: str) -> pd.Series[Any] | None:
+    """The strictest scenario of a protocol; of the budgets, the first that lasts for a few batches."""
+    part = rows[rows["protocol"] == protocol].sort_values(["value", "queue"], ascending=[True, False])
+    if protocol == "amortised":
+        part = part[(part["adapted_fraction"] < 1) & (part["cutoff"] >= 2)]
+    return None if part.empty else part.iloc[0]
+
+
+def _panel(axes: Axes, row: pd.Series[Any], trace: Trace) -> None:
+    count = BATCHES.get(row["protocol"], A_FEW)
+    # The interesting moment of a budget is its end.
+    first = max(0, int(row["cutoff"]) - 3) if row["protocol"] == "amortised" else 0
+    shown = range(first, min(trace.num_batches, first + count + 2 * (row["protocol"] == "amortised")))
+    trace = _timed(trace, row)
+    origin = trace.start_ms[shown[0]]
+    for name, lane in (("arrivals", STREAM), ("pipeline", PIPELINE), ("predictions", PREDICTIONS)):
+        axes.annotate(
+            name,
+            (0, lane),
+            xycoords=("axes fraction", "data"),
+            xytext=(-10, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            color=SOFT,
+            fontsize=8,
+        )
+    free = origin
+    for batch in shown:
+        free = draw_batch(axes, trace, batch, float(row["baseline_ms"]), origin, free)
+    axes.set_ylim(-0.5, 2.55)
+    bare(axes)
+    axes.spines["bottom"].set_visible(True)
+    axes.set_title(f"{PROTOCOL_TITLES[row['protocol']]}", pad=8)
+    axes.text(
+        1,
+        1.03,
+        f"{STORIES[row['protocol']]}  ({row['label']})",
+        transform=axes.transAxes,
+        ha="right",
+        va="bottom",
+        color=SOFT,
+        fontsize=8,
+    )
+    axes.tick_params(labelbottom=True)
+    axes.set_xlabel("ms" if origin == 0 else f"ms after batch {shown[0]} starts", loc="right", labelpad=1)
+
+
+def _timed(trace: Trace, row: pd.Series[Any]) -> Trace:
+    """Frozen batches that nobody timed are drawn lambda long; skipped ones arrive when they arrived."""
+    baseline_ms = float(row["baseline_ms"])
+    for batch in range(trace.num_batches):
+        if trace.served[batch] and np.isnan(trace.start_ms[batch]):
+            start = trace.finish_ms[batch - 1] if batch else 0.0
+            trace.start_ms[batch] = trace.arrived_ms[batch] = start
+            trace.predict_ms[batch], trace.adapt_ms[batch] = baseline_ms, 0.0
+            trace.emission_ms[batch] = trace.finish_ms[batch] = start + baseline_ms
+        elif not trace.served[batch] and row["protocol"] == "discrete":
+            trace.arrived_ms[batch] = batch * float(row["value"])
+    return trace
+
+
+def draw_batch(
+    axes: Axes, trace: Trace, batch: int, baseline_ms: float, origin_ms: float, free_ms: float
+) -> float:
+    """One batch: its arrival, its blocks and its prediction. Returns when the pipeline is free again."""
+    arrived = trace.arrived_ms[batch] - origin_ms
+    skipped = not trace.served[batch]
+    if not np.isnan(arrived) and arrived >= -1e-9:
+        _marker(axes, arrived, STREAM, batch, colours.SKIPPED if skipped else SOFT, "x" if skipped else "v")
+    if skipped:
+        return free_ms
+    start, predict, adapt = trace.start_ms[batch], trace.predict_ms[batch], trace.adapt_ms[batch]
+    if start > free_ms + 1e-6:
+        block(axes, free_ms - origin_ms, start - free_ms, colours.IDLE)
+    frozen = trace.phase[batch] == 2
+    usual = predict if frozen else min(predict, baseline_ms)
+    block(axes, start - origin_ms, usual, colours.FROZEN if frozen else colours.BASELINE, batch)
+    block(axes, start - origin_ms + usual, predict - usual, colours.INTRINSIC)
+    block(axes, start - origin_ms + predict, adapt, colours.EXTRINSIC)
+    _marker(axes, trace.emission_ms[batch] - origin_ms, PREDICTIONS, batch, SOFT, "o")
+    return float(trace.finish_ms[batch])
+
+
+def block(
+    axes: Axes, start: float, length: float, colour: str, batch: int | None = None, lane: float = PIPELINE
+) -> None:
+    if length <= 0:
+        return
+    axes.barh(lane, length, left=start, height=HEIGHT, color=colour, linewidth=0)
+    if batch is not None:
+        axes.plot([start, start], [lane - HEIGHT / 2, lane + HEIGHT / 2], color="white", lw=1.2)
+        axes.text(start + length / 2, lane, str(batch), ha="center", va="center", fontsize=8, color="#14161a")
+
+
+def _marker(axes: Axes, x: float, lane: float, batch: int, colour: str, kind: str) -> None:
+    axes.plot(x, lane, marker=kind, color=colour, markersize=5, clip_on=False, linestyle="none")
+    axes.annotate(
+        str(batch),
+        (x, lane),
+        xytext=(5, 4),
+        textcoords="offset points",
+        fontsize=6.5,
+        color=colour,
+        annotation_clip=False,
+    )
+
+
+def legend(figure: Figure, parts: tuple[str, ...]) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Patch | Line2D] = [
+        Patch(color=getattr(colours, part.upper()), label=part) for part in parts if part != "skipped"
+    ]
+    if "skipped" in parts:
+        handles.append(Line2D([], [], color=colours.SKIPPED, marker="x", linestyle="none", label="skipped"))
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=len(handles), labelcolor=SOFT, handlelength=1
+    )

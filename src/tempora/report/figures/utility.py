@@ -1,0 +1,121 @@
+"""Utility against pressure (paper, figures 3 and 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tempora.published.methods import STANDARD, display
+from tempora.published.setups import CORRUPTION_GROUPS
+from tempora.report.figures.style import BELOW, BEST, LINE, SOFT, new_figure, short, verdict_note
+from tempora.report.frames import over_seeds
+from tempora.report.tables.parts import PROTOCOL_TITLES, in_order, shift_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tempora.store import Results
+
+COLUMNS = 4
+SYMBOLS = {
+    "discrete": "Utilisation or interval",
+    "continuous": "Patience T",
+    "amortised": "Overhead budget B",
+}
+
+
+def utility(results: Results) -> Figure | None:
+    """One row per protocol, one column per shift: the best leads in green, below standard inference is grey."""
+    rows = over_seeds(results.utilities)
+    rows = rows[rows["protocol"].isin(SYMBOLS)]
+    rows = rows[rows["queue"] == rows.groupby("protocol")["queue"].transform("max")]
+    if rows.empty:
+        return None
+    protocols = [name for name in SYMBOLS if name in set(rows["protocol"])]
+    shifts = chosen_shifts(list(rows["shift"].unique()))
+    figure, panels = new_figure(
+        2.2 + 2.3 * len(shifts),
+        0.9 + 2.1 * len(protocols),
+        nrows=len(protocols),
+        ncols=len(shifts),
+        squeeze=False,
+    )
+    for protocol, line in zip(protocols, panels, strict=True):
+        for shift, axes in zip(shifts, line, strict=True):
+            _panel(axes, rows[(rows["protocol"] == protocol) & (rows["shift"] == shift)])
+        line[0].set_ylabel(f"{PROTOCOL_TITLES[protocol]}\nutility (%)")
+    for shift, axes in zip(shifts, panels[0], strict=True):
+        axes.set_title(short(shift_title(shift), 22))
+    _legend(figure, list(rows["method"].unique()))
+    verdict_note(figure, str(results.manifest.get("verdict", {}).get("status", "")))
+    return figure
+
+
+def chosen_shifts(shifts: list[str]) -> list[str]:
+    """One of each kind of corruption as in the paper, or simply the first few."""
+    if len(shifts) <= COLUMNS:
+        return shifts
+    kinds = [[name for name in group if name in shifts] for group in CORRUPTION_GROUPS.values()]
+    one_each = [kind[-1] for kind in kinds if kind]
+    return one_each if len(one_each) == COLUMNS else shifts[:COLUMNS]
+
+
+def _panel(axes: Axes, rows: pd.DataFrame) -> None:
+    wide = 100 * rows.pivot_table(index="scenario", columns="method", values="utility", sort=False)
+    labels = rows.drop_duplicates("scenario").set_index("scenario")["label"]
+    x = np.arange(len(wide))
+    _regions(axes, x, wide)
+    for method in in_order(wide.columns):
+        _curve(axes, x, wide[method], method)
+    for place, leader in enumerate(wide.idxmax(axis=1)):
+        ring = display(str(leader)).colour
+        axes.plot(place, wide.iloc[place].max(), "o", ms=8.5, mfc="none", mec=ring, mew=1.3, zorder=5)
+    axes.set_xticks(x, [_tick(str(labels[number])) for number in wide.index])
+    axes.set_xlim(-0.2, len(wide) - 0.8)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color=LINE, lw=0.6)
+    axes.set_axisbelow(True)
+
+
+def _regions(axes: Axes, x: np.ndarray[Any, Any], wide: pd.DataFrame) -> None:
+    ordered = np.sort(np.nan_to_num(wide.to_numpy()), axis=1)
+    standard = np.nan_to_num(wide[STANDARD].to_numpy()) if STANDARD in wide else np.zeros(len(x))
+    axes.fill_between(x, 0, standard, color=BELOW, lw=0, zorder=0.4)
+    if wide.shape[1] > 1:
+        axes.fill_between(
+            x, np.maximum(ordered[:, -2], standard), ordered[:, -1], color=BEST, lw=0, zorder=0.4
+        )
+
+
+def _curve(axes: Axes, x: np.ndarray[Any, Any], utilities: pd.Series[float], method: str) -> None:
+    shown = display(method)
+    dashed = (0, (4, 2.5)) if method == STANDARD else "-"
+    marker = "s" if shown.family == "gradient-free" else "o"
+    axes.plot(x, utilities, color=shown.colour, ls=dashed, marker=marker, ms=3, lw=1.4)
+
+
+def _tick(label: str) -> str:
+    """`ρ 100 %` -> `100 %`; the axis says what it is."""
+    return label.partition(" ")[2].replace(" of λN", "") or label
+
+
+def _legend(figure: Figure, methods: list[str]) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = []
+    for method in in_order(methods):
+        shown = display(method)
+        marker = "s" if shown.family == "gradient-free" else "o"
+        line = "--" if method == STANDARD else "-"
+        handles.append(
+            Line2D([], [], color=shown.colour, marker=marker, ms=4, ls=line, label=short(shown.label))
+        )
+    handles += [
+        Patch(color=BEST, label="lead of the best"),
+        Patch(color=BELOW, label="below standard inference"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)), labelcolor=SOFT)

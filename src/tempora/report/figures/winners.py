@@ -1,0 +1,118 @@
+"""The winners grid (paper, figure 1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tempora import analysis
+from tempora.published.methods import display
+from tempora.report.colours import text_on
+from tempora.report.figures.style import SOFT, bare, new_figure, short, verdict_note
+from tempora.report.frames import over_seeds
+from tempora.report.tables.parts import PROTOCOL_TITLES, shift_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tempora.store import Results
+
+GAP = 0.35
+"""Between protocols, in columns."""
+
+
+def winners(results: Results) -> Figure:
+    """The method with the highest utility per shift and scenario, in its colour; ≈ marks timing ties."""
+    rows = analysis.with_timing_ties(over_seeds(results.utilities))
+    best = rows.sort_values("utility", ascending=False, kind="stable").drop_duplicates(["shift", "scenario"])
+    best = analysis.ordered(best)
+    shifts, places = list(best["shift"].unique()), _columns(best)
+    width = max(places.values()) + 1
+    figure, axes = new_figure(1.7 + 0.62 * width, 1.1 + 0.3 * len(shifts))
+    for _, row in best.iterrows():
+        _square(axes, row, places[int(row["scenario"])], shifts.index(row["shift"]))
+    _headings(axes, best, places)
+    axes.set_xlim(-0.05, width)
+    axes.set_ylim(len(shifts) + 0.02, -0.05)
+    bare(axes)
+    axes.set_yticks(
+        [place + 0.5 for place in range(len(shifts))], [short(shift_title(name)) for name in shifts]
+    )
+    axes.tick_params(length=0)
+    _legend(axes, best)
+    verdict_note(figure, str(results.manifest.get("verdict", {}).get("status", "")))
+    return figure
+
+
+def _columns(best: pd.DataFrame) -> dict[int, float]:
+    """Where each scenario's column starts; protocols stand apart."""
+    first = best.drop_duplicates("scenario")
+    places: dict[int, float] = {}
+    at, before = 0.0, None
+    for number, protocol in zip(first["scenario"], first["protocol"], strict=True):
+        at += GAP if before not in (None, protocol) else 0.0
+        places[int(number)] = at
+        at, before = at + 1, protocol
+    return places
+
+
+def _square(axes: Axes, row: pd.Series[Any], x: float, y: int) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    shown = display(row["method"])
+    box = FancyBboxPatch(
+        (x + 0.05, y + 0.07),
+        0.9,
+        0.86,
+        boxstyle="round,pad=0,rounding_size=0.09",
+        lw=0,
+        facecolor=shown.colour,
+    )
+    axes.add_patch(box)
+    name = short(shown.label, 9) + (" ≈" if row["timing_tie"] else "")
+    axes.text(
+        x + 0.5,
+        y + 0.52,
+        name,
+        ha="center",
+        va="center",
+        fontsize=6.6,
+        color=text_on(shown.colour),
+        weight=600,
+    )
+
+
+def _headings(axes: Axes, best: pd.DataFrame, places: dict[int, float]) -> None:
+    first = best.drop_duplicates("scenario")
+    ticks = [places[int(number)] + 0.5 for number in first["scenario"]]
+    axes.set_xticks(ticks, [label.replace(" of λN", "\nof λN") for label in first["label"]], fontsize=7)
+    axes.xaxis.tick_top()
+    for protocol, part in first.groupby("protocol", sort=False):
+        columns = [places[int(number)] for number in part["scenario"]]
+        middle = (columns[0] + columns[-1] + 1) / 2
+        title = PROTOCOL_TITLES[str(protocol)]
+        axes.annotate(
+            title,
+            (middle, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 27),
+            textcoords="offset points",
+            ha="center",
+            weight="bold",
+            fontsize=9,
+        )
+
+
+def _legend(axes: Axes, best: pd.DataFrame) -> None:
+    from matplotlib.patches import Patch
+
+    wins = {str(name): count for name, count in best["method"].value_counts().items()}
+    handles = [
+        Patch(color=display(name).colour, label=f"{short(display(name).label)} {count}")
+        for name, count in wins.items()
+    ]
+    axes.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0, -0.02), ncols=8, handlelength=1, labelcolor=SOFT
+    )

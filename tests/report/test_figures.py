@@ -1,0 +1,156 @@
+"""The figures: every kind is drawn, in every format, and shows what the run says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report.made_run import GRID, METHODS, make_run
+from tempora import analysis
+from tempora.errors import TemporaError
+from tempora.published.methods import colour
+from tempora.report.colours import BASELINE, EXTRINSIC, FROZEN, IDLE, INTRINSIC
+from tempora.report.figures import FORMATS, make_figures
+from tempora.report.figures.costs import latency
+from tempora.report.figures.protocols import protocols
+from tempora.report.figures.style import styled
+from tempora.report.figures.timelines import timelines
+from tempora.report.figures.utility import chosen_shifts, utility
+from tempora.report.figures.winners import winners
+from tempora.scenarios import serve
+from tempora.store import Results
+
+NAMES = {"winners", "timelines", "utility", "protocols", "pareto", "latency"}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return make_run(tmp_path_factory.mktemp("run"))
+
+
+def texts(figure: Any) -> list[str]:
+    from matplotlib.text import Text
+
+    return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
+
+
+def bars(axes: Any, wanted: str) -> list[tuple[float, float]]:
+    """(start, length) of the blocks of one colour."""
+    from matplotlib.colors import to_hex
+
+    return [
+        (bar.get_x(), bar.get_width())
+        for bar in axes.patches
+        if to_hex(bar.get_facecolor()) == wanted.lower()
+    ]
+
+
+def test_one_file_per_figure_and_format(results: Results, tmp_path: Path) -> None:
+    written = make_figures(results, tmp_path / "new" / "folder", FORMATS)
+    assert {path.name for path in written} == {f"{name}.{kind}" for name in NAMES for kind in FORMATS}
+    starts = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG"}
+    assert all(path.read_bytes().startswith(starts[path.suffix[1:]]) for path in written)
+
+
+def test_the_same_run_gives_the_same_figures(results: Results, tmp_path: Path) -> None:
+    first, second = (make_figures(results, tmp_path / name) for name in ("a", "b"))
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_the_grid_has_the_winners_in_their_colours(results: Results) -> None:
+    from matplotlib.colors import to_hex
+
+    with styled():
+        figure = winners(results)
+    best = analysis.winners(results.utilities.drop(columns="scenario"))
+    squares = [to_hex(patch.get_facecolor()) for patch in figure.axes[0].patches]
+    assert sorted(squares) == sorted(colour(name) for name in best["winner"])
+
+
+def test_timelines_have_all_parts_of_a_trace(results: Results) -> None:
+    with styled():
+        figure = timelines(results)
+    assert figure is not None
+    offline, discrete, _, amortised = figure.axes
+    row = results.utilities[
+        (results.utilities["method"] == "tent")
+        & (results.utilities["shift"] == "fog")
+        & (results.utilities["protocol"] == "offline")
+    ].iloc[0]
+    trace = results.trace(row)
+    assert bars(offline, EXTRINSIC)[0] == pytest.approx((trace.emission_ms[0], trace.adapt_ms[0]))
+    assert bars(offline, INTRINSIC)[0] == pytest.approx((40.0, trace.predict_ms[0] - 40.0))
+    assert len(bars(amortised, FROZEN)) > 0
+    assert len(bars(discrete, BASELINE)) < 9
+    assert {"arrivals", "pipeline", "predictions", "Discrete", "Amortised", "skipped"} <= set(texts(figure))
+
+
+def test_protocols_are_replays_of_one_stream(results: Results) -> None:
+    with styled():
+        figure = protocols(results)
+    assert figure is not None
+    dual, unbuffered, buffered = figure.axes
+    row = results.utilities[
+        (results.utilities["method"] == "tent")
+        & (results.utilities["shift"] == "fog")
+        & (results.utilities["protocol"] == "offline")
+    ].iloc[0]
+    service_ms = results.trace(row).service_ms[:10]
+    for axes, queue in ((unbuffered, 0), (buffered, 1)):
+        course = serve(service_ms, [40.0 * batch for batch in range(10)], queue)
+        assert [start for start, _ in bars(axes, BASELINE)] == pytest.approx(course.start_ms.tolist())
+        assert sum(length for _, length in bars(axes, IDLE)) == pytest.approx(course.idle_ms.sum())
+    lost = serve(service_ms, [40.0 * batch for batch in range(10)], 0).evicted
+    assert [start for start, _ in bars(dual, FROZEN)] == pytest.approx([40.0 * batch for batch in lost])
+
+
+def test_utility_rings_the_best_of_every_point(results: Results) -> None:
+    with styled():
+        figure = utility(results)
+    assert figure is not None
+    discrete = figure.axes[0]
+    rings = [line.get_ydata()[0] for line in discrete.lines if line.get_markersize() == 8.5]
+    cells = results.utilities[results.utilities["protocol"] == "discrete"]
+    shift = "gaussian_noise" if "Gaussian noise" in discrete.get_title(loc="left") else "fog"
+    best = cells[cells["shift"] == shift].groupby("value")["utility"].max()
+    assert rings == pytest.approx((100 * best).tolist())
+
+
+def test_latency_bars_end_where_the_service_ends(results: Results) -> None:
+    with styled():
+        figure = latency(results)
+    assert figure is not None
+    ends = [text for text in texts(figure) if re.fullmatch(r"\s*[\d.]+λ", text)]
+    offline = results.utilities[results.utilities["protocol"] == "offline"]
+    sar = [results.trace(row).service_ms.mean() for _, row in offline[offline["method"] == "sar"].iterrows()]
+    assert float(ends[-1].strip().rstrip("λ")) == pytest.approx(sum(sar) / len(sar) / 40.0, abs=0.006)
+
+
+def test_one_corruption_of_each_kind_is_chosen() -> None:
+    many = ["gaussian_noise", "impulse_noise", "zoom_blur", "snow", "brightness", "contrast"]
+    assert chosen_shifts(many) == ["impulse_noise", "zoom_blur", "brightness", "contrast"]
+    assert chosen_shifts(["a", "b"]) == ["a", "b"]
+    assert chosen_shifts(list("abcdef")) == list("abcd")
+
+
+def test_draws_what_a_small_run_has(tmp_path: Path) -> None:
+    offline = make_run(tmp_path / "run", scenarios=GRID[:1], batches=8, verdict="WARN")
+    drawn = {path.stem for path in make_figures(offline, tmp_path / "figures")}
+    assert drawn == {"winners", "timelines", "protocols", "latency"}
+    with styled():
+        assert "timing WARN" in texts(winners(offline))
+
+
+def test_names_are_text(tmp_path: Path) -> None:
+    name = r"$\frac{1}{0}$ <b>" + "x" * 90
+    methods = {"standard": METHODS["standard"], f"mine:{name}": METHODS["tent"]}
+    odd = make_run(tmp_path / "run", methods=methods, shifts={name: 0.4}, batches=10)
+    assert len(make_figures(odd, tmp_path / "figures")) == len(NAMES)
+
+
+def test_an_unknown_format_is_named(results: Results, tmp_path: Path) -> None:
+    with pytest.raises(TemporaError, match="unknown figure format 'pgn': did you mean 'png'"):
+        make_figures(results, tmp_path, ["pgn"])

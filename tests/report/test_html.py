@@ -1,0 +1,232 @@
+"""The page as a file: what it says, what it holds, and that names in it are only ever text."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer import Typer
+from typer.testing import CliRunner
+
+from report.made_run import GRID, METHODS, make_run
+from tempora import analysis
+from tempora.cli.report import report
+from tempora.errors import TemporaError
+from tempora.published.methods import METHODS as SHOWN
+from tempora.report.colours import DARK_PAPER, contrast, on_dark, text_on
+from tempora.report.html import write_report
+from tempora.report.html.packing import compress, pack
+from tempora.report.html.page import render
+from tempora.report.html.words import advice, headline, troubles
+from tempora.scenarios import Continuous, Deployment, Discrete
+from tempora.store import Results, RunFolder
+
+TYPES = {"Uint8": "u1", "Uint16": "<u2", "Uint32": "<u4", "Int32": "<i4", "Float32": "<f4", "Float64": "<f8"}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return make_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def page(results: Results) -> str:
+    return write_report(results).read_text(encoding="utf-8")
+
+
+class Text(HTMLParser):
+    """The words of a page, and every element with its attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.words, self.elements, self._silent = [], [], False  # type: ignore[var-annotated]
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self.elements.append((tag, dict(attributes)))
+        self._silent = tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.words.append(data)
+
+    def __str__(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+
+def unpacked(packed: dict[str, Any]) -> np.ndarray:
+    """What a browser makes of a packed array."""
+    values = np.frombuffer(base64.b64decode(packed["data"]), TYPES[packed["type"]])
+    return values / packed["per"] if "per" in packed else values
+
+
+def payload_of(page: str) -> dict[str, Any]:
+    text = re.search(r'id="payload">([^<]+)<', page)
+    assert text is not None
+    return dict(json.loads(gzip.decompress(base64.b64decode(text[1]))))
+
+
+times = st.one_of(
+    st.integers(0, 10**10).map(lambda nanoseconds: nanoseconds / 1e6),
+    st.floats(width=32, allow_nan=False),
+    st.floats(),
+)
+
+
+@given(st.lists(times, min_size=1, max_size=20))
+def test_packing_loses_nothing(values: list[float]) -> None:
+    np.testing.assert_array_equal(unpacked(pack(values)), np.array(values))
+
+
+def test_times_of_a_clock_take_four_bytes() -> None:
+    measured = np.random.default_rng(0).integers(10**6, 10**9, 1000) / 1e6
+    assert pack(measured)["type"] == "Uint32"
+    assert pack(np.arange(300))["type"] == "Uint16"
+
+
+def test_the_same_run_gives_the_same_page(results: Results, page: str) -> None:
+    assert render(results) == page
+    assert compress({"a": 1}) == compress({"a": 1})
+
+
+def test_holds_every_cell_and_every_batch_exactly(results: Results, page: str) -> None:
+    data, cells = payload_of(page), results.utilities
+    np.testing.assert_array_equal(unpacked(data["cells"]["utility"]), cells["utility"])
+    names = [data["methods"][place]["name"] for place in unpacked(data["cells"]["method"])]
+    assert names == cells["method"].tolist()
+    offline = cells[cells["protocol"] == "offline"].reset_index(drop=True)
+    assert len(data["streams"]) == len(offline)
+    for stream, (_, row) in zip(data["streams"], offline.iterrows(), strict=True):
+        trace = results.trace(row)
+        for name in ("predict_ms", "adapt_ms", "correct", "total"):
+            np.testing.assert_array_equal(unpacked(stream[name]), getattr(trace, name))
+    live = cells[cells["origin"] == "live"]
+    assert sorted(map(int, data["timelines"])) == live.index.tolist()
+
+
+def test_asks_nobody_for_anything_and_runs_only_its_own_scripts(page: str) -> None:
+    parsed = Text(page)
+    wanted = [attributes.get(name) for _, attributes in parsed.elements for name in ("src", "href")]
+    assert all(url is None or url.startswith("#") for url in wanted)
+    policy = next(
+        a["content"] for tag, a in parsed.elements if a.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "'unsafe-inline'" not in policy.split("style-src")[0]
+    assert [a for tag, a in parsed.elements if any(name.startswith("on") for name in a)] == []
+
+
+def test_says_who_to_use_and_what_went_wrong(results: Results, page: str) -> None:
+    said = str(Text(page))
+    assert headline(results.utilities) in said
+    for part in advice(results.utilities):
+        assert part.situation in said
+        for choice in part.choices:
+            assert choice.sentence in said
+    for trouble in troubles(results.utilities):
+        assert trouble.sentence in said
+    assert "tempora run --model a_net --out 'runs/made up'" in said
+    assert "A Processor" in said
+
+
+def test_advice_follows_the_winner_from_strict_to_relaxed(results: Results) -> None:
+    pooled = analysis.pool(results.utilities.drop(columns="scenario"))
+    for part in advice(results.utilities):
+        rows = pooled[pooled["protocol"] == part.protocol].sort_values("value")
+        best = rows.loc[rows.groupby("label", sort=False)["utility"].idxmax(), "method"].tolist()
+        changes = [name for name, before in zip(best, [None, *best], strict=False) if name != before]
+        assert [choice.method for choice in part.choices] == changes
+
+
+def test_troubles_count_cells_below_standard(results: Results) -> None:
+    below = analysis.below_standard(results.utilities)
+    counts = below[below["group"] == "overall"].set_index("method")["count"]
+    for trouble in troubles(results.utilities):
+        assert trouble.below == counts[trouble.method]
+        assert bool(trouble.mode) == (trouble.below > 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["</script><script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "{{ 7*7 }}"]
+)
+def test_names_are_escaped(tmp_path: Path, name: str) -> None:
+    methods = {"standard": METHODS["standard"], f"mine:{name}": METHODS["tent"]}
+    results = make_run(tmp_path, methods=methods, shifts={name: 0.3, "fog": 0.5}, model=name, batches=10)
+    page = render(results)
+    assert "<" not in name or name not in page
+    parsed = Text(page)
+    assert name in str(parsed)
+    assert "49" not in re.findall(r"<h1>.*?</h1>", page)[0]
+    assert len([tag for tag, _ in parsed.elements if tag in ("script", "img")]) == 3
+
+
+def test_a_run_without_standard_or_pressure_has_a_page_too(tmp_path: Path) -> None:
+    plain = make_run(tmp_path / "offline", scenarios=GRID[:1], batches=8)
+    assert "What if" in render(plain)
+    alone = make_run(tmp_path / "alone", methods={"tent": METHODS["tent"]}, shifts={"fog": 0.5}, batches=8)
+    assert "Tent" in str(Text(render(alone)))
+
+
+def test_seeds_queues_and_deployments_of_several_limits(tmp_path: Path) -> None:
+    scenarios = (
+        GRID[0],
+        Discrete(interval_ms=60.0, queue=0),
+        Discrete(interval_ms=60.0, queue=1),
+        Continuous(threshold_ms=30.0),
+        Deployment(interval_ms=60.0, threshold_ms=100.0, budget_ms=100.0),
+    )
+    results = make_run(tmp_path, scenarios=scenarios, seeds=(1, 2), batches=10)
+    said = str(Text(render(results)))
+    assert "γ 60 ms, queue 0" in said
+    assert "Mean over 2 seeds" in said
+    assert "not applicable: threshold_ms=30" in said
+    data = payload_of(render(results))
+    assert len(data["streams"]) == 2 * 2 * len(METHODS)
+
+
+def test_doubt_is_said_at_the_top(tmp_path: Path) -> None:
+    invalid = make_run(tmp_path / "a", verdict="INVALID", batches=8, finished=False)
+    said = str(Text(render(invalid)))
+    assert "Timing INVALID: baseline drifted 9% during the run" in said
+    assert "This run is not finished" in said
+
+
+def test_nothing_to_report_is_an_error_that_says_what_to_do(tmp_path: Path, results: Results) -> None:
+    folder = RunFolder(tmp_path)
+    (tmp_path / "traces").mkdir()
+    folder.write_manifest(results.manifest)
+    with pytest.raises(TemporaError, match="let the run finish"):
+        write_report(Results(folder))
+
+
+def test_method_colours_can_be_seen_on_both_papers() -> None:
+    for shown in SHOWN.values():
+        assert contrast(on_dark(shown.colour), DARK_PAPER) >= 3
+        assert contrast(text_on(shown.colour), shown.colour) >= 4.4
+
+
+def test_the_command(tmp_path: Path) -> None:
+    app = Typer()
+    app.command()(report)
+    make_run(tmp_path / "run", batches=8)
+    done = CliRunner().invoke(app, [str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "run" / "report.html").exists()
+    done = CliRunner().invoke(
+        app, [str(tmp_path / "run"), "--figures", str(tmp_path / "figures"), "--format", "png"]
+    )
+    assert done.exit_code == 0, done.output
+    assert len(list((tmp_path / "figures").glob("*.png"))) == 6
+    done = CliRunner().invoke(app, [str(tmp_path / "run"), "--format", "png"])
+    assert isinstance(done.exception, TemporaError)
+    done = CliRunner().invoke(app, [str(tmp_path / "nowhere")])
+    assert "not a run folder" in str(done.exception)
