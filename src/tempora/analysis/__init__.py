@@ -5,6 +5,7 @@ Pure functions from frames to frames (`frames` says which columns); nothing here
 
 from tempora.analysis.below_standard import below_standard, beside_standard
 from tempora.analysis.buffering import buffering
+from tempora.analysis.compare import RunComparison, compare_runs
 from tempora.analysis.correlation import correlation_summary, correlations, spearman
 from tempora.analysis.deficit import deficit, gaps, losses, with_overall
 from tempora.analysis.factors import temporal_factors
@@ -16,6 +17,8 @@ from tempora.analysis.pareto import budget_curves, pareto_front
 from tempora.analysis.phases import phase_summary, phase_transitions
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
+from tempora.analysis.recommend import Recommendation, recommend
+from tempora.analysis.replays import Answers, answer
 from tempora.analysis.solvency import break_even, findings
 from tempora.analysis.uncertainty import (
     Difference,
@@ -29,14 +32,19 @@ from tempora.analysis.uncertainty import (
 from tempora.analysis.winners import win_counts, winners
 
 __all__ = [
+    "Answers",
     "Difference",
     "Headline",
+    "Recommendation",
+    "RunComparison",
     "across_hardware",
+    "answer",
     "below_standard",
     "beside_standard",
     "break_even",
     "budget_curves",
     "buffering",
+    "compare_runs",
     "components",
     "contributions",
     "correlation_summary",
@@ -56,6 +64,7 @@ __all__ = [
     "phase_transitions",
     "pool",
     "probability_best",
+    "recommend",
     "scored",
     "spearman",
     "stack",

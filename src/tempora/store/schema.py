@@ -22,7 +22,10 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
     "phase": (pa.string(), "adapt or frozen; empty for a batch that was not served."),
     "correct": (pa.int32(), "Samples predicted right; 0 where not served."),
     "total": (pa.int32(), "Samples in the batch."),
-    "predicted": (pa.list_(pa.int32()), "The predicted class of every sample; empty where not served."),
+    "predicted": (
+        pa.list_(pa.int32()),
+        "The predicted class of every sample; empty where not served, or where an imported log does not say.",
+    ),
     "arrived_ms": (pa.float64(), "When the batch arrived. Empty where the batch was not timed."),
     "start_ms": (pa.float64(), "When its service started."),
     "emission_ms": (pa.float64(), "When its prediction was emitted."),
