@@ -5,9 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from tempora import analysis
-from tempora.store import Results
+from tempora.store import Results, RunFolder
 
 _SCENARIO = ["protocol", "label", "queue", "rule"]
+_PASS = ("method", "model", "shift", "seed", "protocol", "adapting_pass")
+_BATCH = ("served", "phase", "correct", "total", "predict_ms", "adapt_ms")
 
 
 def over_seeds(utilities: pd.DataFrame) -> pd.DataFrame:
@@ -34,18 +36,12 @@ def over_shifts(utilities: pd.DataFrame) -> pd.DataFrame:
 
 
 def offline_batches(results: Results) -> pd.DataFrame:
-    """One row per batch of every offline pass: what `analysis.overhead` reads."""
-    utilities = results.utilities
+    """One row per batch of every offline pass, with the columns that name it: what `analysis.overhead` reads."""
+    utilities, folder = results.utilities, RunFolder(results.path)
     offline = utilities[(utilities["protocol"] == "offline") & (utilities["status"] == "ok")]
     frames = []
     for _, row in offline.iterrows():
-        trace = results.trace(row)
-        frames.append(
-            pd.DataFrame(
-                {
-                    **{name: row[name] for name in ("method", "model", "shift", "protocol")},
-                    **{name: getattr(trace, name) for name in ("served", "predict_ms", "adapt_ms")},
-                }
-            )
-        )
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+        trace = folder.trace(row["adapting_pass"])
+        columns = {name: getattr(trace, name) for name in _BATCH}
+        frames.append(pd.DataFrame({**{name: row[name] for name in _PASS}, **columns}))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*_PASS, *_BATCH])

@@ -58,7 +58,7 @@ def render(results: Results) -> str:
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
         )
     batches = offline_batches(results)
-    data = payload(results) | {
+    data = payload(results, batches) | {
         "charts": charts.specifications(utilities["method"].nunique()),
         "latency": _latency(batches, utilities),
         **_budgets(utilities),

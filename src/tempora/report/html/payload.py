@@ -70,11 +70,15 @@ def scenario_order(utilities: pd.DataFrame) -> list[int]:
     return [int(number) for number in first.sort_values(["place", "value", "queue", "scenario"])["scenario"]]
 
 
-def payload(results: Results) -> dict[str, Any]:
-    """Everything, as plain data. Names are given once; cells and streams refer to them by position."""
+def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
+    """Everything, as plain data. Names are given once; cells and streams refer to them by position.
+
+    `batches` are those of the offline passes (`report.frames.offline_batches`).
+    """
     names = axes(results)
     utilities = results.utilities.reset_index(drop=True)
-    passes = RunFolder(results.path).passes()
+    folder = RunFolder(results.path)
+    passes = folder.passes()
     offline = utilities[(utilities["protocol"] == "offline") & (utilities["status"] == "ok")]
     shared = set(offline["adapting_pass"])
     return {
@@ -84,9 +88,13 @@ def payload(results: Results) -> dict[str, Any]:
         "seeds": names["seeds"],
         "scenarios": [_scenario(results, utilities, number) for number in names["scenarios"]],
         "cells": _cells(utilities, names),
-        "streams": [_stream(results, row, names, passes) for _, row in offline.iterrows()],
+        "streams": [
+            _stream(part, names, passes[str(key)].facts)
+            for key, part in batches.groupby("adapting_pass", sort=False)
+        ],
+        # A pass of a cell's own was driven by the cell's clock, so it lies on it as it is stored.
         "timelines": {
-            str(index): _timeline(results.trace(row))
+            str(index): _timeline(folder.trace(row["adapting_pass"]))
             for index, row in utilities[utilities["status"] == "ok"].iterrows()
             if row["adapting_pass"] not in shared
         },
@@ -139,19 +147,16 @@ def _cells(utilities: pd.DataFrame, names: Names) -> dict[str, Any]:
     return {**{name: pack(place) for name, place in places.items()}, **numbers, **words}
 
 
-def _stream(results: Results, row: pd.Series[Any], names: Names, passes: Any) -> dict[str, Any]:
+def _stream(batches: pd.DataFrame, names: Names, facts: dict[str, Any]) -> dict[str, Any]:
     """The batches of one method's offline pass over one stream."""
-    trace = results.trace(row)
+    first = batches.iloc[0]
+    columns = ("phase", "correct", "total", "predict_ms", "adapt_ms")
     return {
-        "method": names["methods"].index(row["method"]),
-        "shift": names["shifts"].index(row["shift"]),
-        "seed": names["seeds"].index(row["seed"]),
-        "uncertainty": float(passes[row["adapting_pass"]].facts.get("timing_uncertainty", 0.0)),
-        "phase": pack(trace.phase),
-        "correct": pack(trace.correct),
-        "total": pack(trace.total),
-        "predict_ms": pack(trace.predict_ms),
-        "adapt_ms": pack(trace.adapt_ms),
+        "method": names["methods"].index(first["method"]),
+        "shift": names["shifts"].index(first["shift"]),
+        "seed": names["seeds"].index(first["seed"]),
+        "uncertainty": float(facts.get("timing_uncertainty", 0.0)),
+        **{name: pack(batches[name].to_numpy()) for name in columns},
     }
 
 

@@ -30,6 +30,12 @@ class Material:
             raise TemporaError(f"no {protocol} cells in this run (it has {found}); choose another table")
         return rows
 
+    def under_pressure(self) -> pd.DataFrame:
+        """All rows, if they hold what a comparison under pressure needs: two methods and a temporal scenario."""
+        if self.rows["method"].nunique() < 2 or analysis.temporal(self.rows).empty:
+            raise TemporaError("this table compares methods under pressure: it needs two methods and a grid")
+        return self.rows
+
     def at_one_scenario(self, protocol: str) -> pd.DataFrame:
         """The rows of the chosen scenario, or of the strictest."""
         rows = self.of(protocol)
@@ -63,6 +69,10 @@ def build(
             f"table {name!r} has no rows by shift: use --shift NAME, or one of {', '.join(BY_SHIFT)}"
         )
     rows = analysis.scored(utilities)
+    if rows.empty:
+        raise TemporaError(
+            "no cell of this run has a result yet: finish it, or look at the reasons in `status`"
+        )
     if shift is not None:
         if shift not in set(rows["shift"]):
             raise unknown("shift", shift, rows["shift"].unique())
@@ -135,11 +145,13 @@ def _overhead(given: Material) -> Table:
 
 
 def _correlation(given: Material) -> Table:
-    rows = analysis.correlations(given.rows)
+    rows = analysis.correlations(given.under_pressure())
     return contents.correlation(rows, analysis.correlation_summary(rows))
 
 
 def _response(given: Material) -> Table:
+    if "response_ms" not in given.rows:
+        raise TemporaError("these results say nothing about response times; choose another table")
     return contents.response(_aggregated(given.of("discrete")))
 
 
@@ -158,8 +170,8 @@ BUILDERS: dict[str, Callable[[Material], Table]] = {
     "overhead": _overhead,
     "temporal-factors": lambda given: contents.temporal_factors(analysis.temporal_factors(given.rows)),
     "correlation": _correlation,
-    "deficit": lambda given: contents.deficit(analysis.deficit(given.rows)),
-    "below-standard": lambda given: contents.below_standard(analysis.below_standard(given.rows)),
+    "deficit": lambda given: contents.deficit(analysis.deficit(given.under_pressure())),
+    "below-standard": lambda given: contents.below_standard(analysis.below_standard(given.under_pressure())),
     "buffering": lambda given: contents.buffering(analysis.buffering(given.rows)),
     "response": _response,
     "ablation": lambda given: contents.ablation(given.at_one_scenario("amortised")),

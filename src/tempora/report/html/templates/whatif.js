@@ -177,7 +177,7 @@ class WhatIf {
       const best = ranked(answer(this.run, shifts, { ...this.limit, value: x, scenario }));
       best.forEach((one) => rows.push(this.dot(one, x, label, true, one.rank === 1)));
     }
-    const between = { continuous: 40, discrete: 28, amortised: 0 }[this.protocol];
+    const between = { continuous: 40, discrete: 18, amortised: 0 }[this.protocol];
     for (let part = 0; part < between; part++) {
       const x = Math.exp(this.reach[0] + (part + 0.5) / between * (this.reach[1] - this.reach[0]));
       this.run.methods.forEach((method, place) => {

@@ -1,0 +1,132 @@
+"""Seconds that analysis and report take for a run of the paper's size, and how big and how quick the page is.
+
+    python benchmarks/report.py                    15 shifts x 12 methods x 17 scenarios x 781 batches
+    python benchmarks/report.py --browser          also times the page in Chromium (needs selenium)
+
+The run is made up (numpy streams scored by the real scenarios) and written to disk first, which is not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+import tempora
+from report.made_run import METHODS, Pace, make_run
+from tempora import analysis
+from tempora.published.setups import CORRUPTIONS
+from tempora.report.figures import make_figures
+from tempora.report.html import charts, write_report
+
+TWELVE = {
+    **METHODS,
+    "neo": Pace(39.0, 0.0, 0.02),
+    "eta": Pace(42.0, 52.0, 0.2),
+    "shot_im": Pace(42.0, 70.0, 0.17),
+    "deyo": Pace(45.0, 85.0, 0.22),
+    "cmf": Pace(42.0, 118.0, 0.24),
+    "spa": Pace(60.0, 190.0, 0.23),
+    "zerosiam": Pace(50.0, 90.0, 0.21),
+}
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    before = time.perf_counter()
+    result = work()
+    return result, time.perf_counter() - before
+
+
+def analyse(folder: Path) -> None:
+    """What the overview and the tables need."""
+    utilities = tempora.open(folder).utilities
+    cells = analysis.winners(utilities)
+    analysis.win_counts(cells)
+    analysis.headline(utilities)
+    analysis.correlation_summary(analysis.correlations(utilities))
+    analysis.findings(utilities)
+    analysis.break_even(utilities)
+    analysis.phase_summary(cells)
+    analysis.pareto_front(analysis.pool(utilities))
+
+
+def page_times(page: Path) -> dict[str, float]:
+    """Milliseconds until the page is ready, and per movement of its slider, in Chromium."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for flag in ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tempfile.mkdtemp()}"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        _, ready_s = timed(lambda: _open(driver, page, WebDriverWait))
+        found: dict[str, float] = {"ready_ms": 1000 * ready_s}
+        for protocol in ("continuous", "discrete", "amortised"):
+            choose, slide = driver.execute_script(
+                """const tab = document.querySelector(`#protocols input[value=${arguments[0]}]`);
+                const before = performance.now();
+                if (!tab.checked) tab.click();
+                const chosen = performance.now(), slider = document.getElementById("slider");
+                for (let step = 0; step < 40; step++) {
+                  slider.value = 25 * step;
+                  slider.dispatchEvent(new Event("input"));
+                }
+                return [chosen - before, (performance.now() - chosen) / 40];""",
+                protocol,
+            )
+            found |= {f"{protocol}_choose_ms": choose, f"{protocol}_slide_ms": slide}
+        return found
+    finally:
+        driver.quit()
+
+
+def _open(driver: Any, page: Path, wait: Any) -> None:
+    driver.get(page.as_uri())
+    wait(driver, 60, poll_frequency=0.02).until(
+        lambda one: one.execute_script("return document.documentElement.dataset.ready === 'true'")
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shifts", type=int, default=15)
+    parser.add_argument("--batches", type=int, default=781)
+    parser.add_argument("--keep", type=Path, help="make the run in this folder and leave it there")
+    parser.add_argument("--browser", action="store_true", help="open the page in Chromium too")
+    parser.add_argument("--json", type=Path, help="write the numbers here as well")
+    given = parser.parse_args()
+    folder = given.keep or Path(tempfile.mkdtemp())
+    if not (folder / "run.json").exists():
+        shifts = {name: 0.15 + 0.03 * place for place, name in enumerate(CORRUPTIONS[: given.shifts])}
+        make_run(folder, methods=TWELVE, shifts=shifts, batches=given.batches, batch_size=64)
+    found: dict[str, float] = {}
+    _, found["analysis_s"] = timed(lambda: analyse(folder))
+    _, found["chart_library_s"] = timed(charts.scripts)
+    page, found["report_s"] = timed(lambda: write_report(tempora.open(folder)))
+    found["page_mb"] = page.stat().st_size / 1e6
+    _, found["figures_s"] = timed(lambda: make_figures(tempora.open(folder), folder / "figures"))
+    if given.browser:
+        found |= page_times(page)
+    for name, value in found.items():
+        print(f"{name:22} {value:8.2f}")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if given.keep is None:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
