@@ -51,6 +51,7 @@ def correlation_summary(correlations: pd.DataFrame) -> pd.DataFrame:
     groups = correlations.groupby(scenario, dropna=False, sort=False)["spearman_r"]
     table = groups.agg(["mean", "std", "min", "max", "count"])
     by_shift = correlations.set_index("shift").groupby(scenario, dropna=False, sort=False)["spearman_r"]
-    table["lowest_shift"] = by_shift.apply(lambda values: values.idxmin())
-    table["highest_shift"] = by_shift.apply(lambda values: values.idxmax())
+    # Where all methods tie there is no correlation, and no shift where it is lowest.
+    table["lowest_shift"] = by_shift.apply(lambda values: None if values.isna().all() else values.idxmin())
+    table["highest_shift"] = by_shift.apply(lambda values: None if values.isna().all() else values.idxmax())
     return ordered(table.rename(columns={"count": "streams"}).reset_index())
