@@ -222,6 +222,8 @@ def test_other_limits_have_the_answers_that_the_analysis_has_and_no_others(
         ".map((item) => item.dataset.method)"
     )
     assert set(silent) == set(expected.unanswered)
+    value_ms = getattr(scenario, scenario.parameter)
+    opened.wait(f"return document.getElementById('curves').view.data('here')[0].x === {value_ms!r}")
 
 
 def test_a_winner_leads_to_its_cell(opened: Browser, results: Results) -> None:

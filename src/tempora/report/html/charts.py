@@ -112,7 +112,9 @@ def decomposition() -> alt.LayerChart | alt.FacetChart:
         x=x, x2="to:Q", color=alt.Color("colour:N", scale=None), tooltip=tooltip
     )
     labels = base.mark_text(align="left", dx=6, fontSize=12).encode(x=alt.X("end:Q"), text="text:N")
-    return alt.layer(bars, labels).properties(width="container", height=170)
+    return alt.layer(bars, labels).properties(
+        width="container", height=170, padding={"left": 0, "top": 4, "bottom": 4, "right": 52}
+    )
 
 
 def timeline() -> alt.LayerChart | alt.FacetChart:

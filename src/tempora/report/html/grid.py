@@ -36,6 +36,14 @@ class Grid:
     wins: list[tuple[int, int]]
     """(method, cells won), most first."""
 
+    @property
+    def tied(self) -> bool:
+        return any(square.tied for _, line in self.rows for square in line)
+
+    @property
+    def doubtful(self) -> bool:
+        return any(square.verdict not in ("", "VALID") for _, line in self.rows for square in line)
+
 
 def winners_grid(results: Results, names: Names) -> Grid:
     """Who wins where, over all seeds."""

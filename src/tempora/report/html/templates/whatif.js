@@ -42,7 +42,7 @@ class WhatIf {
     this.reach = [Math.log(least), Math.log(1.5 * values.at(-1))];
     byId("slider-name").textContent = LIMITS[protocol].knob;
     byId("ticks").replaceChildren(...this.points.map((point) => {
-      const tick = make("span", {}, point.label.replace(/^[ργTB] /u, ""));
+      const tick = make("span", {}, point.label.replace(/^[TB] /, ""));
       tick.style.left = `${this.step(point.x) / STEPS * 100}%`;
       return tick;
     }));
@@ -168,6 +168,7 @@ class WhatIf {
   async drawCurves() {
     const rows = this.curves();
     this.view = await draw(this.run, "curves", `curves_${this.protocol}`, { rows, here: [{ x: this.x }] });
+    feed(this.view, { here: [{ x: this.x }] }); // the slider may have moved while a new chart was made
   }
 
   // Evaluated points of everybody; between them only what is exact.
