@@ -1,0 +1,73 @@
+"""The examples do what they say: in a folder of their own, on the bundled data, under recorded clocks."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+import tempora
+from tempora import methods, models
+from tempora.methods.testing import check
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CLOCK = {
+    "baseline_ms": 40,
+    "standard": (38, 0),
+    "adabn": (41, 0.1),
+    "tent": (41, 56),
+    "prior_correction": (39, 1),
+}
+
+
+@pytest.fixture
+def in_examples(monkeypatch, tmp_path):
+    """Where a user of the examples would stand: modules are found there, files are written elsewhere."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_custom_method_keeps_every_promise(in_examples):
+    report = check("custom_method:PriorCorrection", models.load("fashion_resnet"))
+    assert report.passed, str(report)
+    assert report.checks
+
+
+def test_the_custom_method_takes_settings_and_runs(in_examples):
+    module = runpy.run_path(str(EXAMPLES / "custom_network.py"))
+    model = models.load("fashion_resnet")
+    shift = tempora.data.open("fashion", shifts="gaussian_noise")["gaussian_noise"]
+    stream = module["batches"](model, shift, range(20 * 64))
+    names = ["standard", "custom_method:PriorCorrection"]
+    results = tempora.evaluate(model, stream, names, [], clock=CLOCK)
+    accuracy = results.utilities.set_index("method")["utility"]
+    assert accuracy["prior_correction"] > accuracy["standard"]
+
+    with pytest.raises(tempora.TemporaError, match=r"strength=2\.0: must be at most 1"):
+        methods.create("custom_method:PriorCorrection", model, strength=2.0)
+
+
+def test_the_custom_network_is_trained_wrapped_and_evaluated(in_examples, capsys):
+    results = runpy.run_path(str(EXAMPLES / "custom_network.py"))["main"](CLOCK)
+    assert set(results.utilities["status"]) == {"ok"}
+    cells = results.utilities.set_index(["shift", "protocol", "method"])["utility"]
+    assert cells["gaussian_noise", "offline", "adabn"] > cells["gaussian_noise", "offline", "standard"] > 0.3
+    assert cells["gaussian_noise", "discrete", "tent"] < cells["gaussian_noise", "offline", "tent"]
+    assert "VALID: recorded clock" in capsys.readouterr().out
+
+
+def test_the_notebook_goes_from_run_to_figure(in_examples, tmp_path):
+    notebook = json.loads((EXAMPLES / "from_run_to_figure.ipynb").read_text(encoding="utf-8"))
+    assert notebook["nbformat"] == 4
+    matplotlib.use("Agg")
+    namespace: dict[str, object] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec("".join(cell["source"]), namespace)
+    assert (tmp_path / "patience.png").stat().st_size > 5_000
+    utilities = tempora.open(tmp_path / "run").utilities
+    assert set(utilities["method"]) == {"standard", "adabn", "tent", "sar"}
