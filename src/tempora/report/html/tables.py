@@ -7,7 +7,6 @@ from itertools import groupby
 
 import pandas as pd
 
-from tempora.analysis import temporal
 from tempora.errors import TemporaError
 from tempora.report.tables import NAMES, Column, Table, build
 from tempora.report.tables.build import BY_SHIFT
@@ -16,16 +15,12 @@ _FIRST = "sweep"
 """All scenarios at a glance."""
 _ELSEWHERE = ("winners",)
 """Shown in a better way already."""
-_WITHOUT_PRESSURE = ("offline", "overhead")
-"""Tables of a run that has offline cells only."""
 
 
 def all_tables(utilities: pd.DataFrame, batches: pd.DataFrame) -> list[Table]:
     """Every table that can be built, those with a row per shift after their summaries."""
     several = utilities["shift"].nunique() > 1
     names = [_FIRST, *(name for name in NAMES if name not in (_FIRST, *_ELSEWHERE))]
-    if temporal(utilities).empty:
-        names = [name for name in names if name in _WITHOUT_PRESSURE]
     wanted = [(name, by_shift) for name in names for by_shift in (False, True)]
     tables = []
     for name, by_shift in wanted:
@@ -33,10 +28,8 @@ def all_tables(utilities: pd.DataFrame, batches: pd.DataFrame) -> list[Table]:
             continue
         try:
             tables.append(build(name, utilities, batches, by_shift=by_shift))
-        except (TemporaError, ValueError):
-            # The run lacks what this table is about (a second machine, a second queue), or is too small for its
-            # statistics; the page is about the rest.
-            continue
+        except TemporaError:
+            continue  # the run lacks what this table is about: a second machine, a second queue, ...
     return tables
 
 
