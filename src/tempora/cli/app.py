@@ -21,6 +21,7 @@ from tempora.cli.list_ import list_
 from tempora.cli.profile import profile
 from tempora.cli.query import query
 from tempora.cli.recommend import recommend
+from tempora.cli.report import report
 from tempora.cli.run import run
 from tempora.cli.show import show
 from tempora.errors import TemporaError
@@ -33,7 +34,7 @@ app = typer.Typer(
 )
 
 
-for command in (demo, run, show, recommend, compare, profile, audit, check, query):
+for command in (demo, run, show, report, recommend, compare, profile, audit, check, query):
     app.command()(command)
 app.command("list")(list_)
 app.add_typer(data_app)
