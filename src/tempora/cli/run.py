@@ -42,6 +42,13 @@ def run(
     threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
     deterministic: Annotated[bool | None, typer.Option(help="Repeatable to the bit on CUDA, slower.")] = None,
     share: Annotated[bool | None, typer.Option(help="Share passes between scenarios.")] = None,
+    executor: Annotated[str, typer.Option(help="local, or ray: on the devices of a cluster.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.")
+    ] = None,
+    mix_devices: Annotated[
+        bool, typer.Option("--mix-devices", help="Rank across different kinds of device all the same.")
+    ] = False,
     redo: Annotated[
         str | None, typer.Option(help="invalid: repeat the passes whose timing was INVALID.")
     ] = None,
@@ -81,13 +88,26 @@ def run(
     folder = out or Path("runs") / (
         config.stem if config else f"{configuration.model}-{configuration.data.dataset}"
     )
-    execute(configuration, folder, dry_run=dry_run, redo=redo, quiet=quiet, plain=plain)
+    execute(
+        configuration,
+        folder,
+        executor=executor,
+        address=address,
+        mix_devices=mix_devices,
+        dry_run=dry_run,
+        redo=redo,
+        quiet=quiet,
+        plain=plain,
+    )
 
 
 def execute(
     config: RunConfig,
     folder: Path,
     *,
+    executor: str = "local",
+    address: str | None = None,
+    mix_devices: bool = False,
     dry_run: bool = False,
     redo: str | None = None,
     quiet: bool = False,
@@ -100,19 +120,18 @@ def execute(
     from tempora.cli.progress import LiveProgress
     from tempora.engine import Run, Stopped
     from tempora.engine.plan import make_plan
-    from tempora.engine.setup import job_from_config
     from tempora.store import RunFolder
 
     console = console or Console(highlight=False)
     observer = LiveProgress(console, plain=plain, quiet=quiet)
-    job = job_from_config(config, observer)
+    job, make = _job_and_executor(config, executor, address, observer)
     if dry_run:
         make_plan(job).show(console)
         return
     with RunFolder.for_writing(folder) as opened, observer.watching():
         if redo is not None:
             _forget_invalid(opened, redo, observer)
-        run = Run(job, opened, observer)
+        run = Run(job, opened, observer, make, mix_devices)
         try:
             run.execute()
         except (Stopped, KeyboardInterrupt):
@@ -122,13 +141,44 @@ def execute(
             raise typer.Exit(130) from None
     from tempora.cli.show import show_overview
 
+    page = _write_report(folder, console)
     if not quiet:
         show_overview(folder, console)
+        console.print(f"report: {page}")
     if run.failed:
         console.print(
             f"[red]{run.failed} cells failed[/]; their reasons are in {folder / 'utilities.parquet'}"
         )
         raise typer.Exit(1)
+
+
+def _job_and_executor(
+    config: RunConfig, executor: str, address: str | None, observer: Any
+) -> tuple[Any, Any]:
+    """The job as this process needs it, and what makes its tasks."""
+    from functools import partial
+
+    from tempora.engine.executors import LocalExecutor
+    from tempora.engine.setup import job_from_config
+    from tempora.errors import TemporaError, unknown
+
+    if executor == "ray":
+        from tempora.engine.executors.ray import RayExecutor, driver_job
+
+        return driver_job(config, observer), partial(RayExecutor, config=config, address=address)
+    if executor != "local":
+        raise unknown("--executor", executor, ["local", "ray"])
+    if address is not None:
+        raise TemporaError(f"--address {address}: only with --executor ray")
+    return job_from_config(config, observer), LocalExecutor
+
+
+def _write_report(folder: Path, console: Console) -> Path:
+    from tempora.report.html import write_report
+    from tempora.store import open_run
+
+    with console.status("writing the report"):
+        return write_report(open_run(folder))
 
 
 def prepare_environment() -> None:

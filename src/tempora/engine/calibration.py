@@ -30,9 +30,9 @@ def calibrate(job: Job, stream: BatchSource, observer: Observer) -> Baseline:
 
 
 def remeasure(job: Job, stream: BatchSource, observer: Observer) -> float:
-    """The median of standard inference now: at the end of a run, to see whether the machine drifted."""
+    """The median of standard inference now: to see whether the machine drifted, or differs from another."""
     batches = max(20, job.calibration_batches // 7)
-    return float(np.median(list(_standard_times(job, stream, observer, batches, "final calibration"))))
+    return float(np.median(list(_standard_times(job, stream, observer, batches, "look at the device"))))
 
 
 def _standard_times(

@@ -62,6 +62,13 @@ class Task:
         self._states.clear()
         return found
 
+    def failed(self, reason: str) -> list[Cell]:
+        """The cells of a task that could not be made at all."""
+        return [
+            replace(self._blank_cell(index, scenario), status=f"failed: {reason}")
+            for index, scenario in enumerate(self.job.scenarios)
+        ]
+
     def _blank_cell(self, index: int, scenario: Scenario) -> Cell:
         return Cell(
             method=self.spec.label,

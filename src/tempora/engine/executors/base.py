@@ -1,0 +1,61 @@
+"""What a run asks of an executor: lambda, the cells of its tasks, and what was noticed where they ran."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tempora.engine.job import Job, MethodSpec, StreamSource
+from tempora.engine.observer import Observer
+from tempora.measure import Baseline, Verdict
+from tempora.store import Cell, RunFolder
+
+Tasks = Sequence[tuple[StreamSource, Sequence[MethodSpec]]]
+"""The methods to run on each stream."""
+
+
+class Executor(ABC):
+    """Makes tasks. The run says which, scores their cells, and writes the tables and the manifest."""
+
+    def __init__(self, job: Job, folder: RunFolder, observer: Observer) -> None:
+        self.job = job
+        self.folder = folder
+        self.observer = observer
+        self.baselines: dict[str, Baseline] = {}
+        """lambda by kind of device."""
+
+    @abstractmethod
+    def start(self) -> Baseline:
+        """lambda: given or recorded with the clock; else the one this folder began with; else measured now."""
+
+    @abstractmethod
+    def cells(self, tasks: Tasks) -> Iterator[list[Cell]]:
+        """The cells of one stream after the other, each when all its tasks are done and their passes on disk."""
+
+    def facts(self) -> dict[str, Any]:
+        """What run.json should say about where the tasks ran."""
+        return {"baselines": {kind: baseline.to_json() for kind, baseline in self.baselines.items()}}
+
+    def final_median(self, baseline: Baseline) -> float | None:
+        """The median of standard inference at the end, on the one device of the run; None if there is no such."""
+        return None
+
+    def verdict(self) -> Verdict:
+        """What standard inference says about the devices, besides the verdicts of the passes."""
+        return Verdict()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of streams and workers, also after an error."""
+
+
+def begun_baselines(folder: RunFolder) -> dict[str, Baseline]:
+    """lambda by kind of device of the run that this one resumes: from run.json or, if that was lost, its passes."""
+    known: dict[str, Any] = {}
+    if folder.has_manifest():
+        known |= folder.manifest().get("baselines") or {}
+    for stored in folder.passes().values():
+        if stored.facts.get("baseline"):
+            known.setdefault(stored.identity["machine"], stored.facts["baseline"])
+    return {kind: Baseline(**facts) for kind, facts in known.items()}

@@ -1,0 +1,128 @@
+"""In this process: shifts outside, methods inside, one stream open at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from tempora.data import BatchSource
+from tempora.engine.calibration import calibrate, remeasure, settle
+from tempora.engine.executors.base import Executor, Tasks, begun_baselines
+from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
+from tempora.engine.observer import Observer
+from tempora.engine.sentinel import Sentinel
+from tempora.engine.split_tax import WARN_ABOVE, split_tax
+from tempora.engine.task import Task
+from tempora.measure import Baseline
+from tempora.store import Cell, RunFolder
+
+
+class LocalExecutor(Executor):
+    """One task after the other on this machine's device."""
+
+    def __init__(self, job: Job, folder: RunFolder, observer: Observer) -> None:
+        super().__init__(job, folder, observer)
+        self._streams = OpenStream()
+        self._split_tax: dict[str, float] | None = None
+
+    def start(self) -> Baseline:
+        baseline = self.job.baseline or begun_baselines(self.folder).get(self.job.machine_kind)
+        if baseline is None:
+            stream = self._streams.open(self.job.streams[0])
+            settle(self.job, stream, self.observer)
+            baseline = calibrate(self.job, stream, self.observer)
+        self.baselines = {self.job.machine_kind: baseline}
+        return baseline
+
+    def cells(self, tasks: Tasks) -> Iterator[list[Cell]]:
+        self._look_at_split_tax()
+        (baseline,) = self.baselines.values()
+        for source, specs in tasks:
+            yield self._stream_cells(source, specs, baseline)
+
+    def facts(self) -> dict[str, Any]:
+        taxed = {} if self._split_tax is None else {"split_tax": self._split_tax}
+        return {**super().facts(), **taxed}
+
+    def final_median(self, baseline: Baseline) -> float | None:
+        if not self.job.measured or baseline.source != "measured" or self._streams.latest is None:
+            return None
+        return remeasure(self.job, self._streams.latest, self.observer)
+
+    def close(self) -> None:
+        self._streams.close()
+
+    def _stream_cells(
+        self, source: StreamSource, specs: Sequence[MethodSpec], baseline: Baseline
+    ) -> list[Cell]:
+        """All cells of one stream. The order of methods is shuffled, so that none always runs on the hot machine."""
+        order = list(specs)
+        random.Random(f"{source.shift} {source.seed}").shuffle(order)
+
+        @cache  # made with the first pass: a resumed run may need none, and no stream
+        def sentinel() -> Sentinel:
+            return make_sentinel(self.job, source, self._streams, baseline)
+
+        cells = []
+        for spec in order:
+            self.observer.task_started(spec.label, source.shift, source.seed)
+            task = Task(
+                job=self.job,
+                spec=spec,
+                source=source,
+                baseline=baseline,
+                folder=self.folder,
+                sentinel=sentinel if self.job.measured else None,
+                observer=self.observer,
+                open_stream=lambda: self._streams.open(source),
+            )
+            cells += task.cells()
+            self.observer.task_finished(spec.label, source.shift, source.seed)
+        return cells
+
+    def _look_at_split_tax(self) -> None:
+        """Once per gradient method, where a host can queue ahead of its device: what timing in two parts costs."""
+        known = self.folder.manifest().get("split_tax") or {}
+        if self.job.measured and self.job.device.type == "cuda":
+            for spec in self.job.methods:
+                if spec.label in known:
+                    continue
+                method = self.job.create(spec, self.job.streams[0].seed)
+                if method.family != "gradient-based" or method.time_aware:
+                    continue
+                tax = known[spec.label] = split_tax(method, self._streams.open(self.job.streams[0]))
+                if tax > WARN_ABOVE:
+                    self.observer.note(
+                        f"{spec.label}: timing predict and adapt apart costs {tax:.1%} (split tax)"
+                    )
+        self._split_tax = known
+
+
+class OpenStream:
+    """The one stream that is decoded at the moment."""
+
+    def __init__(self) -> None:
+        self.latest: BatchSource | None = None
+        self._source: StreamSource | None = None
+
+    def open(self, source: StreamSource) -> BatchSource:
+        """The stream, decoded. The one before it is let go: after, if they share a shift's pictures, else before."""
+        if self.latest is None or self._source is not source:
+            if self._source is not None and self._source.shift != source.shift:
+                self.close()
+            stream = source.open()
+            self.close()
+            self.latest, self._source = stream, source
+        return self.latest
+
+    def close(self) -> None:
+        if self.latest is not None:
+            self.latest.close()
+            self.latest = self._source = None
+
+
+def make_sentinel(job: Job, source: StreamSource, streams: OpenStream, baseline: Baseline) -> Sentinel:
+    standard = job.create(MethodSpec(STANDARD), source.seed)
+    return Sentinel(standard, streams.open(source), job.clock, baseline)

@@ -1,0 +1,141 @@
+"""A worker: holds one device, rebuilds the job from its configuration, and makes tasks for a driver elsewhere.
+
+Nothing here knows about Ray: a worker is asked to introduce itself, to measure standard inference, and to make
+tasks; it answers with plain records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tempora.engine.calibration import calibrate, remeasure, settle
+from tempora.engine.config import RunConfig
+from tempora.engine.executors.cores import claim_cores
+from tempora.engine.executors.local import OpenStream, make_sentinel
+from tempora.engine.job import Job
+from tempora.engine.observer import Observer
+from tempora.engine.sentinel import Sentinel
+from tempora.engine.setup import job_from_config
+from tempora.engine.task import Task
+from tempora.measure import Baseline
+from tempora.store import Cell, RunFolder, StoredPass, Trace, pass_key
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """A finished pass on its way between machines."""
+
+    identity: dict[str, Any]
+    facts: dict[str, Any]
+    trace: Trace
+
+    @classmethod
+    def of(cls, stored: StoredPass) -> PassRecord:
+        return cls(stored.identity, stored.facts, stored.trace())
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """Who a worker is."""
+
+    node: str
+    """Its host and process, as people look for it."""
+    cores: list[int] | None
+    """That are bound to it; None: none are."""
+    kind: str
+    """Of device: what lambda belongs to."""
+    machine: dict[str, Any]
+    fingerprint: str
+    """Of the job as this worker sees it: other weights or data on its disk show here."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task's cells, and the passes that were made for them."""
+
+    cells: list[Cell]
+    passes: list[PassRecord]
+
+
+class Worker:
+    """One device's worth of a run."""
+
+    def __init__(self, config: Mapping[str, Any], profile: bytes | None, cores: int | None) -> None:
+        """`cores`: how many to bind, None for none. `profile`: what the clock looks times up in, if it does."""
+        self._cores = None if cores is None else claim_cores(cores)
+        with tempfile.TemporaryDirectory(prefix="tempora-") as folder:
+            if profile is not None:  # the driver's disk need not be ours
+                path = Path(folder) / "clock.json"
+                path.write_bytes(profile)
+                config = {**config, "clock": str(path)}
+            self._job = job_from_config(RunConfig.model_validate(config))
+        self._streams = OpenStream()
+
+    def introduce(self) -> Introduction:
+        return Introduction(
+            node=f"{socket.gethostname()}/{os.getpid()}",
+            cores=self._cores,
+            kind=self._job.machine_kind,
+            machine=self._job.facts["machine"],
+            fingerprint=job_fingerprint(self._job),
+        )
+
+    def calibrate(self) -> Baseline:
+        """lambda of this kind of device."""
+        stream = self._streams.open(self._job.streams[0])
+        settle(self._job, stream, Observer())
+        return calibrate(self._job, stream, Observer())
+
+    def median(self) -> float:
+        """Milliseconds of standard inference here, to be compared with lambda's."""
+        stream = self._streams.open(self._job.streams[0])
+        settle(self._job, stream, Observer())
+        return remeasure(self._job, stream, Observer())
+
+    def make(
+        self, label: str, shift: str, seed: int, baseline: Baseline, finished: Sequence[PassRecord]
+    ) -> Done:
+        """One method on one stream, into a folder of its own; `finished` passes are not made again."""
+        job = self._job
+        spec = next(spec for spec in job.methods if spec.label == label)
+        source = next(found for found in job.streams if (found.shift, found.seed) == (shift, seed))
+
+        @cache
+        def sentinel() -> Sentinel:
+            return make_sentinel(job, source, self._streams, baseline)
+
+        with tempfile.TemporaryDirectory(prefix="tempora-") as place, RunFolder.for_writing(place) as folder:
+            known = {
+                folder.write_pass(record.identity, record.trace, record.facts).key for record in finished
+            }
+            task = Task(
+                job=job,
+                spec=spec,
+                source=source,
+                baseline=baseline,
+                folder=folder,
+                sentinel=sentinel if job.measured else None,
+                observer=Observer(),
+                open_stream=lambda: self._streams.open(source),
+            )
+            cells = task.cells()
+            made = [PassRecord.of(stored) for key, stored in folder.passes().items() if key not in known]
+        return Done(cells, made)
+
+
+def job_fingerprint(job: Job) -> str:
+    """Of everything that decides the passes of a job except the device they are timed on."""
+    identities = [
+        {**job.identity(spec, source, "any"), "machine": ""} for spec in job.methods for source in job.streams
+    ]
+    keys = json.dumps([pass_key(identity) for identity in identities])
+    return hashlib.sha256(keys.encode()).hexdigest()[:16]
