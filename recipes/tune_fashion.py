@@ -6,7 +6,7 @@ DATA holds Fashion-MNIST's training images. Tuned on: the 10,000 of them that th
 three corruptions outside the fifteen (speckle noise, Gaussian blur, spatter) at severity 5, in streams of 156 batches
 of 64. A learning rate climbs a ladder from the method's default as long as the mean accuracy grows; a projector's
 learning rate moves with it. Everything else keeps its default, except SAR's threshold of recovery: an entropy
-in nats that was made for 1000 classes, so its tenfold smaller neighbours are tried too.
+in nats that was made for 1000 classes, so smaller ones are tried too.
 
 Writes src/tempora/models/recipes.json, method by method; what is there already is not tuned again.
 """
@@ -36,7 +36,7 @@ METHODS = {
     "fashion_resnet": ("tent", "eta", "shot_im", "sar", "deyo", "cmf"),
     "fashion_vit": ("tent", "eta", "shot_im", "sar", "deyo", "cmf", "spa", "zerosiam"),
 }
-RECOVER_BELOW = (0.2, 0.07, 0.02)
+RECOVER_BELOW = (0.07, 0.02)
 
 Settings = dict[str, Any]
 
@@ -76,8 +76,8 @@ def climb(score: Callable[[float], float], start: float) -> tuple[float, float]:
     return best, best_score
 
 
-def tune(name: str, model: Classifier, material: list[Stream]) -> tuple[Settings, float]:
-    """The settings that differ from the method's defaults, and the mean accuracy they reach."""
+def tune(name: str, model: Classifier, material: list[Stream]) -> Settings:
+    """The settings that reach the highest mean accuracy."""
     defaults = methods.create(name, model, recipe=False).settings
 
     def settings_at(lr: float) -> Settings:
@@ -92,16 +92,21 @@ def tune(name: str, model: Classifier, material: list[Stream]) -> tuple[Settings
         print(f"{model.name} {name} lr={lr:g} {more or ''} {value:.4f}", flush=True)
         return value
 
-    choices = [{"recover_below": value} for value in RECOVER_BELOW] if name == "sar" else [{}]
-    outcomes = [
-        (climb(lambda lr, more=more: score(lr, **more), _nearest(defaults.lr)), more) for more in choices
-    ]
-    (lr, best), more = max(outcomes, key=lambda outcome: outcome[0][1])
-    return {**settings_at(lr), **more}, best
+    lr, best = climb(score, _nearest(defaults.lr))
+    settings = settings_at(lr)
+    if name == "sar":
+        threshold = max(RECOVER_BELOW, key=lambda value: score(lr, recover_below=value))
+        if score(lr, recover_below=threshold) > best + WORTHWHILE:
+            settings["recover_below"] = threshold
+    return settings
 
 
 def _nearest(lr: float) -> float:
     return min(LADDER, key=lambda rung: abs(np.log(rung / lr)))
+
+
+def read_recipes() -> dict[str, dict[str, Settings]]:
+    return json.loads(RECIPES.read_text()) if RECIPES.exists() else {}
 
 
 def main() -> None:
@@ -118,10 +123,10 @@ def main() -> None:
         model = load(network)
         material = streams(arguments.data, model)
         for name in arguments.methods.split(",") if arguments.methods else METHODS[network]:
-            recipes = json.loads(RECIPES.read_text()) if RECIPES.exists() else {}
-            if name in recipes.get(network, {}):
+            if name in read_recipes().get(network, {}):
                 continue
-            settings, _ = tune(name, model, material)
+            settings = tune(name, model, material)
+            recipes = read_recipes()  # another process may tune the other network meanwhile
             recipes.setdefault(network, {})[name] = settings
             RECIPES.write_text(json.dumps(recipes, indent=2) + "\n")
 

@@ -32,9 +32,12 @@ def pad_mirrored(x: Tensor, margin: int) -> Tensor:
 
 
 def defocus_blur(x: Tensor, c: tuple[float, float]) -> Tensor:
+    """Through the frequencies: a disk is not separable, and large."""
     kernel = disk(*c).to(x)
-    pictures = pad_mirrored(x, len(kernel) // 2).flatten(0, 1).unsqueeze(1)
-    return F.conv2d(pictures, kernel[None, None]).view_as(x)
+    padded = pad_mirrored(x, len(kernel) // 2)
+    size = padded.shape[-2:]
+    blurred = torch.fft.irfft2(torch.fft.rfft2(padded) * torch.fft.rfft2(kernel, size), size)
+    return blurred[..., len(kernel) - 1 :, len(kernel) - 1 :]
 
 
 def draw_displacements(rng: np.random.Generator, image: np.ndarray, c: tuple[float, int, int]) -> Draws:

@@ -66,16 +66,16 @@ def shift_and_add(x: Tensor, radius: int, sigma: float, angle_degrees: Tensor) -
 
     What moves in from outside repeats the border.
     """
-    n, channels, height, width = x.shape
-    weights = np.exp(-0.5 * (np.arange(2 * radius + 1) / sigma) ** 2)
-    angle = torch.deg2rad(angle_degrees.double().view(n, 1))
-    row, column = (torch.arange(size, device=x.device) for size in (height, width))
-    pixels, dragged = x.flatten(2), torch.zeros_like(x)
-    for distance, weight in enumerate(weights / weights.sum()):
-        rows = (row + torch.ceil(distance * angle.sin() - 0.5).long()).clamp(0, height - 1)
-        columns = (column + torch.ceil(distance * angle.cos() - 0.5).long()).clamp(0, width - 1)
-        source = (rows[:, :, None] * width + columns[:, None, :]).view(n, 1, -1).expand(-1, channels, -1)
-        dragged += weight * pixels.gather(2, source).view_as(x)
+    height, width = x.shape[-2:]
+    margin = 2 * radius
+    weights = np.exp(-0.5 * (np.arange(margin + 1) / sigma) ** 2)
+    padded, dragged = F.pad(x, [margin] * 4, mode="replicate"), torch.zeros_like(x)
+    angles = torch.deg2rad(angle_degrees.double()).flatten().tolist()
+    for source, target, angle in zip(padded, dragged, angles, strict=True):
+        for distance, weight in enumerate((weights / weights.sum()).tolist()):
+            top = margin + math.ceil(distance * math.sin(angle) - 0.5)
+            left = margin + math.ceil(distance * math.cos(angle) - 0.5)
+            target.add_(source[:, top : top + height, left : left + width], alpha=weight)
     return dragged
 
 
