@@ -46,6 +46,9 @@ def run(
     address: Annotated[
         str | None, typer.Option(help="Of the Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.")
     ] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="i/n: only this part of the job; `tempora merge` joins the parts.")
+    ] = None,
     mix_devices: Annotated[
         bool, typer.Option("--mix-devices", help="Rank across different kinds of device all the same.")
     ] = False,
@@ -93,6 +96,7 @@ def run(
         folder,
         executor=executor,
         address=address,
+        shard=shard,
         mix_devices=mix_devices,
         dry_run=dry_run,
         redo=redo,
@@ -107,6 +111,7 @@ def execute(
     *,
     executor: str = "local",
     address: str | None = None,
+    shard: str | None = None,
     mix_devices: bool = False,
     dry_run: bool = False,
     redo: str | None = None,
@@ -120,9 +125,11 @@ def execute(
     from tempora.cli.progress import LiveProgress
     from tempora.engine import Run, Stopped
     from tempora.engine.plan import make_plan
+    from tempora.engine.schedule import Shard
     from tempora.store import RunFolder
 
     console = console or Console(highlight=False)
+    part = Shard.parse(shard) if shard else None
     observer = LiveProgress(console, plain=plain, quiet=quiet)
     job, make = _job_and_executor(config, executor, address, observer)
     if dry_run:
@@ -131,7 +138,7 @@ def execute(
     with RunFolder.for_writing(folder) as opened, observer.watching():
         if redo is not None:
             _forget_invalid(opened, redo, observer)
-        run = Run(job, opened, observer, make, mix_devices)
+        run = Run(job, opened, observer, make, mix_devices, part)
         try:
             run.execute()
         except (Stopped, KeyboardInterrupt):

@@ -11,11 +11,13 @@ import numpy as np
 from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
+from tempora.engine.schedule import Shard
 from tempora.measure import Baseline, Verdict, judge_run
 from tempora.measure.verdict import worse
 from tempora.published import known_accuracy
 from tempora.scenarios import to_spec
 from tempora.store import Cell, Results, RunFolder, utilities_frame, utility_row
+from tempora.store.baselines import standard_above
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
 
 
@@ -29,12 +31,15 @@ class Run:
         observer: Observer | None = None,
         executor: Callable[[Job, RunFolder, Observer], Executor] = LocalExecutor,
         mix_devices: bool = False,
+        shard: Shard | None = None,
     ) -> None:
         self.job = job
         self.folder = folder
         self.observer = observer or Observer()
         self.mix_devices = mix_devices
         """Rank methods against each other even where they ran on different kinds of device."""
+        self.shard = shard
+        """Only these tasks of the job; None: all."""
         self.rows: list[dict[str, Any]] = []
         self._executor = executor(job, folder, self.observer)
 
@@ -42,7 +47,7 @@ class Run:
         """Make every pass that is missing and write the results; raises `Stopped` when asked to stop."""
         for name in self.folder.damaged:
             self.observer.note(f"{name} was damaged; it was set aside and will be made again")
-        tasks = [(source, self.job.methods) for source in self.job.streams]
+        tasks = (self.shard or Shard(1, 1)).of(self.job)
         try:
             baseline = self._executor.start()
             self._write_manifest(baseline, finished=False)
@@ -96,15 +101,6 @@ class Run:
         devices = self._executor.verdict()
         return Verdict(worse(own.status, devices.status), (*own.reasons, *devices.reasons))
 
-    def _standard_above(self, baseline: Baseline) -> float | None:
-        """The share of Standard's batches that took longer than lambda."""
-        times = [
-            self.folder.trace(row["adapting_pass"]).service_ms
-            for row in self.rows
-            if row["method"] == STANDARD and row["protocol"] == "offline" and row["status"] == "ok"
-        ]
-        return float((np.concatenate(times) > baseline.baseline_ms).mean()) if times else None
-
     def _compare_with_published(self) -> None:
         """A Standard that is far from its known accuracy means wrong weights, preprocessing or labels."""
         dataset, severity = self.job.facts.get("dataset"), self.job.facts.get("severity")
@@ -140,7 +136,8 @@ class Run:
                 "baseline": baseline.to_json(),
                 "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
                 "split_tax": previous.get("split_tax"),
-                "standard_above_baseline": self._standard_above(baseline) if finished else None,
+                "standard_above_baseline": standard_above(self.folder) if finished else None,
+                "shard": str(self.shard) if self.shard else None,
                 "finished": finished,
                 "verdict": text,
                 "mixed_devices": mixed_devices_note(self.folder, self.mix_devices),

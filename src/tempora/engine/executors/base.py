@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from tempora.engine.job import Job, MethodSpec, StreamSource
+from tempora.engine.job import Job
 from tempora.engine.observer import Observer
+from tempora.engine.schedule import Tasks
 from tempora.measure import Baseline, Verdict
 from tempora.store import Cell, RunFolder
-
-Tasks = Sequence[tuple[StreamSource, Sequence[MethodSpec]]]
-"""The methods to run on each stream."""
 
 
 class Executor(ABC):

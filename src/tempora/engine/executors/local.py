@@ -9,9 +9,10 @@ from typing import Any
 
 from tempora.data import BatchSource
 from tempora.engine.calibration import calibrate, remeasure, settle
-from tempora.engine.executors.base import Executor, Tasks, begun_baselines
+from tempora.engine.executors.base import Executor, begun_baselines
 from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
 from tempora.engine.observer import Observer
+from tempora.engine.schedule import Tasks
 from tempora.engine.sentinel import Sentinel
 from tempora.engine.split_tax import WARN_ABOVE, split_tax
 from tempora.engine.task import Task

@@ -19,12 +19,12 @@ from typing import Any
 
 from tempora.engine.clocks import MEASURED
 from tempora.engine.config import RunConfig
-from tempora.engine.executors.base import Executor, Tasks, begun_baselines
+from tempora.engine.executors.base import Executor, begun_baselines
 from tempora.engine.executors.worker import Done, Introduction, PassRecord, job_fingerprint
 from tempora.engine.job import Job, MethodSpec, StreamSource
 from tempora.engine.observer import Observer
 from tempora.engine.passes import Stopped
-from tempora.engine.schedule import Pending, pick, rough_cost
+from tempora.engine.schedule import Pending, Tasks, pick, rough_cost
 from tempora.engine.setup import job_from_config
 from tempora.engine.task import OFFLINE, Task
 from tempora.errors import TemporaError

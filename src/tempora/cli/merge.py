@@ -1,0 +1,35 @@
+"""`tempora merge`: join the shards of one job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def merge(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders of one job, as --shard makes them.")],
+    out: Annotated[Path, typer.Option(help="The new run folder.")],
+    mix_devices: Annotated[
+        bool,
+        typer.Option(
+            "--mix-devices", help="Join and rank different lambdas and kinds of device all the same."
+        ),
+    ] = False,
+) -> None:
+    """Join run folders of one job into one, ranked anew. Exit status 1: some cells are in none of them."""
+    from tempora.store.merge import merge as join
+
+    merged = join(runs, out, mix_devices)
+    typer.echo(f"{len(merged.results.utilities)} cells from {len(runs)} runs are in {out}")
+    note = merged.results.manifest["mixed_devices"]
+    if note:
+        typer.echo(f"note: {note}")
+    if merged.missing:
+        method, shift, seed = merged.missing[0]
+        typer.echo(
+            f"{len(merged.missing)} tasks are in none of them, the first {method} on {shift} (seed {seed}): "
+            f"merge the other shards too, or let `tempora run ... --out {out}` make the rest"
+        )
+        raise typer.Exit(1)
