@@ -2,11 +2,259 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
+import typer
+import yaml
+from typer.models import ArgumentInfo
+
+from tempora import methods, published
+from tempora.cli.app import app
+from tempora.engine.config import DataConfig, RunConfig, template
+from tempora.measure.verdict import Limits
+from tempora.published.methods import label
+from tempora.scenarios.specs import KINDS
 from tempora.store.schema import as_markdown
 
 DOCS = Path(__file__).parent
+MADE = "Made by `python docs/generate.py` from the code."
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page and what belongs in it."""
+    return {
+        DOCS / "schema.md": as_markdown(),
+        DOCS / "reference" / "cli.md": cli(),
+        DOCS / "reference" / "config.md": config(),
+        **filled("published.md", {"setups": setups(), "inconsistencies": inconsistencies()}),
+        **filled("concepts/timing-and-verdict.md", {"limits": limits()}),
+    }
+
+
+def filled(name: str, parts: dict[str, str]) -> dict[Path, str]:
+    """A page written by hand, with what stands between `<!-- generated: PART -->` and `<!-- end -->` replaced."""
+    page = (DOCS / name).read_text(encoding="utf-8")
+    for part, text in parts.items():
+        between = re.compile(rf"(<!-- generated: {part} -->\n).*?(<!-- end -->)", re.DOTALL)
+        page, found = between.subn(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)
+        if found != 1:
+            raise ValueError(f"{name} has {found} places for {part!r}, expected 1")
+    return {DOCS / name: page}
+
+
+def markdown_table(rows: Iterable[Sequence[str]]) -> str:
+    """A table whose first row is its header; nothing for no rows."""
+    header, *body = list(rows) or [[]]
+    lines = [header, ["---"] * len(header), *body] if header else []
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def shown(value: Any) -> str:
+    """A value as YAML writes it."""
+    return f"`{yaml.safe_dump(value, default_flow_style=True).replace(chr(10) + '...', '').strip()}`"
+
+
+# -- the command line ------------------------------------------------------------------------------------------
+
+
+def cli() -> str:
+    text = [
+        "# Command line",
+        f"{MADE} `tempora COMMAND --help` says the same; `tempora --install-completion` teaches your shell the "
+        "names.\n\nExit status: 0 done; 1 a check failed or some cells did; 2 something in the command has to be "
+        "changed (the message says what); 130 stopped with Ctrl-C, to be resumed by the same command.",
+        *(_command(path, function) for path, function in sorted(_commands("tempora", app))),
+    ]
+    return "\n\n".join(text) + "\n"
+
+
+def _commands(path: str, group: typer.Typer) -> Iterator[tuple[str, Callable[..., None]]]:
+    """Commands as Typer was told of them, which says the same whatever its version."""
+    for command in group.registered_commands:
+        assert command.callback is not None
+        yield f"{path} {command.name or command.callback.__name__}", command.callback
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        yield from _commands(f"{path} {inner.typer_instance.info.name}", inner.typer_instance)
+
+
+def _command(path: str, function: Callable[..., None]) -> str:
+    hints = typing.get_type_hints(function, include_extras=True)
+    usage, rows = [path], []
+    for param in inspect.signature(function).parameters.values():
+        kind, info = typing.get_args(hints[param.name])
+        if isinstance(info, ArgumentInfo):
+            required = param.default is param.empty
+            usage.append(param.name.upper() if required else f"[{param.name.upper()}]")
+            rows.append([f"`{usage[-1]}`", _takes(kind), info.help or "", ""])
+        else:
+            names = _flags(param.name, kind, info)
+            rows.append([f"`{'` / `'.join(names)}`", _takes(kind), info.help or "", _default(param.default)])
+    if rows:
+        usage.append("[OPTIONS]")
+        rows = [["", "takes", "meaning", "default"], *rows]
+    parts = [f"## {path}", f"    {' '.join(usage)}", inspect.getdoc(function) or "", markdown_table(rows)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _flags(name: str, kind: Any, info: Any) -> Sequence[str]:
+    given = info.param_decls or ((info.default,) if isinstance(info.default, str) else ())
+    flag = name.strip("_").replace("_", "-")
+    return given or ([f"--{flag}", f"--no-{flag}"] if _is_switch(kind) else [f"--{flag}"])
+
+
+def _is_switch(kind: Any) -> bool:
+    return kind is bool or bool in typing.get_args(kind)
+
+
+def _takes(kind: Any) -> str:
+    if _is_switch(kind):
+        return ""
+    return _type(kind).replace("list of ", "repeatable: ")
+
+
+def _default(value: Any) -> str:
+    return "" if value is None or isinstance(value, bool) else f"`{value}`"
+
+
+# -- the configuration -----------------------------------------------------------------------------------------
+
+
+def config() -> str:
+    keys = [[f"`{name}`", *_field(field)] for name, field in RunConfig.model_fields.items() if name != "data"]
+    data = [[f"`data.{name}`", *_field(field)] for name, field in DataConfig.model_fields.items()]
+    parts = [
+        "# Configuration",
+        f"{MADE} A run is described by a YAML file (`tempora run FILE`), by flags, or by both: a flag wins over "
+        "`--set key=value`, that over the file, that over the default. Unknown keys are errors that name the line.",
+        "## Keys",
+        markdown_table([["key", "takes", "default", "meaning"], *keys, *data]),
+        "## Scenarios",
+        "An entry of `scenarios` is a `protocol` with its knobs, as in `{protocol: discrete, interval_ms: 60}`. "
+        "Knobs without a unit are relative to λ; [Scenarios](../concepts/scenarios.md) explains them.",
+        markdown_table([["protocol", "knobs and defaults"], *_scenario_rows()]),
+        "## Settings of methods",
+        "An entry of `methods` is a name or a mapping such as `{name: tent, label: tent@fast, lr: 0.002}`. A label "
+        "`name@anything` takes its times from `name` under a recorded clock. A dash: the network decides, and for "
+        "`stop_after`, never.",
+        _method_settings(),
+        "## The template",
+        "What `tempora run --init` writes:",
+        f"```yaml\n{template()}```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _field(field: Any) -> list[str]:
+    default = "" if field.default is None else shown(field.default)
+    return [_type(field.annotation), default, field.description]
+
+
+def _type(annotation: Any) -> str:
+    """A type in words for people who write YAML."""
+    words = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path"}
+    arguments = [part for part in typing.get_args(annotation) if part is not type(None)]
+    if typing.get_origin(annotation) is typing.Literal:
+        return ", ".join(f"`{choice}`" for choice in arguments)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return ", ".join(f"`{choice.value}`" for choice in annotation)
+    if typing.get_origin(annotation) is list:
+        return f"list of {_type(arguments[0])}"
+    if arguments and typing.get_origin(annotation) is not dict:
+        return " or ".join(_type(part) for part in arguments)
+    return words.get(annotation, "mapping")
+
+
+def _scenario_rows() -> Iterator[list[str]]:
+    for protocol, kind in KINDS.items():
+        knobs = [
+            f"`{knob.name}`" + ("" if knob.default is None else f" ({knob.default})")
+            for knob in dataclasses.fields(kind)
+        ]
+        yield [f"`{protocol}`", ", ".join(knobs) or "none"]
+
+
+def _method_settings() -> str:
+    common = {field.name for field in dataclasses.fields(methods.Settings)}
+    rows = [["all", *_setting(field, methods.Settings)] for field in dataclasses.fields(methods.Settings)]
+    for name in methods.names():
+        kind = methods.get(name).Settings
+        own = [field for field in dataclasses.fields(kind) if field.name not in common]
+        rows += [
+            [label(name) if not number else "", *_setting(field, kind)] for number, field in enumerate(own)
+        ]
+    return markdown_table([["method", "setting", "default", "preset `paper`", "takes"], *rows])
+
+
+def _setting(field: dataclasses.Field[Any], kind: type[methods.Settings]) -> list[str]:
+    default = "–" if field.default is None else shown(field.default)
+    paper = shown(kind.paper[field.name]) if field.name in kind.paper else ""
+    limits = {"above": "above {:g}", "low": "at least {:g}", "high": "at most {:g}"}
+    allowed = [
+        text.format(field.metadata[key])
+        for key, text in limits.items()
+        if field.metadata.get(key) is not None
+    ]
+    hint = typing.get_type_hints(kind)[field.name]
+    return [f"`{field.name}`", default, paper, ", ".join([_type(hint), *allowed])]
+
+
+# -- the verdict -----------------------------------------------------------------------------------------------
+
+
+def limits() -> str:
+    """Where a measurement is worth a warning, and where it is invalid."""
+    given = Limits()
+    rows = [["observed", "WARN above", "INVALID above"]]
+    for what, bounds, written in (
+        ("drift: the sentinel's median against the baseline's", given.drift, "{:.0%}"),
+        ("outliers: batches that took more than twice their method's median", given.outliers, "{:.0%}"),
+        ("processor time that the hypervisor took", given.stolen, "{:.0%}"),
+        ("page faults per batch, median", given.faults, "{:g}"),
+        ("dispersion: λ / median of standard inference", given.dispersion, "{:g}"),
+    ):
+        rows.append([what, *(written.format(bound) for bound in bounds)])
+    return markdown_table(rows)
+
+
+# -- the published numbers -------------------------------------------------------------------------------------
+
+
+def setups() -> str:
+    rows = [["setup", "network", "data", "machine", "λ ms", "batches", "shifts", "scenarios"]]
+    for found in map(published.setup, published.setups()):
+        counts = [found.batches, len(found.shifts), len(found.grid)]
+        machine = [found.hardware, f"{found.baseline_ms:g}"]
+        rows.append([f"`{found.name}`", found.model, found.dataset, *machine, *map(str, counts)])
+    return markdown_table(rows)
+
+
+def inconsistencies() -> str:
+    rows = [["", "setups", "table", "rows", "what is printed", "what to expect", "the numbers"]]
+    for found in published.known_inconsistencies():
+        everywhere = found.setups == published.setups()
+        rows.append(
+            [
+                str(found.number),
+                "all" if everywhere else ", ".join(f"`{name}`" for name in found.setups),
+                f"`{found.table}`: {', '.join(f'`{column}`' for column in found.columns)}",
+                str(len(found.cells())),
+                found.what,
+                found.expected,
+                "not trusted" if found.misprint else "stand, under another rule",
+            ]
+        )
+    return markdown_table(rows)
+
 
 if __name__ == "__main__":
-    (DOCS / "schema.md").write_text(as_markdown(), encoding="utf-8")
+    for path, text in pages().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,15 @@
+"""What pages and examples register is forgotten after each test: no other test shall see it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tempora.data import datasets
+from tempora.data import registry as data_registry
+from tempora.methods import registry as method_registry
+
+
+@pytest.fixture(autouse=True)
+def registries(monkeypatch):
+    monkeypatch.setattr(method_registry, "_methods", dict(method_registry._methods))
+    monkeypatch.setattr(data_registry, "_DATASETS", datasets())

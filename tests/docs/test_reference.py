@@ -1,0 +1,57 @@
+"""The generated pages are what the code says now, and the whole site builds without a warning."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def generate() -> dict[str, object]:
+    return runpy.run_path(str(ROOT / "docs" / "generate.py"))
+
+
+def test_the_generated_pages_are_current(generate):
+    for path, text in generate["pages"]().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name} is stale: run python docs/generate.py"
+
+
+def test_a_page_without_a_place_for_generated_text_is_an_error(generate):
+    with pytest.raises(ValueError, match="has 0 places for 'limits', expected 1"):
+        generate["filled"]("published.md", {"limits": "| a |"})
+
+
+def test_the_command_line_page_has_every_command_and_option(generate):
+    page = generate["cli"]()
+    for words in ("## tempora run", "## tempora data corrupt", "`--no-share`", "`--realtime`", "`--set`"):
+        assert words in page
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="needs the extra `docs`")
+def test_the_site_builds_without_a_warning(tmp_path):
+    build = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
+    done = subprocess.run(
+        build, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "reference" / "api" / "index.html").read_text(encoding="utf-8")
+    assert "calibration_batches" in page
+    assert "fonts.googleapis.com" not in page
