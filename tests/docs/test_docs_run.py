@@ -84,8 +84,10 @@ def test_every_task_page_has_something_to_run():
 
 
 def test_every_mark_is_understood():
-    """A mistyped comment, or one without a block, would silently test nothing."""
+    """A mistyped comment before a block, or a mark without a block, would silently test nothing."""
     for path in DOCS.rglob("*.md"):
         text = path.read_text(encoding="utf-8")
-        marks = re.findall(r"^<!-- (?!generated|end).*-->$", text, re.MULTILINE)
-        assert len(marks) == len(BLOCK.findall(text)), f"{path}: {marks}"
+        marks = re.findall(r"^<!-- (?:run|output|file)\b.*-->$", text, re.MULTILINE)
+        before_blocks = re.findall(r"^<!-- (?!end\b).*-->(?=\n+```)", text, re.MULTILINE)
+        understood = len(BLOCK.findall(text))
+        assert len(marks) == len(before_blocks) == understood, f"{path}: {marks} {before_blocks}"

@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from tempora import __version__
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,3 +58,9 @@ def test_the_site_builds_without_a_warning(tmp_path):
     page = (tmp_path / "site" / "reference" / "api" / "index.html").read_text(encoding="utf-8")
     assert "calibration_batches" in page
     assert "fonts.googleapis.com" not in page
+
+
+def test_the_citation_names_this_version_and_the_paper():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == __version__
+    assert citation["references"][0]["title"].endswith("Utility of Online Test-Time Adaptation")
