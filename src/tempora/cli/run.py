@@ -41,6 +41,9 @@ def run(
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
     deterministic: Annotated[bool | None, typer.Option(help="Repeatable to the bit on CUDA, slower.")] = None,
+    runtime: Annotated[
+        str | None, typer.Option(help="eager, tf32, channels_last, amp or some with +; several with commas.")
+    ] = None,
     share: Annotated[bool | None, typer.Option(help="Share passes between scenarios.")] = None,
     executor: Annotated[str, typer.Option(help="local, or ray: on the devices of a cluster.")] = "local",
     address: Annotated[
@@ -85,6 +88,7 @@ def run(
         "device": device,
         "threads": threads,
         "deterministic": deterministic,
+        "runtimes": _names(runtime),
         "share": share,
     }
     configuration = load_config(config, set_ or (), flags)

@@ -80,6 +80,11 @@ class RunConfig(_Strict):
     rule: Literal["strict", "overshoot"] = Field(
         "strict", description="Budget rule of the grid's amortised ones."
     )
+    runtimes: list[str] = Field(
+        ["eager"],
+        min_length=1,
+        description="How PyTorch runs each method: eager, tf32, channels_last+amp, ...",
+    )
     seeds: list[int] = Field([2025], min_length=1, description="Orders of the stream; each is run.")
     batch_size: int = Field(64, ge=1, description="Samples per batch.")
     batches: int | None = Field(None, ge=1, description="Use only the first so many batches of every shift.")

@@ -12,6 +12,7 @@ import torch
 from tempora import methods
 from tempora._version import __version__
 from tempora.data import BatchSource
+from tempora.engine.runtime import EAGER, Runtime
 from tempora.errors import TemporaError
 from tempora.measure import Baseline, Clock
 from tempora.methods import Method
@@ -23,16 +24,23 @@ STANDARD = "standard"
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method as a run names it: which one, with which settings, under which label."""
+    """A method as a run names it: which one, with which settings, in which runtime, under which label."""
 
     name: str | type[Method]
     settings: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
+    runtime: str = EAGER
 
     def __post_init__(self) -> None:
         if not self.label:
             kind = methods.get(self.name)
             object.__setattr__(self, "label", kind.name or kind.__name__)
+
+    def under(self, runtime: str) -> MethodSpec:
+        """The same method in another runtime: `tent@tf32`."""
+        if runtime == EAGER:
+            return self
+        return dataclasses.replace(self, runtime=runtime, label=f"{self.label}@{runtime}")
 
     @property
     def is_standard(self) -> bool:
@@ -93,11 +101,16 @@ class Job:
         return self.clock.name == "measured"
 
     def create(self, spec: MethodSpec, seed: int) -> Method:
-        """The method on its own copy of the network."""
-        return methods.create(spec.name, self.model, seed=seed, preset=self.preset, **spec.settings)
+        """The method on its own copy of the network, in its runtime."""
+        runtime = Runtime.parse(spec.runtime)
+        model = runtime.prepare(self.model)
+        return runtime.attach(
+            methods.create(spec.name, model, seed=seed, preset=self.preset, **spec.settings)
+        )
 
-    def standard(self) -> MethodSpec | None:
-        return next((spec for spec in self.methods if spec.is_standard), None)
+    def standard(self, runtime: str = EAGER) -> MethodSpec | None:
+        """Standard in that runtime, if it is among the methods."""
+        return next((spec for spec in self.methods if spec.is_standard and spec.runtime == runtime), None)
 
     def identity(self, spec: MethodSpec, stream: StreamSource, kind: str, **more: Any) -> dict[str, Any]:
         """Everything that decides a pass: same identity, same result."""
@@ -120,6 +133,7 @@ class Job:
             "machine": self.machine_kind if self.measured else "",
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "version": __version__,
+            **({} if spec.runtime == EAGER else {"runtime": spec.runtime}),
             **more,
         }
 

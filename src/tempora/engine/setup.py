@@ -13,6 +13,7 @@ from tempora.engine.clocks import open_clock
 from tempora.engine.config import MethodConfig, RunConfig
 from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
 from tempora.engine.observer import Observer
+from tempora.engine.runtime import Runtime
 from tempora.errors import TemporaError
 from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
@@ -30,7 +31,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     facts = machine_facts(device)
     return Job(
         model=model,
-        methods=method_specs(config, model, observer),
+        methods=_in_runtimes(method_specs(config, model, observer), config.runtimes, device, observer),
         scenarios=with_offline(scenarios(config)),
         streams=tuple(stream_sources(config, model, device)),
         clock=clock,
@@ -81,6 +82,17 @@ def method_specs(config: RunConfig, model: Classifier, observer: Observer) -> tu
         else:
             specs.append(MethodSpec(entry))
     return tuple(specs)
+
+
+def _in_runtimes(
+    specs: tuple[MethodSpec, ...], runtimes: list[str], device: torch.device, observer: Observer
+) -> tuple[MethodSpec, ...]:
+    """Every method in every runtime: tent, tent@tf32."""
+    known = dict.fromkeys(Runtime.parse(text) for text in runtimes)
+    for runtime in known:
+        for note in runtime.notes(device):
+            observer.note(note)
+    return tuple(spec.under(str(runtime)) for runtime in known for spec in specs)
 
 
 def _fitting(config: RunConfig, model: Classifier, observer: Observer) -> Iterator[MethodSpec]:

@@ -118,7 +118,7 @@ class Task:
 
     def _frozen(self, method: Method, resolved: Resolved, cutoff: int) -> StoredPass | str:
         """The frozen tail from `cutoff`: the Standard pass where that is what it is, else a pass of its own."""
-        standard = self.job.standard()
+        standard = self.job.standard(self.spec.runtime)
         if method.stateless and resolved.untimed_tail and standard is not None:
             return pass_key(self.job.identity(standard, self.source, OFFLINE))
         timed = not resolved.untimed_tail

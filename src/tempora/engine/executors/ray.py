@@ -203,19 +203,15 @@ class RayExecutor(Executor):
 
     def _with_frozen_batches(self, source: StreamSource, cells: list[Cell]) -> list[Cell]:
         """A stateless method's frozen batches are Standard's; what Standard predicts, it predicts on every device."""
-        standard = self.job.standard()
-        if standard is None:
-            return cells
-        identity = self.job.identity(standard, source, OFFLINE)
-        kinds = {stored.identity["machine"] for stored in self.folder.passes().values()}
-        keys = {pass_key({**identity, "machine": kind}) for kind in kinds}
-        there = next((key for key in sorted(keys) if key in self.folder.passes()), None)
-        return [
-            replace(cell, frozen_pass=there or cell.frozen_pass)
-            if cell.frozen_pass in keys and cell.frozen_pass not in self.folder.passes()
-            else cell
-            for cell in cells
-        ]
+        passes = self.folder.passes()
+        kinds = sorted({stored.identity["machine"] for stored in passes.values()})
+        stand_in: dict[str | None, str] = {}
+        for standard in (spec for spec in self.job.methods if spec.is_standard):
+            identity = self.job.identity(standard, source, OFFLINE)
+            keys = [pass_key({**identity, "machine": kind}) for kind in kinds]
+            there = next((key for key in keys if key in passes), None)
+            stand_in |= {key: there for key in keys if key not in passes and there is not None}
+        return [replace(cell, frozen_pass=stand_in.get(cell.frozen_pass, cell.frozen_pass)) for cell in cells]
 
     # -- the cluster ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,190 @@
+"""Runtimes are an axis of a run: they change how a method runs, and nothing around it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from conftest import CLOCK
+from tempora import TemporaError, methods
+from tempora.engine import Job, MethodSpec, Observer, Run
+from tempora.engine.clocks import open_clock
+from tempora.engine.config import RunConfig
+from tempora.engine.evaluate import _streams
+from tempora.engine.job import with_offline
+from tempora.engine.runtime import PARTS, Runtime, _tf32
+from tempora.engine.setup import job_from_config
+from tempora.scenarios import Amortised, Discrete
+from tempora.store import RunFolder
+
+
+class Notes(Observer):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def job(model, batches, *specs: MethodSpec, **options) -> Job:
+    device = torch.device("cpu")
+    clock, baseline = open_clock(CLOCK, device)
+    return Job(
+        model=model,
+        methods=specs,
+        scenarios=with_offline([Discrete(utilisation=1), Amortised(budget_x=0.05)]),
+        streams=tuple(_streams(batches, 2025, device)),
+        clock=clock,
+        device=device,
+        baseline=baseline,
+        warmup_batches=1,
+        facts={"machine": {}},
+        **options,
+    )
+
+
+def variants(*runtimes: str, names=("standard", "lame", "tent")) -> list[MethodSpec]:
+    return [MethodSpec(name).under(runtime) for runtime in runtimes for name in names]
+
+
+@pytest.mark.parametrize("runtime", ["tf32", "channels_last", "amp", "channels_last+amp"])
+@pytest.mark.parametrize("name", ["standard", "lame", "tent", "sar", "cmf"])
+def test_predictions_stay_close_to_eager(network, batches, runtime, name):
+    """And equal to the bit where the runtime only moves memory, or has no effect on this device."""
+    made = job(network("fashion_resnet"), batches, *variants("eager", runtime, names=[name]))
+    eager, other = (made.create(spec, 2025) for spec in made.methods)
+    for x, _ in batches[:3]:
+        first, second = eager.predict(x), other.predict(x)
+        assert eager.adapt() == other.adapt()
+        assert second.dtype == torch.float32
+        close = {"tf32": 0.0, "channels_last": 1e-3}.get(runtime, 0.15)
+        assert (first - second).abs().max() <= close * first.abs().max()
+
+
+def test_channels_last_weights_and_amp_dtypes_are_really_used(network, batches):
+    made = job(network("fashion_resnet"), batches, *variants("channels_last", "amp", names=["tent"]))
+    last, amp = (made.create(spec, 2025) for spec in made.methods)
+    seen = {}
+
+    def look(name):
+        def hook(module, inputs, output) -> None:
+            seen.setdefault(name, (inputs[0], output))
+
+        return hook
+
+    for name, method in (("channels_last", last), ("amp", amp)):
+        convolutions = [m for m in method.model.modules() if isinstance(m, torch.nn.Conv2d)]
+        convolutions[1].register_forward_hook(look(name))
+        method.predict(batches[0][0])
+        method.adapt()
+    convolution = next(
+        m for m in last.model.modules() if isinstance(m, torch.nn.Conv2d) and m.in_channels > 1
+    )
+    assert convolution.weight.is_contiguous(memory_format=torch.channels_last)
+    assert seen["channels_last"][0].is_contiguous(memory_format=torch.channels_last)
+    assert seen["amp"][1].dtype == torch.bfloat16
+    assert all(tensor.dtype == torch.float32 for tensor in amp.trainable.values())
+    assert all(tensor.isfinite().all() for tensor in amp.trainable.values())
+
+
+@pytest.mark.parametrize("runtime", ["channels_last", "amp"])
+def test_reset_is_exact_in_every_runtime(network, batches, runtime):
+    made = job(network("fashion_resnet"), batches, *variants(runtime, names=["tent"]))
+    method = made.create(made.methods[0], 2025)
+    rounds = []
+    for _ in range(2):
+        method.reset()
+        for x, _ in batches[:3]:
+            rounds.append(method.predict(x).clone())
+            method.adapt()
+    assert all(torch.equal(first, again) for first, again in zip(rounds[:3], rounds[3:], strict=True))
+    assert not torch.equal(rounds[0], rounds[1])
+
+
+def test_tf32_is_switched_off_again():
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+
+    def inside():
+        with _tf32():
+            assert torch.get_float32_matmul_precision() == "high"
+            assert torch.backends.cudnn.allow_tf32
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        inside()
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
+
+
+def test_variants_are_methods_of_their_own_with_the_same_lambda(network, batches, tmp_path):
+    made = job(network("fashion_resnet"), batches, *variants("eager", "amp"))
+    with RunFolder.for_writing(tmp_path) as folder:
+        table = Run(made, folder).execute().utilities
+    assert set(table["method"]) == {"standard", "lame", "tent", "standard@amp", "lame@amp", "tent@amp"}
+    assert (table["status"] == "ok").all()
+    assert set(table["baseline_ms"]) == {40.0}
+    assert sorted(table.query("scenario == 0")["rank"])[-1] <= 6
+    passes = folder.passes()
+    frozen = {
+        row.method: passes[row.frozen_pass].identity["method"]
+        for row in table.itertuples()
+        if row.method.startswith("lame") and isinstance(row.frozen_pass, str)
+    }
+    assert frozen == {"lame": "standard", "lame@amp": "standard@amp"}
+    assert {stored.identity.get("runtime") for stored in passes.values()} == {None, "amp"}
+
+
+def test_shared_and_unshared_agree_in_a_runtime(network, batches, tmp_path):
+    tables = []
+    for share in (True, False):
+        made = job(network("fashion_resnet"), batches, *variants("channels_last+amp"), share=share)
+        with RunFolder.for_writing(tmp_path / str(share)) as folder:
+            tables.append(Run(made, folder).execute().utilities)
+    assert (tables[0]["utility"] == tables[1]["utility"]).all()
+
+
+def test_a_configuration_names_them_and_hears_what_has_no_effect():
+    notes = Notes()
+    config = RunConfig(
+        methods=["standard", "tent"], runtimes=["eager", "tf32", "amp+tf32"], device="cpu", batches=2
+    )
+    made = job_from_config(config, notes)
+    assert [spec.label for spec in made.methods] == [
+        *("standard", "tent", "standard@tf32", "tent@tf32", "standard@tf32+amp", "tent@tf32+amp")
+    ]
+    assert "runtime tf32: tf32 has no effect on cpu" in notes.notes
+    assert made.standard().label == "standard"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tf23", "unknown runtime 'tf23': did you mean 'tf32'"),
+        ("eager+amp", "eager is the absence of the others"),
+        ("", "unknown runtime ''"),
+    ],
+)
+def test_wrong_runtimes(text, message):
+    with pytest.raises(TemporaError, match=message):
+        Runtime.parse(text)
+
+
+def test_every_part_is_described():
+    for part in PARTS:
+        assert f"{part}:" in Runtime.__doc__
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("runtime", [*PARTS, "tf32+channels_last+amp"])
+def test_on_a_gpu(network, batches, runtime):
+    model = network("fashion_resnet").to("cuda")
+    x = batches[0][0].to("cuda")
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    made = Runtime.parse(runtime)
+    eager = methods.create("tent", model)
+    other = made.attach(methods.create("tent", made.prepare(model)))
+    for _ in range(3):
+        first, second = eager.predict(x), other.predict(x)
+        assert eager.adapt() == other.adapt() == "step"
+        assert (first - second).abs().max() <= 0.15 * first.abs().max()
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
