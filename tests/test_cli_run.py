@@ -85,7 +85,8 @@ def test_failing_cells_set_the_exit_status(tmp_path):
         *("--clock", str(_clock_without_neo(tmp_path)), "--out", str(tmp_path / "run")),
         status=1,
     )
-    assert "1 cells failed" in output
+    assert "1 of 2 cells failed" in output
+    assert "has no times for 'neo'" in output
 
 
 def _clock_without_neo(folder: Path) -> Path:

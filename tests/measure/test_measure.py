@@ -127,7 +127,7 @@ def test_the_runs_verdict_is_its_worst():
 
 def test_the_measured_clock_returns_what_the_work_did():
     clock = MeasuredClock(torch.device("cpu"))
-    result, elapsed_ms = clock.predict(lambda: 7, Batch("standard", "fog", 1, 0), frozen=False)
+    result, elapsed_ms = clock.predict(lambda: 7, Batch("standard", "standard", "fog", 1, 0), frozen=False)
     assert result == 7
     assert elapsed_ms >= 0
 

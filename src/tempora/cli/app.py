@@ -18,6 +18,7 @@ from tempora.cli.data import data_app
 from tempora.cli.demo import demo
 from tempora.cli.import_ import import_app
 from tempora.cli.list_ import list_
+from tempora.cli.merge import merge
 from tempora.cli.profile import profile
 from tempora.cli.query import query
 from tempora.cli.recommend import recommend
@@ -34,7 +35,7 @@ app = typer.Typer(
 )
 
 
-for command in (demo, run, show, report, recommend, compare, profile, audit, check, query):
+for command in (demo, run, show, report, recommend, compare, profile, audit, check, query, merge):
     app.command()(command)
 app.command("list")(list_)
 app.add_typer(data_app)

@@ -157,9 +157,7 @@ def execute(
         show_overview(folder, console)
         console.print(f"report: {page}")
     if run.failed:
-        console.print(
-            f"[red]{run.failed} cells failed[/]; their reasons are in {folder / 'utilities.parquet'}"
-        )
+        _show_failures(run.rows, console)
         raise typer.Exit(1)
 
 
@@ -182,6 +180,16 @@ def _job_and_executor(
     if address is not None:
         raise TemporaError(f"--address {address}: only with --executor ray")
     return job_from_config(config, observer), LocalExecutor
+
+
+def _show_failures(rows: list[dict[str, Any]], console: Console) -> None:
+    """How many cells failed, and each reason once."""
+    from rich.text import Text
+
+    failed = [row for row in rows if row["status"].startswith("failed")]
+    console.print(Text(f"{len(failed)} of {len(rows)} cells failed:", style="red"))
+    for method, status in dict.fromkeys((row["method"], row["status"]) for row in failed):
+        console.print(Text(f"  {method}: {status.removeprefix('failed: ')}"))
 
 
 def _write_report(folder: Path, console: Console) -> Path:

@@ -38,8 +38,12 @@ def show(
     """Who wins where, how sure that is, and every table of the paper for this run."""
     from rich.console import Console
 
+    from tempora.errors import TemporaError
+
     console = Console(highlight=False)
     if table is None:
+        if format != "terminal":
+            raise TemporaError(f"--format {format} is about one table: say which with --table")
         show_overview(run, console)
         return
     from tempora.report import tables
@@ -65,7 +69,7 @@ def show_overview(run: Path, console: Console) -> None:
     results = open_run(run)
     console.print(describe(results.manifest))
     console.print()
-    for name in OVERVIEW:
+    for name in OVERVIEW if len(results.scenarios) > 1 else ("offline",):
         try:
             console.print(tables.renderable(tables.build(name, results.utilities), console.width))
         except TemporaError as missing:
@@ -83,11 +87,16 @@ def describe(manifest: dict[str, Any]) -> str:
     timing = f"measured on {where}" if clock == "measured" else f"times from the clock {clock}"
     batches = sorted(set(manifest["batches"].values()))
     sizes = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"
+    what = f"{_count(manifest['methods'], 'method')} on {_count(manifest['shifts'], 'shift')}"
     return (
-        f"{manifest['model']}: {len(manifest['methods'])} methods on {len(manifest['shifts'])} shifts of {sizes} "
-        f"batches of {manifest['batch_size']}; λ = {manifest['baseline']['baseline_ms']:.2f} ms, {timing}"
+        f"{manifest['model']}: {what} of {sizes} batches of {manifest['batch_size']}; "
+        f"λ = {manifest['baseline']['baseline_ms']:.2f} ms, {timing}"
         + ("" if manifest["finished"] else "; NOT FINISHED: the same command goes on")
     )
+
+
+def _count(things: list[str], name: str) -> str:
+    return f"{len(things)} {name}" + ("" if len(things) == 1 else "s")
 
 
 def _mark_invalid(results: Results, console: Console) -> None:

@@ -38,6 +38,8 @@ def fetch(
 
 
 def _chosen(card: Dataset, only: Sequence[str], to: Path) -> list[Archive]:
+    if not card.archives and not card.layout:
+        raise TemporaError(f"{card.name} needs no fetching: {card.source}")
     if not card.archives:
         place = f"; put it in {to / card.folder}:\n{card.layout}" if card.layout else ""
         raise TemporaError(f"{card.name} cannot be fetched ({card.licence}). See {card.source}{place}")

@@ -43,7 +43,7 @@ def _standard_times(
     observer.pass_started(kind, batches)
     for number in range(batches):
         x = stream.batch(number % stream.num_batches)
-        batch = Batch(STANDARD, stream.name, stream.seed, number)
+        batch = Batch(STANDARD, STANDARD, stream.name, stream.seed, number)
         _, elapsed_ms = job.clock.predict(lambda x=x: standard.predict(x), batch, frozen=False)
         observer.batch_done(_NOTHING, number)
         if observer.stop_requested:

@@ -200,4 +200,13 @@ def _explain(problem: Any, lines: Mapping[tuple[Any, ...], int], path: Path | No
     if problem["type"] == "extra_forbidden":
         allowed = DataConfig.model_fields if where[0] == "data" and len(where) > 1 else RunConfig.model_fields
         return f"unknown key {name!r}{place}: {suggestion(str(where[-1]), allowed)}"
-    return f"{name}={problem['input']!r}{place}: {problem['msg'].lower()}"
+    if problem["type"] == "literal_error":
+        allowed = [
+            choice.strip("'") for choice in problem["ctx"]["expected"].replace(" or ", ", ").split(", ")
+        ]
+        return f"{name}={problem['input']!r}{place}: {suggestion(str(problem['input']), allowed)}"
+    if problem["type"] == "missing":
+        return f"{name} is missing{place}"
+    return (
+        f"{name}={problem['input']!r}{place}: {problem['msg'].lower().replace('input should be', 'must be')}"
+    )

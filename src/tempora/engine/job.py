@@ -155,10 +155,19 @@ def deployment_identity(resolved: Resolved, time_aware: bool) -> dict[str, Any]:
 
 
 def with_offline(scenarios: list[Scenario] | tuple[Scenario, ...]) -> tuple[Scenario, ...]:
-    """The scenarios of a run: Offline always comes first, and none comes twice."""
+    """The scenarios of a run: Offline always comes first, none comes twice, and each can be told from the others."""
     unique: dict[str, Scenario] = {}
     for scenario in (Offline(), *scenarios):
         unique.setdefault(repr(to_spec(scenario)), scenario)
+    known: set[tuple[object, ...]] = set()
+    for scenario in unique.values():
+        deployment = scenario.deployment()
+        shown = (scenario.protocol, scenario.label, deployment.queue, deployment.rule)
+        if shown in known:
+            raise TemporaError(
+                f"two scenarios are both called {scenario.label!r}: give one of them a name of its own (name=...)"
+            )
+        known.add(shown)
     return tuple(unique.values())
 
 

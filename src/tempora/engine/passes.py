@@ -148,7 +148,7 @@ class Pass:
 
     def _serve_adapting(self, trace: Trace, turn: Turn, timeline: Timeline, resolved: Resolved) -> None:
         index = turn.batch
-        batch = Batch(self.label, self.stream.name, self.stream.seed, index)
+        batch = Batch(self.label, self.method.name, self.stream.name, self.stream.seed, index)
         x = self._batch(index)
         if self.pace is not None:
             self.pace(turn.start_ms)
@@ -168,7 +168,7 @@ class Pass:
     def _serve_frozen(self, trace: Trace, index: int, timed: bool) -> None:
         x = self._batch(index)
         if timed:
-            batch = Batch(self.label, self.stream.name, self.stream.seed, index)
+            batch = Batch(self.label, self.method.name, self.stream.name, self.stream.seed, index)
             faults = self.clock.faults()
             scores, trace.predict_ms[index] = self.clock.predict(
                 lambda: self._predict(x, _FIRST_MOMENT), batch, frozen=True

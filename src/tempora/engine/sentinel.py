@@ -54,7 +54,7 @@ class Sentinel:
         times = []
         for index in range(SENTINEL_BATCHES):
             x = self._stream.batch(index % self._stream.num_batches)
-            batch = Batch("standard", self._stream.name, self._stream.seed, index)
+            batch = Batch("standard", "standard", self._stream.name, self._stream.seed, index)
             _, elapsed_ms = self._clock.predict(lambda x=x: self._standard.predict(x), batch, frozen=False)
             times.append(elapsed_ms)
         return times

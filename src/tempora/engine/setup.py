@@ -28,12 +28,13 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     settle_torch(config, device)
     clock, baseline = open_clock(config.clock, device, config.baseline_ms)
     model = load_model(config).to(device)
+    streams = tuple(stream_sources(config, model, device))
     facts = machine_facts(device)
     return Job(
         model=model,
         methods=_in_runtimes(method_specs(config, model, observer), config.runtimes, device, observer),
         scenarios=with_offline(scenarios(config)),
-        streams=tuple(stream_sources(config, model, device)),
+        streams=streams,
         clock=clock,
         device=device,
         preset=config.preset,

@@ -155,18 +155,21 @@ class Task:
         stored = self.folder.passes().get(pass_key(identity))
         if stored is not None:
             return stored
-        stream = self.open_stream()
-        run = Pass(self._created(), self.spec.label, stream, self.job.clock, progress=self._on_batch)
+        stream, method = self.open_stream(), self._created()
+        run = Pass(method, self.spec.label, stream, self.job.clock, progress=self._on_batch)
         self.observer.pass_started(identity["kind"], stream.num_batches)
-        run.warm_up(self.job.warmup_batches)
+        timed = identity.get("timed", True)
+        if timed:
+            run.warm_up(self.job.warmup_batches)
         reset_peak_memory(self.job.device)
         joules = energy_joules(self.job.device)
-        if self.sentinel is None:
+        if self.sentinel is None or not timed:
             trace, facts = make(run), {}
         else:
             trace, facts = self.sentinel().around(lambda: make(run))
         if run.non_finite_batches and run.non_finite_batches >= trace.served.sum():
             raise TemporaError(f"{self.spec.label}: every score it gave was NaN or infinite")
+        facts |= {"history_free": method.history_free, "stateless": method.stateless}
         if self.job.measured:
             facts |= self._measured_facts(joules)
         facts |= {"non_finite_batches": run.non_finite_batches} if run.non_finite_batches else {}

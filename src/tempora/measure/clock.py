@@ -23,6 +23,9 @@ class Batch(NamedTuple):
     """Which batch a time belongs to. A recorded time depends on this and the action, on nothing else."""
 
     method: str
+    """As the run calls it."""
+    name: str
+    """The method itself, whose times stand in for a variant's that were not recorded."""
     shift: str
     seed: int
     index: int
@@ -75,11 +78,16 @@ class RecordedClock:
         self.profile = profile
 
     def predict(self, work: Callable[[], T], batch: Batch, frozen: bool) -> tuple[T, float]:
-        return work(), self.profile.predict_ms(batch.method, frozen, batch.shift, batch.seed, batch.index)
+        where = (batch.shift, batch.seed, batch.index)
+        return work(), self.profile.predict_ms(self._recorded(batch), frozen, *where)
 
     def adapt(self, work: Callable[[], str], batch: Batch) -> tuple[str, float]:
         action = work()
-        return action, self.profile.adapt_ms(batch.method, action, batch.shift, batch.seed, batch.index)
+        where = (batch.shift, batch.seed, batch.index)
+        return action, self.profile.adapt_ms(self._recorded(batch), action, *where)
+
+    def _recorded(self, batch: Batch) -> str:
+        return batch.method if batch.method in self.profile.methods else batch.name
 
     def faults(self) -> int:
         return -1

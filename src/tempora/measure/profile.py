@@ -71,9 +71,6 @@ class Profile:
     def _times(self, method: str) -> MethodTimes:
         if method in self.methods:
             return self.methods[method]
-        base = method.split("@")[0]
-        if base in self.methods:
-            return self.methods[base]
         raise TemporaError(
             f"the clock {self.name!r} has no times for {method!r}; it has {', '.join(sorted(self.methods))}: "
             "leave the method out, or record it with tempora profile"

@@ -119,6 +119,8 @@ class Deployment(Scenario):
     budget_baselines: float | None = None
     """B / lambda."""
     rule: str = "overshoot"
+    name: str | None = None
+    """Replaces the label."""
 
     def __post_init__(self) -> None:
         self._check_arrivals()
@@ -162,6 +164,8 @@ class Deployment(Scenario):
 
     @property
     def label(self) -> str:
+        if self.name is not None:
+            return self.name
         parts = [
             None if self.interval_ms is None else f"γ {_ms(self.interval_ms)}",
             None if self.utilisation is None else f"ρ {_percent(self.utilisation)}",
