@@ -46,14 +46,23 @@ METHODS = {
 
 
 def run(name: str, model: Classifier, stream: Stream) -> dict[str, object]:
-    """One pass: accuracy, and how often adapt() did what."""
+    """One pass: accuracy, its first and last quarter, signs of collapse, and how often adapt() did what."""
     method = methods.create(name, model, seed=stream.seed)
-    right, actions = [], Counter[str]()
+    right, predictions, actions = [], [], Counter[str]()
     for i in range(stream.num_batches):
-        predicted = method.predict(stream.batch(i)).argmax(1)
+        predicted = method.predict(stream.batch(i)).argmax(1).numpy()
         actions[method.adapt()] += 1
-        right.append(np.mean(predicted.numpy() == stream.labels(i)))
-    return {"accuracy": float(np.mean(right)), "actions": dict(actions)}
+        predictions.append(predicted)
+        right.append(np.mean(predicted == stream.labels(i)))
+    quarter = len(right) // 4
+    late = np.bincount(np.concatenate(predictions[-quarter:]))
+    return {
+        "accuracy": float(np.mean(right)),
+        "first_quarter": float(np.mean(right[:quarter])),
+        "last_quarter": float(np.mean(right[-quarter:])),
+        "largest_class": float(late.max() / late.sum()),
+        "actions": dict(actions),
+    }
 
 
 def passes_to_make(networks: list[str], seeds: list[int]) -> Iterator[tuple[str, int, str, str]]:
@@ -133,17 +142,22 @@ def per_shift_and_method(passes: pd.DataFrame, network: str) -> str:
     )
 
 
-def actions(passes: pd.DataFrame) -> str:
-    """What adapt() did, in percent of the corrupted batches, for the methods that ever did not step."""
-    rows = {}
+def evidence(passes: pd.DataFrame) -> str:
+    """How accuracy moves along the stream, how one-sided predictions become, and how often nothing was learned."""
     corrupted = passes[passes["shift"] != "clean"]
-    for (network, method), group in corrupted.groupby(["network", "method"]):
-        total = Counter[str]()
-        for counts in group.actions:
-            total.update(counts)
-        if "step" in total and len(total) > 1:
-            rows[f"{method} on {network}"] = {word: percent(n / total.total()) for word, n in total.items()}
-    return markdown(pd.DataFrame(rows).T.fillna("0.0"), "method") if rows else "Every batch made a step."
+    rows = {}
+    for network, members in METHODS.items():
+        for method in members:
+            group = corrupted[(corrupted.network == network) & (corrupted.method == method)]
+            total = sum((Counter(counts) for counts in group.actions), Counter[str]())
+            rows[f"{method}, {network}"] = {
+                "first quarter": percent(group.first_quarter.mean()),
+                "last quarter": percent(group.last_quarter.mean()),
+                "largest class": percent(group.largest_class.mean()),
+                "no sample kept": percent(total["nothing_kept"] / total.total()),
+                "recovered": percent(total["recovered"] / total.total()),
+            }
+    return markdown(pd.DataFrame(rows).T, "method, network")
 
 
 def write_page(tables: dict[str, str]) -> None:
@@ -173,7 +187,7 @@ def main() -> None:
             {
                 "per shift": per_shift(passes),
                 "per method": per_method(passes),
-                "actions": actions(passes),
+                "evidence": evidence(passes),
                 **{network: per_shift_and_method(passes, network) for network in METHODS},
             }
         )
