@@ -21,6 +21,7 @@ from tempora.engine import Observer, Run, Stopped
 from tempora.engine.config import RunConfig
 from tempora.engine.executors import cores
 from tempora.engine.executors import ray as ray_executor
+from tempora.engine.executors.devices import Devices
 from tempora.engine.executors.ray import RayExecutor, driver_job
 from tempora.engine.schedule import Pending, pick, rough_cost
 from tempora.engine.setup import job_from_config
@@ -183,6 +184,9 @@ class FakeRay:
 
     def nodes(self):
         return self._nodes
+
+    def available_resources(self):
+        return {"CPU": float(len(self._nodes))}
 
     def is_initialized(self) -> bool:
         return True
@@ -357,6 +361,27 @@ def test_what_the_cluster_does_not_have(monkeypatch, clock_file, tmp_path, chang
     with_fake(monkeypatch, nodes)
     with pytest.raises(TemporaError, match=message):
         run_ray(configuration(clock_file, **changes), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "held", "workers"),
+    [
+        ([{"CPU": 16.0, "GPU": 8.0}, {"CPU": 64.0, "GPU": 4.0}, {"CPU": 32.0}], {}, (1, 2, None), 12),
+        ([{"CPU": 8.0}, {"CPU": 4.0}, {"memory": 1e9}], {}, (0, 4, 4), 3),
+        ([{"CPU": 8.0}, {"CPU": 3.0}], {"threads": 2}, (0, 2, 2), 5),
+        ([{"CPU": 16.0, "GPU": 8.0}], {"device": "cpu"}, (0, 16, 16), 1),
+    ],
+)
+def test_a_worker_holds_a_gpu_with_its_share_of_cores_or_the_cores_of_the_smallest_node(
+    nodes, changes, held, workers
+):
+    config = configuration("measured", **{"device": "auto", "threads": None, **changes})
+    cluster = [{"Alive": True, "Resources": resources} for resources in nodes]
+    devices = Devices.of(config, [*cluster, {"Alive": False, "Resources": {"CPU": 1.0}}])
+    assert (devices.gpus, devices.cpus, devices.cores) == held
+    assert devices.count(cluster) == workers
+    assert devices.job[0]["device"] == ("cuda" if held[0] else "cpu")
+    assert devices.job[0]["threads"] == held[2]
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch, clock_file, tmp_path):

@@ -12,14 +12,13 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from tempora.engine.clocks import MEASURED
 from tempora.engine.config import RunConfig
 from tempora.engine.executors.base import Executor, begun_baselines
+from tempora.engine.executors.devices import Devices
 from tempora.engine.executors.worker import Done, Introduction, PassRecord, job_fingerprint
 from tempora.engine.job import Job, MethodSpec, StreamSource
 from tempora.engine.observer import Observer
@@ -29,7 +28,6 @@ from tempora.engine.setup import job_from_config
 from tempora.engine.task import OFFLINE, Task
 from tempora.errors import TemporaError
 from tempora.measure import Baseline, Verdict
-from tempora.measure.profile import PUBLISHED
 from tempora.measure.verdict import Limits, judge
 from tempora.store import Cell, RunFolder, StoredPass, pass_key
 
@@ -82,7 +80,7 @@ class RayExecutor(Executor):
         self._fingerprint = job_fingerprint(job)
         self._jobs: dict[str, Job] = {}
         """The job as each kind of device has it."""
-        self._devices: _Devices | None = None
+        self._devices: Devices | None = None
         self._started_ray = False
         self._hands: list[_Hand] = []
         self._waiting_for: dict[Any, tuple[_Hand, str]] = {}
@@ -220,8 +218,9 @@ class RayExecutor(Executor):
         if self.observer.stop_requested:
             raise Stopped
         self._hire()
+        busy = {id(hand) for hand, _ in self._waiting_for.values()}
         for hand in self._hands:
-            if all(hand is not busy for busy, _ in self._waiting_for.values()):
+            if id(hand) not in busy:
                 self._employ(hand)
         if not self._waiting_for:
             time.sleep(_LOOK_EVERY_S)  # nodes may come back, or new ones join
@@ -271,9 +270,11 @@ class RayExecutor(Executor):
                     "`ray start --head`, or use --address local"
                 ) from None
             self._started_ray = True
-        self._devices = _Devices.of(self._config, self._ray.nodes())
+        self._devices = Devices.of(self._config, self._ray.nodes())
         if not self._devices.count(self._ray.nodes()):
             raise TemporaError(f"no node of the Ray cluster has {self._devices.cpus} cores: use --threads 1")
+        if not self._devices.any_free(self._ray.available_resources()):
+            self.observer.note("all devices of the Ray cluster are in use; this run waits for one")
 
     def _employ(self, hand: _Hand) -> None:
         """Give an idle worker what is next for it: lambda first, then its own look at the device, then a task."""
@@ -384,55 +385,6 @@ class RayExecutor(Executor):
         self._ray.kill(hand.actor)
         if self._calibrating is hand:
             self._calibrating = None
-
-
-@dataclass(frozen=True)
-class _Devices:
-    """What one worker holds: a GPU with its share of the processors, or so many cores."""
-
-    gpus: int
-    cpus: int
-    cores: int | None
-    """To be bound to the worker; None where the device is a GPU."""
-    job: tuple[dict[str, Any], bytes | None]
-    """The configuration for a worker, and the profile its clock looks times up in."""
-
-    @classmethod
-    def of(cls, config: RunConfig, nodes: list[Mapping[str, Any]]) -> _Devices:
-        """By the configuration and the smallest node that can take part."""
-        there = [node["Resources"] for node in nodes if node["Alive"]]
-        gpu_nodes = [resources for resources in there if resources.get("GPU", 0) >= 1]
-        kind = config.device.partition(":")[0]
-        if kind == "auto":
-            kind = "cuda" if gpu_nodes else "cpu"
-        if kind not in ("cuda", "cpu") or ":" in config.device:
-            raise TemporaError(
-                f"device={config.device!r}: Ray hands out devices itself; with --executor ray use auto, cuda or cpu"
-            )
-        if kind == "cuda":
-            if not gpu_nodes:
-                raise TemporaError("device='cuda': no node of the Ray cluster has a GPU; use --device cpu")
-            cpus = max(1, min(int(found.get("CPU", 1) // found["GPU"]) for found in gpu_nodes))
-            return cls(1, cpus, None, _for_workers(config, device="cuda"))
-        cores = config.threads or max(1, min(int(found.get("CPU", 1)) for found in there))
-        return cls(0, cores, cores, _for_workers(config, device="cpu", threads=cores))
-
-    def count(self, nodes: list[Mapping[str, Any]]) -> int:
-        """How many workers fit on the nodes that are alive."""
-        there = [node["Resources"] for node in nodes if node["Alive"]]
-        return sum(
-            int(found.get("GPU", 0) if self.gpus else found.get("CPU", 0) // self.cpus) for found in there
-        )
-
-
-def _for_workers(config: RunConfig, **changes: Any) -> tuple[dict[str, Any], bytes | None]:
-    """The configuration with whole paths, and the content of the clock's file, which may lie only on this disk."""
-    values = config.model_copy(update=changes).model_dump(mode="json")
-    for holder, name in ((values, "checkpoint"), (values["data"], "root"), (values["data"], "cache_dir")):
-        if holder[name] is not None:
-            holder[name] = str(Path(holder[name]).expanduser().absolute())
-    recorded = config.clock != MEASURED and not config.clock.startswith(PUBLISHED)
-    return values, Path(config.clock).read_bytes() if recorded else None
 
 
 def _actor(ray: Any) -> Any:
