@@ -439,7 +439,19 @@ def connected(cluster):
 
 @pytest.mark.slow
 def test_two_nodes_write_what_a_local_run_does(connected, clock_file, local, tmp_path):
-    run_ray(configuration(clock_file), tmp_path / "run")
+    import ray
+
+    def wait_for_the_other(method: str) -> None:
+        """Workers take their time to start; one alone could have done all these small tasks."""
+        asked = run._executor._waiting_for.items()
+        ray.wait([answer for answer, (_, what) in asked if what == "begin"] or [ray.put(None)], timeout=120)
+
+    config = configuration(clock_file)
+    with RunFolder.for_writing(tmp_path / "run") as folder:
+        run = Run(
+            driver_job(config), folder, Watches(wait_for_the_other), partial(RayExecutor, config=config)
+        )
+        run.execute()
     assert contents(tmp_path / "run") == local
     workers = RunFolder(tmp_path / "run").manifest()["workers"]
     assert [worker["tasks"] > 0 for worker in workers.values()] == [True, True]
