@@ -78,6 +78,7 @@ def test_the_defaults_follow_the_oracle(name: str, kind: str) -> None:
     follow(*pair(name, trained(kind)), stream())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), GRADIENT_FITS)
 def test_large_steps_follow_the_oracle(name: str, kind: str) -> None:
     follow(*pair(name, trained(kind), lr=0.02), stream())
@@ -89,11 +90,13 @@ def test_frozen_after_five_batches(name: str, kind: str) -> None:
     assert actions[5:] == ["none"] * 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), FITS)
 def test_frozen_before_the_first_batch(name: str, kind: str) -> None:
     follow(*pair(name, trained(kind)), stream()[:2], freeze_after=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), FITS)
 def test_unfrozen_it_goes_on_from_where_it_stopped(name: str, kind: str) -> None:
     method, oracle = pair(name, trained(kind))

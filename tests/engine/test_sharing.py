@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pandas as pd
 import pytest
 import torch
@@ -42,9 +44,16 @@ def both_ways(model, batches, method, clock=CLOCK, scenarios=GRID):
     ]
 
 
+QUICK = {
+    *(("fashion_resnet", name) for name in ("adabn", "lame", "neo", "eta", "sar")),
+    *(("fashion_vit", name) for name in ("tent", "spa")),
+}
+"""One of each kind at every run of the tests; the rest with the slow ones."""
+UNFIT = {("fashion_resnet", "spa"), ("fashion_resnet", "zerosiam"), ("fashion_vit", "adabn")}
 FITTING = [
-    *(("fashion_resnet", name) for name in methods.names() if name not in ("standard", "spa", "zerosiam")),
-    *(("fashion_vit", name) for name in methods.names() if name not in ("standard", "adabn")),
+    pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow)
+    for pair in itertools.product(("fashion_resnet", "fashion_vit"), methods.names())
+    if pair not in UNFIT and pair[1] != "standard"
 ]
 
 
