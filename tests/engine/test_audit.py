@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from latencies import CLOCK
 
 import tempora
-from conftest import CLOCK
 from tempora import TemporaError
 from tempora.engine import Run
 from tempora.engine.audit import audit

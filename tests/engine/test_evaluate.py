@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
+from latencies import CLOCK
 
 import tempora
-from conftest import CLOCK
 from tempora import TemporaError
 from tempora.methods import Method
 from tempora.scenarios import Amortised, Continuous, Discrete

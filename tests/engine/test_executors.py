@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from latencies import CLOCK
 
-from conftest import CLOCK
 from tempora import TemporaError
 from tempora.engine import Observer, Run, Stopped
 from tempora.engine.config import RunConfig

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from latencies import CLOCK
 
 import tempora
-from conftest import CLOCK
 from tempora import TemporaError
 from tempora.engine import Observer, Stopped
 from tempora.scenarios import Amortised, Discrete

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from latencies import CLOCK
 
-from conftest import CLOCK
 from tempora import TemporaError, methods
 from tempora.engine import Job, MethodSpec, Observer, Run
 from tempora.engine.clocks import open_clock

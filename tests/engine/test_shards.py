@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from latencies import CLOCK
 from typer.testing import CliRunner
 
-from conftest import CLOCK
 from tempora import TemporaError
 from tempora.cli.merge import merge as merge_command
 from tempora.engine import Run

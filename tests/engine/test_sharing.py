@@ -7,9 +7,9 @@ import itertools
 import pandas as pd
 import pytest
 import torch
+from latencies import CLOCK
 
 import tempora
-from conftest import CLOCK
 from tempora.measure import MethodTimes, Profile
 from tempora.methods import Method, register
 from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, relative_grid

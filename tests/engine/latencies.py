@@ -1,0 +1,20 @@
+"""A recorded clock for the engine's tests."""
+
+from __future__ import annotations
+
+# Constant latencies for every method, so that intervals skip, budgets run out and thresholds bite.
+CLOCK = {
+    "baseline_ms": 40,
+    "standard": (38, 0),
+    "adabn": (41, 0.1),
+    "lame": (44, 0),
+    "neo": (47, 0),
+    "tent": (41, 56),
+    "eta": (41, 57),
+    "shot_im": (41, 80),
+    "sar": (41, 154),
+    "deyo": (41, 88),
+    "cmf": (41, 119),
+    "spa": (41, 300),
+    "zerosiam": (41, 120),
+}
