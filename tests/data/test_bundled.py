@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tempora import methods
 from tempora.data import bundled, open_stream
 from tempora.data.groups import CORRUPTIONS
 from tempora.data.shift import Shift
@@ -57,6 +58,15 @@ def test_severity_5_hurts_and_batch_statistics_mend(name: str) -> None:
     standard, adabn = (accuracy(model, shift, batches=20, batch_statistics=on) for on in (False, True))
     assert standard < 0.65
     assert adabn > standard + 0.2
+
+
+@pytest.mark.parametrize("name", CLEAN_ACCURACY)
+def test_recipes_reach_the_methods(name: str) -> None:
+    model = load(name)
+    assert {"tent", "eta", "shot_im", "sar", "deyo", "cmf"} <= set(model.recipe)
+    for method, settings in model.recipe.items():
+        given = methods.create(method, model).settings
+        assert {key: getattr(given, key) for key in settings} == settings
 
 
 def test_shifts_are_named_grouped_and_tell_themselves_apart() -> None:
