@@ -1,6 +1,6 @@
 """Measure the bundled benchmark and write its tables into docs/fashion.md.
 
-    python recipes/fashion_table.py [--networks fashion_resnet] [--seeds 2025,2026,2027]
+    python recipes/fashion_table.py [--networks fashion_resnet] [--seeds 2025,2026,2027] [--batches 156]
 
 Every method with the settings of src/tempora/models/recipes.json, offline, over the clean images and the fifteen
 corruptions at severity 5, 156 batches of 64, one order of the images per seed. Every finished pass is kept in
@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 PASSES = ROOT / "runs/fashion_table.jsonl"
 PAGE = ROOT / "docs/fashion.md"
 SEEDS = (2025, 2026, 2027)
+ALL_BATCHES = 156
 METHODS = {
     "fashion_resnet": ("standard", "adabn", "lame", "neo", "tent", "eta", "shot_im", "sar", "deyo", "cmf"),
     "fashion_vit": (
@@ -65,32 +66,59 @@ def run(name: str, model: Classifier, stream: Stream) -> dict[str, object]:
     }
 
 
-def passes_to_make(networks: list[str], seeds: list[int]) -> Iterator[tuple[str, int, str, str]]:
-    done = {(p["network"], p["seed"], p["shift"], p["method"]) for p in finished_passes()}
+def passes_to_make(
+    networks: list[str], seeds: list[int], batches: int
+) -> Iterator[tuple[str, int, str, str]]:
+    done = {(p["network"], p["seed"], p["shift"], p["method"], p["batches"]) for p in finished_passes()}
     for seed in seeds:
         for network in networks:
             for shift in bundled.NAMES:
                 for method in METHODS[network]:
-                    if (network, seed, shift, method) not in done:
+                    if (network, seed, shift, method, batches) not in done:
                         yield network, seed, shift, method
 
 
 def finished_passes() -> list[dict[str, object]]:
-    return [json.loads(line) for line in PASSES.read_text().splitlines()] if PASSES.exists() else []
+    lines = PASSES.read_text().splitlines() if PASSES.exists() else []
+    return [{"batches": ALL_BATCHES} | json.loads(line) for line in lines]
 
 
-def make_passes(networks: list[str], seeds: list[int]) -> None:
+def make_passes(networks: list[str], seeds: list[int], batches: int) -> None:
     models = {network: load(network) for network in networks}
     PASSES.parent.mkdir(exist_ok=True)
     opened: tuple[object, Stream | None] = (None, None)
-    for network, seed, shift, method in passes_to_make(networks, seeds):
+    for network, seed, shift, method in passes_to_make(networks, seeds, batches):
         if opened[0] != (network, seed, shift):
-            source = bundled.shifts([shift])[shift]
-            opened = (network, seed, shift), open_stream(source, models[network].preprocessing, seed=seed)
+            source, preprocessing = bundled.shifts([shift])[shift], models[network].preprocessing
+            opened = (
+                (network, seed, shift),
+                open_stream(source, preprocessing, seed=seed, limit_batches=batches),
+            )
         outcome = run(method, models[network], opened[1])
         with PASSES.open("a") as file:
-            key = {"network": network, "seed": seed, "shift": shift, "method": method}
+            key = {"network": network, "seed": seed, "shift": shift, "method": method, "batches": batches}
             file.write(json.dumps(key | outcome) + "\n")
+
+
+def complete(passes: pd.DataFrame) -> pd.DataFrame:
+    """Per network, the seeds for which every pass is there, at the longest streams for which any is."""
+    kept = []
+    for network, members in METHODS.items():
+        wanted = len(members) * len(bundled.NAMES)
+        groups = passes[passes.network == network].groupby(["batches", "seed"])
+        whole = [group for _, group in groups if len(group) == wanted]
+        longest = max((int(group.batches.iloc[0]) for group in whole), default=0)
+        kept += [group for group in whole if int(group.batches.iloc[0]) == longest]
+    return pd.concat(kept) if kept else passes.iloc[:0]
+
+
+def streams_used(passes: pd.DataFrame) -> str:
+    """Which streams the tables are of, in a sentence per network."""
+    return "\n".join(
+        f"- `{network}`: {int(own.batches.iloc[0])} batches of 64 per shift, seeds "
+        f"{', '.join(str(seed) for seed in sorted(own.seed.unique()))}"
+        for network, own in passes.groupby("network")
+    )
 
 
 def percent(value: float) -> str:
@@ -127,7 +155,7 @@ def per_method(passes: pd.DataFrame) -> str:
         mean = corrupted[network].groupby("method").mean().reindex(order)
         spread = corrupted[network].groupby("method").std().reindex(order)
         columns[f"{network}, fifteen"] = [
-            "–" if np.isnan(m) else f"{100 * m:.1f} ± {100 * s:.1f}"
+            "–" if np.isnan(m) else f"{100 * m:.1f}" + ("" if np.isnan(s) else f" ± {100 * s:.1f}")
             for m, s in zip(mean, spread, strict=True)
         ]
         columns[f"{network}, clean"] = [percent(value) for value in clean[network].reindex(order)]
@@ -177,14 +205,17 @@ def main() -> None:
     )
     parser.add_argument("--networks", default=",".join(METHODS))
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
+    parser.add_argument("--batches", type=int, default=ALL_BATCHES)
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # the networks are small
 
-    make_passes(arguments.networks.split(","), [int(seed) for seed in arguments.seeds.split(",")])
-    passes = pd.DataFrame(finished_passes())
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    make_passes(arguments.networks.split(","), seeds, arguments.batches)
+    passes = complete(pd.DataFrame(finished_passes()))
     if set(passes.network) == set(METHODS):
         write_page(
             {
+                "streams": streams_used(passes),
                 "per shift": per_shift(passes),
                 "per method": per_method(passes),
                 "evidence": evidence(passes),
