@@ -82,10 +82,9 @@ their ratio is above one by design. Synchronising between predict and adapt is p
 filters are opened so that every method does its full work.
 """
 LIMITS = """
-What limits each: a forward and backward of ResNet-50 leaves the GPU idle for about a tenth of the time because the
-host launches many small kernels; `torch.compile` or CUDA graphs would shorten that, and change what is measured.
-Sharing saves most where methods are history-free; the rest of the time goes to live passes at strict intervals,
-which cannot be derived, and to the sentinel around every timed pass.
+What limits each: gradient methods on ResNet-50 leave the GPU idle for about a tenth of their service; why was not
+profiled. Sharing saves most where methods are history-free; the others need a live pass wherever an interval skips
+batches, and every timed pass has its warm-up and sentinel.
 """
 
 

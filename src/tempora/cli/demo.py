@@ -33,7 +33,7 @@ def demo(
         bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
     ] = False,
 ) -> None:
-    """Rank the methods on real data that ships with Tempora: about three minutes on two CPU cores."""
+    """Rank the methods on real data that ships with Tempora: a few minutes on two CPU cores."""
     from tempora.cli.run import execute, prepare_environment
 
     prepare_environment()
