@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tempora.published.methods import HISTORY_FREE, STATELESS
 from tempora.scenarios import Amortised, Continuous, Discrete, Offline, Resolved, Scenario, to_spec
 from tempora.store import (
     ADAPTED,
@@ -39,7 +40,6 @@ METHODS: dict[str, tuple[float, float, int]] = {
     "sar": (10.0, 31.0, 28),
 }
 """predict_ms, adapt_ms, and how many of 50 samples are right on average."""
-HISTORY_FREE, STATELESS = ("standard", "adabn", "lame"), ("standard", "lame")
 
 
 def write_run(
@@ -53,14 +53,16 @@ def write_run(
     verdict: str = "VALID",
     luck: int = 0,
     identity: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Mapping[str, Any]] | None = None,
     **manifest: Any,
 ) -> Results:
-    """A finished run. `luck` reseeds what each method gets right, not how hard the batches are."""
+    """A finished run. `luck` reseeds what each method gets right, not how hard the batches are; `identity` and
+    `facts` are a method's own."""
     with RunFolder.for_writing(folder) as target:
         rows: list[dict[str, Any]] = []
         for shift in shifts:
             for seed in seeds:
-                made = _Stream(target, shift, seed, uncertainty, verdict, luck, dict(identity or {}))
+                made = _Stream(target, shift, seed, uncertainty, verdict, luck, identity or {}, facts or {})
                 for method, numbers in methods.items():
                     rows += made.rows(method, numbers, scenarios)
         target.write_utilities(utilities_frame(rows))
@@ -96,10 +98,11 @@ class _Stream:
         uncertainty: float,
         verdict: str,
         luck: int,
-        identity: dict[str, Any],
+        identity: Mapping[str, Any],
+        facts: Mapping[str, Mapping[str, Any]],
     ) -> None:
         self._folder, self._shift, self._seed, self._luck = folder, shift, seed, luck
-        self._uncertainty, self._verdict, self._more = uncertainty, verdict, identity
+        self._uncertainty, self._verdict, self._more, self._facts = uncertainty, verdict, identity, facts
         self._generator = np.random.default_rng([seed, len(shift)])
         self._ease = self._generator.integers(-8, 9, BATCHES)
         self._pace = self._generator.uniform(0.97, 1.03, BATCHES)
@@ -137,7 +140,7 @@ class _Stream:
             return utility_row(replace(cell, status=f"not applicable: {reason}", adapting_pass=None), None)
         resolved = self._resolved(scenario)
         course = offline.course(resolved)
-        if course.evicted.size and method in HISTORY_FREE:
+        if course.evicted.size and self._about(method)["history_free"]:
             return utility_row(replace(cell, origin="replayed"), offline)
         if course.evicted.size:
             live = offline.on_timeline(resolved)
@@ -151,7 +154,7 @@ class _Stream:
         return utility_row(cell, offline)
 
     def _frozen(self, method: str, offline: Trace, cutoff: int) -> str:
-        if method in STATELESS:
+        if self._about(method)["stateless"]:
             return self._standard
         tail = Trace.empty(BATCHES, BATCH_SIZE)
         tail.phase[cutoff:] = FROZEN
@@ -176,8 +179,17 @@ class _Stream:
             **self._more.get(method, {}),
             **more,
         }
-        facts = {"timing_uncertainty": self._uncertainty, "verdict": {"status": self._verdict}}
-        return self._folder.write_pass(identity, trace, facts).key
+        return self._folder.write_pass(identity, trace, self._about(method)).key
+
+    def _about(self, method: str) -> dict[str, Any]:
+        """The facts of a method's passes."""
+        return {
+            "timing_uncertainty": self._uncertainty,
+            "verdict": {"status": self._verdict},
+            "history_free": method in HISTORY_FREE,
+            "stateless": method in STATELESS,
+            **self._facts.get(method, {}),
+        }
 
     def _resolved(self, scenario: Scenario) -> Resolved:
         return scenario.resolve(num_batches=BATCHES, baseline_ms=BASELINE_MS)

@@ -123,9 +123,43 @@ def test_methods_that_look_at_the_clock_are_never_replayed(tmp_path: Path) -> No
 
 
 def test_a_method_that_stops_adapting_depends_on_its_past(tmp_path: Path) -> None:
-    stops = {"adabn": {"settings": {"stop_after": 100}}}
-    run = write_run(tmp_path, identity=stops, scenarios=[Offline()])
+    """AdaBN is history-free, AdaBN with stop_after is not: what the pass recorded decides, not the name."""
+    stops = {"adabn": {"history_free": False}}
+    run = write_run(tmp_path, facts=stops, scenarios=[Offline()])
     assert "adabn" in recommend(run, Discrete(interval_ms=10.0)).unanswered
+
+
+MINE = {"standard": METHODS["standard"], "my_methods:Mine": METHODS["adabn"]}
+
+
+@pytest.mark.parametrize("history_free", [True, False])
+def test_own_methods_are_replayed_if_they_are_history_free(tmp_path: Path, history_free: bool) -> None:
+    facts = {"my_methods:Mine": {"history_free": history_free}}
+    run = write_run(tmp_path, methods=MINE, facts=facts, scenarios=[Offline()])
+    found = recommend(run, Discrete(interval_ms=8.0))
+    assert ("my_methods:Mine" in set(found.table["method"])) == history_free
+    assert ("my_methods:Mine" in found.unanswered) != history_free
+
+
+@pytest.mark.parametrize("runtime", ["", "tf32"])
+def test_own_methods_freeze_into_the_standard_of_their_runtime(tmp_path: Path, runtime: str) -> None:
+    ending = f"@{runtime}" if runtime else ""
+    methods = {f"{name}{ending}": numbers for name, numbers in MINE.items()} | {"standard": (9.0, 0.0, 40)}
+    mine, standard = f"my_methods:Mine{ending}", f"standard{ending}"
+    identity = {mine: {"runtime": runtime}} if runtime else {}
+    run = write_run(
+        *(tmp_path,),
+        methods=methods,
+        identity=identity,
+        facts={mine: {"stateless": True}},
+        scenarios=[Offline()],
+    )
+    row = answer(run, Amortised(budget_ms=5.0), ["fog"]).rows.set_index("method").loc[mine]
+    cutoff = int(row["cutoff"])
+    assert 0 < cutoff < 40
+    offline = run.utilities[run.utilities["shift"] == "fog"].set_index("method")
+    right = [run.trace(offline.loc[name]).correct for name in (mine, standard)]
+    assert row["utility"] == pytest.approx((right[0][:cutoff].sum() + right[1][cutoff:].sum()) / 2000)
 
 
 def test_the_margin_is_paired_by_batch_within_the_stream(run: Results) -> None:

@@ -10,6 +10,7 @@ from latencies import CLOCK
 
 import tempora
 from tempora import TemporaError
+from tempora.analysis import answer
 from tempora.methods import Method
 from tempora.scenarios import Amortised, Continuous, Discrete
 from tempora.store import UTILITIES
@@ -105,6 +106,30 @@ def test_a_method_that_fails_is_recorded_and_the_others_go_on(network, batches, 
     status = results.utilities.groupby("method")["status"].agg(set)
     assert status["standard"] == {"ok"}
     assert all(text.startswith("failed") and reason in text for text in status[method.name])
+
+
+class HistoryFree(Method):
+    name = "history_free"
+    history_free = True
+    stateless = True
+
+    def predict(self, x):
+        return self.logits(x if self.frozen else x.flip(-1))
+
+
+def test_a_user_s_history_free_method_answers_for_every_schedule_and_budget(network, batches):
+    clock = CLOCK | {"history_free": (50.0, 10.0)}
+    methods = ["standard", HistoryFree, "tent"]
+    asked = [Discrete(interval_ms=45.0), Amortised(budget_ms=50.0)]
+    offline = evaluate(network("fashion_resnet"), batches, methods, clock=clock, scenarios=[])
+    run = evaluate(network("fashion_resnet"), batches, methods, clock=clock, scenarios=asked, share=False)
+    for scenario in asked:
+        answers = answer(offline, scenario)
+        assert set(answers.unanswered) == {"tent"}
+        cells = run.utilities[run.utilities["label"] == scenario.label].set_index("method")
+        for method, row in answers.rows.set_index("method").iterrows():
+            assert row["utility"] == cells.loc[method, "utility"]
+            assert row["availability"] * row["adapted_fraction"] < 1 or method == "standard"
 
 
 def test_variants_of_one_method_need_labels(network, batches):

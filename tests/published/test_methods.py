@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from tempora import published
+from tempora.methods import create, names
+from tempora.models import load
 from tempora.published import methods
 
 # Machado, Oliveira & Fernandes (2009), severity 1: how linear RGB looks to protanopes and deuteranopes.
@@ -51,6 +53,13 @@ def test_every_published_method_is_known() -> None:
 def test_families_follow_the_paper() -> None:
     free = [name for name, shown in methods.METHODS.items() if shown.family == "gradient-free"]
     assert free == ["standard", "neo", "lame", "adabn"]
+
+
+def test_what_the_authors_logs_do_not_say_is_what_our_methods_promise() -> None:
+    networks = {name: "fashion_vit" if name in ("spa", "zerosiam") else "fashion_resnet" for name in names()}
+    ours = {name: create(name, load(network)) for name, network in networks.items()}
+    assert {name for name, method in ours.items() if method.history_free} == set(methods.HISTORY_FREE)
+    assert {name for name, method in ours.items() if method.stateless} == set(methods.STATELESS)
 
 
 def test_a_user_s_own_method_has_a_stable_look() -> None:

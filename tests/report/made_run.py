@@ -85,10 +85,12 @@ class _Maker:
         self.model, self.verdict = model, verdict
         self.facts = {"timing_uncertainty": timing_uncertainty, "verdict": {"status": verdict, "reasons": []}}
         self.standard_key: dict[tuple[str, int], str] = {}
+        self.paces: dict[str, Pace] = {}
 
     def cells(
         self, method: str, pace: Pace, shift: str, seed: int, accuracy: float, rng: Any, broken: str | None
     ) -> list[dict[str, Any]]:
+        self.paces[method] = pace
         offline = self._offline(pace, accuracy, rng)
         stored = self._write("offline", method, shift, seed, offline)
         if method == "standard":
@@ -169,7 +171,9 @@ class _Maker:
             "shift": shift,
             "seed": seed,
         }
-        return self.folder.write_pass(identity | more, trace, self.facts)
+        pace = self.paces[method]
+        about = {"history_free": pace.history_free, "stateless": pace.stateless}
+        return self.folder.write_pass(identity | more, trace, self.facts | about)
 
 
 def _manifest(

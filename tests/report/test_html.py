@@ -113,6 +113,13 @@ def test_holds_every_cell_and_every_batch_exactly(results: Results, page: str) -
     assert sorted(map(int, data["timelines"])) == live.index.tolist()
 
 
+def test_what_may_be_concluded_from_a_pass_is_what_it_recorded(tmp_path: Path) -> None:
+    methods = {"standard": METHODS["standard"], "mine:Mine": METHODS["lame"], "lame": METHODS["tent"]}
+    data = payload_of(render(make_run(tmp_path, methods=methods, batches=8)))
+    known = {method["name"]: (method["history_free"], method["stateless"]) for method in data["methods"]}
+    assert known == {"standard": (True, True), "mine:Mine": (True, True), "lame": (False, False)}
+
+
 def test_asks_nobody_for_anything_and_runs_only_its_own_scripts(page: str) -> None:
     parsed = Text(page)
     wanted = [attributes.get(name) for _, attributes in parsed.elements for name in ("src", "href")]

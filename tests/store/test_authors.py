@@ -199,6 +199,11 @@ def test_all_analysis_works_on_it(run: Any) -> None:
     assert not analysis.overhead(run.traces, run.manifest["baseline"]["baseline_ms"]).empty
 
 
+def test_logs_of_history_free_methods_answer_for_other_schedules(run: Any) -> None:
+    found = analysis.answer(run, Discrete(interval_ms=35.0))
+    assert set(found.rows["method"]) == {"standard", "adabn"}
+
+
 def test_it_compares_with_the_published_tables(run: Any) -> None:
     compared = published.compare(run.utilities, "rn50_inc")
     assert set(compared.cells["method"]) == {"standard", "adabn", "tent", "shot_im"}

@@ -18,11 +18,7 @@ import pandas as pd
 from tempora.errors import TemporaError, unknown
 from tempora.published.methods import STANDARD, order
 from tempora.scenarios import Resolved, Scenario, decay
-from tempora.store import ADAPTED, Cell, Results, RunFolder, Trace, utility_row
-
-HISTORY_FREE = ("standard", "adabn", "lame")
-STATELESS = ("standard", "lame")
-"""Frozen, these predict what standard inference predicts."""
+from tempora.store import ADAPTED, Cell, Results, RunFolder, StoredPass, Trace, utility_row
 
 _STREAM = ["model", "shift", "seed"]
 _DERIVED, _REPLAYED = "derived", "replayed"
@@ -108,16 +104,15 @@ class _Reader:
             raise _CannotAnswer("it has no offline pass to replay")
         row = offline.iloc[0]
         stored = self._folder.passes()[row["adapting_pass"]]
-        if "threshold_ms" in stored.identity.get("deployment", {}):
+        if stored.time_aware:
             raise _CannotAnswer("it looks at the clock, so every deployment is a run of its own")
         adapting = self._folder.trace(row["adapting_pass"])
         resolved = self._resolved(adapting, float(row["baseline_ms"]))
         course = adapting.course(resolved)
-        history_free = self._is_history_free(rows, stored.identity)
-        if course.evicted.size and not history_free:
+        if course.evicted.size and not stored.history_free:
             raise _CannotAnswer("it would skip batches, and what it predicts then depends on which")
         beyond = ~course.adapted & (adapting.phase[course.served] == ADAPTED)
-        frozen_pass = self._frozen_pass(rows, stored.identity, course.cutoff) if beyond.any() else None
+        frozen_pass = self._frozen_pass(rows, stored, course.cutoff) if beyond.any() else None
         frozen = None if frozen_pass is None else self._folder.trace(frozen_pass)
         cell = Cell(
             method=row["method"],
@@ -136,28 +131,24 @@ class _Reader:
         scored = utility_row(cell, adapting, frozen)
         return self._named(scored, "replayed"), adapting.on_timeline(resolved, frozen)
 
-    def _frozen_pass(self, rows: pd.DataFrame, identity: dict[str, Any], cutoff: int) -> str:
+    def _frozen_pass(self, rows: pd.DataFrame, stored: StoredPass, cutoff: int) -> str:
         """Where the batches after the cut-off are: in a tail frozen at the same batch, or in Standard's pass."""
         tails = rows[(rows["protocol"] == "amortised") & (rows["status"] == "ok")]
         tails = tails[(tails["cutoff"] == cutoff) & (tails["adapted_fraction"] < 1)]
         if not tails.empty:
             tail = tails.iloc[0]
             return str(tail["frozen_pass"] if isinstance(tail["frozen_pass"], str) else tail["adapting_pass"])
-        row = rows.iloc[0]
-        if identity["name"] in STATELESS:
-            standard = self._utilities[self._utilities["method"] == STANDARD]
-            standard = standard[(standard[_STREAM] == row[_STREAM]).all(axis=1)]
+        if stored.stateless:
+            runtime = stored.identity.get("runtime")
+            name = f"{STANDARD}@{runtime}" if runtime else STANDARD
+            standard = self._utilities[self._utilities["method"] == name]
+            standard = standard[(standard[_STREAM] == rows.iloc[0][_STREAM]).all(axis=1)]
             standard = standard[(standard["protocol"] == "offline") & (standard["status"] == "ok")]
             if not standard.empty:
                 return str(standard["adapting_pass"].iloc[0])
         raise _CannotAnswer(
             "the budget would run out, and how the model predicts when frozen there was not measured"
         )
-
-    def _is_history_free(self, rows: pd.DataFrame, identity: dict[str, Any]) -> bool:
-        if (rows["origin"] == _REPLAYED).any():
-            return True
-        return identity["name"] in HISTORY_FREE and "stop_after" not in identity["settings"]
 
     def _named(self, row: dict[str, Any], how: str) -> dict[str, Any]:
         """All rows get the asked deployment's name, whatever a grid called it."""

@@ -41,6 +41,10 @@ METHODS: dict[str, Display] = {
 }
 """In the order of the paper's tables. The first twelve colours stay apart for colour-blind readers too."""
 
+HISTORY_FREE = ("standard", "lame", "adabn")
+STATELESS = ("standard", "lame")
+"""Of the paper's methods: what those of a run are is in its traces, but the authors' logs hold only names."""
+
 _SPARE_COLOURS = ("#d81b60", "#00695c", "#7f7f00", "#e377c2", "#455a64", "#ff7043")
 
 

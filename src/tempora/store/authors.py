@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tempora.errors import TemporaError
-from tempora.published.methods import METHODS, STANDARD
+from tempora.published.methods import HISTORY_FREE, METHODS, STANDARD, STATELESS
 from tempora.scenarios import (
     Amortised,
     Continuous,
@@ -142,7 +142,12 @@ def _row(folder: RunFolder, log: Log, shift: str, index: int, baseline_ms: float
     recorded = _recorded(batches, log.batch_size, resolved)
     for trace in (recorded, _busy_until_next_start(recorded, batches)):
         if np.array_equal(trace.course(resolved).served, np.flatnonzero(recorded.served)):
-            facts = {"source": log.path.name, "retimed": trace is not recorded}
+            facts = {
+                "source": log.path.name,
+                "retimed": trace is not recorded,
+                "history_free": log.method in HISTORY_FREE,
+                "stateless": log.method in STATELESS,
+            }
             placed = trace.on_timeline(resolved)
             stored = folder.write_pass(_identity(log, shift, resolved), placed, facts)
             return utility_row(replace(cell, adapting_pass=stored.key), placed)

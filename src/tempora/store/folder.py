@@ -51,6 +51,21 @@ class StoredPass:
     def key(self) -> str:
         return pass_key(self.identity)
 
+    @property
+    def history_free(self) -> bool:
+        """What its method predicts on a batch does not depend on the batches before."""
+        return bool(self.facts.get("history_free"))
+
+    @property
+    def stateless(self) -> bool:
+        """Frozen, its method predicts what standard inference predicts."""
+        return bool(self.facts.get("stateless"))
+
+    @property
+    def time_aware(self) -> bool:
+        """Its method looks at the clock: had it shown something else, the pass would have gone another way."""
+        return "threshold_ms" in self.identity.get("deployment", {})
+
     def trace(self) -> Trace:
         return Trace.from_table(pq.read_table(self.path))
 

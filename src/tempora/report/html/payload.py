@@ -7,19 +7,19 @@ of their own bring the beginning of it, to be drawn.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tempora.analysis.frames import protocol_order
-from tempora.analysis.replays import HISTORY_FREE, STATELESS
 from tempora.published.methods import STANDARD, display
 from tempora.published.setups import CORRUPTIONS
 from tempora.report.colours import on_dark, text_on
 from tempora.report.html.packing import pack, pack_words
 from tempora.report.tables.parts import in_order, shift_title
-from tempora.store import Results, RunFolder, Trace
+from tempora.store import Results, RunFolder, StoredPass, Trace
 
 TIMELINE_BATCHES = 48
 """How much of a pass of its own is drawn; the others can be drawn to their end."""
@@ -83,7 +83,7 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
     shared = set(offline["adapting_pass"])
     return {
         "baseline_ms": float(utilities["baseline_ms"].iloc[0]),
-        "methods": [_method(name, utilities, offline, passes) for name in names["methods"]],
+        "methods": [_method(name, offline, passes) for name in names["methods"]],
         "shifts": [{"name": name, "title": shift_title(name)} for name in names["shifts"]],
         "seeds": names["seeds"],
         "scenarios": [_scenario(results, utilities, number) for number in names["scenarios"]],
@@ -101,13 +101,11 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _method(name: str, utilities: pd.DataFrame, offline: pd.DataFrame, passes: Any) -> dict[str, Any]:
+def _method(name: str, offline: pd.DataFrame, passes: Mapping[str, StoredPass]) -> dict[str, Any]:
     """How a method is shown, and what may be concluded from its offline pass."""
     shown = display(name)
-    rows = utilities[utilities["method"] == name]
     keys = offline.loc[offline["method"] == name, "adapting_pass"]
-    identity = passes[keys.iloc[0]].identity if len(keys) else {}
-    known = identity.get("name") if "stop_after" not in identity.get("settings", {}) else None
+    stored = passes[keys.iloc[0]] if len(keys) else None
     return {
         "name": name,
         "label": shown.label,
@@ -117,10 +115,10 @@ def _method(name: str, utilities: pd.DataFrame, offline: pd.DataFrame, passes: A
         "dark_text": text_on(on_dark(shown.colour)),
         "family": shown.family,
         "standard": name == STANDARD,
-        "history_free": known in HISTORY_FREE or bool((rows["origin"] == "replayed").any()),
-        "stateless": known in STATELESS,
-        # Its pass would have gone another way had the clock shown something else.
-        "time_aware": "threshold_ms" in identity.get("deployment", {}),
+        "history_free": stored is not None and stored.history_free,
+        # The page has one Standard to freeze into, the one in the reference runtime.
+        "stateless": stored is not None and stored.stateless and "runtime" not in stored.identity,
+        "time_aware": stored is not None and stored.time_aware,
     }
 
 
