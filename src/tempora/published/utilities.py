@@ -7,20 +7,12 @@ import pandas as pd
 from tempora.errors import TemporaError, unknown
 from tempora.published.reading import half_unit, table
 from tempora.published.setups import Setup, setup
+from tempora.scenarios import SIX_TERMS
 
 PARTS = ("shifts", "aggregate", "buffering", "ablation")
 CELL = ["shift", "protocol", "parameter", "value", "label", "queue", "rule"]
 _KEY = ["shift", "protocol", "parameter", "value", "label", "method"]
-_TERMS = [
-    "availability",
-    "adapted_fraction",
-    "adapt_accuracy",
-    "frozen_accuracy",
-    "responsiveness",
-    "covariance",
-    "accuracy",
-    "served_accuracy",
-]
+_TERMS = [*SIX_TERMS, "accuracy", "served_accuracy"]
 _FIXED = {
     "offline": {"availability": 1.0, "adapted_fraction": 1.0, "responsiveness": 1.0, "covariance": 0.0},
     "discrete": {"adapted_fraction": 1.0, "responsiveness": 1.0, "covariance": 0.0},

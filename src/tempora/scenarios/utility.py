@@ -27,6 +27,7 @@ SIX_TERMS = (
     "responsiveness",
     "covariance",
 )
+"""What every score is put together from, in the order of the identity."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tempora.published.setups import CORRUPTIONS
 from tempora.report.colours import on_dark, text_on
 from tempora.report.html.packing import pack, pack_words
 from tempora.report.tables.parts import in_order, shift_title
+from tempora.scenarios import SIX_TERMS
 from tempora.store import Results, RunFolder, StoredPass, Trace
 
 TIMELINE_BATCHES = 48
@@ -30,12 +31,7 @@ NUMBERS = (
     "utility_lo",
     "utility_hi",
     "rank",
-    "availability",
-    "adapted_fraction",
-    "adapt_accuracy",
-    "frozen_accuracy",
-    "responsiveness",
-    "covariance",
+    *SIX_TERMS,
     "served_accuracy",
     "cutoff",
     "spent_ms",
