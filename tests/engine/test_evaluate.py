@@ -11,7 +11,10 @@ from latencies import CLOCK
 import tempora
 from tempora import TemporaError
 from tempora.analysis import answer
+from tempora.cli.recommend import recommend
 from tempora.methods import Method
+from tempora.report.html.page import render
+from tempora.report.tables import build, to_terminal
 from tempora.scenarios import Amortised, Continuous, Discrete
 from tempora.store import UTILITIES
 
@@ -139,6 +142,31 @@ def test_variants_of_one_method_need_labels(network, batches):
     assert set(results.utilities["method"]) == {"eta", "eta_star"}
     with pytest.raises(TemporaError, match="two methods are called 'eta'"):
         evaluate(network("fashion_resnet"), batches[:3], ["eta", ("eta", {"source_stats": "keep"})])
+
+
+class Labelled(Method):
+    label = "My [first] Method"
+
+    def predict(self, x):
+        return self.logits(x)
+
+
+def test_own_methods_are_shown_under_the_label_of_their_class(network, batches, tmp_path, capsys):
+    """In tables, the report and recommendations; a label given by the run comes first."""
+    methods = ["standard", Labelled, (Labelled, {"label": "again"})]
+    clock = CLOCK | dict.fromkeys(("Labelled", "again"), (50.0, 0.0))
+    network = network("fashion_resnet")
+    results = evaluate(network, batches[:3], methods, clock=clock, out=tmp_path / "run")
+    assert results.manifest["method_labels"] == {
+        "standard": "Standard",
+        "Labelled": "My [first] Method",
+        "again": "again",
+    }
+    assert set(results.utilities["method"]) == {"standard", "Labelled", "again"}
+    assert "My [first] Method" in to_terminal(build("offline", results.utilities))
+    assert "My [first] Method" in render(results)
+    recommend(tmp_path / "run", threshold_ms=60.0)
+    assert "My [first] Method" in capsys.readouterr().out
 
 
 def test_a_clock_without_the_method_says_which_it_has(network, batches):

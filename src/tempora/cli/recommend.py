@@ -101,7 +101,7 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
     )
     console.print(Text(f"Use {label(found.best)}{limited}: utility {best['utility']:.1%}.", style="bold"))
     if found.runner_up is not None:
-        console.print(_margin(found))
+        console.print(_margin(found), markup=False)
     console.print(f"Why: {found.why}", markup=False)
     if found.insolvent:
         names = ", ".join(label(name) for name in found.insolvent)
@@ -158,6 +158,7 @@ def _margin(found: Recommendation) -> str:
 
 def _table(found: Recommendation) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     from tempora.published.methods import label
 
@@ -172,7 +173,7 @@ def _table(found: Recommendation) -> Table:
         numbers = [f"{_percent(row['utility'])}{tie}", *(_percent(row[name]) for name in parts)]
         needed = _percent(row["break_even_accuracy"])
         style = "red" if row["insolvent"] else None
-        table.add_row(label(row["method"]), *numbers, needed, row["answer"], style=style)
+        table.add_row(Text(label(row["method"])), *numbers, needed, row["answer"], style=style)
     table.caption = "needed: the accuracy with which it would match the best"
     table.caption_justify = "left"
     return table

@@ -33,8 +33,19 @@ class MethodSpec:
 
     def __post_init__(self) -> None:
         if not self.label:
-            kind = methods.get(self.name)
-            object.__setattr__(self, "label", kind.name or kind.__name__)
+            object.__setattr__(self, "label", self._own_name)
+
+    @property
+    def _own_name(self) -> str:
+        kind = methods.get(self.name)
+        return kind.name or kind.__name__
+
+    @property
+    def shown_as(self) -> str:
+        """Its name in tables and figures: the label of its class, unless the run gives it one of its own."""
+        name, at, runtime = self.label.partition("@")
+        label = methods.get(self.name).label
+        return f"{label}{at}{runtime}" if label and name == self._own_name else self.label
 
     def under(self, runtime: str) -> MethodSpec:
         """The same method in another runtime: `tent@tf32`."""

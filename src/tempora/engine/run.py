@@ -125,6 +125,7 @@ class Run:
                 **self.job.facts,
                 "model": self.job.model.name,
                 "methods": [spec.label for spec in self.job.methods],
+                "method_labels": {spec.label: spec.shown_as for spec in self.job.methods},
                 "shifts": list(dict.fromkeys(source.shift for source in self.job.streams)),
                 "seeds": sorted({source.seed for source in self.job.streams}),
                 "batch_size": self.job.streams[0].batch_size,

@@ -7,6 +7,7 @@ read these names and never import the methods themselves.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 Family = Literal["gradient-free", "gradient-based", "other"]
@@ -48,8 +49,18 @@ STATELESS = ("standard", "lame")
 _SPARE_COLOURS = ("#d81b60", "#00695c", "#7f7f00", "#e377c2", "#455a64", "#ff7043")
 
 
+_introduced: dict[str, str] = {}
+"""Labels of methods that are not the paper's, from the runs that were opened."""
+
+
+def introduce(labels: Mapping[str, str]) -> None:
+    """Let a user's own methods be shown as their authors call them. The last run to name a method decides."""
+    _introduced.update(labels)
+
+
 def display(method: str) -> Display:
-    """Label, family and colour of a method; a user's own method gets its class name and a colour of its own.
+    """Label, family and colour of a method; a user's own method gets the label that its run recorded, else its
+    class name, and a colour of its own.
 
     >>> display("shot_im").label
     'SHOT-IM'
@@ -60,7 +71,7 @@ def display(method: str) -> Display:
     if known is not None:
         return known
     colour = _SPARE_COLOURS[zlib.crc32(method.encode()) % len(_SPARE_COLOURS)]
-    return Display(method.rsplit(":", 1)[-1], "other", colour)
+    return Display(_introduced.get(method) or method.rsplit(":", 1)[-1], "other", colour)
 
 
 def label(method: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from tempora.errors import TemporaError
+from tempora.published.methods import introduce
 from tempora.scenarios import Scenario, from_spec
 from tempora.store.folder import RunFolder
 from tempora.store.schema import KEY_COLUMNS
@@ -36,6 +37,7 @@ class Results:
     @cached_property
     def utilities(self) -> pd.DataFrame:
         """One row per cell: method, shift, seed and scenario."""
+        introduce(self.manifest.get("method_labels") or {})
         return self._folder.utilities()
 
     @cached_property
