@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
+
 import pytest
 import torch
 from latencies import CLOCK
@@ -12,7 +15,7 @@ from tempora.engine.clocks import open_clock
 from tempora.engine.config import RunConfig
 from tempora.engine.evaluate import _streams
 from tempora.engine.job import with_offline
-from tempora.engine.runtime import PARTS, Runtime, _tf32
+from tempora.engine.runtime import PARTS, Runtime, _tf32, compiled_graphs
 from tempora.engine.setup import job_from_config
 from tempora.scenarios import Amortised, Discrete
 from tempora.store import RunFolder
@@ -171,6 +174,46 @@ def test_wrong_runtimes(text, message):
 def test_every_part_is_described():
     for part in PARTS:
         assert f"{part}:" in Runtime.__doc__
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_compile(network, batches, tmp_path):
+    """Compiled features predict and learn as eager ones, reset exactly, and are ready before the clock starts."""
+    made = job(network("fashion_resnet"), batches, *variants("compile", "eager", names=["standard", "tent"]))
+    notes = Notes()
+    with RunFolder.for_writing(tmp_path) as folder:
+        table = Run(made, folder, notes).execute().utilities
+    assert (table["status"] == "ok").all()
+    assert not any("torch.compile" in note for note in notes.notes)
+    compiled, eager = (made.create(made.methods[i], 2025) for i in (1, 3))
+    before, rounds = compiled_graphs(), []
+    for _ in range(2):
+        compiled.reset()
+        eager.reset()
+        for x, _ in batches[:3]:
+            rounds.append(compiled.predict(x).clone())
+            assert (eager.predict(x) - rounds[-1]).abs().max() < 1e-3
+            assert compiled.adapt() == eager.adapt() == "step"
+    assert compiled_graphs() > before
+    assert all(torch.equal(first, again) for first, again in zip(rounds[:3], rounds[3:], strict=True))
+
+    cold = job(network("fashion_resnet"), batches, *variants("compile", names=["tent"]))
+    cold = replace(cold, warmup_batches=0, scenarios=cold.scenarios[:1])
+    with RunFolder.for_writing(tmp_path / "cold") as folder:
+        Run(cold, folder, notes).execute()
+    assert any("torch.compile worked inside timed batches" in note for note in notes.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_compile_never_falls_back_to_eager_unnoticed(network, batches):
+    made = job(network("fashion_resnet"), batches, *variants("compile", names=["standard"]))
+    method = made.create(made.methods[0], 2025)
+    with torch._dynamo.config.patch(recompile_limit=1, automatic_dynamic_shapes=False):
+        method.predict(batches[0][0])
+        with pytest.raises(Exception, match="recompile_limit"):
+            method.predict(batches[0][0][:5])
 
 
 @pytest.mark.gpu

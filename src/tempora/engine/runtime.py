@@ -7,6 +7,7 @@ off again, so that nothing else changes: lambda and the sentinels stay those of 
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from tempora.methods import Method
 from tempora.models import Classifier
 
 EAGER = "eager"
-TF32, CHANNELS_LAST, AMP = "tf32", "channels_last", "amp"
-PARTS = (TF32, CHANNELS_LAST, AMP)
+TF32, CHANNELS_LAST, AMP, COMPILE = "tf32", "channels_last", "amp", "compile"
+PARTS = (TF32, CHANNELS_LAST, AMP, COMPILE)
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Runtime:
     tf32: matrix products and convolutions of float32 on tensor cores (NVIDIA Ampere and newer).
     channels_last: images and weights stored with channels innermost.
     amp: bfloat16 where autocast thinks it safe; weights and updates stay float32.
+    compile: the network's features and their gradients through torch.compile, compiled during warm-up. Where
+        PyTorch would give up and silently go back to eager, the cell fails instead.
     """
 
     parts: tuple[str, ...] = ()
@@ -80,6 +83,9 @@ class Runtime:
         if not self.parts:
             return method
         device, predict, adapt = method.model.device, method.predict, method.adapt
+        if COMPILE in self.parts:
+            torch._dynamo.reset()  # what was compiled for another method would count against the limit
+            method.model.features = torch.compile(method.model.features)  # type: ignore[method-assign]
 
         def predict_here(x: Tensor, *moment: Any) -> Tensor:
             if CHANNELS_LAST in self.parts and x.ndim == 4:
@@ -101,7 +107,15 @@ class Runtime:
                 stack.enter_context(_tf32())
             if AMP in self.parts:
                 stack.enter_context(torch.autocast(device.type, torch.bfloat16))
+            if COMPILE in self.parts:
+                stack.enter_context(torch._dynamo.config.patch(fail_on_recompile_limit_hit=True))
             yield
+
+
+def compiled_graphs() -> int:
+    """How many graphs torch.compile has made so far; a difference of two calls tells whether it did in between."""
+    dynamo = sys.modules.get("torch._dynamo.utils")  # absent until something is compiled
+    return dynamo.counters["stats"]["unique_graphs"] if dynamo else 0
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from tempora.data import BatchSource
 from tempora.engine.job import Job, MethodSpec, StreamSource, deployment_identity
 from tempora.engine.observer import Observer
 from tempora.engine.passes import BudgetWatch, Pass, Stopped
+from tempora.engine.runtime import compiled_graphs
 from tempora.engine.sentinel import Sentinel
 from tempora.engine.sharing import LIVE, share
 from tempora.errors import TemporaError
@@ -162,7 +163,7 @@ class Task:
         if timed:
             run.warm_up(self.job.warmup_batches)
         reset_peak_memory(self.job.device)
-        joules = energy_joules(self.job.device)
+        joules, graphs = energy_joules(self.job.device), compiled_graphs()
         if self.sentinel is None or not timed:
             trace, facts = make(run), {}
         else:
@@ -172,7 +173,14 @@ class Task:
         facts |= {"history_free": method.history_free, "stateless": method.stateless}
         if self.job.measured:
             facts |= self._measured_facts(joules)
-        facts |= {"non_finite_batches": run.non_finite_batches} if run.non_finite_batches else {}
+        if run.non_finite_batches:
+            facts["non_finite_batches"] = run.non_finite_batches
+        if timed and compiled_graphs() > graphs:
+            facts["compiled_while_timed"] = compiled_graphs() - graphs
+            self.observer.note(
+                f"{self.spec.label} on {self.source.shift}: torch.compile worked inside timed batches, which are "
+                "slower for it; more warm-up batches keep that out"
+            )
         return self.folder.write_pass(identity, trace, facts)
 
     def _measured_facts(self, joules_before: float | None) -> dict[str, Any]:
