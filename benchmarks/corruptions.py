@@ -8,61 +8,63 @@ Needs imagecorruptions-imaug (the `test` extra). The bundled 10,000 images of 28
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable
+from statistics import geometric_mean
 
 import imagecorruptions
+import numpy as np
 import torch
+import typer
 
+from common import Device, JsonFile, console, timed, write
 from tempora.data.corruptions import corrupt, names
 
-
-def ms_per_image(work: Callable[[], object], images: int) -> float:
-    began = time.perf_counter()
-    work()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return 1000 * (time.perf_counter() - began) / images
+OUTSIDE_IMAGES = 4
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--side", type=int, default=224)
-    parser.add_argument("--images", type=int, default=32)
-    parser.add_argument("--constants", default="imagenet")
-    parser.add_argument("--device", default="cpu")
-    arguments = parser.parse_args()
+def ours_ms(batch: torch.Tensor, name: str, constants: str, device: str) -> float:
+    """Per image."""
+    corrupt(batch[:30], name, constants=constants)  # makes the textures of frost
+    return 1000 * timed(lambda: corrupt(batch, name, constants=constants), device)[1] / len(batch)
 
-    channels = 1 if arguments.constants == "fashion" else 3
-    shape = (arguments.images, channels, arguments.side, arguments.side)
-    batch = torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte()
+
+def outside_ms(pictures: np.ndarray, name: str) -> float:
+    """Per image."""
+    imagecorruptions.corrupt(pictures[0], corruption_name=name)  # compiles its loop
+    few = pictures[:OUTSIDE_IMAGES]
+    _, seconds = timed(lambda: [imagecorruptions.corrupt(p, severity=5, corruption_name=name) for p in few])
+    return 1000 * seconds / len(few)
+
+
+def main(
+    side: int = 224,
+    images: int = 32,
+    constants: str = "imagenet",
+    device: Device = "cpu",
+    json_file: JsonFile = None,
+) -> None:
+    """Print and write milliseconds per image."""
+    channels = 1 if constants == "fashion" else 3
+    generator = torch.Generator().manual_seed(0)
+    batch = torch.randint(0, 256, (images, channels, side, side), generator=generator).byte()
     pictures = batch.permute(0, 2, 3, 1).numpy()
-    on_device = batch.to(arguments.device)
+    outside_can = side >= 32 and channels == 3
 
-    print(f"{'':20}{'ours':>9}{'outside':>9}  ms per image, severity 5")
+    rows: dict[str, dict[str, float]] = {}
+    console.print(f"{'':20}{'ours':>9}{'outside':>9}  ms per image, severity 5")
     for name in names():
         if name == "saturate" and channels == 1:
             continue
-        corrupt(on_device[:30], name, constants=arguments.constants)  # makes the textures of frost
-        ours = ms_per_image(
-            lambda name=name: corrupt(on_device, name, constants=arguments.constants), len(batch)
-        )
-        theirs = "–"
-        if arguments.side >= 32 and channels == 3:
-            imagecorruptions.corrupt(pictures[0], corruption_name=name)  # compiles its loop
-            few = pictures[:4]
-            took = ms_per_image(
-                lambda name=name, few=few: [
-                    imagecorruptions.corrupt(p, severity=5, corruption_name=name) for p in few
-                ],
-                len(few),
-            )
-            theirs = f"{took:.2f}"
-        print(f"{name:20}{ours:9.2f}{theirs:>9}", flush=True)
+        row = rows[name] = {"ours_ms": ours_ms(batch.to(device), name, constants, device)}
+        if outside_can:
+            row["outside_ms"] = outside_ms(pictures, name)
+        console.print(f"{name:20}{row['ours_ms']:9.2f}{row.get('outside_ms', float('nan')):9.2f}")
+    figures: dict[str, object] = {"side": side, "images": images, "rows": rows}
+    if outside_can:
+        faster = geometric_mean(row["outside_ms"] / row["ours_ms"] for row in rows.values())
+        console.print(f"{faster:.2f} times the outside's speed, geometric mean")
+        figures["times_faster"] = faster
+    write(figures, json_file)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

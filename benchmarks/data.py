@@ -10,22 +10,23 @@ median over turns: other work on the machine disturbs both alike.
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
 import numpy as np
 import torch
+import typer
 from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
 import tempora.data as data
+from common import Device, JsonFile, console, write
 from tempora.data.decode import default_workers
 from tempora.models.preprocessing import Preprocessing
 
@@ -115,20 +116,19 @@ def measure(images: int, workers: int, repeats: int, device: torch.device) -> di
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--images", type=int, default=2000)
-    parser.add_argument("--workers", type=int, default=default_workers())
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--device", type=torch.device, default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--json", type=Path, help="also write the result to this file")
-    options = parser.parse_args()
-    result = measure(options.images, options.workers, options.repeats, options.device)
-    for name, value in result.items():
-        print(f"{name:28} {value:.3g}" if isinstance(value, float) else f"{name:28} {value}")
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+def main(
+    images: int = 2000,
+    workers: Annotated[int, typer.Option(help="Processes that decode, on either side.")] = default_workers(),
+    repeats: Annotated[int, typer.Option(help="Turns to take the median over.")] = 5,
+    device: Device = "cpu",
+    json_file: JsonFile = None,
+) -> None:
+    """Print and write images per second, and how the two compare."""
+    figures = measure(images, workers, repeats, torch.device(device))
+    for name, value in figures.items():
+        console.print(f"{name:28} {value:.3g}" if isinstance(value, float) else f"{name:28} {value}")
+    write(figures, json_file)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

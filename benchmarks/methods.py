@@ -10,22 +10,18 @@ medians over rounds. Filters are opened, so that every method does all the work 
 from __future__ import annotations
 
 import copy
-import json
 import platform
 import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
 import tempora.methods
 import tempora.models
+from common import Device, JsonFile, console, timed, write
 from tempora.errors import TemporaError
 from tempora.methods import Method
 from tempora.methods.norm import BatchStatistics
@@ -89,23 +85,12 @@ def subjects(model: Classifier, names: list[str], settings: dict[str, Any]) -> d
     return floors | methods
 
 
-def timed(work: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
-    """Milliseconds until the device is done, and what came out."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    result = work()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return (time.perf_counter() - start) * 1e3, result
-
-
 def measure(subject: Method | Floor, x: Tensor) -> tuple[float, float, str]:
     """Milliseconds of predict and of adapt on one batch, from the initial state, and the action."""
     subject.reset()
-    predict_ms, _ = timed(lambda: subject.predict(x), x.device)
-    adapt_ms, action = timed(subject.adapt, x.device)
-    return predict_ms, adapt_ms, action
+    _, predict_s = timed(lambda: subject.predict(x), x.device.type)
+    action, adapt_s = timed(subject.adapt, x.device.type)
+    return 1000 * predict_s, 1000 * adapt_s, action
 
 
 def row(name: str, times: list[tuple[float, float, str]]) -> dict[str, Any]:
@@ -135,7 +120,7 @@ def table(rows: list[dict[str, Any]], title: str) -> Table:
 
 
 def main(
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     model: Annotated[str, typer.Option(help="Any name that tempora.models.load takes.")] = "resnet50",
     batch: Annotated[int, typer.Option(help="Images per batch.")] = 64,
     repeats: Annotated[int, typer.Option(help="Rounds to take the median over.")] = 20,
@@ -143,7 +128,7 @@ def main(
     pretrained: Annotated[bool, typer.Option(help="Fetch weights; random ones take as long.")] = False,
     method: Annotated[list[str] | None, typer.Option(help="Only these; repeat for more.")] = None,
     kept_only: Annotated[bool, typer.Option(help="Set kept_only for the methods that have it.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the numbers here.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Print the table."""
     torch.manual_seed(0)
@@ -165,9 +150,8 @@ def main(
             rows[name]["ratio"] = rows[name]["total_ms"] / rows[floor_of(name)]["total_ms"]
     machine = torch.cuda.get_device_name() if device.startswith("cuda") else platform.processor()
     title = f"{model}, batch {batch}, {device} ({machine}), torch {torch.__version__}, {repeats} rounds"
-    Console().print(table(list(rows.values()), title))
-    if json_file is not None:
-        json_file.write_text(json.dumps({"title": title, "rows": list(rows.values())}, indent=2) + "\n")
+    console.print(table(list(rows.values()), title))
+    write({"title": title, "rows": list(rows.values())}, json_file)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,16 @@ The run is made up (numpy streams scored by the real scenarios) and written to d
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import pyarrow.parquet as parquet
+import typer
+
+from common import JsonFile, console, timed, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -37,12 +38,6 @@ TWELVE = {
     "spa": Pace(60.0, 190.0, 0.23),
     "zerosiam": Pace(50.0, 90.0, 0.21),
 }
-
-
-def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    before = time.perf_counter()
-    result = work()
-    return result, time.perf_counter() - before
 
 
 def analyse(folder: Path) -> None:
@@ -98,35 +93,42 @@ def _open(driver: Any, page: Path, wait: Any) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--shifts", type=int, default=15)
-    parser.add_argument("--batches", type=int, default=781)
-    parser.add_argument("--keep", type=Path, help="make the run in this folder and leave it there")
-    parser.add_argument("--browser", action="store_true", help="open the page in Chromium too")
-    parser.add_argument("--json", type=Path, help="write the numbers here as well")
-    given = parser.parse_args()
-    folder = given.keep or Path(tempfile.mkdtemp())
+def read_passes(folder: Path) -> None:
+    """The least that showing a run can cost: reading every pass once."""
+    for path in (folder / "traces").glob("*.parquet"):
+        parquet.read_table(path)
+
+
+def main(
+    shifts: int = 15,
+    batches: int = 781,
+    keep: Annotated[Path | None, typer.Option(help="Make the run in this folder and leave it there.")] = None,
+    browser: Annotated[bool, typer.Option("--browser", help="Open the page in Chromium too.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Print and write the seconds of each part, and how they compare with reading the run."""
+    folder = keep or Path(tempfile.mkdtemp())
     if not (folder / "run.json").exists():
-        shifts = {name: 0.15 + 0.03 * place for place, name in enumerate(CORRUPTIONS[: given.shifts])}
-        make_run(folder, methods=TWELVE, shifts=shifts, batches=given.batches, batch_size=64)
-    found: dict[str, float] = {}
-    _, found["analysis_s"] = timed(lambda: analyse(folder))
-    _, found["chart_library_s"] = timed(charts.scripts)
-    page, found["report_s"] = timed(lambda: write_report(tempora.open(folder)))
-    found["page_mb"] = page.stat().st_size / 1e6
-    _, found["figures_s"] = timed(lambda: make_figures(tempora.open(folder), folder / "figures"))
-    if given.browser:
-        found |= page_times(page)
-    for name, value in found.items():
-        print(f"{name:22} {value:8.2f}")
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if given.keep is None:
+        strengths = {name: 0.15 + 0.03 * place for place, name in enumerate(CORRUPTIONS[:shifts])}
+        make_run(folder, methods=TWELVE, shifts=strengths, batches=batches, batch_size=64)
+    figures: dict[str, float] = {}
+    read_passes(folder)  # from here on the files are in memory
+    _, figures["read_s"] = timed(lambda: read_passes(folder))
+    _, figures["analysis_s"] = timed(lambda: analyse(folder))
+    _, figures["chart_library_s"] = timed(charts.scripts)
+    page, figures["report_s"] = timed(lambda: write_report(tempora.open(folder)))
+    figures["page_mb"] = page.stat().st_size / 1e6
+    _, figures["figures_s"] = timed(lambda: make_figures(tempora.open(folder), folder / "figures"))
+    for part in ("analysis", "report", "figures"):
+        figures[f"{part}_over_read"] = figures[f"{part}_s"] / figures["read_s"]
+    if browser:
+        figures |= page_times(page)
+    for name, value in figures.items():
+        console.print(f"{name:22} {value:8.2f}")
+    write(figures, json_file)
+    if keep is None:
         shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

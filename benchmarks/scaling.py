@@ -15,14 +15,13 @@ import heapq
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from common import RESULTS, JsonFile, console, write
 from tempora import methods
 from tempora.engine.sentinel import SENTINEL_BATCHES
 from tempora.engine.sharing import share
@@ -30,7 +29,6 @@ from tempora.published import profile
 from tempora.scenarios import Amortised, Continuous, Resolved, Scenario, paper_grid
 from tempora.store import ADAPTED, Trace
 
-RESULTS = Path(__file__).parent / "results"
 GPUS = (1, 8, 64, 512)
 SHIFTS, SEEDS, WARM_UP = 15, 3, 5
 
@@ -142,9 +140,7 @@ def shown(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def show(
-    tasks: Sequence[TaskTime], open_s: float, start_s: float, console: Console
-) -> list[dict[str, float]]:
+def show(tasks: Sequence[TaskTime], open_s: float, start_s: float) -> list[dict[str, float]]:
     """Print the table; the same numbers as records."""
     copies = SHIFTS * SEEDS
     naive = [open_s + task.naive_s for task in tasks] * copies
@@ -185,16 +181,15 @@ def main(
     batches: Annotated[int, typer.Option(help="Per shift; ImageNet-C at batch size 64 has 781.")] = 781,
     open_s: Annotated[float, typer.Option(help="Seconds to decode a shift, once per task.")] = 25.0,
     start_s: Annotated[float, typer.Option(help="Seconds until a worker takes its first task.")] = 30.0,
-    out: Annotated[Path | None, typer.Option(help="Write the numbers here as JSON.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Makespan of the paper's grid (two networks, 15 shifts, 3 seeds) on 1, 8, 64 and 512 GPUs."""
     tasks = [
         task_time(setup, name, setup.times(times), batches) for setup in SETUPS for name in setup.methods
     ]
-    records = show(tasks, open_s, start_s, Console(highlight=False))
-    if out is not None:
-        settings = {"times": times, "batches": batches, "open_s": open_s, "start_s": start_s}
-        out.write_text(json.dumps({**settings, "rows": records}, indent=1) + "\n")
+    records = show(tasks, open_s, start_s)
+    settings = {"times": times, "batches": batches, "open_s": open_s, "start_s": start_s}
+    write({**settings, "rows": records}, json_file)
 
 
 if __name__ == "__main__":
