@@ -136,7 +136,8 @@ LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
     "models": (_models, "Any other name that timm knows works too, and from Python any module."),
     "datasets": (
         _datasets,
-        "`tempora data list` says where they come from, `tempora data fetch NAME` gets one.",
+        "`tempora data list` says where they come from, `tempora data fetch NAME` gets one. Your own: "
+        "--dataset module:function.",
     ),
     "scenarios": (
         _scenarios,

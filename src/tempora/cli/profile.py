@@ -13,7 +13,7 @@ def profile(
     model: Annotated[
         str, typer.Option(help="Network: fashion_resnet, resnet50, a timm name.")
     ] = "fashion_resnet",
-    dataset: Annotated[str, typer.Option(help="A name from `tempora data list`.")] = "fashion",
+    dataset: Annotated[str, typer.Option(help="A name from `tempora data list`, or module:function.")] = "fashion",
     root: Annotated[Path | None, typer.Option(help="Where the data set lies.")] = None,
     methods: Annotated[str, typer.Option(help="Names or module:Class, with commas; or all.")] = "all",
     batches: Annotated[int, typer.Option(help="Batches to time per method.")] = 100,

@@ -23,7 +23,7 @@ def run(
         list[str] | None, typer.Option("--set", help="key=value, over the configuration.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Network: fashion_resnet, resnet50, a timm name.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="A name from `tempora data list`.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="A name from `tempora data list`, or module:function.")] = None,
     root: Annotated[Path | None, typer.Option(help="Where the data set lies.")] = None,
     shifts: Annotated[str | None, typer.Option(help="Corruptions or groups, with commas; or all.")] = None,
     methods: Annotated[str | None, typer.Option(help="Names or module:Class, with commas; or all.")] = None,
@@ -93,7 +93,7 @@ def run(
     }
     configuration = load_config(config, set_ or (), flags)
     folder = out or Path("runs") / (
-        config.stem if config else f"{configuration.model}-{configuration.data.dataset}"
+        config.stem if config else f"{configuration.model}-{configuration.data.dataset.replace(':', '.')}"
     )
     execute(
         configuration,

@@ -13,6 +13,8 @@ from pkgutil import iter_modules
 from textwrap import indent
 from typing import Any
 
+from tempora._own_code import find as find_own
+from tempora._own_code import is_own
 from tempora.data.groups import expand
 from tempora.data.shift import Shift
 from tempora.errors import TemporaError, unknown
@@ -72,6 +74,13 @@ class Dataset:
         """All that the opener can be told."""
         return frozenset(inspect.signature(self.opener).parameters)
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the opener must be told."""
+        parameters = inspect.signature(self.opener).parameters.values()
+        named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+        return frozenset(one.name for one in named if one.default is one.empty)
+
     def locate(self, root: Path | str | None) -> Path:
         """The dataset's folder: `root` itself or below it, or its place in the data folder."""
         given = data_folder() if root is None else Path(root).expanduser()
@@ -122,11 +131,25 @@ def datasets() -> dict[str, Dataset]:
 
 
 def find(name: str) -> Dataset:
-    """The dataset called `name`."""
+    """The dataset called `name`, or the one that a user's `module:function` opens."""
+    if is_own(name):
+        return _own(name)
     known = datasets()
     if name not in known:
         raise unknown("dataset", name, known)
     return known[name]
+
+
+def _own(name: str) -> Dataset:
+    """The card of a user's opener: the one it was registered with, or one that says nothing."""
+    opener = find_own("dataset", name, "function", inspect.isfunction)
+    if not inspect.isfunction(opener):
+        raise TemporaError(
+            f"dataset {name!r}: is a {type(opener).__name__}; expected a function that returns shifts by name"
+        )
+    nothing = dict.fromkeys(("what", "size", "licence", "source", "folder", "layout"), "")
+    unregistered = Dataset(name, opener=opener, **nothing)
+    return next((card for card in _DATASETS.values() if card.opener is opener), unregistered)
 
 
 def data_folder() -> Path:
@@ -141,7 +164,7 @@ def open(
     shifts: str | Iterable[str] | None = None,
     **settings: Any,
 ) -> dict[str, Shift]:
-    """The shifts of dataset `name`, checked against the published layout.
+    """The shifts of dataset `name`, checked against the published layout. `module:function` is one of your own.
 
     `root` is the dataset's folder or the one above it (default: $TEMPORA_DATA, else ./data). `shifts` takes
     names, groups (`noise`) and `all`, as a list or separated by commas. `settings` are the dataset's own.
@@ -153,17 +176,42 @@ def open(
     if not isinstance(severity, int) or not 1 <= severity <= 5:
         raise TemporaError(f"severity={severity!r}: must be a whole number from 1 to 5")
     given: dict[str, Any] = {"severity": severity, "shifts": shifts, **settings}
-    if "root" in card.takes:
+    if "root" in card.needs or ("root" in card.takes and (root is not None or card.folder)):
         if root is None and not card.folder:
-            raise TemporaError(f"dataset {name!r} has no fixed place: say root=")
+            raise TemporaError(f"dataset {name!r} has no fixed place: say root= (--root)")
         given["root"] = card.locate(root)
+    if missing := card.needs - given.keys():
+        raise TemporaError(
+            f"dataset {name!r}: its function needs {', '.join(sorted(missing))}, which nobody gives: it may ask for "
+            "root, severity and shifts; whatever else needs a default"
+        )
     try:
         if "root" in given and not given["root"].is_dir():
             raise LayoutError(f"there is no folder {given['root']}")
         opened = card.opener(**{key: value for key, value in given.items() if key in card.takes})
     except LayoutError as error:
-        raise TemporaError(f"{error}\n{_expectation(card)}") from error
+        raise TemporaError(f"{error}\n{_expectation(card)}" if card.layout else str(error)) from error
+    _check_opened(name, opened)
     return opened if "shifts" in card.takes else {key: opened[key] for key in expand(shifts, list(opened))}
+
+
+def _check_opened(name: str, opened: Any) -> None:
+    """Refuse what is not shifts by name: loaders of ours never return it, a user's may."""
+    if not isinstance(opened, dict) or not opened:
+        raise TemporaError(
+            f"dataset {name!r}: its function returned {opened!r:.60}; expected shifts by name, "
+            "{'fog': Shift, ...} (tempora.data.array_shift and from_dataset make one)"
+        )
+    for key, shift in opened.items():
+        if not isinstance(shift, Shift):
+            raise TemporaError(
+                f"dataset {name!r}: its shift {key!r} is a {type(shift).__name__}; expected a Shift "
+                "(tempora.data.array_shift and from_dataset make one)"
+            )
+        if shift.name != key:
+            raise TemporaError(
+                f"dataset {name!r}: its shift {key!r} calls itself {shift.name!r}; use one name"
+            )
 
 
 def _expectation(card: Dataset) -> str:

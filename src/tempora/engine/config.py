@@ -22,7 +22,8 @@ class DataConfig(_Strict):
     """Which images."""
 
     dataset: str = Field(
-        "fashion", description="A name from `tempora data list`; fashion ships with Tempora."
+        "fashion",
+        description="A name from `tempora data list`, or module:function; fashion ships with Tempora.",
     )
     root: Path | None = Field(
         None, description="Where the data set lies on disk; the bundled one needs none."

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import importlib
-import os
-import sys
 from typing import Any, TypeVar
 
 from torch import nn
 
+from tempora._own_code import find, is_own
 from tempora.errors import TemporaError, unknown
 from tempora.methods.contract import Method
 from tempora.methods.settings import build
@@ -41,8 +39,8 @@ def get(name: str | type[Method]) -> type[Method]:
     """The class behind a registered name or `module:Class`; a class is its own answer."""
     if isinstance(name, type):
         return _check(name, name.__name__)
-    if ":" in name:
-        return _check(_imported(name), name)
+    if is_own(name):
+        return _check(find("method", name, "class", lambda one: isinstance(one, type)), name)
     if name not in _methods:
         raise unknown("method", name, _methods)
     return _methods[name]
@@ -100,23 +98,3 @@ def _check(kind: Any, given: str) -> type[Method]:
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise TemporaError(f"method {given!r}: is not a subclass of tempora.methods.Method.")
     return kind
-
-
-def _imported(path: str) -> Any:
-    """`module:Class`, looked for where Python looks and in the working directory."""
-    module_name, _, class_name = path.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise
-        raise TemporaError(
-            f"method {path!r}: there is no module {module_name!r} to import; "
-            "run from the folder that holds it, or install it."
-        ) from error
-    if not hasattr(module, class_name):
-        classes = [key for key, value in vars(module).items() if isinstance(value, type)]
-        raise unknown(f"class of {module_name}", class_name, classes)
-    return getattr(module, class_name)

@@ -1,0 +1,43 @@
+"""Code of the user's own, named `module:name` on the command line and in configurations."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tempora.errors import TemporaError, unknown
+
+
+def is_own(name: str) -> bool:
+    """Whether a name means code of the user's own."""
+    return ":" in name
+
+
+def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
+    """What `module:name` names, looked for where Python looks and in the working directory.
+
+    what: a method or a dataset, for messages; kind: what it should be in its module, such as a class; fits: says
+    of anything in the module whether it is such a one.
+    """
+    module_name, _, name = path.partition(":")
+    if not module_name or not name:
+        raise TemporaError(f"{what} {path!r}: write the module and the {kind} with a colon between them.")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name + ".").startswith(error.name + "."):
+            raise
+        raise TemporaError(
+            f"{what} {path!r}: there is no module {module_name!r} to import; "
+            "run from the folder that holds it, or install it."
+        ) from error
+    if not hasattr(module, name):
+        raise unknown(
+            f"{kind} of {module_name}", name, [key for key, one in vars(module).items() if fits(one)]
+        )
+    return getattr(module, name)
