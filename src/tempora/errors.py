@@ -13,6 +13,10 @@ class TemporaError(Exception):
     """
 
 
+class TemporaWarning(UserWarning):
+    """Something is read or done as asked, but may not be what the user thinks. The command line prints it."""
+
+
 def suggestion(given: str, allowed: Iterable[str]) -> str:
     """`did you mean 'tent'? Allowed: adabn, ...`: the tail of every unknown-name error.
 

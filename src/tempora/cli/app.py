@@ -7,6 +7,7 @@ answers in a fraction of a second.
 from __future__ import annotations
 
 import sys
+import warnings
 
 import typer
 
@@ -25,7 +26,7 @@ from tempora.cli.recommend import recommend
 from tempora.cli.report import report
 from tempora.cli.run import run
 from tempora.cli.show import show
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, TemporaWarning
 
 app = typer.Typer(
     name="tempora",
@@ -58,9 +59,21 @@ def _root(
 
 
 def main() -> None:
-    """Entry point: user mistakes end with one readable message and exit status 2."""
-    try:
-        app()
-    except TemporaError as error:
-        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
-        sys.exit(2)
+    """Entry point: user mistakes end with one readable message and exit status 2, warnings are one line each."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _print_warning
+        try:
+            app()
+        except TemporaError as error:
+            typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+            sys.exit(2)
+
+
+def _print_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *where: object
+) -> None:
+    """Ours as a sentence; those of libraries as Python prints them."""
+    if issubclass(category, TemporaWarning):
+        typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
+    else:
+        typer.echo(warnings.formatwarning(message, category, filename, lineno), nl=False, err=True)

@@ -9,22 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, TemporaWarning
+from tempora.store import integrity
 from tempora.store.atomic import remove_leftovers, write_atomically
 from tempora.store.lock import FolderLock
-from tempora.store.schema import SCHEMA_VERSION, UTILITIES, arrow_schema
+from tempora.store.plausible import check_manifest, check_trace, check_utilities
+from tempora.store.schema import SCHEMA_VERSION, TRACE, UTILITIES, arrow_schema
 from tempora.store.trace import Trace
 
-_METADATA = b"tempora"
 DAMAGED = ".damaged"
 _RECENT_TRACES = 16
 
@@ -67,7 +69,10 @@ class StoredPass:
         return "threshold_ms" in self.identity.get("deployment", {})
 
     def trace(self) -> Trace:
-        return Trace.from_table(pq.read_table(self.path))
+        """The rows; warns where they are not those that were written."""
+        table = integrity.read_sealed(self.path, TRACE)
+        check_trace(table, self.identity.get("num_batches"), self.path)
+        return Trace.from_table(table)
 
 
 class RunFolder:
@@ -124,17 +129,17 @@ class RunFolder:
                 f"{self.path} is not a run folder: it has no run.json (tempora run --out makes one)"
             )
         try:
-            manifest = json.loads(self.run_json.read_text(encoding="utf-8"))
-            version = int(manifest["schema_version"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TemporaError(
-                f"{self.run_json} cannot be read ({error}): run the same command again, finished passes stay"
-            ) from error
-        check_version(version, self.run_json)
-        return dict(manifest)
+            sealed = json.loads(self.run_json.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise integrity.damaged(self.run_json, error) from error
+        manifest = integrity.opened(sealed, self.run_json)
+        check_manifest(manifest, self.run_json)
+        return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        text = json.dumps({"schema_version": SCHEMA_VERSION, **manifest}, indent=2, default=str) + "\n"
+        plain = json.loads(json.dumps({"schema_version": SCHEMA_VERSION, **manifest}, default=str))
+        sealed = {**plain, "checksum": integrity.checksum(plain)}
+        text = json.dumps(sealed, indent=2) + "\n"
         write_atomically(self.run_json, lambda path: _write_text(path, text))
 
     # -- traces --------------------------------------------------------------------------------------------
@@ -161,11 +166,9 @@ class RunFolder:
         stored = StoredPass(
             self.path / "traces" / _file_name(identity, pass_key(identity)), dict(identity), dict(facts)
         )
-        about = {"schema_version": SCHEMA_VERSION, "identity": stored.identity, "facts": stored.facts}
-        table = trace.to_table().replace_schema_metadata(
-            {_METADATA: json.dumps(about, sort_keys=True, default=str)}
-        )
-        write_atomically(stored.path, lambda path: pq.write_table(table, path, compression="zstd"))
+        about = {"identity": stored.identity, "facts": stored.facts}
+        table = trace.to_table()
+        write_atomically(stored.path, lambda path: integrity.write_sealed(table, path, about))
         self.passes()[stored.key] = stored
         return stored
 
@@ -182,63 +185,49 @@ class RunFolder:
         path = self.path / "utilities.parquet"
         if not path.exists():
             return pd.DataFrame(columns=list(UTILITIES))
-        try:
-            table = pq.read_table(path)
-        except (OSError, pa.ArrowException) as error:
-            raise TemporaError(
-                f"{path} is damaged ({error}): run the same command again to write it anew"
-            ) from error
-        version = json.loads((table.schema.metadata or {}).get(_METADATA, b'{"schema_version": 0}'))
-        check_version(int(version["schema_version"]), path)
-        frame: pd.DataFrame = table.to_pandas()
+        frame: pd.DataFrame = integrity.read_sealed(path, UTILITIES).to_pandas()
+        check_utilities(frame, path)
         return frame
 
     def write_utilities(self, utilities: pd.DataFrame) -> None:
         table = pa.Table.from_pandas(
             utilities[list(UTILITIES)], schema=arrow_schema(UTILITIES), preserve_index=False
-        ).replace_schema_metadata({_METADATA: json.dumps({"schema_version": SCHEMA_VERSION})})
+        )
         write_atomically(
-            self.path / "utilities.parquet", lambda path: pq.write_table(table, path, compression="zstd")
+            self.path / "utilities.parquet", lambda path: integrity.write_sealed(table, path, {})
         )
 
     def _set_damaged_aside(self) -> None:
-        for path in [*sorted((self.path / "traces").glob("*.parquet")), self.path / "utilities.parquet"]:
+        """Whatever would warn or fail when it is read is made again instead."""
+        for path in sorted((self.path / "traces").glob("*.parquet")):
+            self._keep_if(path, partial(_read_trace, path))
+        self._keep_if(self.path / "utilities.parquet", self.utilities)
+        if self.has_manifest():
+            self._keep_if(self.run_json, self.manifest)
+
+    def _keep_if(self, path: Path, readable: Callable[[], object]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", TemporaWarning)
             try:
-                if path.exists():
-                    pq.read_table(path)
-                    if path.parent != self.path:
-                        read_pass(path)
-            except (OSError, pa.ArrowException, TemporaError):
+                readable()
+            except integrity.NewerVersion:
+                raise
+            except (TemporaError, TemporaWarning):
                 path.replace(path.with_name(path.name + DAMAGED))
                 self.damaged.append(path.name)
-        if self.has_manifest():
-            try:
-                self.manifest()
-            except TemporaError:
-                self.run_json.replace(self.run_json.with_name(self.run_json.name + DAMAGED))
-                self.damaged.append(self.run_json.name)
 
 
 def read_pass(path: Path) -> StoredPass:
     """The identity and facts of a trace file, without its rows."""
-    try:
-        metadata = (pq.read_schema(path).metadata or {})[_METADATA]
-        about = json.loads(metadata)
-        version, identity, facts = int(about["schema_version"]), dict(about["identity"]), dict(about["facts"])
-    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
-        raise TemporaError(
-            f"{path} is damaged or not a trace of ours ({error}): the run will make it again"
-        ) from error
-    check_version(version, path)
+    about = integrity.read_about(path)
+    identity, facts = about.get("identity"), about.get("facts")
+    if not isinstance(identity, dict) or not isinstance(facts, dict):
+        raise integrity.damaged(path, "it does not say which pass it is")
     return StoredPass(path, identity, facts)
 
 
-def check_version(version: int, path: Path) -> None:
-    """Refuse files of a newer schema; older ones are read as they are (there is only version 1 so far)."""
-    if version > SCHEMA_VERSION:
-        raise TemporaError(
-            f"{path} has schema version {version}, this Tempora reads up to {SCHEMA_VERSION}: update Tempora"
-        )
+def _read_trace(path: Path) -> Trace:
+    return read_pass(path).trace()
 
 
 def _file_name(identity: Mapping[str, Any], key: str) -> str:

@@ -13,6 +13,8 @@ from tempora.errors import TemporaError
 from tempora.published.methods import introduce
 from tempora.scenarios import Scenario, from_spec
 from tempora.store.folder import RunFolder
+from tempora.store.integrity import warn
+from tempora.store.plausible import check_cells
 from tempora.store.schema import KEY_COLUMNS
 from tempora.store.trace import Trace
 
@@ -38,7 +40,9 @@ class Results:
     def utilities(self) -> pd.DataFrame:
         """One row per cell: method, shift, seed and scenario."""
         introduce(self.manifest.get("method_labels") or {})
-        return self._folder.utilities()
+        table = self._folder.utilities()
+        check_cells(table, self.manifest, self.path / "utilities.parquet")
+        return table
 
     @cached_property
     def scenarios(self) -> list[Scenario]:
@@ -51,10 +55,22 @@ class Results:
             raise TemporaError(f"this cell has no trace: {cell['status']}")
         adapting = self._folder.trace(cell["adapting_pass"])
         frozen = self._folder.trace(cell["frozen_pass"]) if isinstance(cell["frozen_pass"], str) else None
+        if frozen is not None and frozen.num_batches != adapting.num_batches:
+            raise TemporaError(
+                f"{_name(cell)}: its passes have {adapting.num_batches} and {frozen.num_batches} batches; "
+                "run the same command again to make them anew"
+            )
         resolved = self.scenarios[int(cell["scenario"])].resolve(
             num_batches=adapting.num_batches, baseline_ms=float(cell["baseline_ms"])
         )
-        return adapting.on_timeline(resolved, frozen)
+        trace = adapting.on_timeline(resolved, frozen)
+        found = trace.utility(resolved)
+        if not abs(found - cell["utility"]) <= 1e-9:
+            warn(
+                f"{_name(cell)}: its batches give utility {found:.6f}, utilities.parquet says {cell['utility']:.6f}. "
+                f"One of the files in {self.path} is of another run: run the same command again"
+            )
+        return trace
 
     @cached_property
     def traces(self) -> pd.DataFrame:
@@ -77,6 +93,10 @@ class Results:
             self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("run.lock", "*.damaged")
         )
         return target
+
+
+def _name(cell: pd.Series) -> str:
+    return f"{cell['method']} on {cell['shift']}, {cell['label']}"
 
 
 def open_run(folder: Path | str) -> Results:

@@ -4,7 +4,8 @@
     traces/*.parquet    one file per pass, one row per batch (`TRACE`)
     utilities.parquet   one row per cell: method, shift, seed and scenario (`UTILITIES`)
 
-Every file carries `SCHEMA_VERSION`; a reader that meets a newer one says so instead of guessing.
+Every file carries `SCHEMA_VERSION`; a reader that meets a newer one says so instead of guessing. Every file also
+carries a checksum of its contents; a reader that finds them changed warns.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def as_markdown() -> str:
         "# What is in a run folder",
         "",
         "Made by `python docs/generate.py`. Files carry the schema version, now "
-        f"{SCHEMA_VERSION}; a reader that meets a newer one says so.",
+        f"{SCHEMA_VERSION}; a reader that meets a newer one says so. They also carry checksums: a file that was "
+        "changed is read with a warning, impossible numbers are refused, and `tempora run` makes both again.",
         "",
         "- `run.json`: what was run (configuration, methods, shifts, seeds, scenarios), the machine, lambda "
         "(`baseline`), the verdict on the measurement.",

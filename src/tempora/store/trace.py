@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tempora.scenarios import Course, Resolved, Score, replay
+from tempora.scenarios import Course, Resolved, Score, decay, replay
 from tempora.store.schema import TRACE, arrow_schema
 
 FloatArray = NDArray[np.float64]
@@ -116,6 +116,11 @@ class Trace:
         course = self.course(resolved, frozen)
         adapting, tail = self.accuracy, (self if frozen is None else frozen).accuracy
         return resolved.score(course, np.where(course.adapted, adapting[course.served], tail[course.served]))
+
+    def utility(self, resolved: Resolved) -> float:
+        """The utility of a trace that is placed on the timeline of `resolved` already."""
+        kappa = decay(self.emission_ms - self.arrived_ms, resolved.threshold_ms, resolved.baseline_ms)
+        return float((self.accuracy * kappa)[self.served].sum()) / self.num_batches
 
     def scaled(self, factor: float) -> Trace:
         """The same pass on a machine `factor` times as slow.

@@ -1,0 +1,135 @@
+"""Are the numbers in a run folder those that were written there?
+
+Every file carries a checksum of its contents. A file that another program, a hand or a failing disk has changed is
+read with a `TemporaWarning`; numbers that no run can have (an accuracy above 1, a utility that its own terms do not
+give) are a `TemporaError`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tempora.errors import TemporaError, TemporaWarning
+from tempora.store.schema import SCHEMA_VERSION, arrow_schema
+
+_METADATA = b"tempora"
+_KINDS = {"run.json": "manifest", "utilities.parquet": "table of utilities"}
+_REMEDY = "put the original back, or run the same command again, which makes it anew"
+
+Fields = Mapping[str, tuple[pa.DataType, str]]
+
+
+def write_sealed(table: pa.Table, path: Path, about: Mapping[str, Any]) -> None:
+    """Write a table with what is to be known about it, its schema version and its checksums."""
+    told = {"schema_version": SCHEMA_VERSION, **json.loads(json.dumps(about, default=str))}
+    sealed = {**told, "checksum": checksum(told), "rows_checksum": rows_checksum(table)}
+    table = table.replace_schema_metadata({_METADATA: json.dumps(sealed, sort_keys=True)})
+    # Arrow verifies its pages before it decodes them: garbage is noticed and never parsed.
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """What `write_sealed` was told, without the rows; empty where the file is not one of ours."""
+    try:
+        return _about(pq.read_schema(path), path)
+    except (OSError, pa.ArrowException, ValueError, RecursionError) as error:
+        raise damaged(path, error) from error
+
+
+def read_sealed(path: Path, fields: Fields) -> pa.Table:
+    """The columns of `fields`; warns if they are not as they were written."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read(use_threads=False)  # files are small: threads would cost more than they save
+        told = _about(table.schema, path)
+        missing = [name for name in fields if table.column_names.count(name) != 1]
+        if missing:
+            raise ValueError(f"it lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
+        table = table.select(list(fields)).cast(arrow_schema(dict(fields)))
+        table.validate(full=True)
+    except (OSError, pa.ArrowException, ValueError, RecursionError) as error:
+        raise damaged(path, error) from error
+    if not told:
+        warn(
+            f"{path} was not written by Tempora, or rewritten by another program: its numbers are as found there"
+        )
+    elif "rows_checksum" in told and told["rows_checksum"] != rows_checksum(table):
+        warn_changed(path)
+    return table
+
+
+def _about(schema: pa.Schema, path: Path) -> dict[str, Any]:
+    sealed = json.loads((schema.metadata or {}).get(_METADATA, b"{}"))
+    return opened(sealed, path) if sealed != {} else {}
+
+
+def opened(sealed: Any, path: Path) -> dict[str, Any]:
+    """Plain data without its checksum; warns if it is not what was written."""
+    if not isinstance(sealed, dict):
+        raise damaged(path, f"it holds a {type(sealed).__name__} where an object is expected")
+    told = {name: value for name, value in sealed.items() if name not in ("checksum", "rows_checksum")}
+    check_version(told.get("schema_version"), path)
+    if sealed.get("checksum", checksum(told)) != checksum(told):
+        warn_changed(path)
+    return {**told, "rows_checksum": sealed["rows_checksum"]} if "rows_checksum" in sealed else told
+
+
+def checksum(plain: Any) -> str:
+    """Of plain data, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def rows_checksum(table: pa.Table) -> str:
+    """Of a table, column by column; versions of the format and compression do not matter."""
+    total = hashlib.sha256()
+    for name in table.column_names:
+        total.update(f"{name} ".encode())
+        total.update(_bytes(table[name]))
+    return total.hexdigest()[:32]
+
+
+def _bytes(column: pa.ChunkedArray) -> bytes:
+    if pa.types.is_list(column.type):
+        lengths = pc.fill_null(pc.list_value_length(column), -1)
+        return _bytes(lengths) + _bytes(pc.list_flatten(column))
+    if pa.types.is_string(column.type):
+        return "\x1f".join("\x1e" if text is None else text for text in column.to_pylist()).encode()
+    numbers = column.cast(pa.float64(), safe=False).to_numpy()
+    return np.where(np.isnan(numbers), np.nan, numbers).tobytes()  # NaN has many forms; one stands for all
+
+
+def check_version(version: Any, path: Path) -> None:
+    """Refuse files of a newer schema; older ones are read as they are (there is only version 1 so far)."""
+    if not isinstance(version, int):
+        raise damaged(path, f"its schema version is {version!r}")
+    if version > SCHEMA_VERSION:
+        raise NewerVersion(
+            f"{path} has schema version {version}, this Tempora reads up to {SCHEMA_VERSION}: update Tempora"
+        )
+
+
+class NewerVersion(TemporaError):
+    """A file of a later Tempora: nothing is wrong with it."""
+
+
+def damaged(path: Path, why: object) -> TemporaError:
+    kind = _KINDS.get(path.name, "trace")
+    return TemporaError(f"{path} is damaged or not a {kind} of ours ({why}): {_REMEDY}")
+
+
+def warn_changed(path: Path) -> None:
+    warn(f"{path} was changed after Tempora wrote it, so its numbers may be wrong: {_REMEDY}")
+
+
+def warn(text: str) -> None:
+    warnings.warn(text, TemporaWarning, stacklevel=2)

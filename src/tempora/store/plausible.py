@@ -1,0 +1,223 @@
+"""What holds for every run folder that a run can leave: shapes, ranges, and the identity of utility and its terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from tempora.scenarios import SIX_TERMS
+from tempora.scenarios.specs import KINDS
+from tempora.store.integrity import damaged, warn
+
+_TOLERANCE = 1e-9
+_VERDICTS = ("VALID", "WARN", "INVALID")
+
+# -- run.json ------------------------------------------------------------------------------------------------
+
+_MANIFEST: dict[str, Any] = {
+    "model": str,
+    "methods": [str],
+    "shifts": [str],
+    "seeds": [int],
+    "batch_size": int,
+    "batches": {str: int},
+    "scenarios": [{str: object}],
+    "clock": str,
+    "baseline": {"baseline_ms": float},
+    "finished": bool,
+}
+"""What reading relies on."""
+_OPTIONAL: dict[str, Any] = {
+    "machine": {str: object},
+    "config": {str: object},
+    "verdict": {"status": str, "text": str},
+    "imported": {str: object},
+    "shard": str,
+    "dataset": str,
+    "mixed_devices": str,
+}
+"""What may be absent or null, and has this shape where it is there."""
+
+
+def check_manifest(manifest: Mapping[str, Any], path: Path) -> None:
+    """Refuse a run.json that lacks what reading relies on."""
+    for name, shape in _MANIFEST.items():
+        if name not in manifest:
+            raise damaged(path, f"it lacks {name!r}")
+        _check_shape(name, manifest[name], shape, path)
+    for name, shape in _OPTIONAL.items():
+        if manifest.get(name) is not None:
+            _check_shape(name, manifest[name], shape, path)
+    baseline_ms = manifest["baseline"]["baseline_ms"]
+    positive = [manifest["batch_size"], baseline_ms, *manifest["batches"].values()]
+    if not manifest["batches"] or not all(0 < number < np.inf for number in positive):
+        raise damaged(path, "batch_size, batches and baseline_ms are above 0")
+    verdict = (manifest.get("verdict") or {}).get("status", "VALID")
+    if verdict not in _VERDICTS:
+        raise damaged(path, f"its verdict is {verdict!r}; there are {', '.join(_VERDICTS)}")
+
+
+def _check_shape(name: str, value: Any, shape: Any, path: Path) -> None:
+    if not _has_shape(value, shape):
+        raise damaged(path, f"{name!r} is {value!r:.60}")
+
+
+def _has_shape(value: Any, shape: Any) -> bool:
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_has_shape(entry, shape[0]) for entry in value)
+    if isinstance(shape, dict) and str in shape:
+        return isinstance(value, dict) and all(_has_shape(entry, shape[str]) for entry in value.values())
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(
+            name in value and _has_shape(value[name], inner) for name, inner in shape.items()
+        )
+    if shape in (int, float):
+        return isinstance(value, (int, shape)) and not isinstance(value, bool)
+    return isinstance(value, shape)
+
+
+# -- traces --------------------------------------------------------------------------------------------------
+
+
+def check_trace(table: pa.Table, num_batches: Any, path: Path) -> None:
+    """Refuse rows that no pass over a stream can leave."""
+    for problem in _trace_problems(table, num_batches):
+        raise damaged(path, problem)
+
+
+def _trace_problems(table: pa.Table, num_batches: Any) -> Iterator[str]:
+    rows = table.num_rows
+    if rows == 0 or num_batches not in (None, rows):
+        yield f"it has {rows} rows, one per batch would be {num_batches}"
+        return
+    for name in ("index", "served", "correct", "total", "predicted"):
+        if table[name].null_count:
+            yield f"{name} is empty in {table[name].null_count} rows"
+            return
+    index, served, correct, total = (
+        table[name].to_numpy() for name in ("index", "served", "correct", "total")
+    )
+    if (index != np.arange(rows)).any():
+        yield "its rows are not in the order of the batches, each once"
+    phases = table["phase"].to_pylist()
+    if any(
+        phase not in ("adapt", "frozen") if there else phase
+        for phase, there in zip(phases, served, strict=True)
+    ):
+        yield "phase is adapt or frozen where a batch was served, empty elsewhere"
+    if ((correct < 0) | (correct > total) | (total < 1) | (~served & (correct != 0))).any():
+        yield "correct counts samples of total, none where a batch was not served"
+    lengths = np.diff(table["predicted"].combine_chunks().offsets.to_numpy())
+    if not np.isin(lengths, (0, total[0])).all():
+        yield f"predicted has {lengths.max()} classes for a batch of {total[0]}"
+    for name in table.column_names:
+        times = table[name].to_numpy() if name.endswith("_ms") else np.zeros(1)
+        if (times[~np.isnan(times)] < 0).any() or np.isinf(times).any():
+            yield f"{name} is below 0 or infinite"
+
+
+# -- utilities -----------------------------------------------------------------------------------------------
+
+_FRACTIONS = (
+    *("utility", "utility_lo", "utility_hi", "availability", "adapted_fraction", "adapt_accuracy"),
+    *("frozen_accuracy", "responsiveness", "accuracy", "served_accuracy"),
+)
+_AMOUNTS = ("baseline_ms", "cutoff", "spent_ms", "waitspan_ms", "response_ms", "response_sd_ms")
+_ALWAYS = (
+    "method",
+    "model",
+    "shift",
+    "seed",
+    "protocol",
+    "label",
+    "queue",
+    "status",
+    "verdict",
+    "scenario",
+    "baseline_ms",
+)
+_SCORED = (
+    "utility",
+    "utility_lo",
+    "utility_hi",
+    "availability",
+    "adapted_fraction",
+    "responsiveness",
+    "covariance",
+    "batches",
+    "served_batches",
+    "adapting_pass",
+)
+_CELL = ["method", "model", "shift", "seed", "scenario"]
+
+
+def check_utilities(table: pd.DataFrame, path: Path) -> None:
+    """Refuse rows that no run can write: every utility is a fraction, and the one that its six terms give."""
+    for what, wrong in _utility_problems(table):
+        if wrong.any():
+            row = table[wrong].iloc[0]
+            raise damaged(path, f"{row['method']} on {row['shift']}, {row['label']}: {what}")
+
+
+def _utility_problems(table: pd.DataFrame) -> Iterator[tuple[str, pd.Series[bool]]]:
+    """What would be wrong, and in which rows it is."""
+    ok = table["status"] == "ok"
+    for name in _ALWAYS:
+        yield f"{name} is empty", table[name].isna()
+    for name in _SCORED:
+        yield f"{name} is empty", ok & table[name].isna()
+    yield "it has a utility although it did not run", ~ok & table["utility"].notna()
+    yield "the same cell stands there twice", table.duplicated(_CELL)
+    yield f"the protocol is none of {', '.join(KINDS)}", ~table["protocol"].isin(list(KINDS))
+    yield f"the verdict is none of {', '.join(_VERDICTS)}", ~table["verdict"].isin(_VERDICTS)
+    for name in _FRACTIONS:
+        yield f"{name} is not between 0 and 1", ok & _outside(table[name], 0, 1)
+    for name in _AMOUNTS:
+        yield (
+            f"{name} is below 0 or infinite",
+            ok & (_outside(table[name], 0, np.inf) | np.isinf(table[name])),
+        )
+    yield "baseline_ms is not above 0", table["baseline_ms"] <= 0
+    served = table["availability"] * table["batches"]
+    yield "availability is not served batches / batches", ok & _differ(served, table["served_batches"])
+    lo, hi = table["utility_lo"], table["utility_hi"]
+    yield (
+        "utility is outside its interval",
+        ok & ((lo > table["utility"] + _TOLERANCE) | (hi < table["utility"] - _TOLERANCE)),
+    )
+    yield "its terms do not give its utility", ok & _differ(_recomposed(table), table["utility"])
+
+
+def _outside(values: pd.Series[float], lowest: float, highest: float) -> pd.Series[bool]:
+    return (values < lowest - _TOLERANCE) | (values > highest + _TOLERANCE)
+
+
+def _differ(one: pd.Series[float], other: pd.Series[float]) -> pd.Series[bool]:
+    return ~((one - other).abs() <= _TOLERANCE)
+
+
+def _recomposed(table: pd.DataFrame) -> pd.Series[float]:
+    availability, adapted_fraction, adapt, frozen, responsiveness, covariance = (
+        table[name].fillna(0.0) for name in SIX_TERMS
+    )
+    accuracy = adapted_fraction * adapt + (1 - adapted_fraction) * frozen
+    return availability * (accuracy * responsiveness + covariance)
+
+
+def check_cells(table: pd.DataFrame, manifest: Mapping[str, Any], path: Path) -> None:
+    """Do the cells fit the run that run.json describes? One that is no scenario of it ends it, missing ones warn."""
+    scenarios = len(manifest["scenarios"])
+    if not table["scenario"].between(0, scenarios - 1).all():
+        raise damaged(path, f"it has cells of other scenarios than the {scenarios} in run.json")
+    wanted = scenarios * int(np.prod([len(manifest[name]) for name in ("methods", "shifts", "seeds")]))
+    whole = manifest["finished"] and not manifest.get("shard") and "imported" not in manifest
+    if whole and len(table) != wanted:
+        warn(
+            f"{path} has {len(table)} cells and run.json names {wanted}: some are missing or another run's. "
+            "Run the same command again to make it whole"
+        )
