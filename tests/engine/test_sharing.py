@@ -63,6 +63,42 @@ def test_every_method_on_both_bundled_networks(network, batches, name, method):
     same(shared, unshared)
 
 
+@pytest.mark.parametrize(
+    ("method", "grouped"),
+    [("tent", True), ("neo", True), ("lame", False), (("tent", {"frozen_stats": "batch"}), False)],
+)
+def test_tails_of_several_batches_at_once(network, batches, monkeypatch, method, grouped):
+    """Shared and unshared make the same choice, and nothing is predicted otherwise than batch by batch.
+
+    LAME's tail is the Standard pass; one that normalises with the batch's own statistics would change.
+    """
+    model, sizes = network("fashion_resnet"), []
+    features = type(model).features
+
+    def noted(self, x):
+        sizes.append(len(x))
+        return features(self, x)
+
+    monkeypatch.setattr(type(model), "features", noted)
+    runs = {}
+    for together, share in ((1, True), (3, True), (3, False)):
+        sizes.clear()
+        runs[together, share] = tempora.evaluate(
+            model,
+            batches,
+            ["standard", method],
+            [Amortised(budget_x=0.05), Amortised(budget_ms=0)],
+            clock=CLOCK,
+            device="cpu",
+            share=share,
+            tail_batches=together,
+        )
+        trials = 1 if together == 3 and method != "lame" else 0
+        assert (sizes.count(24) > trials) == (grouped and together == 3)
+    same(runs[3, True], runs[3, False])
+    same(runs[1, True], runs[3, True])
+
+
 def test_shared_runs_make_fewer_passes(network, batches):
     shared, unshared = both_ways(network("fashion_resnet"), batches, "lame")
     count = {

@@ -84,7 +84,7 @@ class RunConfig(_Strict):
     runtimes: list[str] = Field(
         ["eager"],
         min_length=1,
-        description="How PyTorch runs each method: eager, tf32, channels_last+amp, ...",
+        description="How PyTorch runs each method: eager, tf32, compile, channels_last+amp, ...",
     )
     seeds: list[int] = Field([2025], min_length=1, description="Orders of the stream; each is run.")
     batch_size: int = Field(64, ge=1, description="Samples per batch.")
@@ -99,6 +99,9 @@ class RunConfig(_Strict):
     )
     provision: float = Field(6.0, ge=0, description="lambda = mean + provision * sigma.")
     warmup_batches: int = Field(5, ge=0, description="Batches before each pass that do not count.")
+    tail_batches: int = Field(
+        1, ge=1, description="Batches of an untimed frozen tail at once, where no prediction changes by it."
+    )
     share: bool = Field(True, description="Share passes between scenarios where the result is the same.")
     deterministic: bool = Field(
         False, description="Deterministic algorithms on CUDA: slower, repeatable to the bit."

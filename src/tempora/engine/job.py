@@ -85,6 +85,8 @@ class Job:
     preset: str | None = None
     share: bool = True
     warmup_batches: int = 5
+    tail_batches: int = 1
+    """Batches that an untimed frozen tail may predict at once; see `tails`."""
     baseline: Baseline | None = None
     """Given or recorded; None: measured when the run starts."""
     calibration_batches: int = 700
@@ -145,6 +147,7 @@ class Job:
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "version": __version__,
             **({} if spec.runtime == EAGER else {"runtime": spec.runtime}),
+            **({} if self.tail_batches == 1 else {"tail_batches": self.tail_batches}),
             **more,
         }
 

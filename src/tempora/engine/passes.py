@@ -66,9 +66,13 @@ class Pass:
     progress: Progress | None = None
     pace: Callable[[float], None] | None = None
     """Waits until a moment of the timeline has come; None: simulated time, nobody waits."""
+    tail_batches: int = 1
+    """Batches that an untimed frozen tail predicts at once."""
     non_finite_batches: int = 0
     """Served batches whose scores were not all finite."""
     _costs_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    _ahead: dict[int, torch.Tensor] = field(default_factory=dict)
+    """Scores of the tail's next batches, predicted together with one before them."""
 
     def warm_up(self, batches: int) -> None:
         """Predict and adapt on perturbed copies of the first batches, frozen once too, then reset."""
@@ -144,6 +148,7 @@ class Pass:
         self.method.reset()
         self.non_finite_batches = 0
         self._costs_ms.clear()
+        self._ahead.clear()
         return Trace.empty(self.stream.num_batches, self.stream.batch_size)
 
     def _serve_adapting(self, trace: Trace, turn: Turn, timeline: Timeline, resolved: Resolved) -> None:
@@ -166,8 +171,8 @@ class Pass:
         self._note_predictions(trace, index, scores)
 
     def _serve_frozen(self, trace: Trace, index: int, timed: bool) -> None:
-        x = self._batch(index)
         if timed:
+            x = self._batch(index)
             batch = Batch(self.label, self.method.name, self.stream.name, self.stream.seed, index)
             faults = self.clock.faults()
             scores, trace.predict_ms[index] = self.clock.predict(
@@ -176,12 +181,21 @@ class Pass:
             trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
             trace.adapt_ms[index] = 0.0
         else:
-            scores = self._predict(x, _FIRST_MOMENT)
+            scores = self._untimed_scores(index)
             trace.predict_ms[index] = trace.adapt_ms[index] = math.nan
             trace.page_faults[index] = -1
         trace.phase[index] = FROZEN
         trace.action[index] = "none"
         self._note_predictions(trace, index, scores)
+
+    def _untimed_scores(self, index: int) -> torch.Tensor:
+        if self.tail_batches == 1:
+            return self._predict(self._batch(index), _FIRST_MOMENT)
+        if index not in self._ahead:
+            group = range(index, min(index + self.tail_batches, self.stream.num_batches))
+            scores = self._predict(torch.cat([self._batch(i) for i in group]), _FIRST_MOMENT)
+            self._ahead = dict(zip(group, scores.split(self.stream.batch_size), strict=True))
+        return self._ahead.pop(index)
 
     def _note_predictions(self, trace: Trace, index: int, scores: torch.Tensor) -> None:
         """After the clock has stopped: what was predicted, and how much of it is right."""

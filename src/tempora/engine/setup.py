@@ -40,6 +40,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
         preset=config.preset,
         share=config.share,
         warmup_batches=config.warmup_batches,
+        tail_batches=config.tail_batches,
         baseline=baseline,
         calibration_batches=config.calibration_batches,
         provision=config.provision,

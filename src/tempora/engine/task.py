@@ -15,6 +15,7 @@ from tempora.engine.passes import BudgetWatch, Pass, Stopped
 from tempora.engine.runtime import compiled_graphs
 from tempora.engine.sentinel import Sentinel
 from tempora.engine.sharing import LIVE, share
+from tempora.engine.tails import batches_at_once
 from tempora.errors import TemporaError
 from tempora.measure import Baseline
 from tempora.measure.device import peak_memory_bytes, reset_peak_memory
@@ -41,6 +42,7 @@ class Task:
     _method: Method | None = None
     _states: dict[int, Any] = field(default_factory=dict)
     """Snapshots of the offline pass just made, by cut-off."""
+    _tail_batches: int | None = None
 
     def cells(self) -> list[Cell]:
         """One cell per scenario of the job; a scenario that fails says why and the others go on."""
@@ -59,7 +61,7 @@ class Task:
                 if is_fatal(error):
                     raise
                 found.append(replace(cell, status=f"failed: {type(error).__name__}: {error}"))
-        self._method = None
+        self._method = self._tail_batches = None
         self._states.clear()
         return found
 
@@ -157,7 +159,16 @@ class Task:
         if stored is not None:
             return stored
         stream, method = self.open_stream(), self._created()
-        run = Pass(method, self.spec.label, stream, self.job.clock, progress=self._on_batch)
+        if self._tail_batches is None:
+            self._tail_batches = batches_at_once(method, stream, self.job.tail_batches)
+        run = Pass(
+            method,
+            self.spec.label,
+            stream,
+            self.job.clock,
+            progress=self._on_batch,
+            tail_batches=self._tail_batches,
+        )
         self.observer.pass_started(identity["kind"], stream.num_batches)
         timed = identity.get("timed", True)
         if timed:
