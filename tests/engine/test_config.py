@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tempora.engine.config import RunConfig, load_config, template
 from tempora.engine.setup import scenarios
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
+
+LAUGHS = "a: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
 
 
 def test_the_template_is_the_defaults_and_says_what_each_key_is_for(tmp_path):
@@ -49,6 +52,14 @@ def test_overrides_and_flags(tmp_path):
         ("methods:\n - tent\n - {label: x}\n", r"methods.1.name.*line 3"),
         ("- a\n- b\n", "expected keys and values"),
         ("a: [\n", "is not YAML"),
+        ("batches: 2024-13-45\n", "is not YAML: month must be in"),
+        ("batches: 3\nmodel: x\nbatches: 4\n", "batches stands on line 1 and on line 3: keep one of them"),
+        ("model: &again [*again]\n", "aliases .* that contain each other"),
+        (LAUGHS, "aliases .* that contain each other"),
+        ("[" * 5000, "is not YAML"),
+        ("batch_size: yes\n", "batch_size=True .*must not be true or false"),
+        ("seeds: [1, off]\n", "seeds=.*must not be true or false"),
+        ("checkpoint: 7\n", r"checkpoint=7 \(line 1 of .*must be a path"),
     ],
 )
 def test_mistakes_point_at_their_line(tmp_path, text, message):
@@ -69,6 +80,18 @@ def test_wrong_scenarios_say_which():
     config = load_config(None, flags={"scenarios": [{"protocol": "discrete", "interval": 5}], "grid": "none"})
     with pytest.raises(TemporaError, match=r"scenarios\[0\]: unknown discrete setting 'interval'"):
         scenarios(config)
+
+
+def test_a_scenario_without_a_usable_protocol_is_named():
+    config = load_config(None, flags={"scenarios": [{"protocol": ["discrete"]}], "grid": "none"})
+    with pytest.raises(TemporaError, match=r"scenarios\[0\]: unknown protocol"):
+        scenarios(config)
+
+
+def test_no_limit_survives_run_json():
+    config = load_config(None, flags={"scenarios": [{"protocol": "amortised", "budget_ms": float("inf")}]})
+    stored = json.loads(json.dumps(config.model_dump(mode="json")))
+    assert RunConfig.model_validate(stored) == config
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

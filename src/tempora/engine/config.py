@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from tempora.errors import TemporaError, suggestion
 
 GRIDS = ("relative", "paper-resnet50", "paper-vit", "paper-resnet18", "none")
 
 
+MOST_LINES, MOST_LEVELS = 10_000, 30
+"""A configuration is far smaller; aliases (&, *) of aliases can make it endless."""
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_values_for_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML reads yes, no, on and off as true and false, which Python takes for 1 and 0."""
+        truths = [
+            entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, bool)
+        ]
+        if truths and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError("must not be true or false (nor yes, no, on, off)")
+        return value
 
 
 class DataConfig(_Strict):
@@ -149,6 +165,7 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]]:
     try:
         text = path.read_text(encoding="utf-8")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+        lines = _key_lines(node, path)
         values = yaml.safe_load(text) or {}
     except FileNotFoundError:
         raise TemporaError(
@@ -156,23 +173,41 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise TemporaError(f"{path} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise TemporaError(f"{path} is not YAML: {error}") from None
     if not isinstance(values, dict):
         raise TemporaError(f"{path}: expected keys and values such as `model: fashion_resnet`")
-    return values, dict(_key_lines(node, ()))
+    return values, lines
 
 
-def _key_lines(node: yaml.Node | None, where: tuple[Any, ...]) -> Iterable[tuple[tuple[Any, ...], int]]:
+def _key_lines(node: yaml.Node | None, path: Path) -> dict[tuple[Any, ...], int]:
+    """The line of every key and entry. A key that stands twice is an error: YAML would take the last."""
+    lines: dict[tuple[Any, ...], int] = {}
+    for where, line in _places(node, ()):
+        if where in lines:
+            name = ".".join(map(str, where))
+            raise TemporaError(
+                f"{path}: {name} stands on line {lines[where]} and on line {line}: keep one of them"
+            )
+        lines[where] = line
+        if len(lines) > MOST_LINES or len(where) > MOST_LEVELS:
+            raise TemporaError(
+                f"{path} has more than {MOST_LINES} entries or {MOST_LEVELS} levels (line {line}): are there aliases "
+                "(&, *) that contain each other? Write them out"
+            )
+    return lines
+
+
+def _places(node: yaml.Node | None, where: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], int]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            here = (*where, key.value)
+            here = (*where, str(key.value))
             yield here, key.start_mark.line + 1
-            yield from _key_lines(value, here)
+            yield from _places(value, here)
     elif isinstance(node, yaml.SequenceNode):
         for position, value in enumerate(node.value):
             yield (*where, position), value.start_mark.line + 1
-            yield from _key_lines(value, (*where, position))
+            yield from _places(value, (*where, position))
 
 
 def _set(values: dict[str, Any], override: str) -> None:
@@ -181,7 +216,7 @@ def _set(values: dict[str, Any], override: str) -> None:
         raise TemporaError(f"--set {override!r}: write key=value, for instance --set data.severity=3")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise TemporaError(f"--set {override!r}: {text!r} is not a YAML value") from None
     _put(values, key.strip().split("."), value)
 
@@ -204,13 +239,19 @@ def _explain(problem: Any, lines: Mapping[tuple[Any, ...], int], path: Path | No
     if problem["type"] == "extra_forbidden":
         allowed = DataConfig.model_fields if where[0] == "data" and len(where) > 1 else RunConfig.model_fields
         return f"unknown key {name!r}{place}: {suggestion(str(where[-1]), allowed)}"
+    given = f"{name}={_short.repr(problem['input'])}{place}"
     if problem["type"] == "literal_error":
         allowed = [
             choice.strip("'") for choice in problem["ctx"]["expected"].replace(" or ", ", ").split(", ")
         ]
-        return f"{name}={problem['input']!r}{place}: {suggestion(str(problem['input']), allowed)}"
+        return f"{given}: {suggestion(str(problem['input']), allowed)}"
     if problem["type"] == "missing":
         return f"{name} is missing{place}"
-    return (
-        f"{name}={problem['input']!r}{place}: {problem['msg'].lower().replace('input should be', 'must be')}"
-    )
+    if problem["type"] == "path_type":
+        return f"{given}: must be a path"
+    reason = problem["msg"].removeprefix("Value error, ")
+    return f"{given}: {reason.lower().replace('input should be', 'must be')}"
+
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 80

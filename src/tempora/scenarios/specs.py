@@ -37,7 +37,7 @@ def from_spec(spec: Mapping[str, Any]) -> Scenario:
     """
     knobs = dict(spec)
     protocol = knobs.pop("protocol", None)
-    if protocol not in KINDS:
+    if not isinstance(protocol, str) or protocol not in KINDS:
         raise unknown("protocol", str(protocol), KINDS)
     kind = KINDS[protocol]
     allowed = [knob.name for knob in fields(kind)]  # type: ignore[arg-type]
