@@ -169,7 +169,10 @@ class _Maker:
             "name": method,
             "settings": {},
             "shift": shift,
+            "data": shift,
             "seed": seed,
+            "batch_size": self.batch_size,
+            "num_batches": self.batches,
         }
         pace = self.paces[method]
         about = {"history_free": pace.history_free, "stateless": pace.stateless}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from tempora.scenarios import _validate as check
+from tempora.scenarios._validate import BoolArray, FloatArray
 
 
 class Budget:
@@ -42,6 +44,21 @@ class Budget:
             return False
         self.spent_ms = spent_ms
         return True
+
+    def afforded(self, service_ms: FloatArray, adapted: BoolArray) -> BoolArray:
+        """Charge a whole stream at once: which of its batches may adapt, the first ones up to some batch.
+
+        The same sums in the same order as `charge` batch by batch. `adapted`: those that want to.
+        """
+        overhead_ms = np.fmax(0.0, service_ms - self._baseline_ms)
+        spent_ms = np.cumsum(np.where(adapted, overhead_ms, 0.0))
+        if self._strict:
+            overruns = np.flatnonzero(adapted & (spent_ms > self.budget_ms))
+        else:
+            overruns = np.flatnonzero(np.concatenate([[0.0], spent_ms[:-1]]) >= self.budget_ms)
+        count = int(overruns[0]) if overruns.size else len(spent_ms)
+        self.spent_ms = float(spent_ms[count - 1]) if count else 0.0
+        return np.arange(len(spent_ms)) < count
 
 
 def budget_cutoff(service_ms: ArrayLike, baseline_ms: float, budget_ms: float, rule: str = "strict") -> int:

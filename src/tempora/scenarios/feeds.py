@@ -43,7 +43,7 @@ class ClosedLoop:
     def __init__(self, num_batches: int, on_prediction: bool) -> None:
         self.evicted: list[int] = []
         self._num_batches = num_batches
-        self._on_prediction = on_prediction
+        self.on_prediction = on_prediction
         self._next = 0
 
     def take(self, emission_ms: float, adapt_ms: float, finish_ms: float) -> Pickup | None:
@@ -53,7 +53,7 @@ class ClosedLoop:
         self._next = batch + 1
         if batch == 0:
             return 0, 0.0, 0.0, 0.0, False
-        if self._on_prediction:
+        if self.on_prediction:
             return batch, emission_ms, finish_ms, adapt_ms, False
         return batch, finish_ms, finish_ms, 0.0, False
 

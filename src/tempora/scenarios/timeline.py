@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from tempora.scenarios import _validate as check
 from tempora.scenarios._validate import BoolArray, FloatArray, IntArray
 from tempora.scenarios.budget import Budget
-from tempora.scenarios.feeds import NEVER_BUSY_MS, Feed, Pickup, Schedule
+from tempora.scenarios.feeds import NEVER_BUSY_MS, ClosedLoop, Feed, Pickup, Schedule
 
 
 class Turn(NamedTuple):
@@ -184,6 +184,8 @@ def replay(
 
     `adapted` is False where a method froze itself although it was allowed to adapt.
     """
+    if isinstance(timeline._feed, ClosedLoop):
+        return _at_once(timeline, timeline._feed, predict_ms, adapt_ms, frozen_ms, adapted)
     predicts, adapts = predict_ms.tolist(), adapt_ms.tolist()
     frozen = None if frozen_ms is None else frozen_ms.tolist()
     itself = None if adapted is None else adapted.tolist()
@@ -195,6 +197,53 @@ def replay(
             continue
         record(math.nan if frozen is None else frozen[batch], 0.0)
     return timeline.course()
+
+
+def _at_once(
+    timeline: Timeline,
+    loop: ClosedLoop,
+    predict_ms: FloatArray,
+    adapt_ms: FloatArray,
+    frozen_ms: FloatArray | None,
+    adapted: BoolArray | None,
+) -> Course:
+    """The course of a stream that waits: nothing is lost, and each batch starts when the last one is done.
+
+    The sums of the steps, in their order, so that not a digit differs.
+    """
+    count = timeline._num_batches
+    willing = np.ones(count, dtype=bool) if adapted is None else adapted
+    afforded = timeline._budget.afforded(predict_ms + adapt_ms, willing)
+    predict_ms = np.where(afforded, predict_ms, np.nan if frozen_ms is None else frozen_ms)
+    adapt_ms = np.where(afforded, adapt_ms, 0.0)
+    finish_ms = np.cumsum(predict_ms + adapt_ms)
+    start_ms = _after_first(finish_ms)
+    emission_ms = start_ms + predict_ms
+    wait_ms = _after_first(adapt_ms) if loop.on_prediction else np.zeros(count)
+    idle_ms = np.zeros(count)
+    idle_ms[1:] = start_ms[1:] - finish_ms[:-1]
+    return Course(
+        num_batches=count,
+        served=np.arange(count, dtype=np.int64),
+        evicted=np.array([], dtype=np.int64),
+        arrived_ms=_after_first(emission_ms) if loop.on_prediction else start_ms,
+        start_ms=start_ms,
+        emission_ms=emission_ms,
+        finish_ms=finish_ms,
+        predict_ms=predict_ms,
+        adapt_ms=adapt_ms,
+        wait_ms=wait_ms,
+        response_ms=wait_ms + predict_ms,
+        idle_ms=idle_ms,
+        adapted=afforded & willing,
+        waitspan_ms=0.0,
+        spent_ms=timeline.spent_ms,
+    )
+
+
+def _after_first(values: FloatArray) -> FloatArray:
+    """What follows from the batch before; 0 for the first."""
+    return np.concatenate([[0.0], values[:-1]])
 
 
 def serve(service_ms: ArrayLike, arrivals_ms: ArrayLike, queue: int = 1) -> Course:
