@@ -67,9 +67,12 @@ def shown(value: Any) -> str:
 def cli() -> str:
     text = [
         "# Command line",
-        f"{MADE} `tempora COMMAND --help` says the same; `tempora --install-completion` teaches your shell the "
-        "names.\n\nExit status: 0 done; 1 a check failed or some cells did; 2 something in the command has to be "
-        "changed (the message says what); 130 stopped with Ctrl-C, to be resumed by the same command.",
+        f"{MADE} `tempora COMMAND --help` says the same; `tempora --install-completion` teaches your shell "
+        "(bash, zsh, fish) the commands, options, names of methods, networks, datasets and clocks, and run folders."
+        "\n\nExit status: 0 done; 1 a mistake that the message explains, or a check or some cells failed; "
+        "2 no such command or option; 130 stopped with Ctrl-C, to be resumed by the same command. Errors and "
+        "warnings go to stderr. Without a terminal there is no colour and no progress bar, but a line now and "
+        "then; `NO_COLOR=1` turns colours off, `FORCE_COLOR=1` on.",
         *(_command(path, function) for path, function in sorted(_commands("tempora", app))),
     ]
     return "\n\n".join(text) + "\n"

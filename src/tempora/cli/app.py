@@ -26,11 +26,14 @@ from tempora.cli.recommend import recommend
 from tempora.cli.report import report
 from tempora.cli.run import run
 from tempora.cli.show import show
+from tempora.cli.terminal import print_error, print_warning
 from tempora.errors import TemporaError, TemporaWarning
 
 app = typer.Typer(
     name="tempora",
     help="Which test-time adaptation method is worth its time in your deployment?",
+    epilog="Exit status: 0 done; 1 a mistake that the message explains, or a check or some cells failed; "
+    "2 no such command or option; 130 stopped with Ctrl-C.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -59,14 +62,14 @@ def _root(
 
 
 def main() -> None:
-    """Entry point: user mistakes end with one readable message and exit status 2, warnings are one line each."""
+    """Entry point: user mistakes end with one readable message and exit status 1, warnings are one line each."""
     with warnings.catch_warnings():
         warnings.showwarning = _print_warning
         try:
             app()
         except TemporaError as error:
-            typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
-            sys.exit(2)
+            print_error(str(error))
+            sys.exit(1)
 
 
 def _print_warning(
@@ -74,6 +77,6 @@ def _print_warning(
 ) -> None:
     """Ours as a sentence; those of libraries as Python prints them."""
     if issubclass(category, TemporaWarning):
-        typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
+        print_warning(str(message))
     else:
         typer.echo(warnings.formatwarning(message, category, filename, lineno), nl=False, err=True)

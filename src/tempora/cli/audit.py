@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from tempora.cli import completion
+from tempora.cli.terminal import console, plain_table
+
 
 def audit(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
     cells: Annotated[int, typer.Option(min=1, help="How many cells, picked at random.")] = 5,
     seed: Annotated[int, typer.Option(help="Which ones: another seed picks others.")] = 0,
     realtime: Annotated[bool, typer.Option("--realtime", help="Really wait for arrivals.")] = False,
@@ -18,8 +21,6 @@ def audit(
     from tempora.cli.run import prepare_environment
 
     prepare_environment()
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from tempora.engine.audit import MEASURED_TOLERANCE
@@ -28,19 +29,21 @@ def audit(
 
     results = open_run(run)
     audited = audit_cells(results, cells, seed, realtime)
-    table = Table("method", "shift", "scenario", "was", "stored", "again", "predictions", "", box=None)
+    utilities = ("stored", "again")
+    table = plain_table("method", "shift", "scenario", "was", *utilities, "verdict", numbers=utilities)
     for cell in audited:
         verdict = Text("agrees", "green") if cell.agrees else Text("differs", "bold red")
-        same = "same" if cell.same_predictions else "differ"
+        if not cell.same_predictions:
+            verdict.append("; other predictions", "yellow")
         names = (Text(name) for name in (cell.method, cell.shift, cell.label))
-        table.add_row(*names, cell.origin, f"{cell.stored:.2%}", f"{cell.again:.2%}", same, verdict)
-    console = Console(highlight=False)
-    console.print(table)
+        table.add_row(*names, cell.origin, f"{cell.stored:.2%}", f"{cell.again:.2%}", verdict)
+    out = console()
+    out.print(table)
     measured = results.manifest["clock"] == "measured"
     rule = (
         f"within the timing interval and {MEASURED_TOLERANCE:.0%}" if measured else "exactly (recorded clock)"
     )
     agreeing = sum(cell.agrees for cell in audited)
-    console.print(f"{agreeing} of {len(audited)} cells agree {rule}")
+    out.print(f"\n{agreeing} of {len(audited)} cells agree {rule}")
     if agreeing < len(audited):
         raise typer.Exit(1)

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tempora.cli import completion
+from tempora.cli.terminal import console, plain_table
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -13,17 +16,26 @@ if TYPE_CHECKING:
 
 
 def check(
-    method: Annotated[str, typer.Argument(help="A method's name, or module:Class for your own.")],
+    method: Annotated[
+        str,
+        typer.Argument(
+            help="A method's name, or module:Class for your own.",
+            autocompletion=completion.one_of(completion.METHODS),
+        ),
+    ],
     model: Annotated[
         list[str] | None,
-        typer.Option(help="A network to check it on; repeat for more. Default: the two bundled ones."),
+        typer.Option(
+            help="A network to check it on; may be repeated. Default: the two bundled ones.",
+            autocompletion=completion.one_of(completion.MODELS),
+        ),
     ] = None,
     pretrained: Annotated[
         bool, typer.Option(help="Fetch the network's weights; random ones serve as well.")
     ] = False,
 ) -> None:
     """Check that a method resets, freezes, saves and restores exactly, and breaks no other promise."""
-    from rich.console import Console
+    from rich.text import Text
 
     from tempora.methods.testing import check as examine
     from tempora.models import load
@@ -31,22 +43,20 @@ def check(
 
     names = model or list(BUNDLED)
     reports = [examine(method, load(name, pretrained=pretrained)) for name in names]
-    console = Console()
+    out = console()
     for report in reports:
-        console.print(_table(report))
+        out.print(Text(f"{report.method} on {report.model}", style="bold"))
+        out.print()
+        out.print(_table(report))
+        out.print()
     if not all(report.passed for report in reports):
         raise typer.Exit(1)
 
 
 def _table(report: Report) -> Table:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=f"{report.method} on {report.model}", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("promise")
-    table.add_column("result")
-    table.add_column("seen", overflow="fold")
+    table = plain_table("promise", "result", "seen")
     if report.refused is not None:
         table.add_row("fits the network", Text("refused", style="yellow"), Text(report.refused))
     for row in report.checks:

@@ -7,9 +7,21 @@ from typing import Annotated
 
 import typer
 
-SHIFTS = ("gaussian_noise", "contrast", "brightness")
+from tempora.cli import completion
+
+USUAL = {
+    "data.shifts": ["gaussian_noise", "contrast", "brightness"],
+    "batches": 40,
+    "calibration_batches": 300,
+}
 """One shift that adaptation repairs well, one that it must, and one where there is little to gain."""
-BATCHES = 40
+QUICK = {
+    "data.shifts": ["contrast"],
+    "methods": ["standard", "adabn", "lame", "neo", "tent"],
+    "batches": 10,
+    "calibration_batches": 50,
+}
+"""Enough for a ranking and a report in half a minute, too little for a verdict on anything."""
 THINNED = [
     {"protocol": "discrete", "utilisation": 1.0, "name": "ρ 100 %"},
     {"protocol": "discrete", "utilisation": 0.5, "name": "ρ 50 %"},
@@ -26,9 +38,25 @@ THINNED = [
 
 def demo(
     out: Annotated[Path, typer.Option(help="The run folder.")] = Path("tempora-demo"),
-    network: Annotated[str, typer.Option(help="fashion_resnet, or fashion_vit.")] = "fashion_resnet",
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "--network",
+            help="fashion_resnet or fashion_vit.",
+            autocompletion=completion.one_of(completion.BUNDLED),
+        ),
+    ] = "fashion_resnet",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One shift, five methods, few batches: does it work here?")
+    ] = False,
     full: Annotated[bool, typer.Option("--full", help="15 shifts, all batches, the whole grid.")] = False,
-    clock: Annotated[str, typer.Option(help="measured, or a recorded profile.")] = "measured",
+    clock: Annotated[
+        str,
+        typer.Option(
+            help="measured, a profile's file, or published:rn50_inc.", autocompletion=completion.clock
+        ),
+    ] = "measured",
     plain: Annotated[
         bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
     ] = False,
@@ -38,14 +66,11 @@ def demo(
 
     prepare_environment()
     from tempora.engine.config import load_config
+    from tempora.errors import TemporaError
 
-    flags: dict[str, object] = {"model": network, "data.dataset": "fashion", "clock": clock}
+    if quick and full:
+        raise TemporaError("--quick and --full contradict each other: give one of them, or neither")
+    flags: dict[str, object] = {"model": model, "data.dataset": "fashion", "clock": clock}
     if not full:
-        flags |= {
-            "data.shifts": list(SHIFTS),
-            "batches": BATCHES,
-            "grid": "none",
-            "scenarios": THINNED,
-            "calibration_batches": 300,
-        }
+        flags |= {"grid": "none", "scenarios": THINNED, **(QUICK if quick else USUAL)}
     execute(load_config(None, flags=flags), out, plain=plain)

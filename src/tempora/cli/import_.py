@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tempora.cli import bar
+from tempora.cli.terminal import console
+
 import_app = typer.Typer(name="import", help="Results of others as a run folder.", no_args_is_help=True)
 
 
@@ -20,25 +23,24 @@ def authors(
     folder: Annotated[Path, typer.Argument(help="The folder that the authors' JSON logs were unpacked in.")],
     out: Annotated[Path, typer.Option(help="The run folder to make.")],
     model: Annotated[str | None, typer.Option(help="Only logs of this network (model_arch).")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Only logs of this data set (dataset_name).")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only logs of this dataset (dataset_name).")] = None,
     baseline_ms: Annotated[
-        float | None, typer.Option(help="lambda. Default: from the logs of standard inference.")
+        float | None, typer.Option(help="λ. Default: from the logs of standard inference.")
     ] = None,
 ) -> None:
     """The logs that the paper's authors published: its tables from its own batches."""
-    from rich.progress import Progress
+    from functools import partial
 
     from tempora.store.authors import import_authors
 
-    with Progress(transient=True) as bar:
-        task = bar.add_task("reading logs", total=None)
+    with bar.progress(console()) as show:
         results = import_authors(
             folder,
             out,
             model=model,
             dataset=dataset,
             baseline_ms=baseline_ms,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=partial(show, "reading logs"),
         )
     cells = results.utilities
     manifest = results.manifest

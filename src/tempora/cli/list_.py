@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import typer
 
-Entry = tuple[str, str, str]
-"""A name, what it is, and a quieter line of facts."""
+from tempora.cli import completion
+from tempora.cli.terminal import UNBROKEN, Entry, console, print_entries
 
 
 def list_(
-    what: Annotated[str, typer.Argument(help="methods, models, datasets, scenarios or clocks.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="methods, models, datasets, scenarios or clocks.",
+            autocompletion=completion.one_of(completion.LISTS),
+        ),
+    ],
 ) -> None:
     """What there is to choose from: methods, models, datasets, scenarios or clocks."""
     from tempora.errors import unknown
@@ -20,25 +26,10 @@ def list_(
     if what not in LISTS:
         raise unknown("thing to list", what, LISTS)
     entries, hint = LISTS[what]
-    _print(entries(), hint)
-
-
-def _print(entries: Iterable[Entry], hint: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, what, facts in entries:
-        table.add_row(Text(name, style="bold"), Text(what))
-        if facts:
-            table.add_row("", Text(facts, style="dim"))
-    console = Console(highlight=False)
-    console.print(table)
-    console.print()
-    console.print(hint, markup=False)
+    out = console()
+    print_entries(out, entries())
+    out.print()
+    out.print(hint, markup=False)
 
 
 def _methods() -> Iterator[Entry]:
@@ -48,7 +39,7 @@ def _methods() -> Iterator[Entry]:
 
     for name in methods.names():
         kind = methods.get(name)
-        about = (sys.modules[kind.__module__].__doc__ or kind.label).splitlines()[0]
+        about = (sys.modules[kind.__module__].__doc__ or kind.label).splitlines()[0].removesuffix(".")
         modifies = " and ".join(kind.modifies) or "nothing"
         yield name, about, f"{kind.label}, {kind.family}; modifies {modifies}"
 
@@ -112,7 +103,7 @@ def _grids() -> Iterator[Entry]:
 
     grids = {"relative": relative_grid(), **{f"paper-{name}": paper_grid(name) for name in _PAPER_GRIDS}}
     for name, scenarios in grids.items():
-        labels = ", ".join(scenario.label for scenario in scenarios)
+        labels = ", ".join(scenario.label.replace(" ", UNBROKEN) for scenario in scenarios)
         yield f"grid {name}", f"{len(scenarios)} scenarios besides offline", labels
 
 

@@ -7,14 +7,21 @@ from typing import Annotated
 
 import typer
 
+from tempora.cli import completion
+
 
 def merge(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders of one job, as --shard makes them.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Run folders of one job, as --shard makes them.", autocompletion=completion.run_folder
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The new run folder.")],
     mix_devices: Annotated[
         bool,
         typer.Option(
-            "--mix-devices", help="Join and rank different lambdas and kinds of device all the same."
+            "--mix-devices", help="Join and rank across different λ and kinds of device all the same."
         ),
     ] = False,
 ) -> None:

@@ -7,18 +7,43 @@ from typing import Annotated
 
 import typer
 
+from tempora.cli import completion
+from tempora.cli.terminal import console as new_console
+from tempora.cli.terminal import plain_table
+
 
 def profile(
     out: Annotated[Path, typer.Option(help="Where to write the profile (JSON).")] = Path("profile.json"),
     model: Annotated[
-        str, typer.Option(help="Network: fashion_resnet, resnet50, a timm name.")
+        str,
+        typer.Option(
+            help="A name from `tempora list models`, or one of timm's.",
+            autocompletion=completion.one_of(completion.MODELS),
+        ),
     ] = "fashion_resnet",
-    dataset: Annotated[str, typer.Option(help="A name from `tempora data list`, or module:function.")] = "fashion",
-    root: Annotated[Path | None, typer.Option(help="Where the data set lies.")] = None,
-    methods: Annotated[str, typer.Option(help="Names or module:Class, with commas; or all.")] = "all",
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="A name from `tempora list datasets`, or module:function.",
+            autocompletion=completion.one_of(completion.DATASETS),
+        ),
+    ] = "fashion",
+    root: Annotated[Path | None, typer.Option(help="Where the dataset lies.")] = None,
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="Names or module:Class, with commas; or all.",
+            autocompletion=completion.some_of(("all", *completion.METHODS)),
+        ),
+    ] = "all",
     batches: Annotated[int, typer.Option(help="Batches to time per method.")] = 100,
     batch_size: Annotated[int, typer.Option(help="Samples per batch.")] = 64,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Annotated[
+        str,
+        typer.Option(
+            help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.one_of(completion.DEVICES)
+        ),
+    ] = "auto",
     threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
@@ -28,8 +53,7 @@ def profile(
     from tempora.cli.run import prepare_environment
 
     prepare_environment()
-    from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
     from tempora.cli.progress import LiveProgress
     from tempora.engine.config import load_config
@@ -47,24 +71,27 @@ def profile(
         "device": device,
         "threads": threads,
     }
-    console = Console(highlight=False)
+    console = new_console()
     observer = LiveProgress(console, plain=plain)
     job = job_from_config(load_config(None, flags=flags), observer)
-    with observer.watching():
+    with observer.watching(gently=False):
         recorded, table = record_profile(job, f"{model} on {job.machine_kind}", observer)
     recorded.save(out)
 
-    shown = Table("method", "δ ms", "e ms", "e − λ", "ℓ ms", "δ / λ", "parameters", box=None)
+    times = ("δ ms", "e ms", "e − λ ms", "ℓ ms", "δ / λ", "parameters")
+    shown = plain_table("method", *times, numbers=times)
     for row in table.to_dict("records"):
         shown.add_row(
-            row["method"],
+            Text(row["method"]),
             f"{row['service_ms']:.1f} ± {row['service_sd_ms']:.1f}",
             f"{row['predict_ms']:.1f} ± {row['predict_sd_ms']:.1f}",
             f"{row['intrinsic_ms']:.1f}",
             f"{row['adapt_ms']:.1f} ± {row['adapt_sd_ms']:.1f}",
-            f"{row['slowdown']:.2f}x",
+            f"{row['slowdown']:.2f}×",
             f"{row['updated_parameters']:,}",
         )
-    console.print(f"λ = {recorded.baseline_ms:.2f} ms on {job.machine_kind}")
+    console.print(f"λ = {recorded.baseline_ms:.2f} ms on {job.machine_kind}", markup=False)
+    console.print()
     console.print(shown)
-    console.print(f"wrote {out}; use it with: tempora run ... --clock {out}")
+    console.print()
+    console.print(f"wrote {out}; use it with: tempora run ... --clock {out}", markup=False, soft_wrap=True)

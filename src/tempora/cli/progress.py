@@ -13,7 +13,10 @@ from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
+from tempora.cli.bar import Pace
+from tempora.cli.terminal import is_live
 from tempora.engine import Observer
 from tempora.store import Trace
 
@@ -24,7 +27,7 @@ class LiveProgress(Observer):
     def __init__(self, console: Console, plain: bool = False, quiet: bool = False) -> None:
         self._console = console
         self._quiet = quiet
-        self._live = console.is_terminal and not plain and not quiet
+        self._live = is_live(console) and not plain and not quiet
         self._progress = Progress(
             TextColumn("[bold]{task.description}", justify="left"),
             BarColumn(bar_width=20),
@@ -40,7 +43,9 @@ class LiveProgress(Observer):
         self._title = "setting up"
         self._start = time.monotonic()
         self._pass_start = self._start
-        self._batches = 0
+        self._pass = ""
+        self._pass_batches = 0
+        self._pace = Pace()
 
     def started(self, tasks: int, done: int) -> None:
         self._progress.update(self._all, total=tasks, completed=done)
@@ -50,11 +55,13 @@ class LiveProgress(Observer):
 
     def pass_started(self, kind: str, batches: int) -> None:
         self._pass_start = time.monotonic()
+        self._pass, self._pass_batches = kind, batches
         self._progress.reset(self._one, total=batches, description=f"{self._title}: {kind}", rate="")
 
     def batch_done(self, trace: Trace, index: int) -> None:
-        self._batches += 1
         if not self._live:
+            if not self._quiet and self._pace.due():
+                self._say(f"{self._title}: {self._pass}, {index + 1} of {self._pass_batches} batches")
             return
         elapsed = max(time.monotonic() - self._pass_start, 1e-6)
         served = trace.served
@@ -66,19 +73,24 @@ class LiveProgress(Observer):
     def task_finished(self, method: str, shift: str, seed: int) -> None:
         self._progress.advance(self._all)
         if not self._live and not self._quiet:
-            elapsed = time.monotonic() - self._start
-            self._console.print(f"{elapsed:7.1f} s  {shift} {method} (seed {seed}) done", highlight=False)
+            self._say(f"{shift} {method} (seed {seed}) done")
+
+    def _say(self, text: str) -> None:
+        """A line for a log, with the seconds since the start."""
+        elapsed = time.monotonic() - self._start
+        self._console.print(f"{elapsed:7.1f} s  {text}", markup=False, soft_wrap=True)
+        self._pace.printed()
 
     def note(self, text: str) -> None:
         if not self._quiet:
-            self._console.print(f"[yellow]note[/]: {text}", highlight=False)
+            self._console.print(Text.assemble(("note", "yellow"), f": {text}"))
 
     @contextmanager
-    def watching(self) -> Iterator[LiveProgress]:
-        """Draw while the run lasts; the first Ctrl-C stops it after the batch, the second one at once."""
+    def watching(self, gently: bool = True) -> Iterator[LiveProgress]:
+        """Draw while the run lasts. `gently`: the first Ctrl-C stops it after the batch, the second one at once."""
 
         def on_interrupt(number: int, frame: FrameType | None) -> None:
-            if self.stop_requested:
+            if self.stop_requested or not gently:
                 raise KeyboardInterrupt
             self.stop_requested = True
             self._console.print("stopping after this batch (Ctrl-C again to stop at once)")

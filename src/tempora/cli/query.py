@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tempora.cli import completion
+from tempora.cli.terminal import console, plain_table, print_entries
+
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.console import Console
 
     from tempora.store import Results
 
@@ -18,9 +22,14 @@ Row = Sequence[Any]
 
 
 def query(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
     sql: Annotated[str, typer.Argument(help="A query over the views utilities, traces and passes.")],
-    format_: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format", help="table, csv or json.", autocompletion=completion.one_of(completion.ANSWERS)
+        ),
+    ] = "table",
 ) -> None:
     """Ask a run in SQL: utilities (a row per cell), traces (a row per batch of every cell), passes."""
     import duckdb
@@ -136,19 +145,29 @@ VIEWS: dict[str, Callable[[Results], pa.Table]] = {
 
 
 def _as_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for place, name in enumerate(columns):
-        numeric = all(isinstance(row[place], (int, float)) for row in rows if row[place] is not None)
-        table.add_column(Text(name), justify="right" if numeric and rows else "left", overflow="fold")
+    numeric = [
+        name
+        for place, name in enumerate(columns)
+        if rows and all(isinstance(row[place], (int, float)) for row in rows if row[place] is not None)
+    ]
+    table = plain_table(*columns, numbers=numeric)
     for row in rows:
         table.add_row(*(Text(_text(value)) for value in row))
-    console = Console(highlight=False)
-    console.print(table)
-    console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")
+    out = console()
+    if out.measure(table, options=out.options.update(width=10_000)).maximum <= out.width:
+        out.print(table)
+    else:
+        _print_records(out, columns, rows)
+    out.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")
+
+
+def _print_records(out: Console, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """One value per line: what more columns than fit are read as."""
+    for row in rows:
+        print_entries(out, [(name, _text(value), "") for name, value in zip(columns, row, strict=True)])
+        out.print()
 
 
 def _text(value: Any) -> str:

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tempora.cli import completion
+from tempora.cli.terminal import console as new_console
+from tempora.cli.terminal import plain_table
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def recommend(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
     interval_ms: Annotated[float | None, typer.Option(help="A batch arrives every so many ms.")] = None,
     fps: Annotated[float | None, typer.Option(help="Frames per second of each camera.")] = None,
     cameras: Annotated[int, typer.Option(help="How many cameras share the pipeline (with --fps).")] = 1,
@@ -27,12 +31,13 @@ def recommend(
         float | None, typer.Option(help="An answer is worth half when it takes this long.")
     ] = None,
     budget_s: Annotated[float | None, typer.Option(help="Seconds of overhead that may be spent.")] = None,
-    shift: Annotated[list[str] | None, typer.Option(help="Only this shift; may be repeated.")] = None,
+    shift: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this shift; may be repeated.", autocompletion=completion.shift_of_run),
+    ] = None,
     queue: Annotated[int, typer.Option(help="Batches that may wait (with --interval-ms or --fps).")] = 1,
 ) -> None:
     """Which method to use at this pace, patience or budget: exactly, or with the command that would tell."""
-    from rich.console import Console
-
     from tempora.analysis.recommend import NoExactAnswer
     from tempora.analysis.recommend import recommend as find
     from tempora.errors import TemporaError
@@ -44,7 +49,7 @@ def recommend(
         found = find(results, scenario, shift or None)
     except NoExactAnswer as error:
         raise TemporaError(f"{error}. {_how_to_measure(results, scenario)}") from None
-    _show(Console(highlight=False), results, found, shift)
+    _show(new_console(), results, found, shift)
 
 
 def _scenario(
@@ -88,6 +93,7 @@ def _rule(results: Results) -> str:
 
 
 def _show(console: Console, results: Results, found: Recommendation, shifts: list[str] | None) -> None:
+    from rich.padding import Padding
     from rich.text import Text
 
     from tempora.published.methods import label
@@ -110,11 +116,13 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
         console.print(sentence, markup=False)
     console.print()
     console.print(_table(found))
+    console.print()
+    console.print(Text("needed: the accuracy with which it would match the best", style="dim"))
     if found.unanswered:
         console.print()
         console.print(Text("No exact answer, and none is made up:", style="yellow"))
         for reason, names in _by_reason(found.unanswered).items():
-            console.print(f"  {', '.join(names)}: {reason}", markup=False)
+            console.print(Padding(Text(f"{', '.join(names)}: {reason}"), (0, 0, 0, 2)))
         console.print(_how_to_measure(results, found.scenario), markup=False, soft_wrap=True)
 
 
@@ -157,25 +165,19 @@ def _margin(found: Recommendation) -> str:
 
 
 def _table(found: Recommendation) -> Table:
-    from rich.table import Table
     from rich.text import Text
 
     from tempora.published.methods import label
 
     parts = _COLUMNS[found.scenario.protocol]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("method")
-    for title in ("utility %", *parts.values(), "needed %"):
-        table.add_column(title, justify="right")
-    table.add_column("answer")
+    measured = ("utility %", *parts.values(), "needed %")
+    table = plain_table("method", *measured, "answer", numbers=measured)
     for _, row in found.table.iterrows():
         tie = "≈" if row["timing_tie"] else ""
         numbers = [f"{_percent(row['utility'])}{tie}", *(_percent(row[name]) for name in parts)]
         needed = _percent(row["break_even_accuracy"])
         style = "red" if row["insolvent"] else None
         table.add_row(Text(label(row["method"])), *numbers, needed, row["answer"], style=style)
-    table.caption = "needed: the accuracy with which it would match the best"
-    table.caption_justify = "left"
     return table
 
 

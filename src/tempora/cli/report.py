@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tempora.cli import completion
+
 
 class FigureFormat(str, Enum):
     svg = "svg"
@@ -16,7 +18,7 @@ class FigureFormat(str, Enum):
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
     out: Annotated[
         Path | None, typer.Option(help="Where to write the page. Default: RUN/report.html.")
     ] = None,
@@ -25,7 +27,7 @@ def report(
     ] = None,
     format_: Annotated[
         list[FigureFormat] | None,
-        typer.Option("--format", help="Of the figures; repeat for more. Default: svg."),
+        typer.Option("--format", help="Of the figures; may be repeated. Default: svg."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
 ) -> None:

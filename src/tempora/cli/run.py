@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from tempora.cli import completion
+from tempora.cli.terminal import console as new_console
+from tempora.cli.terminal import is_live
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,55 +19,142 @@ if TYPE_CHECKING:
     from tempora.engine.config import RunConfig
 
 
+WHAT, HOW, WHERE = "What is evaluated", "How it is timed", "On several machines"
+"""Headings of the options."""
+
+
 def run(
     config: Annotated[
         Path | None, typer.Argument(help="A YAML configuration; see --init and configs/.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/NAME.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run folder. Default: runs/NAME.", autocompletion=completion.run_folder),
+    ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value, over the configuration.")
+        list[str] | None,
+        typer.Option("--set", help="key=value, over the configuration; may be repeated."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Network: fashion_resnet, resnet50, a timm name.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="A name from `tempora data list`, or module:function.")] = None,
-    root: Annotated[Path | None, typer.Option(help="Where the data set lies.")] = None,
-    shifts: Annotated[str | None, typer.Option(help="Corruptions or groups, with commas; or all.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Names or module:Class, with commas; or all.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A name from `tempora list models`, or one of timm's.",
+            autocompletion=completion.one_of(completion.MODELS),
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="A name from `tempora list datasets`, or module:function.",
+            autocompletion=completion.one_of(completion.DATASETS),
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Where the dataset lies.", rich_help_panel=WHAT)] = None,
+    shifts: Annotated[
+        str | None,
+        typer.Option(
+            help="Corruptions or groups, with commas; or all.",
+            autocompletion=completion.some_of(completion.SHIFTS),
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Names or module:Class, with commas; or all.",
+            autocompletion=completion.some_of(("all", *completion.METHODS)),
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     grid: Annotated[
-        str | None, typer.Option(help="relative, paper-resnet50, paper-vit, ... or none.")
+        str | None,
+        typer.Option(
+            help="relative, paper-resnet50, paper-vit, paper-resnet18 or none.",
+            autocompletion=completion.one_of(completion.GRIDS),
+            rich_help_panel=WHAT,
+        ),
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds, with commas.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Whole numbers, with commas.", rich_help_panel=WHAT)
+    ] = None,
     batches: Annotated[
-        int | None, typer.Option(help="Only the first so many batches of every shift.")
+        int | None,
+        typer.Option(help="Only the first so many batches of every shift.", rich_help_panel=WHAT),
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples per batch.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples per batch.", rich_help_panel=WHAT)] = None,
     clock: Annotated[
-        str | None, typer.Option(help="measured, a profile's file, or published:rn50_inc.")
+        str | None,
+        typer.Option(
+            help="measured, a profile's file, or published:rn50_inc.",
+            autocompletion=completion.clock,
+            rich_help_panel=HOW,
+        ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
-    deterministic: Annotated[bool | None, typer.Option(help="Repeatable to the bit on CUDA, slower.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="auto, cpu, cuda, cuda:N or mps.",
+            autocompletion=completion.one_of(completion.DEVICES),
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of torch.", rich_help_panel=HOW)] = None,
+    deterministic: Annotated[
+        bool | None, typer.Option(help="Repeatable to the bit on CUDA, slower.", rich_help_panel=HOW)
+    ] = None,
     runtime: Annotated[
-        str | None, typer.Option(help="eager, tf32, channels_last, amp or some with +; several with commas.")
+        str | None,
+        typer.Option(
+            help="eager, tf32, channels_last, amp, compile, or some with +; several with commas.",
+            autocompletion=completion.some_of(completion.RUNTIMES),
+            rich_help_panel=HOW,
+        ),
     ] = None,
-    share: Annotated[bool | None, typer.Option(help="Share passes between scenarios.")] = None,
-    executor: Annotated[str, typer.Option(help="local, or ray: on the devices of a cluster.")] = "local",
+    share: Annotated[
+        bool | None, typer.Option(help="Share passes between scenarios.", rich_help_panel=HOW)
+    ] = None,
+    executor: Annotated[
+        str,
+        typer.Option(
+            help="local, or ray: on the devices of a cluster.",
+            autocompletion=completion.one_of(completion.EXECUTORS),
+            rich_help_panel=WHERE,
+        ),
+    ] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Of the Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.")
+        str | None,
+        typer.Option(
+            help="Of the Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.", rich_help_panel=WHERE
+        ),
     ] = None,
     shard: Annotated[
-        str | None, typer.Option(help="i/n: only this part of the job; `tempora merge` joins the parts.")
+        str | None,
+        typer.Option(
+            help="i/n: only this part of the job; `tempora merge` joins the parts.", rich_help_panel=WHERE
+        ),
     ] = None,
     mix_devices: Annotated[
-        bool, typer.Option("--mix-devices", help="Rank across different kinds of device all the same.")
+        bool,
+        typer.Option(
+            "--mix-devices",
+            help="Rank across different kinds of device all the same.",
+            rich_help_panel=WHERE,
+        ),
     ] = False,
     redo: Annotated[
-        str | None, typer.Option(help="invalid: repeat the passes whose timing was INVALID.")
+        str | None,
+        typer.Option(
+            help="invalid: repeat the passes whose timing was INVALID.",
+            autocompletion=completion.one_of(("invalid",)),
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and an estimate, run nothing.")
     ] = False,
     init: Annotated[bool, typer.Option("--init", help="Write a commented configuration and stop.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing until the end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing unless something fails.")] = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
     ] = False,
@@ -121,18 +213,15 @@ def execute(
     redo: str | None = None,
     quiet: bool = False,
     plain: bool = False,
-    console: Console | None = None,
 ) -> None:
     """Run a configuration into a folder with progress, then show what came out."""
-    from rich.console import Console
-
     from tempora.cli.progress import LiveProgress
     from tempora.engine import Run, Stopped
     from tempora.engine.plan import make_plan
     from tempora.engine.schedule import Shard
     from tempora.store import RunFolder
 
-    console = console or Console(highlight=False)
+    console = new_console()
     part = Shard.parse(shard) if shard else None
     observer = LiveProgress(console, plain=plain, quiet=quiet)
     job, make = _job_and_executor(config, executor, address, observer)
@@ -147,15 +236,17 @@ def execute(
             run.execute()
         except (Stopped, KeyboardInterrupt):
             console.print(
-                f"stopped; everything finished is in {folder}. The same command goes on from there."
+                f"stopped; everything finished is in {folder}. The same command goes on from there.",
+                markup=False,
+                soft_wrap=True,
             )
             raise typer.Exit(130) from None
     from tempora.cli.show import show_overview
 
-    page = _write_report(folder, console)
+    page = _write_report(folder, console, drawing=is_live(console) and not quiet)
     if not quiet:
         show_overview(folder, console)
-        console.print(f"report: {page}")
+        console.print(f"report: {page}", markup=False, soft_wrap=True)
     if run.failed:
         _show_failures(run.rows, console)
         raise typer.Exit(1)
@@ -192,11 +283,11 @@ def _show_failures(rows: list[dict[str, Any]], console: Console) -> None:
         console.print(Text(f"  {method}: {status.removeprefix('failed: ')}"))
 
 
-def _write_report(folder: Path, console: Console) -> Path:
+def _write_report(folder: Path, console: Console, drawing: bool) -> Path:
     from tempora.report.html import write_report
     from tempora.store import open_run
 
-    with console.status("writing the report"):
+    with console.status("writing the report") if drawing else nullcontext():
         return write_report(open_run(folder))
 
 

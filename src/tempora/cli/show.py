@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tempora.cli import completion
+from tempora.cli.terminal import console as new_console
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -18,29 +21,36 @@ OVERVIEW = ("winners", "sweep")
 
 
 def show(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
     table: Annotated[
         str | None,
         typer.Option(
             help="winners, offline, discrete, continuous, amortised, sweep, overhead, temporal-factors, correlation, "
-            "deficit, below-standard, buffering, response, ablation or hardware. Default: the overview."
+            "deficit, below-standard, buffering, response, ablation or hardware. Default: the overview.",
+            autocompletion=completion.one_of(completion.TABLES),
         ),
     ] = None,
-    shift: Annotated[str | None, typer.Option(help="Only this shift.")] = None,
+    shift: Annotated[
+        str | None, typer.Option(help="Only this shift.", autocompletion=completion.shift_of_run)
+    ] = None,
     by_shift: Annotated[
         bool, typer.Option("--by-shift", help="A row per shift instead of the mean.")
     ] = False,
     scenario: Annotated[
         str | None, typer.Option(help="The one a table explains; default the strictest.")
     ] = None,
-    format: Annotated[str, typer.Option(help="terminal, latex, markdown, csv or json.")] = "terminal",
+    format: Annotated[
+        str,
+        typer.Option(
+            help="terminal, latex, markdown, csv or json.",
+            autocompletion=completion.one_of(completion.FORMATS),
+        ),
+    ] = "terminal",
 ) -> None:
     """Who wins where, how sure that is, and every table of the paper for this run."""
-    from rich.console import Console
-
     from tempora.errors import TemporaError
 
-    console = Console(highlight=False)
+    console = new_console()
     if table is None:
         if format != "terminal":
             raise TemporaError(f"--format {format} is about one table: say which with --table")
@@ -73,7 +83,8 @@ def show_overview(run: Path, console: Console) -> None:
         try:
             console.print(tables.renderable(tables.build(name, results.utilities), console.width))
         except TemporaError as missing:
-            console.print(str(missing))
+            console.print(str(missing), markup=False)
+        console.print()
     with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
         console.print(headline(results.utilities).sentence())
     _mark_invalid(results, console)
@@ -105,4 +116,5 @@ def _mark_invalid(results: Results, console: Console) -> None:
 
     verdict = results.manifest.get("verdict") or {"status": "VALID", "text": "no verdict yet"}
     style = {"VALID": "green", "WARN": "yellow", "INVALID": "bold red"}[verdict["status"]]
+    console.print()
     console.print(Text(verdict["text"], style=style))

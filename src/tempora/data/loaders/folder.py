@@ -16,7 +16,7 @@ _KNOWN = ("clean", *CORRUPTIONS, *EXTRA)
 
 @dataset(
     "folder",
-    what="your own images, with a list of the model's classes",
+    what="Your own images, with a list of the model's classes",
     size="any",
     licence="yours",
     source="`tempora data corrupt` makes corrupted copies",

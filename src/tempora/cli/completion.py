@@ -1,0 +1,116 @@
+"""What the shell offers behind Tab besides commands and options: names, and run folders.
+
+The names are written out because the shell must not wait for torch; a test compares them with what there is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import typer
+
+Complete = Callable[[str], list[str]]
+
+METHODS = (
+    *("standard", "adabn", "lame", "neo", "tent", "eta", "shot_im", "sar", "deyo", "cmf", "spa", "zerosiam"),
+)
+BUNDLED = ("fashion_resnet", "fashion_vit")
+MODELS = (*BUNDLED, "resnet50", "resnet18", "vit_b_16", "resnet50_gn", "cifar_resnet18")
+DATASETS = (
+    *("cifar10", "cifar100", "cifar100_c", "cifar10_1", "cifar10_c", "fashion", "folder"),
+    *("imagenet", "imagenet_a", "imagenet_c", "imagenet_r", "imagenet_v2"),
+)
+SHIFTS = (
+    *("all", "noise", "blur", "weather", "digital", "extra"),
+    *("gaussian_noise", "shot_noise", "impulse_noise"),
+    *("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    *("snow", "frost", "fog", "brightness"),
+    *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+    *("speckle_noise", "gaussian_blur", "spatter", "saturate"),
+)
+CONSTANTS = ("imagenet", "cifar", "fashion")
+CLOCKS = ("measured", "published:rn50_inc", "published:vit_inc")
+GRIDS = ("relative", "paper-resnet50", "paper-vit", "paper-resnet18", "none")
+RUNTIMES = ("eager", "tf32", "channels_last", "amp", "compile")
+DEVICES = ("auto", "cpu", "cuda", "mps")
+EXECUTORS = ("local", "ray")
+TABLES = (
+    *("winners", "offline", "discrete", "continuous", "amortised", "sweep", "overhead", "temporal-factors"),
+    *("correlation", "deficit", "below-standard", "buffering", "response", "ablation", "hardware"),
+)
+FORMATS = ("terminal", "latex", "markdown", "csv", "json")
+ANSWERS = ("table", "csv", "json")
+LISTS = ("methods", "models", "datasets", "scenarios", "clocks")
+PUBLISHED = (
+    *("rn50_inc", "vit_inc", "rn50_inr", "rn50_inv2", "vit_inr", "vit_inv2"),
+    *("rn18_c10c_rpi5", "rn18_c10c_rtx4080"),
+)
+
+
+def one_of(names: Iterable[str]) -> Complete:
+    """Names that start as the word does."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
+
+
+def some_of(names: Iterable[str]) -> Complete:
+    """The same for a list with commas: its last name is completed, the ones before it are not offered again."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        given = before.split(",")
+        return [f"{before}{comma}{name}" for name in names if name.startswith(last) and name not in given]
+
+    return complete
+
+
+def clock(incomplete: str) -> list[str]:
+    """The clocks that have names, and profiles, which are JSON files."""
+    return [*one_of(CLOCKS)(incomplete), *_paths(incomplete, lambda path: path.suffix == ".json")]
+
+
+def run_folder(incomplete: str) -> list[str]:
+    """Run folders, and folders that hold some; those in `runs` at once."""
+    found = _paths(incomplete, _is_run)
+    return [*found, *_paths("runs/", _is_run)] if incomplete == "" else found
+
+
+def shift_of_run(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The shifts of the run that stands on the command line already."""
+    try:
+        manifest = json.loads((Path(ctx.params["run"]) / "run.json").read_text(encoding="utf-8"))
+        shifts = [str(shift) for shift in manifest["shifts"]]
+    except (KeyError, TypeError, ValueError, OSError):
+        return []
+    return one_of(shifts)(incomplete)
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "run.json").is_file()
+
+
+def _paths(incomplete: str, wanted: Callable[[Path], bool]) -> list[str]:
+    """Paths that start as the word does and are wanted, or, then with a slash, hold a wanted one."""
+    folder, slash, start = incomplete.rpartition("/")
+    above = f"{folder}{slash}"
+    found = []
+    for path in _children(Path(above or ".").expanduser()):
+        if not path.name.startswith(start):
+            continue
+        if wanted(path):
+            found.append(f"{above}{path.name}")
+        elif any(map(wanted, _children(path))):
+            found.append(f"{above}{path.name}/")
+    return found
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:  # a file, or a folder that may not be read: nothing to offer
+        return []
