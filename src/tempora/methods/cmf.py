@@ -27,8 +27,8 @@ class CMFSettings(NormSettings, TrackSettings):
 
     noise: float | None = setting(None, above=0, high=1)
 
-    default_lr: ClassVar = {"cnn": 2e-4, "vit": 2.5e-4}
-    default_noise: ClassVar = {"cnn": 2.5e-4, "vit": 5e-3}
+    default_lr: ClassVar[dict[str, float]] = {"cnn": 2e-4, "vit": 2.5e-4}
+    default_noise: ClassVar[dict[str, float]] = {"cnn": 2.5e-4, "vit": 5e-3}
 
     def resolved(self, model: Classifier) -> CMFSettings:
         return fill(super().resolved(model), noise=self.default_noise[model.family])

@@ -52,7 +52,7 @@ class TrackSettings(Settings):
 
     track: Literal["stream", "every_forward"] = "stream"
 
-    paper: ClassVar = {"track": "every_forward"}
+    paper: ClassVar[dict[str, str]] = {"track": "every_forward"}
 
 
 def fill(settings: S, **defaults: float) -> S:

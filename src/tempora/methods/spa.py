@@ -33,8 +33,8 @@ class SPASettings(ProjectorSettings):
     mask_probability: float | None = setting(None, low=0, high=1)
     noise_ratio: float | None = setting(None, above=0, high=1)
 
-    default_lr: ClassVar = {"cnn": 2.5e-3, "vit": 1e-2}
-    default_projector_lr: ClassVar = {"cnn": 2.5e-2, "vit": 5e-2}
+    default_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-3, "vit": 1e-2}
+    default_projector_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-2, "vit": 5e-2}
 
     def resolved(self, model: Classifier) -> SPASettings:
         vit = model.family == "vit"

@@ -18,9 +18,9 @@ class ZeroSIAMSettings(ProjectorSettings):
 
     passes: Literal[1, 2] = 1
 
-    default_lr: ClassVar = {"cnn": 2.5e-3, "vit": 5e-3}
-    default_projector_lr: ClassVar = {"cnn": 2.5e-2, "vit": 5e-3}
-    paper: ClassVar = {"passes": 2}
+    default_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-3, "vit": 5e-3}
+    default_projector_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-2, "vit": 5e-3}
+    paper: ClassVar[dict[str, int]] = {"passes": 2}
 
 
 @register
