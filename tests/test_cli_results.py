@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tempora.cli.import_ import import_app
 from tempora.cli.list_ import list_
 from tempora.cli.query import query
 from tempora.cli.recommend import measuring_command, recommend
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, TemporaWarning
 from tempora.scenarios import Amortised, Continuous, Discrete, Offline
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -286,6 +287,13 @@ def test_utilities_traces_and_passes_answer_sql(run: Path) -> None:
         assert row["accuracy"] == pytest.approx(row["utility"])
     passes = tempora("query", run, "select kind, count(*) as n from passes group by kind", "--format", "json")
     assert {row["kind"]: row["n"] for row in json.loads(passes)}["offline"] == 10
+
+
+def test_passes_that_are_lost_are_counted(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    next(copy.glob("traces/fog--tent--offline*")).unlink()
+    with pytest.warns(TemporaWarning, match="lacks 1 passes of its cells: run the same command again"):
+        tempora("query", copy, "select count(*) from passes")
 
 
 def test_answers_as_a_table_or_csv(run: Path) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tempora.analysis.recommend import recommend
 from tempora.errors import TemporaError, TemporaWarning
 from tempora.scenarios import Amortised, Continuous, Discrete, Offline, Scenario, to_spec
 from tempora.store import ADAPTED, Cell, RunFolder, Trace, open_run, utilities_frame, utility_row
@@ -234,6 +235,7 @@ def test_impossible_numbers_are_refused(run, kind, change, message):
         ("seeds", [True]),
         ("verdict", {"status": "FINE", "text": ""}),
         ("machine", []),
+        ("method_labels", ["tent"]),
     ],
 )
 def test_a_manifest_that_cannot_be_used_is_refused(run, name, value):
@@ -260,3 +262,11 @@ def test_files_of_a_newer_tempora_are_not_set_aside(run):
     with pytest.raises(TemporaError, match="update Tempora"):
         RunFolder.for_writing(run)
     assert (run / "run.json").exists()
+
+
+def test_a_lost_pass_is_named(run):
+    a_trace_file(run).unlink()
+    with pytest.raises(TemporaError, match=r"lacks the pass .*: run the same command again"):
+        read_all(run)
+    with pytest.raises(TemporaError, match="lacks the pass"):
+        recommend(open_run(run), Discrete(interval_ms=50))

@@ -103,7 +103,7 @@ class _Reader:
         if offline.empty:
             raise _CannotAnswer("it has no offline pass to replay")
         row = offline.iloc[0]
-        stored = self._folder.passes()[row["adapting_pass"]]
+        stored = self._folder.stored(row["adapting_pass"])
         if stored.time_aware:
             raise _CannotAnswer("it looks at the clock, so every deployment is a run of its own")
         adapting = self._folder.trace(row["adapting_pass"])

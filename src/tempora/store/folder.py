@@ -151,14 +151,19 @@ class RunFolder:
             self._passes = {found.key: found for found in stored}
         return self._passes
 
-    def trace(self, key: str) -> Trace:
-        """The rows of a pass. The last few are kept, because the cells of one method share them."""
+    def stored(self, key: str) -> StoredPass:
+        """One finished pass."""
         if key not in self.passes():
             raise TemporaError(f"{self.path} lacks the pass {key}: run the same command again to make it")
+        return self.passes()[key]
+
+    def trace(self, key: str) -> Trace:
+        """The rows of a pass. The last few are kept, because the cells of one method share them."""
         if key not in self._recent:
+            trace = self.stored(key).trace()
             while len(self._recent) >= _RECENT_TRACES:
                 self._recent.pop(next(iter(self._recent)))
-            self._recent[key] = self.passes()[key].trace()
+            self._recent[key] = trace
         return self._recent[key]
 
     def write_pass(self, identity: Mapping[str, Any], trace: Trace, facts: Mapping[str, Any]) -> StoredPass:
