@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -31,3 +32,11 @@ def test_unknown_command_is_a_usage_error():
 
 def test_suggestions_find_the_nearest_name():
     assert "did you mean 'AdaBN'" in str(unknown("method", "adabm", ["AdaBN", "Tent"]))
+
+
+def test_what_the_terminal_cannot_show_is_spelt_out():
+    narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "tempora", "list", "clocks"]
+    result = subprocess.run(command, capture_output=True, text=True, env=narrow)
+    assert result.returncode == 0, result.stderr
+    assert r"\u03bb 39.9 ms" in result.stdout

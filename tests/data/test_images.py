@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -79,3 +81,12 @@ def test_unknown_interpolation_and_channels() -> None:
         _geometry(interpolation="bicubik")
     with pytest.raises(TemporaError, match="1 or 3 channels"):
         _geometry(input_size=(4, 8, 8))
+
+
+def test_a_picture_of_gigapixels_is_named_not_decoded(tmp_path: Path) -> None:
+    """A PNG whose header asks for 60000 x 60000 pixels."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0)
+    chunks = [struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))]
+    (tmp_path / "huge.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    with pytest.raises(TemporaError, match=r"huge\.png: cannot be read as an image"):
+        FileImages(tmp_path, ["huge.png"]).read(np.array([0]), _geometry(input_size=(3, 8, 8)))

@@ -203,6 +203,14 @@ class TestImageNet:
         assert clean.images([0, 3], CIFAR_LIKE)[:, 0, 0, 0].tolist() == [0, 1]
         assert (clean.group, clean.num_classes, clean.classes) == ("clean", 1000, None)
 
+    def test_names_of_any_bytes_and_links_to_nowhere(self, class_tree: Tree) -> None:
+        root = class_tree("val", [WNIDS[7]])
+        save_picture(root / WNIDS[7] / "latin-1-\udce9.jpg")
+        assert len(data.open("imagenet", root, subset=True)["clean"].fingerprint) == 24
+        (root / WNIDS[7] / "gone.jpg").symlink_to("nowhere.jpg")
+        with pytest.raises(TemporaError, match=r"gone\.jpg is no file: it leads nowhere"):
+            data.open("imagenet", root, subset=True)
+
     def test_val_counts(self, class_tree: Tree) -> None:
         with pytest.raises(
             TemporaError, match="2 images, published are 50000; 998 of 1000 class folders are missing"

@@ -64,6 +64,9 @@ def _root(
 def main() -> None:
     """Entry point: user mistakes end with one readable message and exit status 1, warnings are one line each."""
     with warnings.catch_warnings():
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a λ, or a file name of any bytes, is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
         warnings.showwarning = _print_warning
         try:
             app()

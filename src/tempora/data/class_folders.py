@@ -93,6 +93,8 @@ def _add_class(folder: os.DirEntry[str], label: int, found: Found) -> None:
                 f"{entry.path} is a folder inside a class folder: only images are expected there"
             )
         if _is_image(entry.name):
+            if not entry.is_file():
+                raise LayoutError(f"{entry.path} is no file: it leads nowhere")
             found.names.append(f"{folder.name}/{entry.name}")
             found.sizes.append(entry.stat().st_size)
             found.labels.append(label)

@@ -78,14 +78,20 @@ class FileImages:
         return _stack([self._decode(self.root / self.names[index], geometry) for index in indices], geometry)
 
     def _decode(self, path: Path, geometry: Geometry) -> np.ndarray:
-        try:
-            with Image.open(path) as picture:
-                return geometry.fit(picture, self.precropped)
-        except (OSError, SyntaxError, ValueError) as error:
-            raise TemporaError(
-                f"{path}: cannot be read as an image ({error}). It is truncated, damaged or missing: "
-                "replace it (`tempora data verify PATH --decode` lists every such file)"
-            ) from error
+        return geometry.fit(read_picture(path), self.precropped)
+
+
+def read_picture(path: Path) -> Image.Image:
+    """The picture in a file, decoded."""
+    try:
+        with Image.open(path) as picture:
+            picture.load()
+            return picture
+    except Exception as error:  # a decoder raises whatever it trips over in a damaged file
+        raise TemporaError(
+            f"{path}: cannot be read as an image ({error}). It is truncated, damaged or missing: "
+            "replace it (`tempora data verify PATH --decode` lists every such file)"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)

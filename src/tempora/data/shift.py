@@ -98,7 +98,7 @@ def digest(*parts: str | np.ndarray) -> str:
     total = hashlib.blake2b(digest_size=12)
     for part in parts:
         if isinstance(part, str):
-            head, body = "str", part.encode()
+            head, body = "str", part.encode("utf-8", "surrogatepass")  # file names may be any bytes
         else:
             array = np.ascontiguousarray(part)
             head, body = f"{array.dtype.str}{array.shape}", array.reshape(-1).view(np.uint8).data

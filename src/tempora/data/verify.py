@@ -10,12 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from tempora.data.decode import Progress, default_workers
 from tempora.data.download import md5_of
 from tempora.data.groups import CORRUPTIONS, EXTRA
-from tempora.data.images import FileImages
+from tempora.data.images import FileImages, read_picture
 from tempora.data.registry import Dataset, datasets, find, open
 from tempora.data.shift import Shift
 from tempora.errors import TemporaError
@@ -132,8 +130,7 @@ def _check_images(what: str, shift: Shift, progress: Progress | None) -> Iterato
 
 def _problem(path: Path) -> str | None:
     try:
-        with Image.open(path) as picture:
-            picture.load()
-    except (OSError, SyntaxError, ValueError) as error:
-        return str(error)
+        read_picture(path)
+    except TemporaError as error:
+        return str(error.__cause__)
     return None

@@ -21,6 +21,7 @@ from tempora.data.corruptions.core import SEVERITIES, corrupt_at, names
 from tempora.data.decode import default_workers
 from tempora.data.geometry import Geometry
 from tempora.data.groups import CORRUPTIONS, expand
+from tempora.data.images import read_picture
 from tempora.data.shift import digest
 from tempora.errors import TemporaError, unknown
 
@@ -161,17 +162,11 @@ class _Work:
         return self.dst / name / str(severity) / _png(self.images[k])
 
     def _read(self, k: int) -> np.ndarray:
-        path, size = self.src / self.images[k], self.settings.size
-        try:
-            with Image.open(path) as picture:
-                channels = 1 if picture.mode in _GREY_MODES else 3
-                scaled = int(size / 0.875)
-                geometry = Geometry(channels, size, size, scaled, scaled, "bilinear")
-                return geometry.fit(picture, precropped=picture.size == (size, size)).copy()
-        except (OSError, SyntaxError, ValueError) as error:
-            raise TemporaError(
-                f"{path}: cannot be read as an image ({error}). Replace or remove it"
-            ) from error
+        picture, size = read_picture(self.src / self.images[k]), self.settings.size
+        channels = 1 if picture.mode in _GREY_MODES else 3
+        scaled = int(size / 0.875)
+        geometry = Geometry(channels, size, size, scaled, scaled, "bilinear")
+        return geometry.fit(picture, precropped=picture.size == (size, size)).copy()
 
     def _write(self, picture: np.ndarray, target: Path) -> None:
         part = self.unfinished / target.relative_to(self.dst)
