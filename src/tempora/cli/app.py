@@ -6,6 +6,7 @@ answers in a fraction of a second.
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 
@@ -63,15 +64,20 @@ def _root(
 
 def main() -> None:
     """Entry point: user mistakes end with one readable message and exit status 1, warnings are one line each."""
-    with warnings.catch_warnings():
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a λ, or a file name of any bytes, is no reason to fail
             stream.reconfigure(errors="backslashreplace")
+    with warnings.catch_warnings():
         warnings.showwarning = _print_warning
         try:
             app()
         except TemporaError as error:
             print_error(str(error))
+            sys.exit(1)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            print_error(f"{error.filename}: {error.strerror}; name another place, or make this one usable")
             sys.exit(1)
 
 

@@ -82,12 +82,14 @@ def run_folder(incomplete: str) -> list[str]:
 
 def shift_of_run(ctx: typer.Context, incomplete: str) -> list[str]:
     """The shifts of the run that stands on the command line already."""
-    try:
-        manifest = json.loads((Path(ctx.params["run"]) / "run.json").read_text(encoding="utf-8"))
-        shifts = [str(shift) for shift in manifest["shifts"]]
-    except (KeyError, TypeError, ValueError, OSError):
-        return []
-    return one_of(shifts)(incomplete)
+    # An option that still waits for its value keeps the arguments from being parsed: they are left over in args.
+    for word in filter(None, (ctx.params.get("run"), *ctx.args)):
+        try:
+            manifest = json.loads((Path(word) / "run.json").read_text(encoding="utf-8"))
+            return one_of(map(str, manifest["shifts"]))(incomplete)
+        except (KeyError, TypeError, ValueError, OSError):
+            continue
+    return []
 
 
 def _is_run(path: Path) -> bool:

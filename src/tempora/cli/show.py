@@ -92,10 +92,10 @@ def show_overview(run: Path, console: Console) -> None:
 
 def describe(manifest: dict[str, Any]) -> str:
     """One paragraph: what was run, where, with which lambda."""
-    machine = manifest.get("machine", {})
-    where = machine.get("gpu") or f"{machine.get('cpu', 'unknown machine')}, {machine.get('threads')} threads"
-    clock = manifest["clock"]
-    timing = f"measured on {where}" if clock == "measured" else f"times from the clock {clock}"
+    from tempora.analysis.compare import machine_name
+
+    where = machine_name(manifest)
+    timing = f"measured on {where}" if manifest["clock"] == "measured" else f"times from the {where}"
     batches = sorted(set(manifest["batches"].values()))
     sizes = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"
     what = f"{_count(manifest['methods'], 'method')} on {_count(manifest['shifts'], 'shift')}"

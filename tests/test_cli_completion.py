@@ -1,0 +1,140 @@
+"""Tab: commands, options and names, asked for as a shell asks, and without waiting for torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tempora.cli import app, completion
+
+
+def offered(line: str) -> list[str]:
+    """What bash offers for the last word of a line; a blank at the end starts a new one."""
+    words = line.split(" ")
+    asked = {"_TEMPORA_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    return CliRunner(env=asked).invoke(app, prog_name="tempora").output.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("tempora rec", ["recommend"]),
+        ("tempora data f", ["fetch"]),
+        ("tempora run --batch", ["--batches", "--batch-size"]),
+        ("tempora run --model fashion", ["fashion_resnet", "fashion_vit"]),
+        ("tempora run --methods te", ["tent"]),
+        (
+            "tempora run --methods standard,tent,s",
+            [f"standard,tent,{name}" for name in ("shot_im", "sar", "spa")],
+        ),
+        ("tempora run --shifts noise,fo", ["noise,fog"]),
+        ("tempora run --dataset imagenet_", ["imagenet_a", "imagenet_c", "imagenet_r", "imagenet_v2"]),
+        ("tempora run --clock pub", ["published:rn50_inc", "published:vit_inc"]),
+        ("tempora run --grid paper-r", ["paper-resnet50", "paper-resnet18"]),
+        ("tempora demo --network fashion_v", ["fashion_vit"]),
+        ("tempora list m", ["methods", "models"]),
+        ("tempora check zero", ["zerosiam"]),
+        ("tempora data fetch cifar10_", ["cifar10_1", "cifar10_c"]),
+    ],
+)
+def test_names_and_values_are_offered(line: str, answer: list[str]) -> None:
+    assert offered(line) == answer
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("first", "runs/second", "deep/er/third"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "run.json").write_text(json.dumps({"shifts": ["fog", "frost", "snow"]}))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "clocks").mkdir()
+    (tmp_path / "clocks" / "pi.json").touch()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("folders")
+def test_run_folders_are_offered_and_others_are_not() -> None:
+    assert offered("tempora show ") == ["first", "runs/", "runs/second"]
+    assert offered("tempora show runs/") == ["runs/second"]
+    assert offered("tempora audit deep/") == ["deep/er/"]
+    assert offered("tempora merge first runs/s") == ["runs/second"]
+    assert offered("tempora recommend nowhere/") == []
+
+
+@pytest.mark.usefixtures("folders")
+def test_shifts_are_those_of_the_run_and_clocks_may_be_files() -> None:
+    assert offered("tempora show first --shift f") == ["fog", "frost"]
+    assert offered("tempora recommend first --fps 30 --shift s") == ["snow"]
+    assert offered("tempora show other --shift f") == []
+    assert offered("tempora run --clock cl") == ["clocks/"]
+    assert offered("tempora run --clock clocks/") == ["clocks/pi.json"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_gets_its_script_and_answers(shell: str) -> None:
+    script = CliRunner(env={"_TEMPORA_COMPLETE": f"source_{shell}"}).invoke(app, prog_name="tempora").output
+    assert f"_TEMPORA_COMPLETE=complete_{shell}" in script
+    asked = {
+        "_TEMPORA_COMPLETE": f"complete_{shell}",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_ARGS": "tempora list cl",
+        "COMP_WORDS": "tempora list cl",
+        "COMP_CWORD": "2",
+    }
+    assert "clocks" in CliRunner(env=asked).invoke(app, prog_name="tempora").output
+
+
+def test_the_names_are_those_that_there_are() -> None:
+    from tempora import methods, models
+    from tempora.cli.list_ import LISTS
+    from tempora.cli.query import FORMATS
+    from tempora.data import CORRUPTIONS, EXTRA, GROUPS, datasets
+    from tempora.data.corruptions.constants import CONSTANTS
+    from tempora.engine.config import RunConfig
+    from tempora.models.loading import BUNDLED
+    from tempora.published import setups
+    from tempora.published.profiles import PROFILED
+    from tempora.report import tables
+
+    assert methods.names() == completion.METHODS
+    assert models.names() == completion.MODELS
+    assert completion.BUNDLED == BUNDLED
+    assert tuple(datasets()) == completion.DATASETS
+    assert ("all", *GROUPS, "extra", *CORRUPTIONS, *EXTRA) == completion.SHIFTS
+    assert set(completion.CONSTANTS) == set(CONSTANTS)
+    assert ("measured", *(f"published:{name}" for name in PROFILED)) == completion.CLOCKS
+    assert tuple(setups()) == completion.PUBLISHED
+    assert completion.TABLES == tables.NAMES
+    assert tuple(tables.FORMATS) == completion.FORMATS
+    assert tuple(FORMATS) == completion.ANSWERS
+    assert tuple(LISTS) == completion.LISTS
+    for grid in completion.GRIDS:
+        RunConfig.model_validate({"grid": grid})
+    for runtime in completion.RUNTIMES:
+        RunConfig.model_validate({"runtimes": [runtime]})
+
+
+def test_the_shell_does_not_wait_for_torch() -> None:
+    code = (
+        "import atexit, sys\n"
+        "heavy = {'torch', 'pandas', 'numpy', 'pyarrow'}\n"
+        "atexit.register(lambda: print(sorted(heavy & set(sys.modules)), file=sys.stderr))\n"
+        "from tempora.cli import app\n"
+        "app(prog_name='tempora')\n"
+    )
+    asked = {
+        "_TEMPORA_COMPLETE": "complete_bash",
+        "COMP_WORDS": "tempora run --methods te",
+        "COMP_CWORD": "3",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["tent"]
+    assert done.stderr.strip() == "[]"

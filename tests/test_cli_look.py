@@ -1,0 +1,257 @@
+"""What the commands print: within the window, plain in a log, errors on stderr, and the exit status."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import typer
+from rich.cells import cell_len
+from rich.console import Console
+from typer.testing import CliRunner
+
+from analysis.run_folders import write_run
+from tempora.cli import app, bar, completion, main, progress
+from tempora.errors import TemporaError
+from tempora.scenarios import Amortised, Continuous, Discrete, Offline
+
+FEW = (Offline(), Discrete(interval_ms=10.0), Continuous(threshold_ms=15.0), Amortised(budget_ms=60.0))
+SMALL = ("--batches", "4", "--batch-size", "8", "--threads", "1", "--set", "data.workers=0", "--grid", "none")
+RUN = ("run", "--shifts", "contrast", "--methods", "standard,adabn", *SMALL, "--clock", "published:rn50_inc")
+NOT_OF_THIS_RUN = {"buffering", "hardware"}
+"""Tables that need two queues, and two machines."""
+CURSOR = re.compile(r"\x1b\[(\?25|\d*[ABCDGJK])|\r")
+"""What moves the cursor or erases: a log that holds it is unreadable."""
+
+
+def said(*words: str | Path, columns: int = 80, **env: str | None) -> str:
+    """What a command prints into a pipe."""
+    plain = {"COLUMNS": str(columns), "FORCE_COLOR": None, "NO_COLOR": None, "TERM": "xterm-256color"}
+    result = CliRunner(env={**plain, **env}).invoke(app, [str(word) for word in words])
+    if isinstance(result.exception, TemporaError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def fits(text: str, columns: int) -> bool:
+    return all(cell_len(line.rstrip()) <= columns for line in text.splitlines())
+
+
+def commands(group: typer.Typer = app, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield above
+    for command in group.registered_commands:
+        assert command.callback is not None
+        yield (*above, command.name or command.callback.__name__)
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        yield from commands(inner.typer_instance, (*above, str(inner.typer_instance.info.name)))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("look") / "run"
+    write_run(folder, scenarios=FEW, shifts=("gaussian_noise", "elastic_transform"))
+    return folder
+
+
+# -- the window ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+@pytest.mark.parametrize("columns", [80, 200])
+def test_help_fits_the_window(words: tuple[str, ...], columns: int) -> None:
+    text = said(*words, "--help", columns=columns)
+    assert fits(text, columns)
+    assert "\x1b" not in text
+    assert "…" not in text, "something is cut off"
+
+
+@pytest.mark.parametrize("words", [*((("list", what)) for what in completion.LISTS), ("data", "list")])
+@pytest.mark.parametrize("columns", [80, 200])
+def test_lists_fit_the_window(words: tuple[str, ...], columns: int) -> None:
+    text = said(*words, columns=columns)
+    assert fits(text, columns)
+    assert "\x1b" not in text
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("table", [None, *sorted(set(completion.TABLES) - NOT_OF_THIS_RUN)])
+@pytest.mark.parametrize("columns", [80, 200])
+def test_tables_fit_the_window(run: Path, table: str | None, columns: int) -> None:
+    text = said("show", run, *(["--table", table] if table else []), columns=columns)
+    assert fits(text, columns)
+    assert "\x1b" not in text
+    assert "…" not in text
+
+
+def test_more_columns_than_fit_are_read_one_per_line(run: Path) -> None:
+    text = said("query", run, "select * from utilities limit 1")
+    assert fits(text, 80)
+    assert re.search(r"^adapted_fraction +1$", text, re.MULTILINE)
+    assert (
+        len(said("query", run, "select method, utility from utilities", columns=30).splitlines())
+        == 2 + 40 + 1
+    )
+
+
+# -- a log -----------------------------------------------------------------------------------------------------
+
+
+def test_colours_forced_into_a_log_bring_no_moving_bars(tmp_path: Path) -> None:
+    text = said(*RUN, "--out", tmp_path / "run", FORCE_COLOR="1")
+    assert "\x1b[1m" in text, "colours were asked for"
+    assert not CURSOR.search(text)
+    assert re.search(r"\d s  contrast adabn \(seed 2025\) done", text)
+
+
+def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bar, "EVERY_S", 0.0)
+    text = said(*RUN, "--out", tmp_path / "run")
+    assert re.search(r"\d s  contrast adabn: \w+, 3 of 4 batches", text)
+    log = Console(file=StringIO(), force_terminal=True, highlight=False)
+    with bar.progress(log) as show:
+        show("big.tar", 1, 4)
+        show("other.tar", 2000, 0)
+    assert isinstance(log.file, StringIO)
+    assert log.file.getvalue().splitlines() == ["big.tar: 25% done", "other.tar: 2,000 done"]
+
+
+def test_nothing_is_said_more_often_than_needed() -> None:
+    log = Console(file=StringIO())
+    with bar.progress(log) as show:
+        show("big.tar", 1, 4)
+    assert isinstance(log.file, StringIO)
+    assert log.file.getvalue() == ""
+
+
+def test_quiet_is_quiet(tmp_path: Path) -> None:
+    assert said(*RUN, "--quiet", "--out", tmp_path / "run") == ""
+
+
+# -- errors and the exit status --------------------------------------------------------------------------------
+
+
+def tempora(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tempora", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("list", "method"), 1, "error: unknown thing to list 'method': did you mean 'methods'?"),
+        (("merge", "one", "--out", "two"), 1, "error: "),
+        (("shwo",), 2, "No such command 'shwo'"),
+        (("list",), 2, "Missing argument"),
+        (("list", "methods", "--colour"), 2, "No such option"),
+    ],
+)
+def test_mistakes_go_to_stderr_with_their_exit_status(
+    words: tuple[str, ...], status: int, message: str, tmp_path: Path
+) -> None:
+    done = tempora(*words, cwd=tmp_path)
+    assert done.returncode == status
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_a_place_that_cannot_be_used_is_a_mistake_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write() -> None:
+        raise PermissionError(13, "Permission denied", "/etc/report.html")
+
+    monkeypatch.setattr(sys.modules["tempora.cli.app"], "app", write)
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert capsys.readouterr().err.startswith(
+        "error: /etc/report.html: Permission denied; name another place"
+    )
+
+
+def on_a_terminal(columns: int, *words: str, **env: str) -> str:
+    """What a command prints on a terminal of that width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    known = {
+        name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")
+    }
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tempora", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**known, "TERM": "xterm-256color", **env},
+    )
+    os.close(theirs)
+    text = b""
+    try:
+        while block := os.read(ours, 65536):
+            text += block
+    except OSError:  # how Linux says that the other side is closed
+        pass
+    child.wait()
+    os.close(ours)
+    return text.decode()
+
+
+def test_errors_on_a_terminal_are_coloured_and_wrapped_between_words() -> None:
+    text = on_a_terminal(60, "list", "method")
+    assert "\x1b[1;31merror:\x1b[0m" in text
+    lines = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
+    assert len(lines) > 1
+    assert fits("\n".join(lines), 60)
+    assert "scenarios" in " ".join(lines)
+
+
+@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=str)
+def test_terminals_without_colour_get_none(env: dict[str, str]) -> None:
+    text = on_a_terminal(80, "list", "method", **env)
+    assert "unknown thing to list" in text
+    assert not re.search(r"\x1b\[[\d;]*3\dm", text)
+
+
+# -- Ctrl-C ----------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_stops_a_run_and_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(progress.LiveProgress, "task_finished", interrupt)
+    words = [*RUN, "--out", str(tmp_path / "run")]
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, words)
+    assert result.exit_code == 130
+    assert "stopping after this batch (Ctrl-C again to stop at once)" in result.output
+    assert "The same command goes on from there" in result.output
+    monkeypatch.undo()
+    assert "1 shift of 4 batches" in said(*words)
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_ctrl_c_in_what_is_no_run(resumes: bool) -> None:
+    log = Console(file=StringIO())
+    with pytest.raises(typer.Exit if resumes else KeyboardInterrupt) as stopped, bar.progress(log, resumes):
+        raise KeyboardInterrupt
+    assert isinstance(log.file, StringIO)
+    assert ("the same command goes on" in log.file.getvalue()) == resumes
+    assert getattr(stopped.value, "exit_code", 130) == 130
