@@ -307,6 +307,12 @@ def test_answers_as_a_table_or_csv(run: Path) -> None:
     assert float(rows[0]["utility"]) > 0
 
 
+@pytest.mark.parametrize("sql", ["", ";", "/* nothing */"])
+def test_an_empty_query_asks_nothing(run: Path, sql: str) -> None:
+    with pytest.raises(TemporaError, match="asks nothing: try"):
+        tempora("query", run, sql)
+
+
 def test_sql_mistakes_show_what_there_is(run: Path) -> None:
     with pytest.raises(TemporaError, match=r"methd(.|\n)*utilities: method, model, shift"):
         tempora("query", run, "select methd from utilities")

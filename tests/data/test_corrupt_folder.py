@@ -14,6 +14,8 @@ from tempora.data.corruptions import folder as corrupt_folder_module
 from tempora.data.corruptions.folder import corrupt_folder
 from tempora.errors import TemporaError
 
+from .trees import save_picture
+
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
@@ -108,3 +110,9 @@ def test_mistakes_are_named(photos: Path, tmp_path: Path) -> None:
     Image.new("RGB", (32, 32)).save(photos / "cat/a.jpg")
     with pytest.raises(TemporaError, match=r"2 images would be written to cat/a.png"):
         corrupt_folder(photos, tmp_path / "other", "contrast")
+
+
+def test_clean_images_are_never_written_over(tmp_path: Path) -> None:
+    save_picture(tmp_path / "cat" / "a.png")
+    with pytest.raises(TemporaError, match="holds the clean images: name another folder"):
+        corrupt_folder(tmp_path, tmp_path / "cat" / "..", "fog", constants="cifar")

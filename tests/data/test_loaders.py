@@ -38,6 +38,12 @@ def cifar10_c(tmp_path: Path) -> Path:
 
 
 class TestCifarC:
+    def test_a_header_that_promises_the_impossible(self, cifar10_c: Path) -> None:
+        content = (cifar10_c / "labels.npy").read_bytes()
+        (cifar10_c / "labels.npy").write_bytes(content.replace(b"(50000,), ", b"(-50000,),"))
+        with pytest.raises(TemporaError, match=r"labels\.npy cannot be read"):
+            data.open("cifar10_c", cifar10_c)
+
     def test_severity_slices_with_their_labels(self, cifar10_c: Path) -> None:
         for severity, shade in ((3, 3), (5, 5), (1, 0)):
             shifts = data.open("cifar10_c", cifar10_c, severity=severity, shifts=["fog", "spatter"])
@@ -203,12 +209,13 @@ class TestImageNet:
         assert clean.images([0, 3], CIFAR_LIKE)[:, 0, 0, 0].tolist() == [0, 1]
         assert (clean.group, clean.num_classes, clean.classes) == ("clean", 1000, None)
 
-    def test_names_of_any_bytes_and_links_to_nowhere(self, class_tree: Tree) -> None:
+    @pytest.mark.parametrize("target", ["nowhere.jpg", "gone.jpg"])
+    def test_names_of_any_bytes_and_links_to_nowhere(self, class_tree: Tree, target: str) -> None:
         root = class_tree("val", [WNIDS[7]])
         save_picture(root / WNIDS[7] / "latin-1-\udce9.jpg")
         assert len(data.open("imagenet", root, subset=True)["clean"].fingerprint) == 24
-        (root / WNIDS[7] / "gone.jpg").symlink_to("nowhere.jpg")
-        with pytest.raises(TemporaError, match=r"gone\.jpg is no file: it leads nowhere"):
+        (root / WNIDS[7] / "gone.jpg").symlink_to(target)
+        with pytest.raises(TemporaError, match=r"gone\.jpg is a link that leads nowhere"):
             data.open("imagenet", root, subset=True)
 
     def test_val_counts(self, class_tree: Tree) -> None:

@@ -59,6 +59,8 @@ def test_overrides_and_flags(tmp_path):
         ("[" * 5000, "is not YAML"),
         ("batch_size: yes\n", "batch_size=True .*must not be true or false"),
         ("seeds: [1, off]\n", "seeds=.*must not be true or false"),
+        ("seeds: [-1]\n", r"seeds=\[-1\] .*from 0 to 2\^63 - 1, each once"),
+        ("seeds: [1, 1]\n", r"seeds=\[1, 1\] .*each once"),
         ("checkpoint: 7\n", r"checkpoint=7 \(line 1 of .*must be a path"),
     ],
 )

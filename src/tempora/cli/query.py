@@ -46,6 +46,10 @@ def query(
                 if re.search(rf"\b{name}\b", sql, re.IGNORECASE):
                     connection.register(name, view(results))
             answer = connection.execute(sql)
+            if answer is None:
+                raise TemporaError(
+                    f'the query {sql!r} asks nothing: try "select * from utilities"\n{_help()}'
+                )
             columns, rows = [column[0] for column in answer.description or []], answer.fetchall()
         except duckdb.Error as error:
             raise TemporaError(f"{error}\n{_help()}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def scan(root: Path, label_of: Mapping[str, int]) -> Found:
         raise LayoutError(f"there is no folder {root}")
     found = Found([], [], [])
     for folder in _entries(root):
-        if not folder.is_dir():
+        if not _is_folder(folder):
             if _is_image(folder.name):
                 raise LayoutError(
                     f"{folder.path} is an image outside the class folders: its class is unknown"
@@ -88,15 +89,19 @@ def scan(root: Path, label_of: Mapping[str, int]) -> Found:
 def _add_class(folder: os.DirEntry[str], label: int, found: Found) -> None:
     before = len(found.names)
     for entry in _entries(folder):
-        if entry.is_dir():
+        if _is_folder(entry):
             raise LayoutError(
                 f"{entry.path} is a folder inside a class folder: only images are expected there"
             )
         if _is_image(entry.name):
-            if not entry.is_file():
-                raise LayoutError(f"{entry.path} is no file: it leads nowhere")
+            try:
+                size = entry.stat().st_size
+            except OSError as error:
+                raise LayoutError(
+                    f"{entry.path} is a link that leads nowhere: replace or remove it"
+                ) from error
             found.names.append(f"{folder.name}/{entry.name}")
-            found.sizes.append(entry.stat().st_size)
+            found.sizes.append(size)
             found.labels.append(label)
     if len(found.names) == before:
         raise LayoutError(f"{folder.path} has no images")
@@ -107,6 +112,12 @@ def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         visible = [e for e in entries if not e.name.startswith(".") and e.name.lower() not in _CLUTTER]
     return sorted(visible, key=lambda entry: entry.name)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):  # a link to itself
+        return entry.is_dir()
+    return False
 
 
 def _is_image(name: str) -> bool:

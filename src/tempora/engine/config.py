@@ -121,6 +121,13 @@ class RunConfig(_Strict):
     share: bool = Field(True, description="Share passes between scenarios where the result is the same.")
     deterministic: bool = Field(
         False, description="Deterministic algorithms on CUDA: slower, repeatable to the bit."
+    @field_validator("seeds")
+    @classmethod
+    def _each_once(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
+            raise ValueError("must be whole numbers from 0 to 2^63 - 1, each once")
+        return seeds
+
     )
 
 

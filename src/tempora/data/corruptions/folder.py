@@ -69,6 +69,8 @@ def corrupt_folder(
             raise TemporaError(f"severity={severity!r}: must be 1, 2, 3, 4 or 5")
     if constants not in CONSTANTS:
         raise unknown("set of constants", constants, CONSTANTS)
+    if src.resolve() == dst.resolve():
+        raise TemporaError(f"{dst} holds the clean images: name another folder for the corrupted ones")
     images = _images(src)
     settings = Settings(seed, constants, size or SIZES[constants], VERSION, digest(*images))
     _claim(dst, settings)
