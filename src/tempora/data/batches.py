@@ -103,7 +103,7 @@ def _drop_odd_batch(name: str, images: list[torch.Tensor], labels: list[np.ndarr
     """Remove a smaller last batch and return its size; every other difference in shape is an error."""
     first = tuple(images[0].shape)
     if not first[0]:
-        raise TemporaError(f"batch 0 of {name!r} is empty")
+        raise TemporaError(f"batch 0 of {name!r} is empty: give at least one image")
     for i, x in enumerate(images):
         shape = tuple(x.shape)
         odd_last = i == len(images) - 1 and shape[0] < first[0]

@@ -42,7 +42,10 @@ def _safe(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
         problem = "is neither a file nor a folder but a link or a device"
     else:
         return path
-    raise TemporaError(f"{archive}: {member.name!r} {problem}: it was not written, and the rest was left out")
+    raise TemporaError(
+        f"{archive}: {member.name!r} {problem}: it was not written, and the rest was left out; "
+        "fetch the archive from its official source"
+    )
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:

@@ -40,7 +40,9 @@ def verify(
         yield _check_archive(path)
         return
     if not path.is_dir():
-        raise TemporaError(f"there is no file or folder {path}")
+        raise TemporaError(
+            f"there is no file or folder {path}: give a dataset's folder, or one of its archives"
+        )
     for card in _which(path, name):
         root = card.locate(path)
         yield from _check_files(card, root)

@@ -49,7 +49,7 @@ def audit(
     job = _job(results)
     scored = results.utilities[results.utilities["status"] == "ok"]
     if scored.empty:
-        raise TemporaError(f"{results.path} has no finished cell to audit")
+        raise TemporaError(f"{results.path} has no finished cell to audit: let the run finish first")
     picked = scored.iloc[sorted(random.Random(seed).sample(range(len(scored)), min(cells, len(scored))))]
     observer = observer or Observer()
     found = []

@@ -41,9 +41,7 @@ class DataConfig(_Strict):
         "fashion",
         description="A name from `tempora data list`, or module:function; fashion ships with Tempora.",
     )
-    root: Path | None = Field(
-        None, description="Where the data set lies on disk; the bundled one needs none."
-    )
+    root: Path | None = Field(None, description="Where the dataset lies on disk; the bundled one needs none.")
     severity: int = Field(5, ge=1, le=5, description="Severity of corruptions, 1 to 5.")
     shifts: list[str] = Field(
         ["all"], description="Corruptions or groups (noise, blur, weather, digital), or all."
@@ -121,14 +119,14 @@ class RunConfig(_Strict):
     share: bool = Field(True, description="Share passes between scenarios where the result is the same.")
     deterministic: bool = Field(
         False, description="Deterministic algorithms on CUDA: slower, repeatable to the bit."
+    )
+
     @field_validator("seeds")
     @classmethod
     def _each_once(cls, seeds: list[int]) -> list[int]:
         if len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
             raise ValueError("must be whole numbers from 0 to 2^63 - 1, each once")
         return seeds
-
-    )
 
 
 def load_config(
@@ -232,7 +230,7 @@ def _put(values: dict[str, Any], keys: Sequence[str], value: Any) -> None:
     for key in keys[:-1]:
         inner = values.setdefault(key, {})
         if not isinstance(inner, dict):
-            raise TemporaError(f"{'.'.join(keys)}: {key} holds a value, not keys")
+            raise TemporaError(f"{'.'.join(keys)}: {key} holds a value, not keys: write --set {key}=VALUE")
         values = inner
     values[keys[-1]] = value
 

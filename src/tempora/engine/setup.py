@@ -132,7 +132,7 @@ def stream_sources(config: RunConfig, model: Classifier, device: torch.device) -
         if shift.num_classes != model.num_classes:
             raise TemporaError(
                 f"{model.name} has {model.num_classes} classes and {config.data.dataset} has {shift.num_classes}: "
-                "choose a network trained for this data set"
+                "choose a network trained for this dataset"
             )
         decoded = _Decoded(config, shift, model, device)
         whole = len(shift) // config.batch_size

@@ -180,7 +180,9 @@ class Task:
         else:
             trace, facts = self.sentinel().around(lambda: make(run))
         if run.non_finite_batches and run.non_finite_batches >= trace.served.sum():
-            raise TemporaError(f"{self.spec.label}: every score it gave was NaN or infinite")
+            raise TemporaError(
+                f"{self.spec.label}: every score it gave was NaN or infinite: lower its lr, or leave it out"
+            )
         facts |= {"history_free": method.history_free, "stateless": method.stateless}
         if self.job.measured:
             facts |= self._measured_facts(joules)

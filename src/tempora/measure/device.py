@@ -23,8 +23,9 @@ def choose_device(wanted: str | torch.device = "auto") -> torch.device:
     if not available.get(device.type, lambda: True)():
         raise TemporaError(f"device {wanted!r} is not available on this machine: use --device cpu or auto")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        last = torch.cuda.device_count() - 1
         raise TemporaError(
-            f"device {wanted!r}: this machine has {torch.cuda.device_count()} CUDA devices, from 0"
+            f"device {wanted!r}: this machine has cuda:0 to cuda:{last}; use one of these, or auto"
         )
     return device
 

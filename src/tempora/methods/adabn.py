@@ -26,7 +26,8 @@ class AdaBN(Method):
         if not self.statistics.layers:
             raise TemporaError(
                 f"adabn does not fit {self.model.name}: it re-estimates BatchNorm statistics, "
-                "and there is no BatchNorm layer."
+                "and there is no BatchNorm layer. Leave it out, or use a network with BatchNorm: resnet50, "
+                "fashion_resnet."
             )
 
     @torch.no_grad()

@@ -82,7 +82,8 @@ class GradientMethod(Method):
         self.trainable = dict(self.select())
         if not self.trainable:
             raise TemporaError(
-                f"{self.name} does not fit {self.model.name}: it has no normalisation layer to update."
+                f"{self.name} does not fit {self.model.name}: it has no normalisation layer to update. "
+                "Leave it out, or use a network with BatchNorm, LayerNorm or GroupNorm."
             )
         self.optimizer = SGD(self.groups(), self.settings.momentum)
 

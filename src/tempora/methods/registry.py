@@ -84,7 +84,9 @@ def _wrapped(method: Method) -> Method:
     wanted = method.settings
     adapts_in_predict = type(method).adapt is Method.adapt
     if wanted.every > 1 and adapts_in_predict:
-        raise TemporaError(f"{method.name}: every={wanted.every} has no effect, it has no separate adapt().")
+        raise TemporaError(
+            f"{method.name}: every={wanted.every} has no effect, it has no separate adapt(): leave it out."
+        )
     if wanted.reforward:
         method = Reforward(method)
     if wanted.every > 1:
@@ -96,5 +98,7 @@ def _wrapped(method: Method) -> Method:
 
 def _check(kind: Any, given: str) -> type[Method]:
     if not (isinstance(kind, type) and issubclass(kind, Method)):
-        raise TemporaError(f"method {given!r}: is not a subclass of tempora.methods.Method.")
+        raise TemporaError(
+            f"method {given!r}: is not a subclass of tempora.methods.Method: write class Mine(Method)."
+        )
     return kind

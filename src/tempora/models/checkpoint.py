@@ -23,7 +23,9 @@ def read(path: str | Path) -> dict[str, Tensor]:
     if path.suffix not in SUFFIXES:
         raise TemporaError(f"checkpoint {path.name!r}: must end in {', '.join(SUFFIXES)}.")
     if not path.is_file():
-        raise TemporaError(f"checkpoint {str(path)!r}: there is no such file.")
+        raise TemporaError(
+            f"checkpoint {str(path)!r}: there is no such file. Give the path of a {', '.join(SUFFIXES)} file."
+        )
     if path.suffix == ".safetensors":
         from safetensors.torch import load_file
 
@@ -46,7 +48,9 @@ def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
         if isinstance(content, dict) and isinstance(content.get(key), dict):
             content = content[key]
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise TemporaError(f"checkpoint {path.name!r}: holds no state dict (names and tensors).")
+        raise TemporaError(
+            f"checkpoint {path.name!r}: holds no state dict (names and tensors). Save model.state_dict()."
+        )
     if all(name.startswith("module.") for name in content):
         return {name.removeprefix("module."): value for name, value in content.items()}
     return dict(content)

@@ -99,7 +99,9 @@ def _timm(
         network = timm.create_model(tag, pretrained=fetch)
     except Exception as error:
         if not fetch:
-            raise TemporaError(f"model {name!r}: timm cannot build {tag!r} ({error}).") from error
+            raise TemporaError(
+                f"model {name!r}: timm cannot build {tag!r} ({error}). Update timm, or use another network."
+            ) from error
         raise TemporaError(
             f"model {name!r}: its weights ({tag}) could not be fetched ({type(error).__name__}). "
             "Go online once, give checkpoint=PATH, or pretrained=False for random weights."
@@ -123,7 +125,9 @@ def _fill(network: nn.Module, weights: dict[str, Tensor], name: str) -> None:
         with torch.no_grad():
             network.load_state_dict(weights)
     except RuntimeError as error:
-        raise TemporaError(f"the checkpoint does not fit model {name!r}: {error}") from error
+        raise TemporaError(
+            f"the checkpoint does not fit model {name!r}: {error}\nGive one of that architecture, or name its own."
+        ) from error
 
 
 def _unknown_model(name: str, known_to_timm: list[str]) -> TemporaError:

@@ -30,7 +30,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
                 f"the disk is full: {path.name} could not be written to {path.parent}. Everything finished "
                 "before is kept; free some space and run the same command again"
             ) from error
-        raise TemporaError(f"cannot write {path}: {error.strerror or error}") from error
+        raise TemporaError(f"cannot write {path}: {error.strerror or error}; give another place") from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

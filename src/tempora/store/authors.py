@@ -74,7 +74,7 @@ def _one_setup(logs: list[Log], model: str | None, dataset: str | None) -> list[
     if not chosen or len(setups) > 1:
         held = "; ".join(f"{name} on {data}, batches of {size}" for name, data, size in setups)
         raise TemporaError(
-            f"a run folder holds one network and data set, the logs hold {held}: "
+            f"a run folder holds one network and dataset, the logs hold {held}: "
             "choose with --model and --dataset, or point at a folder of one"
         )
     seen: dict[tuple[str, str, int, str], Path] = {}

@@ -74,7 +74,7 @@ def _check_one_job(folders: Sequence[RunFolder], manifests: Sequence[Mapping[str
             if name in known and known[name] != value:
                 raise TemporaError(
                     f"{folders[0].path} and {folder.path} are not parts of one job: {name} is {value!r} in the "
-                    f"first and {known[name]!r} in the second"
+                    f"first and {known[name]!r} in the second; give the shards of one command"
                 )
 
 
