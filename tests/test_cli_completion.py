@@ -40,6 +40,7 @@ def offered(line: str) -> list[str]:
         ("tempora demo --network fashion_v", ["fashion_vit"]),
         ("tempora list m", ["methods", "models"]),
         ("tempora check zero", ["zerosiam"]),
+        ("tempora compare --published rn18", ["rn18_c10c_rpi5", "rn18_c10c_rtx4080"]),
         ("tempora data fetch cifar10_", ["cifar10_1", "cifar10_c"]),
     ],
 )

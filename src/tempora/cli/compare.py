@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from tempora.cli import completion
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,17 +25,27 @@ SHOWN_FLIPS = 10
 
 
 def compare(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-    other: Annotated[Path | None, typer.Argument(help="Another run folder.")] = None,
+    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
+    other: Annotated[
+        Path | None, typer.Argument(help="Another run folder.", autocompletion=completion.run_folder)
+    ] = None,
     published: Annotated[
-        str | None, typer.Option(help="Or a setup of the paper: rn50_inc, vit_inc, rn50_inr, ...")
+        str | None,
+        typer.Option(
+            help="Or a setup of the paper: rn50_inc, vit_inc, rn50_inr, ...",
+            autocompletion=completion.one_of(completion.PUBLISHED),
+        ),
     ] = None,
     by_shift: Annotated[
         bool, typer.Option("--by-shift", help="With --published: every shift, not only all of them together.")
     ] = False,
     format_: Annotated[
         str,
-        typer.Option("--format", help="terminal, or only the numbers: latex, markdown, csv, json."),
+        typer.Option(
+            "--format",
+            help="terminal, or only the numbers: latex, markdown, csv, json.",
+            autocompletion=completion.one_of(completion.FORMATS),
+        ),
     ] = "terminal",
 ) -> None:
     """What changed from one run to another beyond noise, or how far a run agrees with the paper."""

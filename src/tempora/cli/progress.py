@@ -38,7 +38,7 @@ class LiveProgress(Observer):
             transient=True,
             disable=not self._live,
         )
-        self._all = self._progress.add_task("methods x shifts", total=None, rate="")
+        self._all = self._progress.add_task("methods × shifts", total=None, rate="")
         self._one = self._progress.add_task("", total=None, rate="")
         self._title = "setting up"
         self._start = time.monotonic()
