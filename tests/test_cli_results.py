@@ -307,6 +307,11 @@ def test_answers_as_a_table_or_csv(run: Path) -> None:
     assert float(rows[0]["utility"]) > 0
 
 
+def test_a_query_of_any_bytes_is_a_query(run: Path) -> None:
+    with pytest.raises(TemporaError, match="syntax error"):
+        tempora("query", run, "sel\udcffect")
+
+
 @pytest.mark.parametrize("sql", ["", ";", "/* nothing */"])
 def test_an_empty_query_asks_nothing(run: Path, sql: str) -> None:
     with pytest.raises(TemporaError, match="asks nothing: try"):

@@ -245,6 +245,8 @@ def test_a_threshold_below_lambda_makes_a_grid_cell_not_applicable():
         (lambda: Discrete(interval_ms=5, queue=-1), r"queue=-1: must be a whole number"),
         (lambda: Discrete(interval_ms=5, queue=1.5), "queue=1.5"),
         (lambda: Discrete(utilisation=0), "utilisation=0"),
+        (lambda: Discrete(interval_ms=5, name=["a"]), r"name=\['a'\]: must be a text"),
+        (lambda: Deployment(interval_ms=5, name=" "), "name=' ': must be a text"),
         (lambda: Amortised(budget_ms=-1), "budget_ms=-1: must be 0 or above"),
         (lambda: Amortised(budget_ms=1, rule="strikt"), "unknown rule 'strikt': did you mean 'strict'"),
         (lambda: Deployment(), "say when batches arrive"),

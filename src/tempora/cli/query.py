@@ -45,7 +45,9 @@ def query(
             for name, view in VIEWS.items():
                 if re.search(rf"\b{name}\b", sql, re.IGNORECASE):
                     connection.register(name, view(results))
-            answer = connection.execute(sql)
+            answer = connection.execute(
+                sql.encode("utf-8", "replace").decode()
+            )  # a terminal may send any bytes
             if answer is None:
                 raise TemporaError(
                     f'the query {sql!r} asks nothing: try "select * from utilities"\n{_help()}'

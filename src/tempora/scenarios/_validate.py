@@ -42,6 +42,14 @@ def queue_length(value: int) -> int:
     return int(value)
 
 
+def name(value: str | None) -> None:
+    """A scenario's own name, if it has one."""
+    if value is not None and not (isinstance(value, str) and value.strip()):
+        raise TemporaError(
+            f"name={value!r}: must be a text to show in tables; leave it out for the usual label"
+        )
+
+
 def budget_rule(value: str) -> str:
     if value not in RULES:
         raise unknown("rule", str(value), RULES)

@@ -49,6 +49,7 @@ class Discrete(Scenario):
 
     def __post_init__(self) -> None:
         check.exactly_one("Discrete", interval_ms=self.interval_ms, utilisation=self.utilisation)
+        check.name(self.name)
         self.deployment()
 
     @property

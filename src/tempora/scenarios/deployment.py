@@ -124,6 +124,7 @@ class Deployment(Scenario):
 
     def __post_init__(self) -> None:
         self._check_arrivals()
+        check.name(self.name)
         check.queue_length(self.queue)
         check.budget_rule(self.rule)
         check.at_most_one(threshold_ms=self.threshold_ms, threshold_x=self.threshold_x)
