@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tempora import TemporaError
+from tempora.errors import TemporaWarning
 from tempora.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, read_pass
 from tempora.store.schema import as_markdown
 
@@ -56,3 +59,24 @@ def test_utilities_of_a_begun_run_are_empty(tmp_path):
 
 def test_the_schema_page_is_up_to_date():
     assert DOCS.read_text(encoding="utf-8") == as_markdown(), "run: python docs/generate.py"
+
+
+def test_passes_are_read_without_their_predictions_where_nobody_asks(tmp_path: Path) -> None:
+    """Scores and times are the same, and a changed column is noticed all the same."""
+    trace = Trace.empty(3, 4)
+    trace.phase[:] = ADAPTED
+    trace.predicted[:], trace.predict_ms[:], trace.adapt_ms[:], trace.action[:] = 7, 1.5, 0.5, "step"
+    with RunFolder.for_writing(tmp_path) as folder:
+        identity = {"shift": "fog", "method": "tent", "kind": "offline", "seed": 1}
+        key = folder.write_pass(identity, trace, {}).key
+    whole, slim = (RunFolder(tmp_path).trace(key, predictions) for predictions in (True, False))
+    assert (whole.predicted == 7).all()
+    assert slim.predicted.shape == (3, 0)
+    for name in ("phase", "correct", "total", "predict_ms", "adapt_ms", "action", "page_faults"):
+        np.testing.assert_array_equal(getattr(slim, name), getattr(whole, name))
+    path = RunFolder(tmp_path).stored(key).path
+    table = pq.read_table(path)
+    slower = table.set_column(table.column_names.index("predict_ms"), "predict_ms", pa.array([9.0] * 3))
+    pq.write_table(slower.replace_schema_metadata(table.schema.metadata), path)
+    with pytest.warns(TemporaWarning, match="was changed after Tempora wrote it"):
+        RunFolder(tmp_path).trace(key, predictions=False)

@@ -14,9 +14,9 @@ import pandas as pd
 from tempora.analysis.correlation import spearman
 from tempora.analysis.frames import ordered, scored
 from tempora.analysis.replays import batch_worth
-from tempora.analysis.uncertainty import paired_difference
+from tempora.analysis.uncertainty import FloatArray, interval
 from tempora.errors import TemporaError
-from tempora.store import Results, RunFolder
+from tempora.store import Results
 
 _SCENARIO = ["protocol", "label", "queue", "rule"]
 """Scenarios are the same if their labels are: what the user held fixed, in milliseconds or relative to lambda."""
@@ -111,20 +111,21 @@ class _Side:
 
     def __init__(self, run: Results, rows: pd.DataFrame) -> None:
         self._run = run
-        # A method's cells on one stream mostly share a pass, which is then read once.
+        # A method's cells on one stream mostly share a pass, which is then read once. Sorted, the streams of a cell
+        # come in the same order on both sides.
         self.rows = rows.sort_values(["method", "shift", "seed"], kind="stable", ignore_index=True)
         self._worth = [self._of(row) for _, row in self.rows.iterrows()]
         self.cells = dict(self._cells())
 
-    def _of(self, row: pd.Series[Any]) -> pd.Series[float]:
-        trace = self._run.trace(row)
-        scenario = self._run.scenarios[int(row["scenario"])]
-        resolved = scenario.resolve(num_batches=trace.num_batches, baseline_ms=float(row["baseline_ms"]))
-        return batch_worth(trace, resolved.threshold_ms, resolved.baseline_ms)
+    def _of(self, row: pd.Series[Any]) -> FloatArray:
+        baseline_ms = float(row["baseline_ms"])
+        threshold_ms = self._run.scenarios[int(row["scenario"])].deployment().threshold(baseline_ms)
+        trace = self._run.trace(row, predictions=False)
+        return np.asarray(batch_worth(trace, threshold_ms, baseline_ms), dtype=np.float64)
 
     def batches(self) -> dict[tuple[str, int], tuple[Any, ...]]:
         """What decides the batches of each stream."""
-        passes = RunFolder(self._run.path).passes()
+        passes = self._run.folder.passes()
         streams = self.rows.drop_duplicates(["shift", "seed"])
         identities = [passes[key].identity for key in streams["adapting_pass"]]
         return {
@@ -136,8 +137,7 @@ class _Side:
 
     def _cells(self) -> Iterator[tuple[tuple[Any, ...], _Cell]]:
         for key, group in self.rows.groupby(_CELL, dropna=False, sort=False):
-            streams = list(zip(group["shift"], group["seed"], strict=True))
-            worth = pd.concat([self._worth[place] for place in group.index], keys=streams)
+            worth = np.concatenate([self._worth[place] for place in group.index])
             weights = group["batches"].astype(float)
             lo, hi = (
                 float(np.average(group[name], weights=weights)) for name in ("utility_lo", "utility_hi")
@@ -150,15 +150,15 @@ class _Side:
         above, below = self.cells[(*scenario, upper)], self.cells[(*scenario, lower)]
         if above.numbers["utility_lo"] <= below.numbers["utility_hi"]:
             return False
-        return paired_difference(above.worth, below.worth).lo > 0
+        return interval(above.worth - below.worth).lo > 0
 
 
 class _Cell(NamedTuple):
     """A method under a scenario, over all streams."""
 
     numbers: dict[str, float]
-    worth: pd.Series[float]
-    """What each batch added to the utility."""
+    worth: FloatArray
+    """What each batch added to the utility, stream after stream."""
 
 
 def _compared(mine: _Side, theirs: _Side, paired: bool) -> Iterator[dict[str, Any]]:
@@ -170,10 +170,10 @@ def _compared(mine: _Side, theirs: _Side, paired: bool) -> Iterator[dict[str, An
         yield {**cell, "change": _change(cell)}
 
 
-def _difference(mine: pd.Series[float], theirs: pd.Series[float], paired: bool) -> dict[str, float]:
+def _difference(mine: FloatArray, theirs: FloatArray, paired: bool) -> dict[str, float]:
     """Other minus this, with a 95 % interval: batch by batch, or between independent means."""
     if paired:
-        found = paired_difference(theirs, mine)
+        found = interval(theirs - mine)
         return {"difference": found.mean, "lo": found.lo, "hi": found.hi}
     mean = float(theirs.mean() - mine.mean())
     reach = 1.96 * math.sqrt(mine.var(ddof=1) / len(mine) + theirs.var(ddof=1) / len(theirs))

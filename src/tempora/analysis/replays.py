@@ -18,7 +18,7 @@ import pandas as pd
 from tempora.errors import TemporaError, unknown
 from tempora.published.methods import STANDARD, order
 from tempora.scenarios import Resolved, Scenario, decay
-from tempora.store import ADAPTED, Cell, Results, RunFolder, StoredPass, Trace, utility_row
+from tempora.store import ADAPTED, Cell, Results, StoredPass, Trace, utility_row
 
 _STREAM = ["model", "shift", "seed"]
 _DERIVED, _REPLAYED = "derived", "replayed"
@@ -66,7 +66,7 @@ class _Reader:
 
     def __init__(self, results: Results, utilities: pd.DataFrame, scenario: Scenario) -> None:
         self._results, self._utilities, self._scenario = results, utilities, scenario
-        self._folder = RunFolder(results.path)
+        self._folder = results.folder
 
     def answer(self, method: str, stream: pd.Series[Any]) -> tuple[dict[str, Any], Trace]:
         """The row of the method on a stream, and its trace on the deployment's clock."""
@@ -76,7 +76,9 @@ class _Reader:
             raise _CannotAnswer(f"the run has no cell of it on {stream['shift']}, seed {stream['seed']}")
         evaluated = self._evaluated(rows)
         if evaluated is not None:
-            return self._named(_as_dict(evaluated), "evaluated"), self._results.trace(evaluated)
+            return self._named(_as_dict(evaluated), "evaluated"), self._results.trace(
+                evaluated, predictions=False
+            )
         return self._replayed(rows)
 
     def worth(self, row: dict[str, Any], trace: Trace) -> pd.Series[float]:
@@ -106,14 +108,14 @@ class _Reader:
         stored = self._folder.stored(row["adapting_pass"])
         if stored.time_aware:
             raise _CannotAnswer("it looks at the clock, so every deployment is a run of its own")
-        adapting = self._folder.trace(row["adapting_pass"])
+        adapting = self._folder.trace(row["adapting_pass"], predictions=False)
         resolved = self._resolved(adapting, float(row["baseline_ms"]))
         course = adapting.course(resolved)
         if course.evicted.size and not stored.history_free:
             raise _CannotAnswer("it would skip batches, and what it predicts then depends on which")
         beyond = ~course.adapted & (adapting.phase[course.served] == ADAPTED)
         frozen_pass = self._frozen_pass(rows, stored, course.cutoff) if beyond.any() else None
-        frozen = None if frozen_pass is None else self._folder.trace(frozen_pass)
+        frozen = None if frozen_pass is None else self._folder.trace(frozen_pass, predictions=False)
         cell = Cell(
             method=row["method"],
             model=row["model"],

@@ -81,7 +81,7 @@ def paired_difference(
         raise TemporaError(
             "a paired difference needs the same batches on both sides; align the streams first"
         )
-    return _interval(np.asarray(left - right, dtype=np.float64), confidence, WITHIN_STREAM)
+    return interval(np.asarray(left - right, dtype=np.float64), confidence)
 
 
 def difference_across_seeds(
@@ -97,7 +97,7 @@ def difference_across_seeds(
             if method not in by_seed:
                 raise unknown("method to compare", method, by_seed.columns)
         paired = (by_seed[left] - by_seed[right]).dropna().to_numpy(np.float64)
-        found = _interval(paired, confidence, seed_label(len(paired)))
+        found = interval(paired, confidence, seed_label(len(paired)))
         measured = {"difference": found.mean, "lo": found.lo, "hi": found.hi}
         table.append({**cell, **measured, "seeds": found.units, "kind": found.kind})
     return ordered(pd.DataFrame(table))
@@ -160,7 +160,8 @@ def _seeds_by_methods(frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.
         yield key, group.pivot_table(index="seed", columns="method", values="utility")
 
 
-def _interval(values: FloatArray, confidence: float, kind: str) -> Difference:
+def interval(values: FloatArray, confidence: float = 0.95, kind: str = WITHIN_STREAM) -> Difference:
+    """The mean of paired differences, with Student's interval."""
     count, mean = len(values), float(values.mean())
     if count < 2:
         return Difference(mean, float("nan"), float("nan"), count, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tempora import analysis
-from tempora.store import Results, RunFolder
+from tempora.store import Results
 
 _SCENARIO = ["protocol", "label", "queue", "rule"]
 _PASS = ("method", "model", "shift", "seed", "protocol", "adapting_pass")
@@ -37,11 +37,11 @@ def over_shifts(utilities: pd.DataFrame) -> pd.DataFrame:
 
 def offline_batches(results: Results) -> pd.DataFrame:
     """One row per batch of every offline pass, with the columns that name it: what `analysis.overhead` reads."""
-    utilities, folder = results.utilities, RunFolder(results.path)
+    utilities, folder = results.utilities, results.folder
     offline = utilities[(utilities["protocol"] == "offline") & (utilities["status"] == "ok")]
     frames = []
     for _, row in offline.iterrows():
-        trace = folder.trace(row["adapting_pass"])
+        trace = folder.trace(row["adapting_pass"], predictions=False)
         columns = {name: getattr(trace, name) for name in _BATCH}
         frames.append(pd.DataFrame({**{name: row[name] for name in _PASS}, **columns}))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*_PASS, *_BATCH])

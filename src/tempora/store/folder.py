@@ -68,9 +68,11 @@ class StoredPass:
         """Its method looks at the clock: had it shown something else, the pass would have gone another way."""
         return "threshold_ms" in self.identity.get("deployment", {})
 
-    def trace(self) -> Trace:
-        """The rows; warns where they are not those that were written."""
-        table = integrity.read_sealed(self.path, TRACE)
+    def trace(self, predictions: bool = True) -> Trace:
+        """The rows; warns where they are not those that were written. Most of a file are its `predictions`, which
+        scores do without."""
+        fields = TRACE if predictions else {name: TRACE[name] for name in TRACE if name != "predicted"}
+        table = integrity.read_sealed(self.path, fields)
         check_trace(table, self.identity.get("num_batches"), self.path)
         return Trace.from_table(table)
 
@@ -84,7 +86,7 @@ class RunFolder:
         """Files that were found broken and set aside when the folder was opened for writing."""
         self._lock: FolderLock | None = None
         self._passes: dict[str, StoredPass] | None = None
-        self._recent: dict[str, Trace] = {}
+        self._recent: dict[tuple[str, bool], Trace] = {}
 
     @classmethod
     def for_writing(cls, path: Path | str) -> RunFolder:
@@ -157,14 +159,15 @@ class RunFolder:
             raise TemporaError(f"{self.path} lacks the pass {key}: run the same command again to make it")
         return self.passes()[key]
 
-    def trace(self, key: str) -> Trace:
+    def trace(self, key: str, predictions: bool = True) -> Trace:
         """The rows of a pass. The last few are kept, because the cells of one method share them."""
-        if key not in self._recent:
-            trace = self.stored(key).trace()
+        wanted = (key, predictions)
+        if wanted not in self._recent:
+            trace = self.stored(key).trace(predictions)
             while len(self._recent) >= _RECENT_TRACES:
                 self._recent.pop(next(iter(self._recent)))
-            self._recent[key] = trace
-        return self._recent[key]
+            self._recent[wanted] = trace
+        return self._recent[wanted]
 
     def write_pass(self, identity: Mapping[str, Any], trace: Trace, facts: Mapping[str, Any]) -> StoredPass:
         """Put a finished pass on disk; it is there, whole, when this returns."""
@@ -179,7 +182,8 @@ class RunFolder:
 
     def remove_pass(self, key: str) -> None:
         """Forget a pass, so that it is made again."""
-        self._recent.pop(key, None)
+        for predictions in (True, False):
+            self._recent.pop((key, predictions), None)
         stored = self.passes().pop(key)
         stored.path.unlink(missing_ok=True)
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tempora.errors import TemporaError
@@ -23,24 +24,25 @@ class Results:
     """What a run found out. `tempora.open(folder)` and `tempora.evaluate(...)` return one."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
+        self.folder = folder
+        """The files, for whoever asks for passes; what was read of them is kept."""
         self.keeps_alive: object = None
         """Whatever must not be cleaned up while the results are in use, such as a temporary folder."""
 
     @property
     def path(self) -> Path:
-        return self._folder.path
+        return self.folder.path
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """`run.json`: configuration, machine, lambda, verdict."""
-        return self._folder.manifest()
+        return self.folder.manifest()
 
     @cached_property
     def utilities(self) -> pd.DataFrame:
         """One row per cell: method, shift, seed and scenario."""
         introduce(self.manifest.get("method_labels") or {})
-        table = self._folder.utilities()
+        table = self.folder.utilities()
         check_cells(table, self.manifest, self.path / "utilities.parquet")
         return table
 
@@ -49,12 +51,15 @@ class Results:
         """The scenarios of the run, as `utilities.scenario` counts them."""
         return [from_spec(spec) for spec in self.manifest["scenarios"]]
 
-    def trace(self, cell: pd.Series) -> Trace:
-        """The batches of one cell (a row of `utilities`), placed on that cell's own clock."""
+    def trace(self, cell: pd.Series, predictions: bool = True) -> Trace:
+        """The batches of one cell (a row of `utilities`), placed on that cell's own clock; without `predictions` it
+        is read faster."""
         if cell["status"] != "ok":
             raise TemporaError(f"this cell has no trace: {cell['status']}")
-        adapting = self._folder.trace(cell["adapting_pass"])
-        frozen = self._folder.trace(cell["frozen_pass"]) if isinstance(cell["frozen_pass"], str) else None
+        adapting = self.folder.trace(cell["adapting_pass"], predictions)
+        frozen = None
+        if isinstance(cell["frozen_pass"], str):
+            frozen = self.folder.trace(cell["frozen_pass"], predictions)
         if frozen is not None and frozen.num_batches != adapting.num_batches:
             raise TemporaError(
                 f"{_name(cell)}: its passes have {adapting.num_batches} and {frozen.num_batches} batches; "
@@ -63,7 +68,9 @@ class Results:
         resolved = self.scenarios[int(cell["scenario"])].resolve(
             num_batches=adapting.num_batches, baseline_ms=float(cell["baseline_ms"])
         )
-        trace = adapting.on_timeline(resolved, frozen)
+        # A pass of the cell's own was driven by its clock and lies on it as it is stored, undone attempts aside.
+        own = cell["origin"] == "live" and frozen is None and np.isnan(adapting.attempt_predict_ms).all()
+        trace = adapting if own else adapting.on_timeline(resolved, frozen)
         found = trace.utility(resolved)
         if not abs(found - cell["utility"]) <= 1e-9:
             warn(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tempora.scenarios import Course, Resolved, Score, decay, replay
@@ -27,7 +28,7 @@ class Trace:
     correct: NDArray[np.int32] | FloatArray
     total: NDArray[np.int32]
     predicted: NDArray[np.int32]
-    """(batches, batch size)"""
+    """(batches, batch size); (batches, 0) where they were not read."""
     predict_ms: FloatArray
     adapt_ms: FloatArray
     action: NDArray[np.str_]
@@ -171,18 +172,19 @@ class Trace:
     def from_table(cls, table: pa.Table) -> Trace:
         """A trace from its stored rows."""
         total = table["total"].to_numpy()
-        trace = cls.empty(len(total), int(total[0]))
+        trace = cls.empty(len(total), int(total[0]) if "predicted" in table.column_names else 0)
         trace.total[:] = total
-        phases = [phase or "" for phase in table["phase"].to_pylist()]
-        trace.phase[:] = [PHASES.tolist().index(phase) for phase in phases]
+        trace.phase[:] = pc.index_in(pc.fill_null(table["phase"], ""), pa.array(PHASES)).to_numpy()
         trace.correct[:] = table["correct"].to_numpy()
-        predicted = table["predicted"].combine_chunks()
-        known = predicted.value_lengths().to_numpy() > 0
-        trace.predicted[known] = predicted.flatten().to_numpy().reshape(-1, trace.predicted.shape[1])
-        trace.action[:] = [action or "" for action in table["action"].to_pylist()]
-        trace.page_faults[:] = [
-            -1 if faults is None else faults for faults in table["page_faults"].to_pylist()
+        if "predicted" in table.column_names:
+            predicted = table["predicted"].combine_chunks()
+            known = predicted.value_lengths().to_numpy() > 0
+            trace.predicted[known] = predicted.flatten().to_numpy().reshape(-1, trace.predicted.shape[1])
+        actions = pc.fill_null(table["action"], "").combine_chunks().dictionary_encode()
+        trace.action[:] = np.array(actions.dictionary.to_pylist(), trace.action.dtype)[
+            actions.indices.to_numpy()
         ]
+        trace.page_faults[:] = pc.fill_null(table["page_faults"], -1).to_numpy()
         for name in TIMES:
             getattr(trace, name)[:] = table[name].to_numpy()
         return trace

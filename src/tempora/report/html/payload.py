@@ -20,7 +20,7 @@ from tempora.report.colours import on_dark, text_on
 from tempora.report.html.packing import pack, pack_words
 from tempora.report.tables.parts import in_order, shift_title
 from tempora.scenarios import SIX_TERMS
-from tempora.store import Results, RunFolder, StoredPass, Trace
+from tempora.store import Results, StoredPass, Trace
 
 TIMELINE_BATCHES = 48
 """How much of a pass of its own is drawn; the others can be drawn to their end."""
@@ -73,7 +73,7 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
     """
     names = axes(results)
     utilities = results.utilities.reset_index(drop=True)
-    folder = RunFolder(results.path)
+    folder = results.folder
     passes = folder.passes()
     offline = utilities[(utilities["protocol"] == "offline") & (utilities["status"] == "ok")]
     shared = set(offline["adapting_pass"])
@@ -90,7 +90,7 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
         ],
         # A pass of a cell's own was driven by the cell's clock, so it lies on it as it is stored.
         "timelines": {
-            str(index): _timeline(folder.trace(row["adapting_pass"]))
+            str(index): _timeline(folder.trace(row["adapting_pass"], predictions=False))
             for index, row in utilities[utilities["status"] == "ok"].iterrows()
             if row["adapting_pass"] not in shared
         },
