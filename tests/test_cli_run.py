@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,13 @@ def test_the_same_command_resumes_and_shows_who_wins(run_folder):
 def test_show_fits_eighty_columns(run_folder):
     output = tempora_says("show", str(run_folder))
     assert max(len(line.rstrip()) for line in output.splitlines()) <= 80
+
+
+def test_show_ends_at_a_damaged_table(run_folder, tmp_path):
+    copy = shutil.copytree(run_folder, tmp_path / "run")
+    (copy / "utilities.parquet").write_bytes(b"PAR1")
+    with pytest.raises(TemporaError, match=r"utilities\.parquet is damaged"):
+        runner.invoke(app, ["show", str(copy)], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("format", ["latex", "markdown", "csv", "json"])

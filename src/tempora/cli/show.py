@@ -77,16 +77,19 @@ def show_overview(run: Path, console: Console) -> None:
     from tempora.store import open_run
 
     results = open_run(run)
-    console.print(describe(results.manifest))
+    utilities = (
+        results.utilities
+    )  # a damaged table ends it here; below, a table that cannot be built does not
+    console.print(describe(results.manifest), markup=False)
     console.print()
     for name in OVERVIEW if len(results.scenarios) > 1 else ("offline",):
         try:
-            console.print(tables.renderable(tables.build(name, results.utilities), console.width))
+            console.print(tables.renderable(tables.build(name, utilities), console.width))
         except TemporaError as missing:
             console.print(str(missing), markup=False)
         console.print()
     with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
-        console.print(headline(results.utilities).sentence())
+        console.print(headline(utilities).sentence())
     _mark_invalid(results, console)
 
 
