@@ -208,6 +208,16 @@ def test_a_run_beside_the_paper(like_the_paper: Path) -> None:
     assert "snow fog" in text, "in the paper's order"
 
 
+def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
+    """Two methods have no rank correlation, and neither wins anywhere in the paper."""
+    few = {name: METHODS[name] for name in ("standard", "lame")}
+    write_run(tmp_path, methods=few, scenarios=[Offline()], shifts=("fog",))
+    text = one_line(tempora("compare", tmp_path, "--published", "rn50_inc"))
+    assert "no published winner took part, so who wins cannot be compared" in text
+    assert "no scenario has the three methods that a rank correlation takes" in text
+    assert "nan" not in text
+
+
 def test_known_misprints_are_marked(tmp_path: Path) -> None:
     """Tent at 40 s on ImageNet-V2 repeats another budget's number."""
     budget = Amortised(budget_ms=40000.0, rule="overshoot")

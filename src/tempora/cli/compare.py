@@ -177,6 +177,21 @@ def _scenario(row: pd.Series) -> str:
 # -- the paper -----------------------------------------------------------------------------------------------
 
 
+def _about_order(numbers: dict[str, float]) -> str:
+    """Whether the same methods come first, or why that cannot be said."""
+    correlation = numbers["rank_correlation"]
+    ranks = (
+        f"mean rank correlation {correlation:.2f}"
+        if correlation == correlation
+        else "no scenario has the three methods that a rank correlation takes"
+    )
+    if not numbers["winners_compared"]:
+        return f"{ranks}; no published winner took part, so who wins cannot be compared"
+    return (
+        f"{ranks}; {numbers['winners_agreeing']} of {numbers['winners_compared']} published winners win here"
+    )
+
+
 def _about_paper(console: Console, compared: Comparison) -> None:
     numbers = compared.summary
     for flag in compared.flags:
@@ -184,9 +199,8 @@ def _about_paper(console: Console, compared: Comparison) -> None:
     console.print(
         f"{numbers['numbers']} numbers beside {compared.setup}: mean absolute difference "
         f"{100 * numbers['mean_absolute_difference']:.2f} points, largest "
-        f"{100 * numbers['largest_difference']:.2f}; {numbers['within_rounding']} equal as printed; mean rank "
-        f"correlation {numbers['rank_correlation']:.2f}; {numbers['winners_agreeing']} of "
-        f"{numbers['winners_compared']} published winners win here.",
+        f"{100 * numbers['largest_difference']:.2f}; {numbers['within_rounding']} equal as printed; "
+        f"{_about_order(numbers)}.",
         style="bold",
     )
     if numbers["known_misprints"]:
