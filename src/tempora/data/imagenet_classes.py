@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from pkgutil import get_data
 
 import numpy as np
+
+from tempora.data.class_folders import class_folder_shift
+from tempora.data.shift import Shift
 
 
 @cache
@@ -24,13 +28,25 @@ def class_names() -> tuple[str, ...]:
     return tuple(ImageNetInfo("imagenet-1k").label_descriptions())
 
 
+def subset_shift(name: str, root: Path, published: int | None) -> Shift:
+    """`imagenet_r` or `imagenet_a`: photographs of 200 classes, whose scores are restricted to these.
+
+    published: how many images there are in all; None: any part of them will do.
+    """
+    members = subset_of(name)
+    return class_folder_shift(
+        name,
+        root,
+        members,
+        num_classes=1000,
+        published=published,
+        class_names=class_names(),
+        classes=np.array(sorted(members.values()), np.int64),
+    )
+
+
 def subset_of(name: str) -> dict[str, int]:
     """WordNet id -> index among the 1000, for the 200 classes of `imagenet_r` or `imagenet_a`."""
     listing = get_data("timm.data", f"_info/{name}_synsets.txt")
     assert listing is not None
     return {wnid: label_of()[wnid] for wnid in listing.decode().split()}
-
-
-def indices(subset: dict[str, int]) -> np.ndarray:
-    """The sorted indices of a subset: the classes that scores are restricted to."""
-    return np.array(sorted(subset.values()), np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -145,27 +145,17 @@ class Timeline:
 
     def course(self) -> Course:
         """What happened so far, as arrays."""
-        arrived_ms, start_ms, wait_ms = (self._column(position) for position in (1, 2, 3))
-        forced = self._column(4).astype(bool)
-        predict_ms, adapt_ms = np.array(self._predicts_ms), np.array(self._adapts_ms)
-        finish_ms = start_ms + (predict_ms + adapt_ms)
-        idle_ms = np.zeros_like(start_ms)
-        idle_ms[1:] = start_ms[1:] - finish_ms[:-1]
-        return Course(
+        return _course(
             num_batches=self._num_batches,
             served=self._column(0).astype(np.int64),
             evicted=np.array(self._feed.evicted, dtype=np.int64),
-            arrived_ms=arrived_ms,
-            start_ms=start_ms,
-            emission_ms=start_ms + predict_ms,
-            finish_ms=finish_ms,
-            predict_ms=predict_ms,
-            adapt_ms=adapt_ms,
-            wait_ms=wait_ms,
-            response_ms=wait_ms + predict_ms,
-            idle_ms=idle_ms,
+            arrived_ms=self._column(1),
+            start_ms=self._column(2),
+            wait_ms=self._column(3),
+            forced=self._column(4).astype(bool),
+            predict_ms=np.array(self._predicts_ms),
+            adapt_ms=np.array(self._adapts_ms),
             adapted=np.array(self._adapted, dtype=bool),
-            waitspan_ms=float(idle_ms[forced].sum()),
             spent_ms=self._budget.spent_ms,
         )
 
@@ -216,28 +206,47 @@ def _at_once(
     afforded = timeline._budget.afforded(predict_ms + adapt_ms, willing)
     predict_ms = np.where(afforded, predict_ms, np.nan if frozen_ms is None else frozen_ms)
     adapt_ms = np.where(afforded, adapt_ms, 0.0)
-    finish_ms = np.cumsum(predict_ms + adapt_ms)
-    start_ms = _after_first(finish_ms)
-    emission_ms = start_ms + predict_ms
-    wait_ms = _after_first(adapt_ms) if loop.on_prediction else np.zeros(count)
-    idle_ms = np.zeros(count)
-    idle_ms[1:] = start_ms[1:] - finish_ms[:-1]
-    return Course(
+    start_ms = _after_first(np.cumsum(predict_ms + adapt_ms))
+    waits = loop.on_prediction
+    return _course(
         num_batches=count,
         served=np.arange(count, dtype=np.int64),
         evicted=np.array([], dtype=np.int64),
-        arrived_ms=_after_first(emission_ms) if loop.on_prediction else start_ms,
+        arrived_ms=_after_first(start_ms + predict_ms) if waits else start_ms,
         start_ms=start_ms,
-        emission_ms=emission_ms,
+        wait_ms=_after_first(adapt_ms) if waits else np.zeros(count),
+        forced=np.zeros(count, dtype=bool),
+        predict_ms=predict_ms,
+        adapt_ms=adapt_ms,
+        adapted=afforded & willing,
+        spent_ms=timeline.spent_ms,
+    )
+
+
+def _course(
+    *,
+    start_ms: FloatArray,
+    wait_ms: FloatArray,
+    predict_ms: FloatArray,
+    adapt_ms: FloatArray,
+    forced: BoolArray,
+    **given: Any,
+) -> Course:
+    """A course from when its batches started and what they took; `forced`: idle before because of drops."""
+    finish_ms = start_ms + (predict_ms + adapt_ms)
+    idle_ms = np.zeros_like(start_ms)
+    idle_ms[1:] = start_ms[1:] - finish_ms[:-1]
+    return Course(
+        start_ms=start_ms,
+        emission_ms=start_ms + predict_ms,
         finish_ms=finish_ms,
         predict_ms=predict_ms,
         adapt_ms=adapt_ms,
         wait_ms=wait_ms,
         response_ms=wait_ms + predict_ms,
         idle_ms=idle_ms,
-        adapted=afforded & willing,
-        waitspan_ms=0.0,
-        spent_ms=timeline.spent_ms,
+        waitspan_ms=float(idle_ms[forced].sum()),
+        **given,
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tempora.data.class_folders import class_folder_shift
-from tempora.data.imagenet_classes import class_names, indices, subset_of
+from tempora.data.imagenet_classes import subset_shift
 from tempora.data.registry import Archive, dataset
 from tempora.data.shift import Shift
 
@@ -29,14 +28,4 @@ from tempora.data.shift import Shift
     ],
 )
 def imagenet_r(root: Path, subset: bool = False) -> dict[str, Shift]:
-    members = subset_of("imagenet_r")
-    shift = class_folder_shift(
-        "imagenet_r",
-        root,
-        members,
-        num_classes=1000,
-        published=None if subset else 30_000,
-        class_names=class_names(),
-        classes=indices(members),
-    )
-    return {shift.name: shift}
+    return {"imagenet_r": subset_shift("imagenet_r", root, None if subset else 30_000)}

@@ -9,7 +9,7 @@ import numpy as np
 from tempora.published.methods import label
 from tempora.report import colours
 from tempora.report.figures.style import SOFT, bare, new_figure, short
-from tempora.report.figures.timelines import block, legend, typical_method
+from tempora.report.figures.timelines import block, legend, name_lane, typical_method
 from tempora.report.tables.parts import shift_title
 from tempora.scenarios import Course, serve
 
@@ -68,8 +68,8 @@ def _panel(
     fallback: bool = False,
 ) -> None:
     served = set(course.served.tolist())
-    _lane(axes, "arrivals", ARRIVALS)
-    _lane(axes, "pipeline", PIPELINE)
+    name_lane(axes, "arrivals", ARRIVALS)
+    name_lane(axes, "pipeline", PIPELINE)
     for batch, arrived in enumerate(arrivals_ms):
         lost = batch not in served and not fallback
         axes.plot(
@@ -102,21 +102,7 @@ def _panel(
         block(axes, start + usual, predict - usual, colours.INTRINSIC)
         block(axes, start + predict, float(trace.adapt_ms[batch]), colours.EXTRINSIC)
     if fallback:
-        _lane(axes, "second model", FALLBACK)
+        name_lane(axes, "second model", FALLBACK)
     axes.set_ylim(-0.2 if fallback else 0.55, 2.5)
     bare(axes)
     axes.spines["bottom"].set_visible(True)
-
-
-def _lane(axes: Axes, name: str, lane: float) -> None:
-    axes.annotate(
-        name,
-        (0, lane),
-        xycoords=("axes fraction", "data"),
-        xytext=(-10, 0),
-        textcoords="offset points",
-        ha="right",
-        va="center",
-        color=SOFT,
-        fontsize=8,
-    )

@@ -70,6 +70,21 @@ def _chosen(rows: pd.DataFrame, protocol: str) -> pd.Series[Any] | None:
     return None if part.empty else part.iloc[0]
 
 
+def name_lane(axes: Axes, name: str, lane: float) -> None:
+    """Write beside a lane what it shows."""
+    axes.annotate(
+        name,
+        (0, lane),
+        xycoords=("axes fraction", "data"),
+        xytext=(-10, 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        color=SOFT,
+        fontsize=8,
+    )
+
+
 def _panel(axes: Axes, row: pd.Series[Any], trace: Trace) -> None:
     count = BATCHES.get(row["protocol"], A_FEW)
     # The interesting moment of a budget is its end.
@@ -78,17 +93,7 @@ def _panel(axes: Axes, row: pd.Series[Any], trace: Trace) -> None:
     trace = _timed(trace, row)
     origin = trace.start_ms[shown[0]]
     for name, lane in (("arrivals", STREAM), ("pipeline", PIPELINE), ("predictions", PREDICTIONS)):
-        axes.annotate(
-            name,
-            (0, lane),
-            xycoords=("axes fraction", "data"),
-            xytext=(-10, 0),
-            textcoords="offset points",
-            ha="right",
-            va="center",
-            color=SOFT,
-            fontsize=8,
-        )
+        name_lane(axes, name, lane)
     free = origin
     for batch in shown:
         free = draw_batch(axes, trace, batch, float(row["baseline_ms"]), origin, free)
