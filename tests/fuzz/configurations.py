@@ -143,7 +143,7 @@ def _read(overrides: list[str], whole: bool) -> None:
 
     config = load_config(Path("config.yaml"), overrides)
     stored = json.loads(json.dumps(config.model_dump(mode="json")))
-    assert RunConfig.model_validate(stored) == config, "run.json would hold another configuration"
+    assert repr(RunConfig.model_validate(stored)) == repr(config), "run.json would hold another configuration"
     found = with_offline(scenarios(config))
     for runtime in config.runtimes:
         Runtime.parse(runtime)

@@ -72,6 +72,13 @@ def test_published_profiles():
         '{"methods": {}}',
         '{"baseline_ms": -1, "methods": {}}',
         '{"baseline_ms": 1, "methods": {"a": {"predict_ms": ["x"], "adapt_ms": {}}}}',
+        '{"baseline_ms": 1, "methods": {"a": {"predict_ms": "38", "adapt_ms": {}}}}',
+        '{"baseline_ms": 1, "methods": {"a": {"predict_ms": [], "adapt_ms": {}}}}',
+        '{"baseline_ms": 1, "methods": {"a": {"predict_ms": [true], "adapt_ms": {}}}}',
+        '{"baseline_ms": 1, "methods": {"a": {"predict_ms": [1], "adapt_ms": {"*": []}}}}',
+        '{"baseline_ms": 0, "methods": {}}',
+        '{"baseline_ms": 1, "methods": {}, "machine": [1]}',
+        '{"baseline_ms": 1' + "0" * 400 + ', "methods": {}}',
     ],
 )
 def test_broken_profiles_are_refused(tmp_path, content):

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from tempora.engine import suites
 from tempora.errors import TemporaError, suggestion
 
 GRIDS = ("relative", "paper-resnet50", "paper-vit", "paper-resnet18", "none")
@@ -72,6 +73,9 @@ class MethodConfig(BaseModel):
 class RunConfig(_Strict):
     """One run: a network, methods, shifts, scenarios, and how they are timed."""
 
+    suite: str | None = Field(
+        None, description="The suite that this configuration belongs to; what departs from it is named."
+    )
     model: str = Field(
         "fashion_resnet", description="fashion_resnet, fashion_vit, resnet50, vit_b_16 or a timm name."
     )
@@ -111,7 +115,7 @@ class RunConfig(_Strict):
     calibration_batches: int = Field(
         700, ge=2, description="Batches of standard inference that lambda comes from."
     )
-    provision: float = Field(6.0, ge=0, description="lambda = mean + provision * sigma.")
+    provision: float = Field(6.0, ge=0, allow_inf_nan=False, description="lambda = mean + provision * sigma.")
     warmup_batches: int = Field(5, ge=0, description="Batches before each pass that do not count.")
     tail_batches: int = Field(
         1, ge=1, description="Batches of an untimed frozen tail at once, where no prediction changes by it."
@@ -132,20 +136,41 @@ class RunConfig(_Strict):
 def load_config(
     path: Path | None, overrides: Iterable[str] = (), flags: Mapping[str, Any] | None = None
 ) -> RunConfig:
-    """The configuration in `path` (default: all defaults), changed by `key=value` overrides and by flags."""
+    """The configuration in `path` (default: all defaults), changed by `key=value` overrides and by flags.
+
+    `path` may also name a part of a suite, `tempora-fashion-v1/resnet`.
+    """
     lines: dict[tuple[Any, ...], int] = {}
     values: dict[str, Any] = {}
     if path is not None:
-        values, lines = _read_yaml(path)
+        in_suite = path.as_posix() in suites.names() and not path.exists()
+        values, lines = _read_yaml(suites.path_of(path.as_posix()) if in_suite else path)
+    suites_methods = values.get("methods", []) if values.get("suite") else []
     for override in overrides:
         _set(values, override)
     for name, value in (flags or {}).items():
         if value is not None:
             _put(values, name.split("."), value)
+    if suites_methods:
+        values["methods"] = _as_in_suite(values["methods"], suites_methods)
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise TemporaError("\n".join(_explain(problem, lines, path) for problem in error.errors())) from None
+
+
+def _as_in_suite(chosen: Any, own: list[Any]) -> Any:
+    """Methods chosen by name, with the settings that the suite gives them; `all` means the suite's."""
+    if not isinstance(chosen, list):
+        return chosen
+    set_there = {entry["name"]: entry for entry in own if isinstance(entry, dict)}
+    found = []
+    for entry in chosen:
+        if entry == "all":
+            found += own
+        else:
+            found.append(set_there.get(entry, entry) if isinstance(entry, str) else entry)
+    return found
 
 
 def template() -> str:
@@ -173,8 +198,11 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]]:
         lines = _key_lines(node, path)
         values = yaml.safe_load(text) or {}
     except FileNotFoundError:
+        if parts := suites.parts_of(str(path)):
+            raise TemporaError(f"{path} has several parts: name one, {' or '.join(parts)}") from None
         raise TemporaError(
-            f"no configuration {str(path)!r}: `tempora run --init` writes one to start from"
+            f"no configuration {str(path)!r}: `tempora run --init` writes one to start from, and "
+            "`tempora list suites` names those that ship with Tempora"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise TemporaError(f"{path} cannot be read: {error}") from None

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -129,38 +130,50 @@ def _from_constants(times: Mapping[str, Any], name: str) -> Profile:
             raise TemporaError(f"clock {name!r}: {method} must be (predict_ms, adapt_ms); got {pair!r}")
         predict_ms, adapt_ms = (_milliseconds(f"{method} of clock {name!r}", value) for value in pair)
         methods[method] = MethodTimes([predict_ms], {ANY_ACTION: [adapt_ms]})
-    return Profile(_milliseconds(f"baseline_ms of clock {name!r}", times["baseline_ms"]), methods, name)
+    return Profile(_baseline(f"baseline_ms of clock {name!r}", times["baseline_ms"]), methods, name)
 
 
 def _from_json(content: Any, path: Path) -> Profile:
     try:
         methods = {
             method: MethodTimes(
-                [_milliseconds(f"{method} in {path}", value) for value in times["predict_ms"]],
+                _several(f"predict_ms of {method} in {path}", times["predict_ms"]),
                 {
-                    action: [_milliseconds(f"{method} in {path}", value) for value in known]
+                    action: _several(f"adapt_ms of {method} in {path}", known)
                     for action, known in times["adapt_ms"].items()
                 },
-                [_milliseconds(f"{method} in {path}", value) for value in times.get("frozen_ms", [])],
+                _several(f"frozen_ms of {method} in {path}", times["frozen_ms"])
+                if times.get("frozen_ms")
+                else (),
             )
             for method, times in content["methods"].items()
         }
-        baseline_ms = _milliseconds(f"baseline_ms in {path}", content["baseline_ms"])
-        return Profile(baseline_ms, methods, str(content.get("name", path.stem)), content.get("machine", {}))
-    except (KeyError, TypeError, AttributeError) as error:
+        baseline_ms = _baseline(f"baseline_ms in {path}", content["baseline_ms"])
+        machine = dict(content.get("machine") or {})
+        return Profile(baseline_ms, methods, str(content.get("name", path.stem)), machine)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TemporaError(
             f"{path} is not a latency profile ({error}): write one with tempora profile"
         ) from error
 
 
+def _several(what: str, values: Any) -> list[float]:
+    if not isinstance(values, list) or not values:
+        raise TemporaError(f"{what}: {values!r:.60} is no list of times; give at least one, as in [38.5]")
+    return [_milliseconds(what, value) for value in values]
+
+
+def _baseline(what: str, value: Any) -> float:
+    baseline_ms = _milliseconds(what, value)
+    if baseline_ms == 0:
+        raise TemporaError(f"{what}: {value!r} is no latency of standard inference (lambda): it is above 0")
+    return baseline_ms
+
+
 def _milliseconds(what: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not (math.isfinite(number) and number >= 0):
-        raise TemporaError(f"{what}: {value!r} is no time; times are finite milliseconds, 0 or above")
-    return number
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value <= sys.float_info.max:
+        raise TemporaError(f"{what}: {value!r:.60} is no time; times are finite milliseconds, 0 or above")
+    return float(value)
 
 
 def _draw(times: Sequence[float], *what: object) -> float:
