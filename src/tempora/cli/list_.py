@@ -15,12 +15,12 @@ def list_(
     what: Annotated[
         str,
         typer.Argument(
-            help="methods, models, datasets, scenarios or clocks.",
+            help="methods, models, datasets, scenarios, clocks or suites.",
             autocompletion=completion.one_of(completion.LISTS),
         ),
     ],
 ) -> None:
-    """What there is to choose from: methods, models, datasets, scenarios or clocks."""
+    """What there is to choose from: methods, models, datasets, scenarios, clocks or suites."""
     from tempora.errors import unknown
 
     if what not in LISTS:
@@ -122,6 +122,19 @@ def _clocks() -> Iterator[Entry]:
     yield "FILE", "A latency profile written by `tempora profile`, of any machine", ""
 
 
+def _suites() -> Iterator[Entry]:
+    from tempora.engine import suites
+    from tempora.engine.config import load_config
+
+    for name in suites.names():
+        config = load_config(suites.path_of(name))
+        shifts = ", ".join(config.data.shifts)
+        about = (
+            f"{config.model}, {len(config.methods)} methods, {config.batches} batches of {config.batch_size}"
+        )
+        yield name, f"{about} of each of {shifts}", f"grid {config.grid}, clock {config.clock}"
+
+
 LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
     "methods": (_methods, "Your own: --methods module:Class (`tempora check module:Class` tests it)."),
     "models": (_models, "Any other name that timm knows works too, and from Python any module."),
@@ -135,4 +148,5 @@ LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
         "In a configuration: scenarios: [{protocol: discrete, interval_ms: 60}], grid: none.",
     ),
     "clocks": (_clocks, "tempora run --clock NAME. A recorded clock makes a run repeat exactly."),
+    "suites": (_suites, "tempora run NAME. What a suite fixes never changes, so its results can be cited."),
 }

@@ -25,7 +25,10 @@ WHAT, HOW, WHERE = "What is evaluated", "How it is timed", "On several machines"
 
 def run(
     config: Annotated[
-        Path | None, typer.Argument(help="A YAML configuration; see --init and configs/.")
+        Path | None,
+        typer.Argument(
+            help="A YAML configuration (see --init, configs/), or a suite's part: tempora list suites."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -184,9 +187,7 @@ def run(
         "share": share,
     }
     configuration = load_config(config, set_ or (), flags)
-    folder = out or Path("runs") / (
-        config.stem if config else f"{configuration.model}-{configuration.data.dataset.replace(':', '.')}"
-    )
+    folder = out or Path("runs") / _run_name(config, configuration)
     execute(
         configuration,
         folder,
@@ -199,6 +200,14 @@ def run(
         quiet=quiet,
         plain=plain,
     )
+
+
+def _run_name(config: Path | None, configuration: RunConfig) -> str:
+    from tempora.engine import suites
+
+    if config is None:
+        return f"{configuration.model}-{configuration.data.dataset.replace(':', '.')}"
+    return config.as_posix() if config.as_posix() in suites.names() else config.stem
 
 
 def execute(

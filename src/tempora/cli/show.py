@@ -99,11 +99,12 @@ def describe(manifest: dict[str, Any]) -> str:
 
     where = machine_name(manifest)
     timing = f"measured on {where}" if manifest["clock"] == "measured" else f"times from the {where}"
+    name = manifest.get("suite") or manifest["model"]
     batches = sorted(set(manifest["batches"].values()))
     sizes = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"
     what = f"{_count(manifest['methods'], 'method')} on {_count(manifest['shifts'], 'shift')}"
     return (
-        f"{manifest['model']}: {what} of {sizes} batches of {manifest['batch_size']}; "
+        f"{name}: {what} of {sizes} batches of {manifest['batch_size']}; "
         f"λ = {manifest['baseline']['baseline_ms']:.2f} ms, {timing}"
         + ("" if manifest["finished"] else "; NOT FINISHED: the same command goes on")
     )

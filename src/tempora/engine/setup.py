@@ -11,6 +11,7 @@ from tempora import data, methods, models
 from tempora.data import BatchSource, Shift, Stream, open_stream
 from tempora.engine.clocks import open_clock
 from tempora.engine.config import MethodConfig, RunConfig
+from tempora.engine.conformity import departures
 from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
 from tempora.engine.observer import Observer
 from tempora.engine.runtime import Runtime
@@ -30,6 +31,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     model = load_model(config).to(device)
     streams = tuple(stream_sources(config, model, device))
     facts = machine_facts(device)
+    suite = suite_of(config, model, streams, observer)
     return Job(
         model=model,
         methods=_in_runtimes(method_specs(config, model, observer), config.runtimes, device, observer),
@@ -47,11 +49,25 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
         machine_kind=device_kind(facts),
         facts={
             "config": config.model_dump(mode="json"),
+            **({"suite": suite} if suite else {}),
             "dataset": config.data.dataset,
             "severity": config.data.severity,
             "machine": facts,
         },
     )
+
+
+def suite_of(
+    config: RunConfig, model: Classifier, streams: tuple[StreamSource, ...], observer: Observer
+) -> str | None:
+    """The suite that the run may be called by; None, and a note that says why, if it departs from it."""
+    if config.suite is None:
+        return None
+    found = departures(config, model.weights_hash(), {stream.shift: stream.fingerprint for stream in streams})
+    if found:
+        observer.note(f"these are no results of {config.suite}: {'; '.join(found)}")
+        return None
+    return config.suite
 
 
 def settle_torch(config: RunConfig, device: torch.device) -> None:
