@@ -4,9 +4,10 @@
 
 DATA holds Fashion-MNIST's training images. Tuned on: the 10,000 of them that the networks were not trained on, under
 three corruptions outside the fifteen (speckle noise, Gaussian blur, spatter) at severity 5, in streams of 156 batches
-of 64. A learning rate climbs a ladder from the method's default as long as the mean accuracy grows; a projector's
-learning rate moves with it. Everything else keeps its default, except SAR's threshold of recovery: an entropy
-in nats that was made for 1000 classes, so smaller ones are tried too.
+of 64. A learning rate climbs a ladder from the method's default as long as the mean accuracy grows, or descends it as
+long as that helps or the method does worse than standard inference; a projector's learning rate moves with it.
+Everything else keeps its default, except SAR's threshold of recovery: an entropy in nats that was made for 1000
+classes, so smaller ones are tried too.
 
 Writes src/tempora/models/recipes.json, method by method; what is there already is not tuned again.
 """
@@ -62,17 +63,22 @@ def accuracy(method: methods.Method, stream: Stream) -> float:
     return float(np.mean(right))
 
 
-def climb(score: Callable[[float], float], start: float) -> tuple[float, float]:
-    """The best rung and its score: up from `start` as long as it pays, or else down."""
+def climb(score: Callable[[float], float], start: float, harmless: float) -> tuple[float, float]:
+    """The best rung and its score: up from `start` as long as it pays, or else down.
+
+    Down, it also goes on as long as the best is still worse than `harmless`.
+    """
     place = LADDER.index(start)
     best, best_score = start, score(start)
-    for rungs in (LADDER[place + 1 :], LADDER[:place][::-1]):
-        for rung in rungs:
-            if score(rung) <= best_score + WORTHWHILE:
-                break
-            best, best_score = rung, score(rung)
-        if best != start:
+    for rung in LADDER[place + 1 :]:
+        if score(rung) <= best_score + WORTHWHILE:
             break
+        best, best_score = rung, score(rung)
+    for rung in LADDER[:place][::-1] if best == start else ():
+        if score(rung) <= best_score + WORTHWHILE and best_score >= harmless:
+            break
+        if score(rung) > best_score:
+            best, best_score = rung, score(rung)
     return best, best_score
 
 
@@ -82,7 +88,7 @@ def tune(name: str, model: Classifier, material: list[Stream]) -> Settings:
 
     def settings_at(lr: float) -> Settings:
         if hasattr(defaults, "projector_lr"):
-            return {"lr": lr, "projector_lr": lr * defaults.projector_lr / defaults.lr}
+            return {"lr": lr, "projector_lr": float(f"{lr * defaults.projector_lr / defaults.lr:.6g}")}
         return {"lr": lr}
 
     @cache
@@ -92,7 +98,9 @@ def tune(name: str, model: Classifier, material: list[Stream]) -> Settings:
         print(f"{model.name} {name} lr={lr:g} {more or ''} {value:.4f}", flush=True)
         return value
 
-    lr, best = climb(score, _nearest(defaults.lr))
+    standard = methods.create("standard", model)
+    harmless = float(np.mean([accuracy(standard, stream) for stream in material]))
+    lr, best = climb(score, _nearest(defaults.lr), harmless)
     settings = settings_at(lr)
     if name == "sar":
         threshold = max(RECOVER_BELOW, key=lambda value: score(lr, recover_below=value))
