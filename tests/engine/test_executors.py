@@ -19,8 +19,7 @@ from latencies import CLOCK
 from tempora import TemporaError
 from tempora.engine import Observer, Run, Stopped
 from tempora.engine.config import RunConfig
-from tempora.engine.executors import cores
-from tempora.engine.executors import ray as ray_executor
+from tempora.engine.executors import cores, ray_cluster
 from tempora.engine.executors.devices import Devices
 from tempora.engine.executors.ray import RayExecutor, driver_job
 from tempora.engine.schedule import Pending, pick, rough_cost
@@ -231,7 +230,7 @@ class FakeRay:
 
 def with_fake(monkeypatch, *arguments, **options) -> FakeRay:
     fake = FakeRay(*arguments, **options)
-    monkeypatch.setattr(ray_executor, "_import_ray", lambda: fake)
+    monkeypatch.setattr(ray_cluster, "import_ray", lambda: fake)
     return fake
 
 
@@ -443,7 +442,7 @@ def test_two_nodes_write_what_a_local_run_does(connected, clock_file, local, tmp
 
     def wait_for_the_other(method: str) -> None:
         """Workers take their time to start; one alone could have done all these small tasks."""
-        asked = run._executor._waiting_for.items()
+        asked = run._executor.cluster.asked.items()
         ray.wait([answer for answer, (_, what) in asked if what == "begin"] or [ray.put(None)], timeout=120)
 
     config = configuration(clock_file)
