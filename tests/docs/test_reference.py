@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
+import pkgutil
+import re
 import runpy
 import subprocess
 import sys
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import tempora.analysis
 from tempora import __version__
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +40,19 @@ def test_the_command_line_page_has_every_command_and_option(generate):
     page = generate["cli"]()
     for words in ("## tempora run", "## tempora data corrupt", "`--no-share`", "`--realtime`", "`--set`"):
         assert words in page
+
+
+@pytest.mark.parametrize("package", [tempora, tempora.analysis], ids=lambda package: package.__name__)
+def test_every_public_name_is_in_the_reference(package):
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^::: tempora\.[\w.]*?(\w+)$", page, re.MULTILINE))
+    assert set(package.__all__) - {"__version__"} <= listed
+
+
+def test_everything_in_the_reference_is_there_and_says_what_it_is():
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    for name in re.findall(r"^::: (\S+)$", page, re.MULTILINE):
+        assert inspect.getdoc(pkgutil.resolve_name(name)), name
 
 
 @pytest.mark.slow

@@ -29,6 +29,8 @@ class Square:
 
 @dataclass(frozen=True)
 class Grid:
+    """The whole table, ready to be filled into the page."""
+
     rows: list[tuple[str, list[Square]]]
     headings: list[tuple[str, int]]
     """Protocols, and how many columns each has."""
