@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from analysis.run_folders import write_run
 from tempora import TemporaError
 from tempora.errors import TemporaWarning
 from tempora.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, read_pass
@@ -80,3 +81,8 @@ def test_passes_are_read_without_their_predictions_where_nobody_asks(tmp_path: P
     pq.write_table(slower.replace_schema_metadata(table.schema.metadata), path)
     with pytest.warns(TemporaWarning, match="was changed after Tempora wrote it"):
         RunFolder(tmp_path).trace(key, predictions=False)
+
+
+def test_labels_of_methods_are_words(tmp_path: Path) -> None:
+    with pytest.raises(TemporaError, match="'method_labels' is"):
+        write_run(tmp_path, method_labels={"tent": 3})

@@ -34,6 +34,7 @@ _MANIFEST: dict[str, Any] = {
 }
 """What reading relies on."""
 _OPTIONAL: dict[str, Any] = {
+    "method_labels": {str: str},
     "machine": {str: object},
     "config": {str: object},
     "verdict": {"status": str, "text": str},
