@@ -17,13 +17,14 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 import ratios
-from common import RESULTS, Device, JsonFile, console, timed
+from common import RESULTS, Device, JsonFile, console
 from ratios import TOLERANCE, Change, Ratio, Table, Verdict
 from tempora.errors import TemporaError, unknown
 
@@ -45,12 +46,12 @@ ANY_DEVICE = {
 }
 WORK = {
     "cpu": {
-        "engine": Work("", "--batches 8 --only standard,neo,tent"),
+        "engine": Work("", "--batches 20 --batch-size 16 --only standard,neo,tent"),
         "methods": Work(
             "--model fashion_resnet --pretrained --repeats 12",
             "--model fashion_resnet --pretrained --repeats 5",
         ),
-        "data": Work("", "--images 384 --repeats 1"),
+        "data": Work("", "--images 384 --repeats 3"),
         "corruptions": Work("", "--images 8"),
         **ANY_DEVICE,
     },
@@ -96,18 +97,18 @@ def run_all(work: dict[str, str], device: str) -> tuple[list[Ratio], dict[str, s
     failed: dict[str, str] = {}
     for turn in range(REPEATS):
         for name in [name for name in work if name not in failed]:
+            start = time.perf_counter()
             try:
-                found, seconds = timed(lambda name=name: run(name, work[name], device))
+                figures[name].append(run(name, work[name], device))
             except TemporaError as error:
                 failed[name] = str(error)
-                continue
-            figures[name].append(found)
+            seconds = time.perf_counter() - start
             console.print(f"turn {turn + 1} of {REPEATS}: {name} ({seconds:.0f} s)", style="dim")
     worked = [name for name in work if name not in failed]
     return [ratio for name in worked for ratio in ratios.from_repeats(name, figures[name])], failed
 
 
-def about(device: str, quick: bool) -> dict[str, Any]:
+def about(device: str, quick: bool, load: float) -> dict[str, Any]:
     """What a reader of the table needs to know; nothing that names the machine or its folders."""
     import torch
 
@@ -124,6 +125,7 @@ def about(device: str, quick: bool) -> dict[str, Any]:
         "commit": facts["commit"],
         "changed_since_commit": facts["dirty"],
         "date": datetime.date.today().isoformat(),
+        "load": load,
         "quick": quick,
     }
 
@@ -137,39 +139,41 @@ def committed(device: str, facts: dict[str, Any]) -> Path:
 STYLES: dict[Verdict, str] = {"WORSE": "bold red", "better": "green", "gone": "red"}
 
 
-def show(changes: list[Change], before: Table | None, now: Table) -> None:
+def show(changes: list[Change], now: Table, before: Table | None) -> None:
     """One line per ratio, under what it means."""
-    meanings = dict.fromkeys((one.ratio.benchmark, one.ratio.meaning, one.ratio.better) for one in changes)
-    header = f"  {'':27}{'now':>8}  {'repeats':16}{'committed':>9}{'change':>8}"
-    console.print(header, style="bold")
-    for key in meanings:
-        benchmark, meaning, better = key
-        direction = "seconds, orientation only" if better == "orientation" else f"{better} is better"
-        console.print(f"[bold]{benchmark}[/]: {meaning} ({direction})")
-        for one in changes:
-            if (one.ratio.benchmark, one.ratio.meaning, one.ratio.better) == key:
-                console.print(line(one), style=STYLES.get(one.verdict, ""))
+    console.print(f"  {'':31}{'now':>8}  {'repeats':16}{'committed':>9}{'change':>8}", style="bold")
+    groups: dict[str, list[Change]] = {}
+    for change in changes:
+        groups.setdefault(heading(change.ratio), []).append(change)
+    for title, members in groups.items():
+        console.print(title)
+        for change in members:
+            console.print(line(change), style=STYLES.get(change.verdict, ""), soft_wrap=True)
     if before is None:
         console.print("Nothing is committed for this kind of device yet: --save makes this the first table.")
         return
     console.print(f"Marked are medians that moved by over {TOLERANCE:.0%} with repeats that do not overlap.")
     for key in ("device", "cores", "torch", "python"):
-        if before.about[key] != now.about[key]:
-            theirs, ours = before.about[key], now.about[key]
-            console.print(
-                f"The committed table has {key} {theirs}, this is {ours}: a change may be that.",
-                style="yellow",
-            )
+        then, here = before.about[key], now.about[key]
+        if then != here:
+            console.print(f"Committed with {key} {then}, here {here}: a change may be that.", style="yellow")
+
+
+def heading(ratio: Ratio) -> str:
+    direction = "seconds, orientation only" if ratio.better == "orientation" else f"{ratio.better} is better"
+    return f"[bold]{ratio.benchmark}[/]: {ratio.meaning} ({direction})"
 
 
 def line(change: Change) -> str:
-    ratio, earlier, verdict = change.ratio, change.before, change.verdict
-    found = f"{ratio.value:8.3g}  {f'{min(ratio.values):.3g} – {max(ratio.values):.3g}':16}"
-    then = f"{earlier.value:9.3g}" if earlier else " " * 9
-    compared = earlier is not None and earlier.value and verdict in ("WORSE", "better", "same")
-    moved = f"{ratio.value / earlier.value - 1:+8.0%}" if compared and earlier else " " * 8
-    shown = " " * len(found) if verdict == "gone" else found
-    return f"  {ratio.name:27}{shown}{then}{moved}  {'' if verdict == 'same' else verdict}".rstrip()
+    ratio, before, verdict = change.ratio, change.before, change.verdict
+    repeats = f"{min(ratio.values):.3g} – {max(ratio.values):.3g}"
+    found = "" if verdict == "gone" else f"{ratio.value:8.3g}  {repeats}"
+    then = f"{before.value:.3g}" if before else ""
+    moved = ""
+    if before and before.value and verdict in ("WORSE", "better", "same"):
+        moved = f"{ratio.value / before.value - 1:+.0%}"
+    mark = "" if verdict == "same" else verdict
+    return f"  {ratio.name:31}{found:26}{then:>9}{moved:>8}  {mark}".rstrip()
 
 
 def main(
@@ -189,8 +193,9 @@ def main(
         raise typer.BadParameter(str(error)) from None
     if save and only:
         raise typer.BadParameter("a committed table holds every benchmark: leave out --only or --save")
+    load = round(os.getloadavg()[0], 1)  # of others: ours has not begun
     rows, failed = run_all(work, device)
-    facts = about(device, quick)
+    facts = about(device, quick, load)
     commands = {
         name: f"python benchmarks/{name}.py {arguments}".strip()
         for name, arguments in work.items()
@@ -199,7 +204,7 @@ def main(
     now, path = Table(facts, commands, rows), committed(device, facts)
     before = Table.load(path) if path.exists() else None
     changes = ratios.compare(now, before)
-    show(changes, before, now)
+    show(changes, now, before)
     if json_file is not None:
         now.save(json_file)
     for name, message in failed.items():

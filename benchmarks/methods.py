@@ -4,7 +4,8 @@
 
 A floor is the bare work without the method: a forward; one with batch statistics; a forward and a backward to the
 same parameters. Methods and floors take turns within every round, so that their ratios survive a drifting clock;
-medians over rounds. Filters are opened, so that every method does all the work it can have with a batch.
+medians over rounds. On a CPU these are CPU times. Filters are opened, so that every method does all the work it can
+have with a batch.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
 """How fast the time model replays: `python benchmarks/serve.py`.
 
 Serves up to a million arrivals, shows that time grows linearly, and sweeps 1,000 intervals over a stream of
-781 batches (one ImageNet-C corruption at batch size 64), scored and merely served. Seconds of this process, which is
-one thread of Python: a long run meets other work on the machine more often than a short one.
+781 batches (one ImageNet-C corruption at batch size 64), scored and merely served. Times are CPU times.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 import typer
 
-from common import JsonFile, console, write
+from common import JsonFile, console, timed, write
 from tempora.scenarios import Discrete, serve
 
 ARRIVALS = (10_000, 100_000, 1_000_000)
@@ -21,17 +17,11 @@ BATCHES = 781
 INTERVALS_MS = np.linspace(40, 160, 1000).tolist()
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def ns_per_arrival(count: int, rng: np.random.Generator) -> float:
     """The best of a few, more of them where each is short."""
     arrivals_ms, service_ms = np.arange(count) * 40.0, rng.uniform(20, 80, count)
     repeats = 3 * round((ARRIVALS[-1] / count) ** 0.5)
-    return 1e9 * min(cpu_seconds(lambda: serve(service_ms, arrivals_ms)) for _ in range(repeats)) / count
+    return 1e9 * min(timed(lambda: serve(service_ms, arrivals_ms))[1] for _ in range(repeats)) / count
 
 
 def main(json_file: JsonFile = None) -> None:
@@ -43,8 +33,8 @@ def main(json_file: JsonFile = None) -> None:
 
     accuracy, service_ms = rng.uniform(0, 1, BATCHES), rng.uniform(90, 110, BATCHES)
     scenarios = [Discrete(interval_ms=interval_ms) for interval_ms in INTERVALS_MS]
-    served_s = cpu_seconds(lambda: [serve(service_ms, np.arange(BATCHES) * ms) for ms in INTERVALS_MS])
-    scored_s = cpu_seconds(lambda: [one.score(accuracy=accuracy, service_ms=service_ms) for one in scenarios])
+    _, served_s = timed(lambda: [serve(service_ms, np.arange(BATCHES) * ms) for ms in INTERVALS_MS])
+    _, scored_s = timed(lambda: [one.score(accuracy=accuracy, service_ms=service_ms) for one in scenarios])
     console.print(
         f"sweep  1,000 intervals over {BATCHES} batches  {scored_s:.2f} s, serving {served_s:.2f} s"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
@@ -16,6 +19,7 @@ import page
 import ratios
 from ratios import Ratio, Table
 
+everything = importlib.import_module("all")
 BENCHMARKS = Path(sys.path.pop(0))  # no longer on the path: benchmarks/ and tests/ have names in common
 
 SPEED = Ratio("engine", "speed", "higher", "naive over shared", (2.9, 3.0, 3.1))
@@ -94,7 +98,7 @@ def test_figures_of_the_engine_become_ratios() -> None:
 
 
 def test_the_page_is_the_one_that_the_results_give() -> None:
-    assert page.PAGE.read_text(encoding="utf-8") == page.page()
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run python benchmarks/page.py"
 
 
 def test_the_committed_tables_name_no_machine_and_no_folder() -> None:
@@ -102,8 +106,63 @@ def test_the_committed_tables_name_no_machine_and_no_folder() -> None:
         text = path.read_text(encoding="utf-8")
         assert str(BENCHMARKS.parent) not in text
         assert set(json.loads(text)["about"]) == {
-            *("device", "cores", "torch", "python", "commit", "changed_since_commit", "date", "quick")
+            *("device", "cores", "torch", "python", "commit", "changed_since_commit", "date", "load", "quick")
         }
+
+
+ABOUT = {"device": "a CPU, 1 threads", "cores": 2, "torch": "2.9", "python": "3.12"}
+WORSE = replace(SPEED, values=(1.0, 1.1, 1.2))
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Calls the command with `rows` as what the benchmarks found; SPEED is committed for the same work."""
+    path = tmp_path / "ratios-cpu.json"
+    commands = {
+        name: f"python benchmarks/{name}.py {work.full}".strip()
+        for name, work in everything.WORK["cpu"].items()
+    }
+    Table(ABOUT, commands, [SPEED]).save(path)
+    monkeypatch.setattr(everything, "RESULTS", tmp_path)
+    app = typer.Typer()
+    app.command()(everything.main)
+
+    def call(*arguments: str, rows: list[Ratio], failed: dict[str, str] | None = None, python: str = "3.12"):
+        monkeypatch.setattr(everything, "run_all", lambda work, device: (rows, failed or {}))
+        monkeypatch.setattr(everything, "about", lambda *_: {**ABOUT, "python": python})
+        return CliRunner().invoke(app, arguments), Table.load(path)
+
+    return call
+
+
+def test_only_strict_makes_a_worsened_ratio_an_error(pretend) -> None:
+    assert pretend(rows=[WORSE])[0].exit_code == 0
+    assert pretend("--strict", rows=[WORSE])[0].exit_code == 1
+    assert pretend("--strict", rows=[SPEED])[0].exit_code == 0
+    assert pretend("--strict", rows=[])[0].exit_code == 1
+
+
+def test_another_machine_is_named(pretend) -> None:
+    assert "Committed with" not in pretend(rows=[SPEED])[0].output
+    assert "Committed with python 3.12, here 3.13" in pretend(rows=[SPEED], python="3.13")[0].output
+
+
+def test_the_table_shows_both_sides_and_marks_the_change() -> None:
+    change = ratios.compare(table(WORSE), table(SPEED))[0]
+    assert everything.line(change).split() == ["speed", "1.1", "1", "–", "1.2", "3", "-63%", "WORSE"]
+
+
+def test_save_replaces_the_committed_table_unless_something_failed(pretend) -> None:
+    done, stored = pretend("--save", rows=[WORSE], failed={"serve": "no such module"})
+    assert (done.exit_code, stored.ratios) == (1, [SPEED])
+    done, stored = pretend("--save", rows=[WORSE])
+    assert (done.exit_code, stored.ratios) == (0, [WORSE])
+
+
+def test_each_kind_of_gpu_has_its_table() -> None:
+    assert everything.committed("cpu", {"device": "a CPU, 1 threads"}).name == "ratios-cpu.json"
+    assert everything.committed("cuda", {"device": "NVIDIA H200"}).name == "ratios-h200.json"
+    assert everything.committed("cuda", {"device": "NVIDIA RTX A6000"}).name == "ratios-rtx-a6000.json"
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
