@@ -10,18 +10,16 @@ On a GPU: `python benchmarks/engine.py --device cuda --model resnet50 --batches 
 
 from __future__ import annotations
 
-import json
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 import typer
-from rich.console import Console
 from rich.table import Table
 
 import tempora
+from common import Device, JsonFile, console, write
 from tempora import methods, models
 from tempora.data import from_batches
 from tempora.engine.passes import Pass
@@ -30,7 +28,6 @@ from tempora.methods import Method
 from tempora.scenarios import Offline, relative_grid
 from tempora.store import Results
 
-console = Console(highlight=False)
 GRADIENT_FREE = ("standard", "adabn", "lame", "neo")
 
 
@@ -124,17 +121,16 @@ def gpu_idle(model: models.Classifier, given: list[Any], names: list[str]) -> di
 
 
 def main(
-    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    device: Device = "cpu",
     model: Annotated[str, typer.Option(help="Bundled, or with random weights.")] = "fashion_resnet",
     batches: int = 40,
     batch_size: int = 64,
     only: Annotated[str, typer.Option(help="Methods, with commas; default all that fit.")] = "",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     classifier = models.load(model, pretrained=model.startswith("fashion")).to(device)
     given = synthetic(classifier, batches, batch_size)
-    fitting = [name for name in methods.names() if _fits(name, classifier)]
-    names = [name for name in fitting if not only or name in only.split(",")]
+    names = [name for name in fitting(classifier) if not only or name in only.split(",")]
     figures: dict[str, Any] = {"model": model, "device": device, "batches": batches}
     figures["harness"] = harness(classifier, given, device)
     figures["sharing"] = {
@@ -144,8 +140,7 @@ def main(
     if device == "cuda":
         figures["gpu_idle"] = gpu_idle(classifier, given, names)
     show(figures)
-    if json_file is not None:
-        json_file.write_text(json.dumps(figures, indent=1) + "\n")
+    write(figures, json_file)
 
 
 def show(figures: dict[str, Any]) -> None:
@@ -171,12 +166,16 @@ def show(figures: dict[str, Any]) -> None:
         console.print(f"GPU idle inside timed service, {name}: {share:.1%}")
 
 
-def _fits(name: str, model: models.Classifier) -> bool:
-    try:
-        methods.create(name, model)
-    except tempora.TemporaError:
-        return False
-    return True
+def fitting(model: models.Classifier) -> list[str]:
+    """The methods that fit the network."""
+    found = []
+    for name in methods.names():
+        try:
+            methods.create(name, model)
+        except tempora.TemporaError:
+            continue
+        found.append(name)
+    return found
 
 
 if __name__ == "__main__":
