@@ -55,6 +55,20 @@ def test_an_audit_finds_a_result_that_was_tampered_with(configured):
         results.utilities["utility"] -= 0.01
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("batches", "many", r"run\.json cannot be run: batches='many'"),
+        ("methods", ["lame"], r"on contrast, seed 2025, is not in the configuration of .*run\.json"),
+    ],
+)
+def test_a_configuration_that_is_not_this_runs_is_refused(configured, key, value, message, monkeypatch):
+    _, results = configured
+    monkeypatch.setitem(results.manifest["config"], key, value)
+    with pytest.raises(TemporaError, match=message):
+        audit(results, cells=1)
+
+
 def test_real_time_waits_and_agrees(configured):
     _, results = configured
     assert all(cell.agrees for cell in audit(results, cells=2, seed=1, realtime=True))

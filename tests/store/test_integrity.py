@@ -126,6 +126,15 @@ def test_changed_numbers_warn(run, kind, change):
         read_all(run)
 
 
+def test_a_file_with_an_odd_checksum_warns(run):
+    table = pq.read_table(run / "utilities.parquet")
+    about = json.loads(table.schema.metadata[b"tempora"])
+    odd = table.replace_schema_metadata({b"tempora": json.dumps({**about, "rows_checksum": "1f"})})
+    pq.write_table(odd, run / "utilities.parquet")
+    with pytest.warns(TemporaWarning, match=r"utilities\.parquet was changed"):
+        read_all(run)
+
+
 def test_a_changed_manifest_warns(run):
     manifest = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**manifest, "clock": "recorded:x"}))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tempora.engine.config import RunConfig
+from tempora.engine.config import load_config
 from tempora.engine.job import Job, StreamSource
 from tempora.engine.observer import Observer
 from tempora.engine.passes import Pass
@@ -67,12 +67,22 @@ def _job(results: Results) -> Job:
             f"{results.path} was made from Python, so its network and data are not at hand: only runs of "
             "`tempora run` and `tempora demo` can be audited"
         )
-    return job_from_config(RunConfig.model_validate(config))
+    try:
+        return job_from_config(load_config(None, flags=config))
+    except TemporaError as error:
+        raise TemporaError(
+            f"the configuration in {results.path / 'run.json'} cannot be run: {error}"
+        ) from error
 
 
 def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool) -> AuditedCell:
-    spec = next(spec for spec in job.methods if spec.label == cell["method"])
+    spec = next((spec for spec in job.methods if spec.label == cell["method"]), None)
     source = _source(job, cell)
+    if spec is None or source is None:
+        raise TemporaError(
+            f"{cell['method']} on {cell['shift']}, seed {cell['seed']}, is not in the configuration of "
+            f"{results.path / 'run.json'}: another run's files are in the folder, or it was edited"
+        )
     scenario = results.scenarios[int(cell["scenario"])]
     resolved = scenario.resolve(num_batches=source.num_batches, baseline_ms=float(cell["baseline_ms"]))
     stream = source.open()
@@ -104,10 +114,9 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool) -> 
     )
 
 
-def _source(job: Job, cell: pd.Series) -> StreamSource:
-    return next(
-        source for source in job.streams if (source.shift, source.seed) == (cell["shift"], int(cell["seed"]))
-    )
+def _source(job: Job, cell: pd.Series) -> StreamSource | None:
+    wanted = (cell["shift"], int(cell["seed"]))
+    return next((source for source in job.streams if (source.shift, source.seed) == wanted), None)
 
 
 def _agrees(cell: pd.Series, utility: float) -> bool:

@@ -42,7 +42,6 @@ _OPTIONAL: dict[str, Any] = {
     "shard": str,
     "dataset": str,
     "mixed_devices": str,
-    "method_labels": {str: str},
 }
 """What may be absent or null, and has this shape where it is there."""
 
