@@ -99,9 +99,13 @@ def test_lambda_is_mean_plus_six_sigma():
 QUIET = Baseline.from_times([10.0] * 50, 6)
 
 
-def verdict_of(before=10.0, after=10.0, services=None, faults=0, stolen=0.0) -> Verdict:
+def verdict_of(before=10.0, after=10.0, services=None, actions="step", faults=0, stolen=0.0) -> Verdict:
     services = np.full(40, 30.0) if services is None else services
-    return judge_pass(QUIET, [before] * 20, [after] * 20, services, np.full(40, faults), stolen)
+    actions = np.broadcast_to(np.asarray(actions), services.shape)
+    return judge_pass(QUIET, [before] * 20, [after] * 20, services, actions, np.full(40, faults), stolen)
+
+
+STEPS = np.tile([True, False, False, False], 10)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +115,11 @@ def verdict_of(before=10.0, after=10.0, services=None, faults=0, stolen=0.0) -> 
         (verdict_of(after=10.8), "WARN", "drifted 8%"),
         (verdict_of(before=12.3), "INVALID", "drifted 23%"),
         (verdict_of(services=np.r_[np.full(38, 30.0), 90.0, 90.0]), "WARN", "5% of batches took over twice"),
+        (
+            verdict_of(services=np.where(STEPS, 90.0, 30.0), actions=np.where(STEPS, "step", "nothing_kept")),
+            *("VALID", None),
+        ),
+        (verdict_of(services=np.where(STEPS, 90.0, 30.0)), "INVALID", "25% of batches took over twice"),
         (verdict_of(faults=9000), "INVALID", "9000 page faults"),
         (verdict_of(stolen=0.2), "INVALID", "20% of processor time was stolen"),
     ],

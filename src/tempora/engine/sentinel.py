@@ -38,7 +38,13 @@ class Sentinel:
         stolen_share = (stolen_seconds() - stolen) / seconds if seconds else 0.0
         after_ms = self._last_ms = self.look()
         verdict = judge_pass(
-            self._baseline, before_ms, after_ms, trace.service_ms, trace.page_faults, stolen_share
+            self._baseline,
+            before_ms,
+            after_ms,
+            trace.service_ms,
+            trace.action,
+            trace.page_faults,
+            stolen_share,
         )
         return trace, {
             "seconds": seconds,
