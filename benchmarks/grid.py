@@ -88,7 +88,7 @@ def main(
         "tail_batches": tail_batches,
         "scenarios": int(results.utilities["scenario"].nunique()),
         "baseline_ms": baseline_ms,
-        "verdict": results.manifest.get("verdict", {}).get("status"),
+        "verdict": results.manifest["verdict"]["text"],
         "shared_wall_s": shared_wall_s,
         "methods": {
             name: {
