@@ -245,6 +245,7 @@ def test_standard_inference_may_win(tmp_path: Path) -> None:
         ({}, "Timing: measured, and the passes behind this are VALID."),
         ({"verdict": "INVALID"}, "10 of the 10 cells behind this are INVALID"),
         ({"clock": "recorded:12ab", "config": {"clock": "pi.json"}}, "Timing: recorded (pi.json)"),
+        ({"clock": "recorded:12ab", "config": None}, "Timing: recorded (recorded:12ab)"),
         ({"finished": False}, "The run is not finished"),
     ],
 )

@@ -244,6 +244,9 @@ def test_impossible_numbers_are_refused(run, kind, change, message):
         ("seeds", [True]),
         ("verdict", {"status": "FINE", "text": ""}),
         ("machine", []),
+        ("machine", None),
+        ("machine", {"command": "tempora run"}),
+        ("config", {"scenarios": None}),
         ("method_labels", ["tent"]),
     ],
 )

@@ -204,7 +204,7 @@ def _timing(manifest: Mapping[str, Any], rows: pd.DataFrame) -> str:
     verdicts = set(rows["verdict"])
     worst = next(verdict for verdict in ("INVALID", "WARN", "VALID") if verdict in verdicts)
     if str(manifest.get("clock", "")).startswith("recorded"):
-        source = manifest.get("config", {}).get("clock", manifest["clock"])
+        source = (manifest.get("config") or {}).get("clock", manifest["clock"])
         return f"Timing: recorded ({source}), so it repeats exactly and is as good as that profile."
     if worst == "VALID":
         return "Timing: measured, and the passes behind this are VALID."

@@ -226,7 +226,7 @@ def measuring_command(config: Mapping[str, Any], spec: Mapping[str, Any], folder
 
     defaults = RunConfig().model_dump(mode="json")
     words = ["tempora", "run"]
-    for key, value in _changed({**config, "scenarios": [*config["scenarios"], dict(spec)]}, defaults):
+    for key, value in _changed({**config, "scenarios": [*config.get("scenarios", []), dict(spec)]}, defaults):
         flag = _FLAGS.get(key)
         if flag is None or isinstance(value, bool) or _nested(value):
             words += ["--set", f"{key}={_yaml(value)}"]

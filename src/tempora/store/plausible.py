@@ -34,16 +34,19 @@ _MANIFEST: dict[str, Any] = {
 }
 """What reading relies on."""
 _OPTIONAL: dict[str, Any] = {
-    "method_labels": {str: str},
     "machine": {str: object},
-    "config": {str: object},
-    "verdict": {"status": str, "text": str},
+    "machine.command": [str],
+    "machine.versions": {str: object},
+    "method_labels": {str: str},
     "imported": {str: object},
-    "shard": str,
-    "dataset": str,
-    "mixed_devices": str,
+    "config": (None, {str: object}),
+    "config.scenarios": [{str: object}],
+    "verdict": (None, {"status": str, "text": str}),
+    "shard": (None, str),
+    "dataset": (None, str),
+    "mixed_devices": (None, str),
 }
-"""What may be absent or null, and has this shape where it is there."""
+"""What may be absent, and has this shape (one of these) where it is there."""
 
 
 def check_manifest(manifest: Mapping[str, Any], path: Path) -> None:
@@ -53,8 +56,10 @@ def check_manifest(manifest: Mapping[str, Any], path: Path) -> None:
             raise damaged(path, f"it lacks {name!r}")
         _check_shape(name, manifest[name], shape, path)
     for name, shape in _OPTIONAL.items():
-        if manifest.get(name) is not None:
-            _check_shape(name, manifest[name], shape, path)
+        outer, _, inner = name.partition(".")
+        holder = manifest if not inner else manifest.get(outer) or {}
+        if (inner or outer) in holder:
+            _check_shape(name, holder[inner or outer], shape, path)
     baseline_ms = manifest["baseline"]["baseline_ms"]
     positive = [manifest["batch_size"], baseline_ms, *manifest["batches"].values()]
     if not manifest["batches"] or not all(0 < number < np.inf for number in positive):
@@ -70,6 +75,10 @@ def _check_shape(name: str, value: Any, shape: Any, path: Path) -> None:
 
 
 def _has_shape(value: Any, shape: Any) -> bool:
+    if isinstance(shape, tuple):
+        return any(_has_shape(value, alternative) for alternative in shape)
+    if shape is None:
+        return value is None
     if isinstance(shape, list):
         return isinstance(value, list) and all(_has_shape(entry, shape[0]) for entry in value)
     if isinstance(shape, dict) and str in shape:
