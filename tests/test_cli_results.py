@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -303,6 +304,20 @@ def test_passes_that_are_lost_are_counted(run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(run, tmp_path / "run")
     next(copy.glob("traces/fog--tent--offline*")).unlink()
     with pytest.warns(TemporaWarning, match="lacks 1 passes of its cells: run the same command again"):
+        tempora("query", copy, "select count(*) from passes")
+
+
+def test_passes_that_were_changed_are_no_table(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    path = next(copy.glob("traces/fog--tent--offline*"))
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[b"tempora"])
+    about["identity"]["clock"] = 7
+    pq.write_table(table.replace_schema_metadata({b"tempora": json.dumps(about)}), path)
+    with (
+        pytest.warns(TemporaWarning, match="was changed"),
+        pytest.raises(TemporaError, match="fits no table: run the same command again"),
+    ):
         tempora("query", copy, "select count(*) from passes")
 
 

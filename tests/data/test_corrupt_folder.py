@@ -116,3 +116,12 @@ def test_clean_images_are_never_written_over(tmp_path: Path) -> None:
     save_picture(tmp_path / "cat" / "a.png")
     with pytest.raises(TemporaError, match="holds the clean images: name another folder"):
         corrupt_folder(tmp_path, tmp_path / "cat" / "..", "fog", constants="cifar")
+
+
+@pytest.mark.parametrize("note", ["{", "[1]", "7"])
+def test_a_damaged_note_of_settings_is_named(tmp_path: Path, note: str) -> None:
+    save_picture(tmp_path / "clean" / "cat" / "a.png")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "corruptions.json").write_text(note)
+    with pytest.raises(TemporaError, match=r"corruptions\.json cannot be read"):
+        corrupt_folder(tmp_path / "clean", tmp_path / "out", "fog", constants="cifar")

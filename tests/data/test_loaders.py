@@ -38,9 +38,10 @@ def cifar10_c(tmp_path: Path) -> Path:
 
 
 class TestCifarC:
-    def test_a_header_that_promises_the_impossible(self, cifar10_c: Path) -> None:
+    @pytest.mark.parametrize("header", [b"(-50000,),", b"(50000,) \x00", b"(((((((((("])
+    def test_a_header_that_promises_the_impossible(self, cifar10_c: Path, header: bytes) -> None:
         content = (cifar10_c / "labels.npy").read_bytes()
-        (cifar10_c / "labels.npy").write_bytes(content.replace(b"(50000,), ", b"(-50000,),"))
+        (cifar10_c / "labels.npy").write_bytes(content.replace(b"(50000,), ", header))
         with pytest.raises(TemporaError, match=r"labels\.npy cannot be read"):
             data.open("cifar10_c", cifar10_c)
 
@@ -296,6 +297,18 @@ class TestFolder:
         assert shift.labels.tolist() == [2, 2, 0, 0]
         assert (shift.num_classes, shift.class_names, shift.group) == (3, ["dog", "bird", "cat"], "natural")
         assert data.open("folder", root, classes=["cat", "dog"])["mine"].labels.tolist() == [0, 0, 1, 1]
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+    def test_classes_as_editors_write_them(self, class_tree: Tree, encoding: str) -> None:
+        root = class_tree("mine", ["cafés", "dogs"])
+        (root / "classes.txt").write_text("cafés\ndogs\n", encoding=encoding)
+        assert data.open("folder", root)["mine"].class_names == ["cafés", "dogs"]
+
+    def test_classes_that_are_no_text(self, class_tree: Tree) -> None:
+        root = class_tree("mine", ["cat", "dog"])
+        (root / "classes.txt").write_bytes(b"\x89PNG")
+        with pytest.raises(TemporaError, match=r"classes\.txt cannot be read .*one class per line, as UTF-8"):
+            data.open("folder", root)
 
     def test_a_class_list_is_needed(self, class_tree: Tree) -> None:
         with pytest.raises(TemporaError, match=r"classes.txt is missing"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import struct
 import zlib
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from command import restrained, tempora
-from mutations import ODD_TEXTS, spoil_bytes, spoil_data, spoil_file, spoil_text
+from mutations import ODD_TEXTS, odd_value, spoil_bytes, spoil_data, spoil_file, spoil_text
 from PIL import Image
 
 CLASSES = ("cat", "dog", "eel")
@@ -30,6 +31,10 @@ def case(rng: Random) -> None:
     if kind < 0.15:
         tempora("data", "verify", str(root), "--name", name, *(["--decode"] if rng.random() < 0.7 else []))
     elif kind < 0.25:
+        if rng.random() < 0.3:
+            _write(
+                Path("out/corruptions.json"), json.dumps(odd_value(rng)).encode() + rng.choice((b"", b"}"))
+            )
         few = (
             "--corruptions",
             rng.choice(("contrast", "brightness,fog")),

@@ -128,6 +128,7 @@ _PASS_COLUMNS = (
 def _passes(results: Results) -> pa.Table:
     import pyarrow as pa
 
+    from tempora.errors import TemporaError
     from tempora.store import RunFolder
     from tempora.store.integrity import warn
 
@@ -143,7 +144,13 @@ def _passes(results: Results) -> pa.Table:
         about = {**found.identity, **facts, "key": found.key, "file": found.path.name}
         for name, values in columns.items():
             values.append(about.get(name))
-    return pa.table(columns)
+    try:
+        return pa.table(columns)
+    except pa.ArrowException as error:
+        raise TemporaError(
+            f"what the passes of {results.path} say about themselves was changed and fits no table: "
+            "run the same command again, which makes them anew"
+        ) from error
 
 
 VIEWS: dict[str, Callable[[Results], pa.Table]] = {

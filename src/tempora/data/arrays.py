@@ -15,7 +15,7 @@ def load_npy(path: Path, dtype: type[np.generic] | None, shape: tuple[int | None
         raise LayoutError(f"{path} is missing")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError, OverflowError) as error:
+    except Exception as error:  # numpy raises whatever it trips over in a damaged header
         raise LayoutError(f"{path} cannot be read ({error}): it is truncated or no .npy file") from error
     right_type = array.dtype.kind in "iu" if dtype is None else array.dtype == dtype
     right_shape = array.ndim == len(shape) and all(

@@ -121,7 +121,12 @@ def _claim(dst: Path, settings: Settings) -> None:
         part.write_text(json.dumps(asdict(settings), indent=2) + "\n")
         os.replace(part, note)
         return
-    before, now = json.loads(note.read_text()), asdict(settings)
+    try:
+        before, now = dict(json.loads(note.read_text())), asdict(settings)
+    except (OSError, ValueError, TypeError) as error:
+        raise TemporaError(
+            f"{note} cannot be read ({error}): give another folder or delete this one"
+        ) from error
     changed = [f"{key} {before.get(key)} -> {now[key]}" for key in now if before.get(key) != now[key]]
     if changed:
         raise TemporaError(

@@ -86,7 +86,7 @@ def read_batch(path: Path) -> dict[bytes, Any]:
     try:
         with path.open("rb") as file:
             content = _PlainUnpickler(file, encoding="bytes").load()
-    except (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError) as error:
+    except Exception as error:  # unpickling raises whatever it trips over
         raise LayoutError(f"{path} cannot be read ({error}): it is truncated or no CIFAR batch") from error
     if not isinstance(content, dict):
         raise LayoutError(f"{path} holds a {type(content).__name__}, expected a dict")

@@ -73,7 +73,13 @@ def _class_names(root: Path, classes: Path | str | Sequence[str] | None) -> list
                 f"{path} is missing: which folder is which output of the model? Write one class per line, "
                 "in the order of the outputs (torchvision's ImageFolder trains with the sorted folder names)"
             )
-        names, origin = [line.strip() for line in path.read_text().splitlines() if line.strip()], str(path)
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise LayoutError(
+                f"{path} cannot be read ({error}): write one class per line, as UTF-8"
+            ) from error
+        names, origin = [line.strip() for line in lines if line.strip()], str(path)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or len(names) < 2:
         problem = f"names {', '.join(map(repr, twice))} twice" if twice else f"has {len(names)} class"
