@@ -46,6 +46,7 @@ def test_the_test_set_is_whole() -> None:
     assert np.bincount(labels).tolist() == [1000] * 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLEAN_ACCURACY)
 def test_networks_know_the_clean_images(name: str) -> None:
     clean = bundled.shifts(["clean"])["clean"]
