@@ -113,14 +113,16 @@ def make_passes(networks: list[str], seeds: list[int], batches: int, jobs: int) 
 
 
 def complete(passes: pd.DataFrame) -> pd.DataFrame:
-    """Per network, the seeds for which every pass is there, at the longest streams for which any is."""
+    """Per network, the seeds for which every pass is there: at the length with the most seeds, then the longest."""
     kept = []
     for network, members in METHODS.items():
         wanted = len(members) * len(bundled.NAMES)
-        groups = passes[passes.network == network].groupby(["batches", "seed"])
-        whole = [group for _, group in groups if len(group) == wanted]
-        longest = max((int(group.batches.iloc[0]) for group in whole), default=0)
-        kept += [group for group in whole if int(group.batches.iloc[0]) == longest]
+        own = passes[passes.network == network]
+        whole = own.groupby(["batches", "seed"]).filter(lambda group, wanted=wanted: len(group) == wanted)
+        if len(whole):
+            seeds = whole.groupby("batches").seed.nunique()
+            longest = max(seeds.index, key=lambda batches, seeds=seeds: (seeds[batches], batches))
+            kept.append(whole[whole.batches == longest])
     return pd.concat(kept) if kept else passes.iloc[:0]
 
 

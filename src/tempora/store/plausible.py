@@ -44,6 +44,7 @@ _OPTIONAL: dict[str, Any] = {
     "verdict": (None, {"status": str, "text": str}),
     "shard": (None, str),
     "dataset": (None, str),
+    "suite": (None, str),
     "mixed_devices": (None, str),
 }
 """What may be absent, and has this shape (one of these) where it is there."""
