@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+import torch
 from cases import RAW, Accepted
 
 KNOWN_CODES = {
@@ -21,7 +22,7 @@ KNOWN_CODES = {
     2: "no such command or option",
     130: "stopped",
 }
-MOST_IMAGES, MOST_CELLS = 64, 16
+MOST_IMAGES, MOST_CELLS = 64, 24
 """A run of at most so many is really run; a larger one is accepted as soon as it would begin."""
 
 
@@ -76,15 +77,9 @@ def restrained() -> Iterator[None]:
         stack.enter_context(mock.patch.dict(os.environ, plain))
         for place, name, short in _long_work():
             stack.enter_context(mock.patch.object(place, name, _if(short, getattr(place, name))))
-        stack.callback(_settle_torch)
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        stack.callback(torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled())
         yield
-
-
-def _settle_torch() -> None:
-    import torch
-
-    torch.use_deterministic_algorithms(False)
-    torch.set_num_threads(1)
 
 
 def _no_network(*_: Any, **__: Any) -> None:

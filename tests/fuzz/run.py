@@ -7,7 +7,6 @@ line that reproduces it; the exit status is 1 if there was one.
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 import time
 from collections import Counter
@@ -75,6 +74,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first case's number")
     parser.add_argument("--target", choices=TARGETS)
     given = parser.parse_args()
+    import resource  # not on every system that runs the tests
+
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
     failures = run(list(plan(given.cases, given.seed, given.target)), progress=True)
     print(

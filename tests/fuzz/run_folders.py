@@ -37,16 +37,6 @@ CONFIG: dict[str, Any] = {
     "warmup_batches": 0,
     "clock": "published:rn50_inc",
 }
-AGAIN = (
-    "--set",
-    "data.workers=0",
-    "--set",
-    "warmup_batches=0",
-    "--grid",
-    "none",
-    "--clock",
-    "published:rn50_inc",
-)
 COMMANDS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (6, ("show", "run")),
     (2, ("show", "run", "--table", "winners")),
@@ -171,7 +161,7 @@ def pristine() -> Path:
 
     place = Path(tempfile.mkdtemp(prefix="tempora-pristine-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
-    with RunFolder.for_writing(place / "run") as folder:
+    with restrained(), RunFolder.for_writing(place / "run") as folder:
         Run(job_from_config(load_config(None, flags=CONFIG)), folder).execute()
     return place / "run"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from pathlib import Path
 from random import Random
 
 import cases
@@ -113,10 +112,18 @@ def test_a_command_that_shows_the_inside_is_a_failure(monkeypatch):
         command.tempora("show", "nowhere")
 
 
+def test_a_folder_that_lost_files_is_really_mended(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = run_folders.copy_of_pristine("run")
+    for path in (folder / "utilities.parquet", *folder.glob("traces/clean--tent*")):
+        path.unlink()
+    run_folders._go_on(folder)
+    assert len(list(folder.glob("traces/*.parquet"))) == len(list(run_folders.pristine().glob("traces/*")))
+
+
 def test_the_untouched_folder_gives_no_warning():
     import tempora
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", TemporaWarning)
         assert not tempora.open(run_folders.pristine()).traces.empty
-    assert Path.cwd().exists()

@@ -27,6 +27,8 @@ SCENARIOS: tuple[Scenario, ...] = (
 )
 BATCHES, BASELINE_MS = 6, 40.0
 
+pytestmark = pytest.mark.filterwarnings("ignore::tempora.errors.TemporaWarning")  # those beside the one meant
+
 
 def a_trace(adapt_ms: float, correct: int) -> Trace:
     trace = Trace.empty(BATCHES, 4)
@@ -224,7 +226,6 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[pa.Table], pa.Table], str]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::tempora.errors.TemporaWarning")
 @pytest.mark.parametrize(("kind", "change", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_impossible_numbers_are_refused(run, kind, change, message):
     path = a_trace_file(run) if kind == "trace" else run / "utilities.parquet"
