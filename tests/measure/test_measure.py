@@ -21,6 +21,7 @@ from tempora.measure import (
     load_profile,
     machine_facts,
 )
+from tempora.measure.process import ProcessorTime
 
 PROFILE = Profile(
     40.0,
@@ -128,6 +129,15 @@ def test_verdicts_on_passes(verdict, status, reason):
     assert verdict.status == status
     assert reason is None or reason in str(verdict)
     assert reason is None or "close other programs" in str(verdict)
+
+
+def test_stolen_time_is_a_share_of_what_was_wanted():
+    """However many processors were idle meanwhile; and one tick is too coarse to tell."""
+    before = ProcessorTime(busy=1000, stolen=20)
+    assert ProcessorTime(1076, 45).stolen_since(before) == pytest.approx(0.24)
+    assert ProcessorTime(1003, 21).stolen_since(before) == 0
+    assert before.stolen_since(before) == 0
+    assert ProcessorTime.now().stolen_since(ProcessorTime.now()) == 0
 
 
 def test_the_runs_verdict_is_its_worst():

@@ -11,7 +11,7 @@ import numpy as np
 from tempora.data import BatchSource
 from tempora.engine.passes import Pass
 from tempora.measure import Baseline, Batch, Clock, judge_pass
-from tempora.measure.process import stolen_seconds
+from tempora.measure.process import ProcessorTime
 from tempora.methods import Method
 from tempora.store import Trace
 
@@ -32,10 +32,10 @@ class Sentinel:
     def around(self, make: Callable[[], Trace]) -> tuple[Trace, dict[str, Any]]:
         """Make a pass between two looks at the machine; the pass, and what was noticed."""
         before_ms = self._last_ms or self.look()
-        stolen, start = stolen_seconds(), time.perf_counter()
+        processors, start = ProcessorTime.now(), time.perf_counter()
         trace = make()
         seconds = time.perf_counter() - start
-        stolen_share = (stolen_seconds() - stolen) / seconds if seconds else 0.0
+        stolen_share = ProcessorTime.now().stolen_since(processors)
         after_ms = self._last_ms = self.look()
         verdict = judge_pass(
             self._baseline,

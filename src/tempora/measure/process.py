@@ -7,8 +7,8 @@ batches: the same forward pass was seen to take twice as long until the allocato
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
+from typing import NamedTuple
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEEP_BYTES = 1 << 30
@@ -35,10 +35,29 @@ def page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def stolen_seconds() -> float:
-    """Seconds that the hypervisor took from this machine's processors so far; 0 where unreadable."""
-    try:
-        with open("/proc/stat", encoding="ascii") as stat:
-            return int(stat.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError, ValueError, AttributeError):
-        return 0.0
+class ProcessorTime(NamedTuple):
+    """Clock ticks of all of this machine's processors since it started."""
+
+    busy: int
+    stolen: int
+    """Wanted, and taken by the hypervisor for other machines."""
+
+    @classmethod
+    def now(cls) -> ProcessorTime:
+        """Zeros where the system does not tell."""
+        try:
+            with open("/proc/stat", encoding="ascii") as stat:
+                user, nice, system, _, _, irq, softirq, steal = map(int, stat.readline().split()[1:9])
+        except (OSError, ValueError):
+            return cls(0, 0)
+        return cls(user + nice + system + irq + softirq, steal)
+
+    def stolen_since(self, before: ProcessorTime) -> float:
+        """Share of the time wanted in between that was stolen. Idle processors, however many, do not dilute it.
+
+        >>> ProcessorTime(busy=1095, stolen=26).stolen_since(ProcessorTime(busy=1000, stolen=20))
+        0.05
+        """
+        busy = self.busy - before.busy
+        stolen = max(0, self.stolen - before.stolen - 1)  # a tick more or less is how they are counted
+        return stolen / (busy + stolen) if stolen else 0.0

@@ -25,7 +25,7 @@ class Limits:
     dispersion: tuple[float, float] = (1.15, 1.5)
     """lambda / median."""
     stolen: tuple[float, float] = (0.01, 0.05)
-    """Share of processor time taken by the hypervisor."""
+    """Share of the processor time wanted that the hypervisor took."""
     outliers: tuple[float, float] = (0.02, 0.10)
     """Share of batches that took more than twice the median of those on which the method did the same."""
     faults: tuple[float, float] = (200.0, 5000.0)
