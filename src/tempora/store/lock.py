@@ -13,7 +13,13 @@ class FolderLock:
     """Held from construction until `release`."""
 
     def __init__(self, folder: Path) -> None:
-        self._file: IO[str] = open(folder / "run.lock", "a+", encoding="utf-8")  # noqa: SIM115  # held open
+        try:
+            self._file: IO[str] = open(folder / "run.lock", "a+", encoding="utf-8")  # noqa: SIM115  # held open
+        except OSError as error:
+            raise TemporaError(
+                f"cannot write to {folder / 'run.lock'}: {error.strerror or error}; "
+                "make it writable, or give another --out"
+            ) from error
         try:
             _lock(self._file)
         except OSError:
