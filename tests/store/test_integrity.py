@@ -137,6 +137,24 @@ def test_a_file_with_an_odd_checksum_warns(run):
         read_all(run)
 
 
+def test_files_without_checksums_are_read_with_a_warning_and_kept(run):
+    """As an early Tempora wrote them: hours of passes are not thrown away for a checksum."""
+    manifest = json.loads((run / "run.json").read_text())
+    del manifest["checksum"]
+    (run / "run.json").write_text(json.dumps(manifest))
+    path = a_trace_file(run)
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[b"tempora"])
+    del about["checksum"], about["rows_checksum"]
+    pq.write_table(table.replace_schema_metadata({b"tempora": json.dumps(about)}), path)
+    with pytest.warns(TemporaWarning, match=r"run\.json has no checksum"):
+        results = open_run(run)
+    with pytest.warns(TemporaWarning, match=rf"{path.name} has no checksum"):
+        assert not results.traces.empty
+    with RunFolder.for_writing(run) as folder:
+        assert folder.damaged == []
+
+
 def test_a_changed_manifest_warns(run):
     manifest = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**manifest, "clock": "recorded:x"}))

@@ -65,7 +65,9 @@ def read_sealed(path: Path, fields: Fields) -> pa.Table:
         warn(
             f"{path} was not written by Tempora, or rewritten by another program: its numbers are as found there"
         )
-    elif "rows_checksum" in told and not _agree(rows_checksum(table), told["rows_checksum"]):
+    elif "rows_checksum" not in told:
+        _warn_unchecked(path)
+    elif not _agree(rows_checksum(table), told["rows_checksum"]):
         warn_changed(path)
     return table
 
@@ -85,7 +87,9 @@ def opened(sealed: Any, path: Path) -> dict[str, Any]:
         raise damaged(path, f"it holds a {type(sealed).__name__} where an object is expected")
     told = {name: value for name, value in sealed.items() if name not in ("checksum", "rows_checksum")}
     check_version(told.get("schema_version"), path)
-    if sealed.get("checksum", checksum(told)) != checksum(told):
+    if "checksum" not in sealed:
+        _warn_unchecked(path)
+    elif sealed["checksum"] != checksum(told):
         warn_changed(path)
     return {**told, "rows_checksum": sealed["rows_checksum"]} if "rows_checksum" in sealed else told
 
@@ -135,5 +139,16 @@ def warn_changed(path: Path) -> None:
     warn(f"{path} was changed after Tempora wrote it, so its numbers may be wrong: {_REMEDY}")
 
 
-def warn(text: str) -> None:
-    warnings.warn(text, TemporaWarning, stacklevel=2)
+def warn(text: str, kind: type[TemporaWarning] = TemporaWarning) -> None:
+    warnings.warn(text, kind, stacklevel=2)
+
+
+class Unchecked(TemporaWarning):
+    """A file without a checksum: nothing is known to be wrong with it."""
+
+
+def _warn_unchecked(path: Path) -> None:
+    warn(
+        f"{path} has no checksum: an early Tempora wrote it, or it was changed. Its numbers are as found",
+        Unchecked,
+    )
