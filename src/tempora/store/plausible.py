@@ -140,29 +140,12 @@ _FRACTIONS = (
 )
 _AMOUNTS = ("baseline_ms", "cutoff", "spent_ms", "waitspan_ms", "response_ms", "response_sd_ms")
 _ALWAYS = (
-    "method",
-    "model",
-    "shift",
-    "seed",
-    "protocol",
-    "label",
-    "queue",
-    "status",
-    "verdict",
-    "scenario",
+    *("method", "model", "shift", "seed", "protocol", "label", "queue", "status", "verdict", "scenario"),
     "baseline_ms",
 )
 _SCORED = (
-    "utility",
-    "utility_lo",
-    "utility_hi",
-    "availability",
-    "adapted_fraction",
-    "responsiveness",
-    "covariance",
-    "batches",
-    "served_batches",
-    "adapting_pass",
+    *("utility", "utility_lo", "utility_hi", "availability", "adapted_fraction", "responsiveness"),
+    *("covariance", "batches", "served_batches", "adapting_pass"),
 )
 _CELL = ["method", "model", "shift", "seed", "scenario"]
 
