@@ -73,6 +73,8 @@ def restrained() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch.multiple(socket.socket, connect=_no_network, connect_ex=_no_network))
         stack.enter_context(mock.patch.object(socket, "getaddrinfo", _no_network))
+        # Its hub would be asked again and again for a minute, saying so, before Tempora gets to say what to do.
+        stack.enter_context(mock.patch("huggingface_hub.constants.HF_HUB_OFFLINE", True))
         stack.enter_context(mock.patch("typer.launch"))
         stack.enter_context(mock.patch.dict(os.environ, plain))
         for place, name, short in _long_work():
