@@ -46,7 +46,7 @@ class Setup:
         """Milliseconds of predict and adapt per batch."""
         if source == "published":
             found = profile(self.published)
-            return {name: found[name] for name in self.methods}  # type: ignore[misc]
+            return {name: found[name] for name in self.methods}
         rows = json.loads((RESULTS / f"{source}-methods-{self.model}.json").read_text())["rows"]
         return {
             row["name"]: (row["predict_ms"], row["adapt_ms"]) for row in rows if row["name"] in self.methods
@@ -78,7 +78,7 @@ class TaskTime:
 
 def papers_scenarios(setup: Setup, times: dict[str, tuple[float, float]]) -> list[Scenario]:
     """The paper's grid, scaled to this machine's lambda."""
-    factor = sum(times["standard"]) / profile(setup.published)["baseline_ms"]  # type: ignore[operator]
+    factor = sum(times["standard"]) / profile(setup.published)["baseline_ms"]
     return [scaled(scenario, factor) for scenario in paper_grid(setup.grid)]
 
 

@@ -58,7 +58,7 @@ def tempora(*arguments: str, encoding: str = "utf-8") -> Said:
             code: Any = 0
         except SystemExit as end:
             code = 0 if end.code is None else end.code
-    said = Said(code, *(stream.buffer.getvalue().decode(encoding, "replace") for stream in (out, err)))  # type: ignore[attr-defined]
+    said = Said(code, *(stream.buffer.getvalue().decode(encoding, "replace") for stream in (out, err)))
     assert code in KNOWN_CODES, f"exit code {code!r} of {arguments}\n{said.err}"
     assert code == 0 or said.err.strip() or said.out.strip(), f"no reason given: {arguments}"
     raw = RAW.search(said.err) or RAW.search(said.out)

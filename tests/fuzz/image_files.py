@@ -59,7 +59,7 @@ def _open(rng: Random, name: str, root: Path, settings: dict[str, Any]) -> None:
         assert len(shift) == len(shift.source) > 0
         assert 0 <= shift.labels.min() <= shift.labels.max() < shift.num_classes
         if name == "folder" and shift.class_names is not None:
-            folders = [Path(path).parent.name for path in shift.source.names]  # type: ignore[attr-defined]
+            folders = [Path(path).parent.name for path in shift.source.names]
             assert [shift.class_names[label] for label in shift.labels] == folders, (
                 "a label is another folder's"
             )
