@@ -1,16 +1,23 @@
 """The whole grid of 17 scenarios on one shift of 5,000 images: wall time against one pass per scenario.
 
     python benchmarks/grid.py --device cuda --model resnet50 --json benchmarks/results/h200-grid-resnet50.json
-    python benchmarks/grid.py --device cuda --model vit_b_16 --naive standard,lame,neo,tent
+    python benchmarks/grid.py --device cuda --model vit_b_16 --only standard,neo,tent --out runs/vit --json vit.json
+    python benchmarks/grid.py --device cuda --model vit_b_16 --naive neo,tent         --out runs/vit --json vit.json
 
-Both ways run the same engine, warm-ups and sentinels included, in this process and in turn. Weights and images are
+Both ways run the same engine, warm-ups and sentinels included, on one machine and in turn. Weights and images are
 random and the filters of methods opened, so that every method does its full work on every batch. `--naive` names
-the methods that are also run one pass per scenario (all of them on ViT-B/16 would take over half an hour).
+the methods that are also run one pass per scenario (all of them on ViT-B/16 take over half an hour). With `--out`
+a second command goes on where the first ended, with the same lambda, and adds to its JSON: for a machine that is
+lent for minutes at a time.
 """
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -25,35 +32,85 @@ from tempora import models
 from tempora.engine import Observer
 from tempora.methods.testing import sharpened
 from tempora.scenarios import relative_grid
-from tempora.store import Results
+from tempora.store import Results, RunFolder
 
 
 class Stopwatch(Observer):
-    """Seconds per method: warm-ups, sentinels, passes, writing."""
+    """Seconds and passes of each method that made any: warm-ups, sentinels and writing included."""
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.passes: dict[str, int] = {}
+    def __init__(self, finished: Callable[[str, int, float], None] = lambda *_: None) -> None:
+        self._finished = finished
 
     def task_started(self, method: str, shift: str, seed: int) -> None:
-        self._method, self._start = method, time.perf_counter()
-        self.passes[method] = 0
+        self._passes, self._start = 0, time.perf_counter()
 
     def pass_started(self, kind: str, batches: int) -> None:
         if kind in ("offline", "tail", "live"):
-            self.passes[self._method] += 1
+            self._passes += 1
 
     def task_finished(self, method: str, shift: str, seed: int) -> None:
-        self.seconds[method] = time.perf_counter() - self._start
+        if self._passes:  # else all of them were there
+            self._finished(method, self._passes, time.perf_counter() - self._start)
 
 
-def run(
-    model: models.Classifier, given: list[Any], names: list[str], **options: Any
-) -> tuple[Stopwatch, Results]:
-    watch = Stopwatch()
-    chosen = [(name, OPEN.get(name, {})) for name in names]
-    results = tempora.evaluate(model, given, chosen, relative_grid(), observer=watch, **options)
-    return watch, results
+@dataclass
+class Grid:
+    """The work, and the figures of it so far."""
+
+    classifier: models.Classifier
+    given: list[Any]
+    options: dict[str, Any]
+    json_file: Path | None
+    figures: dict[str, Any]
+
+    def share(self, names: list[str], out: Path | None) -> None:
+        """All scenarios of these methods, with as few passes as give the same results."""
+        start = time.perf_counter()
+        results = self._run(names, "shared", out=out)
+        self.figures["commands"] = self.figures.get("commands", 0) + 1
+        self.figures["shared_wall_s"] = self.figures.get("shared_wall_s", 0.0) + time.perf_counter() - start
+        traces = results.traces.drop_duplicates(["method", "index"])
+        service_ms = (traces["predict_ms"] + traces["adapt_ms"]).groupby(traces["method"]).mean()
+        for name in names:
+            self.figures["methods"][name]["service_ms"] = float(service_ms[name])
+        self.figures |= {
+            "scenarios": int(results.utilities["scenario"].nunique()),
+            "baseline_ms": float(results.manifest["baseline"]["baseline_ms"]),
+            "split_tax": results.manifest["split_tax"],
+            "verdict": results.manifest["verdict"]["text"],
+            "doubts": doubts(results.path),
+        }
+        write(self.figures, self.json_file)
+
+    def compare(self, names: list[str]) -> None:
+        """One pass per scenario, of the methods for which that is not known yet."""
+        missing = [name for name in names if "naive_s" not in self.figures["methods"][name]]
+        if missing:
+            self._run(missing, "naive", share=False, baseline_ms=self.figures["baseline_ms"])
+
+    def _run(self, names: list[str], way: str, **options: Any) -> Results:
+        def finished(name: str, passes: int, seconds: float) -> None:
+            row = self.figures["methods"].setdefault(name, {})
+            row |= {f"{way}_passes": passes, f"{way}_s": seconds}
+            write(self.figures, self.json_file)  # what follows takes long, and may be cut off
+
+        chosen = [(name, OPEN.get(name, {})) for name in names]
+        watch = Stopwatch(finished)
+        options = self.options | options
+        return tempora.evaluate(
+            self.classifier, self.given, chosen, relative_grid(), observer=watch, **options
+        )
+
+
+def doubts(run: Path) -> list[str]:
+    """Why passes are not VALID."""
+    with RunFolder.for_writing(run) as folder:
+        passes = [(made.identity, made.facts.get("verdict")) for made in folder.passes().values()]
+    return [
+        f"{identity['method']} {identity['kind']}: {verdict['status']}, {'; '.join(verdict['reasons'])}"
+        for identity, verdict in passes
+        if verdict and verdict["reasons"]
+    ]
 
 
 def main(
@@ -62,55 +119,44 @@ def main(
     batches: Annotated[int, typer.Option(help="78 of 64 images: one shift of 5,000.")] = 78,
     batch_size: int = 64,
     only: Annotated[str, typer.Option(help="Methods, with commas; default all that fit.")] = "",
-    naive: Annotated[str, typer.Option(help="Methods to run one pass per scenario too, or all.")] = "all",
+    naive: Annotated[
+        str, typer.Option(help="Methods to run one pass per scenario too, or all, or none.")
+    ] = "all",
     tail_batches: Annotated[int, typer.Option(help="Batches of an untimed frozen tail at once.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Run folder to begin or to go on with.")] = None,
     json_file: JsonFile = None,
 ) -> None:
     torch.manual_seed(0)
     classifier = models.load(model, pretrained=False).to(device)
     given = synthetic(classifier, batches, batch_size)
     classifier = sharpened(classifier, given[0][0].to(device))
-    names = [name for name in fitting(classifier) if not only or name in only.split(",")]
+    known = fitting(classifier)
+    names = [name for name in known if not only or name in only.split(",")]
     compared = names if naive == "all" else [name for name in names if name in naive.split(",")]
-
-    start = time.perf_counter()
-    shared, results = run(classifier, given, names, device=device, tail_batches=tail_batches)
-    shared_wall_s = time.perf_counter() - start
-    baseline_ms = float(results.manifest["baseline"]["baseline_ms"])
-    traces = results.traces.drop_duplicates(["method", "index"])
-    service_ms = (traces["predict_ms"] + traces["adapt_ms"]).groupby(traces["method"]).mean()
-    figures: dict[str, Any] = {
+    work = {
         "model": model,
         "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "torch": torch.__version__,
         "batches": batches,
         "batch_size": batch_size,
         "tail_batches": tail_batches,
-        "scenarios": int(results.utilities["scenario"].nunique()),
-        "baseline_ms": baseline_ms,
-        "verdict": results.manifest["verdict"]["text"],
-        "shared_wall_s": shared_wall_s,
-        "methods": {
-            name: {
-                "service_ms": float(service_ms[name]),
-                "shared_passes": shared.passes[name],
-                "shared_s": shared.seconds[name],
-            }
-            for name in names
-        },
     }
+    goes_on = out is not None and out.exists() and json_file is not None and json_file.exists()
+    figures = json.loads(json_file.read_text(encoding="utf-8")) if goes_on else work | {"methods": {}}
+    if figures | work != figures:
+        raise SystemExit(f"{json_file} holds other work; name another file, or leave out --out")
+    options = {"device": device, "tail_batches": tail_batches}
+    grid = Grid(classifier, given, options, json_file, figures)
+    grid.share(names, out)
     if device == "cuda":
-        figures["gpu_idle"] = gpu_idle(classifier, given, names)
-    write(figures, json_file)  # the rest takes longer, and may be cut off
-
-    naive_s = 0.0
-    for name in compared:
-        apart, _ = run(classifier, given, [name], device=device, share=False, baseline_ms=baseline_ms)
-        figures["methods"][name] |= {"naive_passes": apart.passes[name], "naive_s": apart.seconds[name]}
-        naive_s += apart.seconds[name]
-        figures["speedup"] = naive_s / sum(
-            row["shared_s"] for row in figures["methods"].values() if "naive_s" in row
-        )
+        idle = figures.setdefault("gpu_idle", {})
+        idle |= gpu_idle(classifier, given, [name for name in names if name not in idle])
+        write(figures, json_file)
+    grid.compare(compared)
+    figures["methods"] = {name: figures["methods"][name] for name in known if name in figures["methods"]}
+    rows = [row for row in figures["methods"].values() if "naive_s" in row]
+    if rows:
+        figures["speedup"] = sum(row["naive_s"] for row in rows) / sum(row["shared_s"] for row in rows)
         write(figures, json_file)
     show(figures)
 
