@@ -16,7 +16,7 @@ from tempora.methods import Method
 from tempora.report.html.page import render
 from tempora.report.tables import build, to_terminal
 from tempora.scenarios import Amortised, Continuous, Discrete
-from tempora.store import UTILITIES
+from tempora.store import UTILITIES, RunFolder
 
 SCENARIOS = [Discrete(utilisation=1), Continuous(threshold_ms=100), Amortised(budget_ms=100)]
 
@@ -53,6 +53,26 @@ def test_same_seed_same_files(network, batches, tmp_path):
     assert len(files) > 3
     for file in files:
         assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_measured_on_a_gpu(network, batches, tmp_path):
+    """Each gradient method's split tax is known, each pass its memory; what was lost is made again."""
+    options = {"clock": "measured", "device": "cuda", "calibration_batches": 40, "out": tmp_path / "run"}
+    methods = ["standard", "lame", "tent"]
+    run = evaluate(network("fashion_resnet"), batches, methods, **options)
+    assert (run.utilities["status"] == "ok").all()
+    assert set(run.manifest["split_tax"]) == {"tent"}
+    with RunFolder.for_writing(run.path) as folder:
+        assert all(made.facts["peak_memory_bytes"] > 0 for made in folder.passes().values())
+    lost = next((run.path / "traces").glob("*.parquet"))
+    lost.unlink()
+    again = evaluate(network("fashion_resnet"), batches, methods, **options)
+    assert lost.exists()
+    assert again.manifest["baseline"] == run.manifest["baseline"]
+    assert again.manifest["split_tax"] == run.manifest["split_tax"]
+    assert (again.utilities["status"] == "ok").all()
 
 
 def test_measured_clock_predicts_the_same_and_judges_itself(network, batches):

@@ -10,6 +10,8 @@ import torch
 from latencies import CLOCK
 
 import tempora
+from tempora.engine.config import RunConfig
+from tempora.engine.setup import settle_torch
 from tempora.measure import MethodTimes, Profile
 from tempora.methods import Method, register
 from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, relative_grid
@@ -34,12 +36,12 @@ def same(first: tempora.store.Results, second: tempora.store.Results) -> None:
     pd.testing.assert_frame_equal(first.traces, second.traces, check_exact=True)
 
 
-def both_ways(model, batches, method, clock=CLOCK, scenarios=GRID):
+def both_ways(model, batches, method, clock=CLOCK, scenarios=GRID, device="cpu", shares=(True, False)):
     return [
         tempora.evaluate(
-            model, batches, ["standard", method], scenarios, clock=clock, device="cpu", share=share
+            model, batches, ["standard", method], scenarios, clock=clock, device=device, share=share
         )
-        for share in (True, False)
+        for share in shares
     ]
 
 
@@ -61,6 +63,22 @@ def test_every_method_on_both_bundled_networks(network, batches, name, method):
     shared, unshared = both_ways(network(name), batches, method)
     assert (shared.utilities["status"] == "ok").all()
     same(shared, unshared)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("name", "method"), [pytest.param(*pair.values) for pair in FITTING])
+def test_every_method_on_a_gpu(network, batches, name, method):
+    """As `tempora run --deterministic` sets torch: two runs of the same kind agree as well."""
+    settle_torch(RunConfig(deterministic=True), torch.device("cuda"))
+    try:
+        shares = (True, False, True)
+        shared, unshared, again = both_ways(network(name), batches, method, device="cuda", shares=shares)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert (shared.utilities["status"] == "ok").all(), shared.utilities["status"].unique()
+    same(shared, unshared)
+    same(shared, again)
 
 
 @pytest.mark.parametrize(

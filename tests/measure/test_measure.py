@@ -148,7 +148,7 @@ def test_the_runs_verdict_is_its_worst():
     assert str(drifted).startswith("INVALID: baseline drifted 23% during the run; close other programs")
     mixed = judge_run(QUIET, 10.0, [verdict_of(), verdict_of(after=10.8), verdict_of(before=12.3)])
     assert mixed.status == "INVALID"
-    assert "1 of 3 passes are INVALID" in str(mixed)
+    assert "1 of 3 passes are INVALID (--redo invalid repeats them)" in str(mixed)
 
 
 def test_the_measured_clock_returns_what_the_work_did():

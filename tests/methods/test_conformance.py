@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import pytest
@@ -34,6 +35,15 @@ def test_on_a_layernorm_vit(name: str, vit: Classifier) -> None:
     report = check(name, vit)
     assert report.passed, report
     assert (report.refused is not None) == (name == "adabn")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("model", ["resnet", "vit"])
+@pytest.mark.parametrize("name", tempora.methods.names())
+def test_on_a_gpu(name: str, model: str, request: pytest.FixtureRequest) -> None:
+    report = check(name, copy.deepcopy(request.getfixturevalue(model)).to("cuda"))
+    assert report.passed, report
 
 
 @pytest.mark.parametrize(

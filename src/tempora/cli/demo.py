@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tempora.cli import completion
+from tempora.cli.run import Redo, execute, prepare_environment
 
 USUAL = {
     "data.shifts": ["gaussian_noise", "contrast", "brightness"],
@@ -57,13 +58,12 @@ def demo(
             help="measured, a profile's file, or published:rn50_inc.", autocompletion=completion.clock
         ),
     ] = "measured",
+    redo: Redo = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
     ] = False,
 ) -> None:
     """Rank the methods on real data that ships with Tempora: a few minutes on two CPU cores."""
-    from tempora.cli.run import execute, prepare_environment
-
     prepare_environment()
     from tempora.engine.config import load_config
     from tempora.errors import TemporaError
@@ -73,4 +73,4 @@ def demo(
     flags: dict[str, object] = {"model": model, "data.dataset": "fashion", "clock": clock}
     if not full:
         flags |= {"grid": "none", "scenarios": THINNED, **(QUICK if quick else USUAL)}
-    execute(load_config(None, flags=flags), out, plain=plain)
+    execute(load_config(None, flags=flags), out, redo=redo, plain=plain)

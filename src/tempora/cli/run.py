@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 WHAT, HOW, WHERE = "What is evaluated", "How it is timed", "On several machines"
 """Headings of the options."""
 
+Redo = Annotated[
+    str | None,
+    typer.Option(
+        help="invalid: repeat the passes whose timing was INVALID.",
+        autocompletion=completion.one_of(("invalid",)),
+    ),
+]
+"""An option of `tempora demo` too."""
+
 
 def run(
     config: Annotated[
@@ -146,13 +155,7 @@ def run(
             rich_help_panel=WHERE,
         ),
     ] = False,
-    redo: Annotated[
-        str | None,
-        typer.Option(
-            help="invalid: repeat the passes whose timing was INVALID.",
-            autocompletion=completion.one_of(("invalid",)),
-        ),
-    ] = None,
+    redo: Redo = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and an estimate, run nothing.")
     ] = False,

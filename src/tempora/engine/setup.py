@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,9 @@ from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.models import Classifier
 from tempora.scenarios import Scenario, from_spec, paper_grid, relative_grid
+
+CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+"""Without this variable torch refuses matrix products under deterministic algorithms; read with the first of them."""
 
 
 def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
@@ -77,6 +81,7 @@ def settle_torch(config: RunConfig, device: torch.device) -> None:
     torch.use_deterministic_algorithms(config.deterministic)
     if config.deterministic and device.type == "cuda":
         torch.backends.cudnn.benchmark = False
+        os.environ.setdefault(*CUBLAS_WORKSPACE)
     keep_freed_memory()
 
 

@@ -120,7 +120,8 @@ def judge_run(baseline: Baseline, final_median_ms: float | None, passes: Iterabl
         count = sum(verdict.status == grade for verdict in found)
         if count:
             status = worse(status, grade)
-            reasons.append(f"{count} of {len(found)} passes are {grade}")
+            again = " (--redo invalid repeats them)" if grade == INVALID else ""
+            reasons.append(f"{count} of {len(found)} passes are {grade}{again}")
     return Verdict(status, tuple(reasons))
 
 
