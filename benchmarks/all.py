@@ -51,7 +51,7 @@ WORK = {
             "--model fashion_resnet --pretrained --repeats 12",
             "--model fashion_resnet --pretrained --repeats 5",
         ),
-        "data": Work("", "--images 384 --repeats 3"),
+        "data": Work("", "--images 1024 --repeats 3"),
         "corruptions": Work("", "--images 8"),
         **ANY_DEVICE,
     },

@@ -56,7 +56,8 @@ class Geometry:
         A `precropped` image already shows what the model should see (ImageNet-C is published resized and
         cropped): it is only scaled, and left alone where it has the right size.
         """
-        image = image.convert(_MODES[self.channels])
+        if image.mode != _MODES[self.channels]:  # converting to the same mode would copy
+            image = image.convert(_MODES[self.channels])
         if not precropped:
             image = self._crop(self._shrink(image))
         elif image.size != (self.width, self.height):
