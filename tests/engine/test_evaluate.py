@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import importlib
 import math
+import sys
 
+import numpy as np
 import pytest
 import torch
 from latencies import CLOCK
@@ -12,11 +16,15 @@ import tempora
 from tempora import TemporaError
 from tempora.analysis import answer
 from tempora.cli.recommend import recommend
-from tempora.methods import Method
+from tempora.data import from_batches
+from tempora.engine.clocks import open_clock
+from tempora.engine.sentinel import Sentinel
+from tempora.measure import Baseline
+from tempora.methods import Method, create
 from tempora.report.html.page import render
 from tempora.report.tables import build, to_terminal
 from tempora.scenarios import Amortised, Continuous, Discrete
-from tempora.store import UTILITIES, RunFolder
+from tempora.store import UTILITIES, RunFolder, Trace
 
 SCENARIOS = [Discrete(utilisation=1), Continuous(threshold_ms=100), Amortised(budget_ms=100)]
 
@@ -96,6 +104,16 @@ def test_a_given_lambda_is_used(network, batches):
     assert set(results.utilities["baseline_ms"]) == {50}
 
 
+def test_a_given_lambda_does_not_make_times_invalid(network, batches):
+    """How far it is from this machine's standard inference says nothing about the machine's noise."""
+    clock, _ = open_clock(CLOCK, torch.device("cpu"))
+    stream = from_batches("a", batches)
+    for baseline, drifted in ((Baseline(1000, source="given"), False), (Baseline(1000, median_ms=990), True)):
+        sentinel = Sentinel(create("standard", network("fashion_resnet")), stream, clock, baseline)
+        _, facts = sentinel.around(lambda: Trace.empty(1, 8))
+        assert any("drifted" in reason for reason in facts["verdict"]["reasons"]) == drifted
+
+
 def test_thresholds_below_lambda_are_not_applicable_and_nothing_else_suffers(network, batches):
     results = evaluate(
         network("fashion_resnet"), batches[:2], ["standard"], scenarios=[Continuous(threshold_ms=30)]
@@ -104,6 +122,97 @@ def test_thresholds_below_lambda_are_not_applicable_and_nothing_else_suffers(net
     assert by_protocol.loc["continuous", "status"].startswith("not applicable: threshold_ms=30")
     assert math.isnan(by_protocol.loc["continuous", "utility"])
     assert by_protocol.loc["offline", "status"] == "ok"
+
+
+CALLS = []
+
+
+class Counts(Method):
+    """Gives nothing but NaN, and counts."""
+
+    name = "counts"
+
+    def predict(self, x):
+        CALLS.append(len(x))
+        return torch.full((len(x), 10), math.nan)
+
+
+def test_a_method_that_fails_is_not_tried_once_per_scenario(network, batches):
+    CALLS.clear()
+    clock = {**CLOCK, "counts": (40, 0)}
+    results = evaluate(network("fashion_resnet"), batches, [Counts], clock=clock, warmup_batches=0)
+    assert results.utilities["status"].str.contains("every score it gave was NaN").all()
+    assert len(results.utilities) == 4
+    assert len(CALLS) == len(batches) + 1  # and one of the warm-up, frozen
+
+
+WRAPPED = {
+    "plain": ({}, [97, 97, 97, 97]),
+    "every": ({"every": 3}, [97, 41, 41, 97]),
+    "stop": ({"stop_after": 2}, [97, 97, 40, 40]),
+    "after": ({"reforward": True}, [138, 138, 138, 138]),
+    "both": ({"reforward": True, "every": 3}, [138, 41, 41, 138]),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_recorded_clock_knows_what_wrapped_methods_do(network, batches, name):
+    """A step left out costs nothing; one before the prediction delays it, and so does the second forward."""
+    settings, service_ms = WRAPPED[name]
+    clock = {"baseline_ms": 40, "standard": (40, 0), "tent": (41, 56)}
+    run = evaluate(network("fashion_resnet"), batches[:4], [("tent", settings)], clock=clock, scenarios=[])
+    assert (run.traces["predict_ms"] + run.traces["adapt_ms"]).tolist() == service_ms
+    if settings.get("reforward"):
+        assert run.traces["adapt_ms"].tolist() == [0, 0, 0, 0]
+
+
+MINE = """
+import torch
+from tempora.methods import Method
+
+class Mine(Method):
+    name = "mine"
+
+    def predict(self, x):
+        return torch.nn.functional.one_hot(torch.full((len(x),), {favourite}), 10).float()
+"""
+
+
+def test_an_edited_method_is_another_method(network, batches, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for favourite in (3, 4):
+        (tmp_path / "my_method.py").write_text(MINE.format(favourite=favourite))
+        monkeypatch.delitem(sys.modules, "my_method", raising=False)
+        importlib.invalidate_caches()
+        clock = {**CLOCK, "mine": (40, 0)}
+        run = evaluate(
+            network("fashion_resnet"),
+            batches[:2],
+            ["my_method:Mine"],
+            clock=clock,
+            scenarios=[],
+            out=tmp_path / "run",
+        )
+        assert set(np.concatenate(run.traces["predicted"])) == {favourite}
+
+
+def test_changed_weights_are_another_network(network, batches, tmp_path):
+    model = copy.deepcopy(network("fashion_resnet"))
+    first = evaluate(model, batches[:2], ["standard"], scenarios=[], out=tmp_path / "run")
+    assert first.utilities["utility"].nunique() == 1
+    with torch.no_grad():
+        model.classifier.bias[7] += 1e6
+    again = evaluate(model, batches[:2], ["standard"], scenarios=[], out=tmp_path / "run")
+    assert set(np.concatenate(again.traces["predicted"])) == {7}
+
+
+def test_another_batch_size_has_a_lambda_of_its_own(network, batches, tmp_path):
+    options = {"clock": "measured", "calibration_batches": 10, "scenarios": [], "out": tmp_path / "run"}
+    model = network("fashion_resnet")
+    small = [(x[:2], y[:2]) for x, y in batches]
+    first = evaluate(model, batches, ["standard"], **options).manifest["baseline"]
+    assert evaluate(model, batches, ["standard"], **options).manifest["baseline"] == first
+    assert evaluate(model, small, ["standard"], **options).manifest["baseline"] != first
 
 
 class Explodes(Method):

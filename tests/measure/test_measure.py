@@ -16,6 +16,7 @@ from tempora.measure import (
     MethodTimes,
     Profile,
     Verdict,
+    judge_baseline,
     judge_pass,
     judge_run,
     load_profile,
@@ -100,10 +101,10 @@ def test_lambda_is_mean_plus_six_sigma():
 QUIET = Baseline.from_times([10.0] * 50, 6)
 
 
-def verdict_of(before=10.0, after=10.0, services=None, actions="step", faults=0, stolen=0.0) -> Verdict:
+def verdict_of(drift=0.0, services=None, actions="step", faults=0, stolen=0.0) -> Verdict:
     services = np.full(40, 30.0) if services is None else services
     actions = np.broadcast_to(np.asarray(actions), services.shape)
-    return judge_pass(QUIET, [before] * 20, [after] * 20, services, actions, np.full(40, faults), stolen)
+    return judge_pass(drift, services, actions, np.full(40, faults), stolen)
 
 
 STEPS = np.tile([True, False, False, False], 10)
@@ -113,8 +114,8 @@ STEPS = np.tile([True, False, False, False], 10)
     ("verdict", "status", "reason"),
     [
         (verdict_of(), "VALID", None),
-        (verdict_of(after=10.8), "WARN", "drifted 8%"),
-        (verdict_of(before=12.3), "INVALID", "drifted 23%"),
+        (verdict_of(drift=0.08), "WARN", "drifted 8%"),
+        (verdict_of(drift=0.23), "INVALID", "drifted 23%"),
         (verdict_of(services=np.r_[np.full(38, 30.0), 90.0, 90.0]), "WARN", "5% of batches took over twice"),
         (
             verdict_of(services=np.where(STEPS, 90.0, 30.0), actions=np.where(STEPS, "step", "nothing_kept")),
@@ -141,12 +142,15 @@ def test_stolen_time_is_a_share_of_what_was_wanted():
 
 
 def test_the_runs_verdict_is_its_worst():
-    assert str(judge_run(QUIET, 10.0, [verdict_of()])) == "VALID"
+    quiet = judge_baseline(QUIET, 10.0)
+    assert str(judge_run(quiet, [verdict_of()])) == "VALID"
     noisy = Baseline.from_times([10.0] * 30 + [12.0] * 10, 6)
-    assert judge_run(noisy, None, []).status == "INVALID"
-    drifted = judge_run(QUIET, 12.3, [])
+    assert judge_run(judge_baseline(noisy, None), []).status == "INVALID"
+    given = Baseline(100.0, median_ms=10.0, source="given")
+    assert judge_baseline(given, 10.0).status == "VALID"
+    drifted = judge_run(judge_baseline(QUIET, 12.3), [])
     assert str(drifted).startswith("INVALID: baseline drifted 23% during the run; close other programs")
-    mixed = judge_run(QUIET, 10.0, [verdict_of(), verdict_of(after=10.8), verdict_of(before=12.3)])
+    mixed = judge_run(quiet, [verdict_of(), verdict_of(drift=0.08), verdict_of(drift=0.23)])
     assert mixed.status == "INVALID"
     assert "1 of 3 passes are INVALID (--redo invalid repeats them)" in str(mixed)
 

@@ -20,6 +20,8 @@ from tempora.cli.terminal import is_live
 from tempora.engine import Observer
 from tempora.store import Trace
 
+DRAW_EVERY_S = 0.1
+
 
 class LiveProgress(Observer):
     """Shows shift, method, pass, batches per second, running accuracy and time left."""
@@ -35,6 +37,7 @@ class LiveProgress(Observer):
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(compact=True),
             console=console,
+            auto_refresh=False,  # a thread that draws would take its time from the batches that are timed
             transient=True,
             disable=not self._live,
         )
@@ -46,6 +49,7 @@ class LiveProgress(Observer):
         self._pass = ""
         self._pass_batches = 0
         self._pace = Pace()
+        self._drawn = 0.0
 
     def started(self, tasks: int, done: int) -> None:
         self._progress.update(self._all, total=tasks, completed=done)
@@ -57,6 +61,7 @@ class LiveProgress(Observer):
         self._pass_start = time.monotonic()
         self._pass, self._pass_batches = kind, batches
         self._progress.reset(self._one, total=batches, description=f"{self._title}: {kind}", rate="")
+        self._draw()
 
     def batch_done(self, trace: Trace, index: int) -> None:
         if not self._live:
@@ -69,11 +74,18 @@ class LiveProgress(Observer):
         self._progress.update(
             self._one, completed=index + 1, rate=f"{(index + 1) / elapsed:.1f} batch/s{accuracy}"
         )
+        self._draw()
 
     def task_finished(self, method: str, shift: str, seed: int) -> None:
         self._progress.advance(self._all)
         if not self._live and not self._quiet:
             self._say(f"{shift} {method} (seed {seed}) done")
+
+    def _draw(self) -> None:
+        """Between batches, while no clock runs."""
+        if time.monotonic() - self._drawn > DRAW_EVERY_S:
+            self._progress.refresh()
+            self._drawn = time.monotonic()
 
     def _say(self, text: str) -> None:
         """A line for a log, with the seconds since the start."""

@@ -321,6 +321,10 @@ def _forget_invalid(folder: Any, redo: str, observer: Any) -> None:
     for key in bad:
         folder.remove_pass(key)
     observer.note(f"{len(bad)} invalid passes will be made again")
+    manifest = folder.manifest() if folder.has_manifest() else {}
+    if (manifest.get("baseline_verdict") or {}).get("status") == "INVALID":
+        folder.write_manifest({**manifest, "baselines": {}})
+        observer.note("lambda will be measured again, and whatever depends on it")
 
 
 def _write_template(path: Path) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -121,6 +125,11 @@ class Job:
             methods.create(spec.name, model, seed=seed, preset=self.preset, **spec.settings)
         )
 
+    @cached_property
+    def _weights(self) -> str:
+        """The network does not change during a run."""
+        return self.model.weights_hash()
+
     def standard(self, runtime: str = EAGER) -> MethodSpec | None:
         """Standard in that runtime, if it is among the methods."""
         return next((spec for spec in self.methods if spec.is_standard and spec.runtime == runtime), None)
@@ -131,10 +140,11 @@ class Job:
         return {
             "kind": kind,
             "model": self.model.name,
-            "weights": _weights_hash(self.model),
+            "weights": self._weights,
             "method": spec.label,
             "name": name,
             "settings": dict(spec.settings),
+            **_source(spec.name),
             "preset": self.preset,
             "recipe": self.model.recipe.get(name, {}),
             "shift": stream.shift,
@@ -185,13 +195,14 @@ def with_offline(scenarios: list[Scenario] | tuple[Scenario, ...]) -> tuple[Scen
     return tuple(unique.values())
 
 
-_hashes: dict[int, tuple[Classifier, str]] = {}
-
-
-def _weights_hash(model: Classifier) -> str:
-    """Of a model that does not change during a run: worked out once."""
-    known = _hashes.get(id(model))
-    if known is None or known[0] is not model:
-        _hashes.clear()
-        _hashes[id(model)] = (model, model.weights_hash())
-    return _hashes[id(model)][1]
+def _source(name: str | type[Method]) -> dict[str, str]:
+    """A hash of the file that a method of the user's own comes from: edited, it is another method."""
+    kind = methods.get(name)
+    if kind.__module__.partition(".")[0] == "tempora":
+        return {}  # the version stands for ours
+    try:
+        text = Path(inspect.getfile(kind)).read_bytes()
+    except (OSError, TypeError):  # typed at a prompt, or in a notebook's cell
+        code = {name: part.__code__.co_code for name, part in vars(kind).items() if hasattr(part, "__code__")}
+        text = repr((kind.__qualname__, code)).encode()
+    return {"source": hashlib.sha256(text).hexdigest()[:16]}

@@ -101,7 +101,7 @@ class Pass:
                 trace.attempt_predict_ms[turn.batch], trace.attempt_adapt_ms[turn.batch] = times
                 self.method.restore(before)
             self.method.freeze()
-            self._serve_frozen(trace, turn.batch, timed=not resolved.untimed_tail)
+            self._serve_frozen(trace, turn.batch, not resolved.untimed_tail, turn.start_ms)
             timeline.record(float(trace.predict_ms[turn.batch]), 0.0)
             self._report(trace, turn.batch)
         self._place(trace, timeline)
@@ -153,7 +153,7 @@ class Pass:
 
     def _serve_adapting(self, trace: Trace, turn: Turn, timeline: Timeline, resolved: Resolved) -> None:
         index = turn.batch
-        batch = Batch(self.label, self.method.name, self.stream.name, self.stream.seed, index)
+        batch = self._named(index)
         x = self._batch(index)
         if self.pace is not None:
             self.pace(turn.start_ms)
@@ -170,10 +170,12 @@ class Pass:
         trace.action[index] = action
         self._note_predictions(trace, index, scores)
 
-    def _serve_frozen(self, trace: Trace, index: int, timed: bool) -> None:
+    def _serve_frozen(self, trace: Trace, index: int, timed: bool, start_ms: float = 0.0) -> None:
         if timed:
             x = self._batch(index)
-            batch = Batch(self.label, self.method.name, self.stream.name, self.stream.seed, index)
+            batch = self._named(index)
+            if self.pace is not None:
+                self.pace(start_ms)
             faults = self.clock.faults()
             scores, trace.predict_ms[index] = self.clock.predict(
                 lambda: self._predict(x, _FIRST_MOMENT), batch, frozen=True
@@ -231,6 +233,17 @@ class Pass:
             threshold_ms=_finite(resolved.threshold_ms),
             interval_ms=resolved.interval_ms,
             cost_ms={action: sum(costs) / len(costs) for action, costs in self._costs_ms.items()},
+        )
+
+    def _named(self, index: int) -> Batch:
+        return Batch(
+            self.label,
+            self.method.name,
+            self.stream.name,
+            self.stream.seed,
+            index,
+            gradient_based=self.method.family == "gradient-based",
+            reforwarded=(lambda: self.method.action) if self.method.settings.reforward else None,
         )
 
     def _batch(self, index: int) -> torch.Tensor:

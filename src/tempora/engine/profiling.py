@@ -29,7 +29,7 @@ def record_profile(job: Job, name: str, observer: Observer | None = None) -> tup
         for spec in job.methods:
             observer.task_started(spec.label, stream.name, stream.seed)
             trace, frozen, trained = _record(job, spec, stream, observer)
-            times[spec.label] = method_times(trace, frozen)
+            times[spec.label] = method_times(trace, frozen, bool(spec.settings.get("reforward")))
             rows.append(overhead_row(spec.label, trace, baseline, trained))
             observer.task_finished(spec.label, stream.name, stream.seed)
     finally:
@@ -50,12 +50,12 @@ def _record(job: Job, spec: MethodSpec, stream: BatchSource, observer: Observer)
     return trace, frozen, sum(parameter.numel() for parameter in method.trainable.values())
 
 
-def method_times(trace: Trace, frozen: Trace) -> MethodTimes:
+def method_times(trace: Trace, frozen: Trace, reforward: bool = False) -> MethodTimes:
     """The empirical times of one method, adaptation by what it did."""
     by_action = {
         str(action): trace.adapt_ms[trace.action == action].tolist() for action in np.unique(trace.action)
     }
-    return MethodTimes(trace.predict_ms.tolist(), by_action, frozen.predict_ms.tolist())
+    return MethodTimes(trace.predict_ms.tolist(), by_action, frozen.predict_ms.tolist(), reforward)
 
 
 def overhead_row(label: str, trace: Trace, baseline: Baseline, trained: int) -> dict[str, Any]:

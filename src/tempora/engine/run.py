@@ -12,7 +12,7 @@ from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
 from tempora.engine.schedule import Shard
-from tempora.measure import Baseline, Verdict, judge_run
+from tempora.measure import Baseline, Verdict, judge_baseline, judge_run
 from tempora.measure.verdict import worse
 from tempora.published import known_accuracy
 from tempora.scenarios import to_spec
@@ -41,6 +41,7 @@ class Run:
         self.shard = shard
         """Only these tasks of the job; None: all."""
         self.rows: list[dict[str, Any]] = []
+        self._baseline_verdict: Verdict | None = None
         self._executor = executor(job, folder, self.observer)
 
     def execute(self) -> Results:
@@ -93,9 +94,9 @@ class Run:
         facts = (
             self.folder.passes()[key].facts.get("verdict") for key in keys if key in self.folder.passes()
         )
+        self._baseline_verdict = judge_baseline(baseline, self._executor.final_median(baseline))
         own = judge_run(
-            baseline,
-            self._executor.final_median(baseline),
+            self._baseline_verdict,
             [Verdict(fact["status"], tuple(fact["reasons"])) for fact in facts if fact],
         )
         devices = self._executor.verdict()
@@ -135,6 +136,7 @@ class Run:
                 "clock": self.job.clock.name,
                 "shared": self.job.share,
                 "baseline": baseline.to_json(),
+                "baseline_verdict": self._baseline_verdict.to_json() if self._baseline_verdict else None,
                 "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
                 "split_tax": previous.get("split_tax"),
                 "standard_above_baseline": standard_above(self.folder) if finished else None,

@@ -25,33 +25,33 @@ class Sentinel:
         self._standard = standard
         self._stream = stream
         self._clock = clock
-        self._baseline = baseline
+        self._reference_ms = baseline.median_ms
+        """What a look is compared with. A given lambda says nothing about this machine: then it is the first look."""
         self._last_ms: list[float] | None = None
         Pass(standard, "standard", stream, clock).warm_up(5)
 
-    def around(self, make: Callable[[], Trace]) -> tuple[Trace, dict[str, Any]]:
+    def around(
+        self, make: Callable[[], Trace], warm_up: Callable[[], None] = lambda: None
+    ) -> tuple[Trace, dict[str, Any]]:
         """Make a pass between two looks at the machine; the pass, and what was noticed."""
         before_ms = self._last_ms or self.look()
+        if self._reference_ms is None:
+            self._reference_ms = float(np.median(before_ms))
+        warm_up()
         processors, start = ProcessorTime.now(), time.perf_counter()
         trace = make()
         seconds = time.perf_counter() - start
         stolen_share = ProcessorTime.now().stolen_since(processors)
         after_ms = self._last_ms = self.look()
-        verdict = judge_pass(
-            self._baseline,
-            before_ms,
-            after_ms,
-            trace.service_ms,
-            trace.action,
-            trace.page_faults,
-            stolen_share,
-        )
+        medians_ms = [float(np.median(times)) for times in (before_ms, after_ms)]
+        drift = max(abs(median_ms / self._reference_ms - 1) for median_ms in medians_ms)
+        verdict = judge_pass(drift, trace.service_ms, trace.action, trace.page_faults, stolen_share)
         return trace, {
             "seconds": seconds,
-            "sentinel_before_ms": float(np.median(before_ms)),
-            "sentinel_after_ms": float(np.median(after_ms)),
+            "sentinel_before_ms": medians_ms[0],
+            "sentinel_after_ms": medians_ms[1],
             "stolen_share": stolen_share,
-            "timing_uncertainty": self._uncertainty(before_ms, after_ms, trace),
+            "timing_uncertainty": _uncertainty(drift, trace),
             "verdict": verdict.to_json(),
         }
 
@@ -65,10 +65,9 @@ class Sentinel:
             times.append(elapsed_ms)
         return times
 
-    def _uncertainty(self, before_ms: list[float], after_ms: list[float], trace: Trace) -> float:
-        """How far, relatively, the pass's times may be off: the machine's drift and the mean's own error."""
-        reference = self._baseline.median_ms or self._baseline.baseline_ms
-        drift = max(abs(float(np.median(times)) / reference - 1) for times in (before_ms, after_ms))
-        services = trace.service_ms[~np.isnan(trace.service_ms)]
-        error = float(services.std() / services.mean() / np.sqrt(services.size)) if services.size else 0.0
-        return min(0.5, drift + error)
+
+def _uncertainty(drift: float, trace: Trace) -> float:
+    """How far, relatively, the pass's times may be off: the machine's drift and the mean's own error."""
+    services = trace.service_ms[~np.isnan(trace.service_ms)]
+    error = float(services.std() / services.mean() / np.sqrt(services.size)) if services.size else 0.0
+    return min(0.5, drift + error)

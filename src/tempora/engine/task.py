@@ -18,8 +18,7 @@ from tempora.engine.sharing import LIVE, share
 from tempora.engine.tails import batches_at_once
 from tempora.errors import TemporaError
 from tempora.measure import Baseline
-from tempora.measure.device import peak_memory_bytes, reset_peak_memory
-from tempora.measure.energy import energy_joules
+from tempora.measure.spent import Spent
 from tempora.methods import Method
 from tempora.scenarios import Budget, Offline, Resolved, Scenario
 from tempora.store import Cell, RunFolder, StoredPass, Trace, pass_key
@@ -43,6 +42,7 @@ class Task:
     _states: dict[int, Any] = field(default_factory=dict)
     """Snapshots of the offline pass just made, by cut-off."""
     _tail_batches: int | None = None
+    _offline_failure: Exception | None = None
 
     def cells(self) -> list[Cell]:
         """One cell per scenario of the job; a scenario that fails says why and the others go on."""
@@ -138,7 +138,13 @@ class Task:
             self._states = {watch.cutoff: watch.state for watch in watches if watch.cutoff is not None}
             return trace
 
-        return self._pass(self._identity(OFFLINE), make)
+        if self._offline_failure is not None:  # every scenario asks for this pass; once is enough to know
+            raise self._offline_failure
+        try:
+            return self._pass(self._identity(OFFLINE), make)
+        except Exception as error:
+            self._offline_failure = error
+            raise
 
     def _budgets(self) -> list[Budget]:
         """The budgets of all closed-loop scenarios, to be watched during the offline pass."""
@@ -171,38 +177,45 @@ class Task:
         )
         self.observer.pass_started(identity["kind"], stream.num_batches)
         timed = identity.get("timed", True)
-        if timed:
+        spent, compiled = Spent(self.job.device), 0
+
+        def work() -> Trace:
+            nonlocal compiled
+            before = compiled_graphs()
+            with spent:
+                trace = make(run)
+            compiled = compiled_graphs() - before
+            return trace
+
+        if not timed:
+            trace, facts = work(), {}
+        elif self.sentinel is None:
             run.warm_up(self.job.warmup_batches)
-        reset_peak_memory(self.job.device)
-        joules, graphs = energy_joules(self.job.device), compiled_graphs()
-        if self.sentinel is None or not timed:
-            trace, facts = make(run), {}
+            trace, facts = work(), {}
         else:
-            trace, facts = self.sentinel().around(lambda: make(run))
+            trace, facts = self.sentinel().around(work, lambda: run.warm_up(self.job.warmup_batches))
         if run.non_finite_batches and run.non_finite_batches >= trace.served.sum():
             raise TemporaError(
                 f"{self.spec.label}: every score it gave was NaN or infinite: lower its lr, or leave it out"
             )
         facts |= {"history_free": method.history_free, "stateless": method.stateless}
         if self.job.measured:
-            facts |= self._measured_facts(joules)
+            facts |= self._measured_facts(spent)
         if run.non_finite_batches:
             facts["non_finite_batches"] = run.non_finite_batches
-        if timed and compiled_graphs() > graphs:
-            facts["compiled_while_timed"] = compiled_graphs() - graphs
+        if timed and compiled:
+            facts["compiled_while_timed"] = compiled
             self.observer.note(
                 f"{self.spec.label} on {self.source.shift}: torch.compile worked inside timed batches, which are "
                 "slower for it; more warm-up batches keep that out"
             )
         return self.folder.write_pass(identity, trace, facts)
 
-    def _measured_facts(self, joules_before: float | None) -> dict[str, Any]:
-        joules = energy_joules(self.job.device)
-        counted = joules is not None and joules_before is not None
+    def _measured_facts(self, spent: Spent) -> dict[str, Any]:
         return {
             "baseline": self.baseline.to_json(),
-            "peak_memory_bytes": peak_memory_bytes(self.job.device),
-            "energy_joules": joules - joules_before if counted else None,
+            "peak_memory_bytes": spent.peak_memory_bytes,
+            "energy_joules": spent.energy_joules,
             "updated_parameters": sum(tensor.numel() for tensor in self._created().trainable.values()),
             "made_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
         }

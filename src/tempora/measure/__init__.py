@@ -5,7 +5,7 @@ from tempora.measure.clock import Batch, Clock, MeasuredClock, RecordedClock
 from tempora.measure.device import choose_device
 from tempora.measure.machine import device_kind, machine_facts
 from tempora.measure.profile import MethodTimes, Profile, load_profile
-from tempora.measure.verdict import Verdict, judge_pass, judge_run
+from tempora.measure.verdict import Verdict, judge_baseline, judge_pass, judge_run
 
 __all__ = [
     "Baseline",
@@ -18,6 +18,7 @@ __all__ = [
     "Verdict",
     "choose_device",
     "device_kind",
+    "judge_baseline",
     "judge_pass",
     "judge_run",
     "load_profile",

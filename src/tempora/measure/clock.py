@@ -29,6 +29,10 @@ class Batch(NamedTuple):
     shift: str
     seed: int
     index: int
+    gradient_based: bool = False
+    """Its action `none` is a step left out, which costs nothing unless it was recorded."""
+    reforwarded: Callable[[], str] | None = None
+    """Of a method whose prediction holds the adaptation and a second forward: what it just did."""
 
 
 class Clock(Protocol):
@@ -78,16 +82,27 @@ class RecordedClock:
         self.profile = profile
 
     def predict(self, work: Callable[[], T], batch: Batch, frozen: bool) -> tuple[T, float]:
-        where = (batch.shift, batch.seed, batch.index)
-        return work(), self.profile.predict_ms(self._recorded(batch), frozen, *where)
+        method, where = self._recorded(batch), (batch.shift, batch.seed, batch.index)
+        result, predict_ms = work(), self.profile.predict_ms(method, frozen, *where)
+        action = batch.reforwarded() if batch.reforwarded and self._from_plain(batch) else "none"
+        if action != "none":
+            predict_ms += self.profile.adapt_ms(method, action, *where) + predict_ms
+        return result, predict_ms
 
     def adapt(self, work: Callable[[], str], batch: Batch) -> tuple[str, float]:
         action = work()
-        where = (batch.shift, batch.seed, batch.index)
-        return action, self.profile.adapt_ms(self._recorded(batch), action, *where)
+        method, where = self._recorded(batch), (batch.shift, batch.seed, batch.index)
+        left_out = action == "none" and batch.gradient_based and "none" not in self.profile.actions(method)
+        if left_out or (batch.reforwarded and self._from_plain(batch)):
+            return action, 0.0
+        return action, self.profile.adapt_ms(method, action, *where)
 
     def _recorded(self, batch: Batch) -> str:
         return batch.method if batch.method in self.profile.methods else batch.name
+
+    def _from_plain(self, batch: Batch) -> bool:
+        """Whether a reforwarded method's times have to be put together from those of the plain one."""
+        return not self.profile.methods[self._recorded(batch)].reforward
 
     def faults(self) -> int:
         return -1

@@ -13,9 +13,9 @@ _RAPL = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
 
 
 def energy_joules(device: torch.device) -> float | None:
-    """A counter that only grows; the difference of two readings is what was used. None where nobody counts."""
+    """A counter: the difference of two readings is what was used. None where nobody counts."""
     if device.type == "cuda":
-        read = _nvml_reader(device.index if device.index is not None else torch.cuda.current_device())
+        read = _nvml_reader(gpu_uuid(device))
         return read() if read else None
     if device.type == "cpu":
         try:
@@ -25,14 +25,19 @@ def energy_joules(device: torch.device) -> float | None:
     return None
 
 
+def gpu_uuid(device: torch.device) -> str:
+    """What the driver calls a GPU; its number would be another one under CUDA_VISIBLE_DEVICES."""
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+
+
 @cache
-def _nvml_reader(index: int) -> Callable[[], float | None] | None:
+def _nvml_reader(uuid: str) -> Callable[[], float | None] | None:
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
     handle = ctypes.c_void_p()
-    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
+    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)):
         return None
 
     def read() -> float | None:

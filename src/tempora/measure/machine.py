@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from tempora._version import __version__
+from tempora.measure.energy import gpu_uuid
 
 _LIBRARIES = ("torch", "torchvision", "timm", "numpy", "pandas", "pyarrow")
 
@@ -57,22 +58,17 @@ def _gpu(device: torch.device) -> dict[str, Any]:
     if device.type != "cuda":
         return {}
     properties = torch.cuda.get_device_properties(device)
-    driver, throttled = (
-        _nvidia_smi(device, "driver_version"),
-        _nvidia_smi(device, "clocks_event_reasons.active"),
-    )
     return {
         "gpu": properties.name,
         "gpu_memory_bytes": properties.total_memory,
-        "driver": driver,
+        "driver": _nvidia_smi(device, "driver_version"),
         "cuda": torch.version.cuda,
-        "clock_limits": throttled,
+        "clock_limits": _nvidia_smi(device, "clocks_event_reasons.active"),
     }
 
 
 def _nvidia_smi(device: torch.device, field: str) -> str | None:
-    index = str(device.index or 0)
-    return _output("nvidia-smi", "-i", index, f"--query-gpu={field}", "--format=csv,noheader")
+    return _output("nvidia-smi", "-i", gpu_uuid(device), f"--query-gpu={field}", "--format=csv,noheader")
 
 
 def _cpu_model() -> str:

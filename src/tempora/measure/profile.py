@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
@@ -33,6 +33,8 @@ class MethodTimes:
     """By action; `*` stands for every action not listed."""
     frozen_ms: Sequence[float] = ()
     """Empty: a frozen model takes as long as standard inference."""
+    reforward: bool = False
+    """Recorded with `reforward=True`: a prediction holds the adaptation and a second forward."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class Profile:
             times = [time for known in by_action.values() for time in known] or [0.0]
         return _draw(times, method, action, shift, seed, index)
 
+    def actions(self, method: str) -> Iterable[str]:
+        """The actions with times of their own."""
+        return self._times(method).adapt_ms
+
     def _times(self, method: str) -> MethodTimes:
         if method in self.methods:
             return self.methods[method]
@@ -88,6 +94,7 @@ class Profile:
                     "predict_ms": list(times.predict_ms),
                     "adapt_ms": {action: list(known) for action, known in times.adapt_ms.items()},
                     "frozen_ms": list(times.frozen_ms),
+                    **({"reforward": True} if times.reforward else {}),
                 }
                 for method, times in self.methods.items()
             },
@@ -145,6 +152,7 @@ def _from_json(content: Any, path: Path) -> Profile:
                 _several(f"frozen_ms of {method} in {path}", times["frozen_ms"])
                 if times.get("frozen_ms")
                 else (),
+                bool(times.get("reforward", False)),
             )
             for method, times in content["methods"].items()
         }

@@ -59,25 +59,18 @@ def judge(observations: Mapping[str, tuple[float, tuple[float, float], str]]) ->
 
 
 def judge_pass(
-    baseline: Baseline,
-    before_ms: Iterable[float],
-    after_ms: Iterable[float],
+    drift: float,
     services_ms: np.ndarray,
     actions: np.ndarray,
     faults: np.ndarray,
     stolen_share: float,
-    limits: Limits | None = None,
 ) -> Verdict:
     """Judge one pass by the sentinels around it, its own outliers, page faults and stolen time.
 
-    `actions` says what the method did on each batch: a step may well take twice as long as keeping no sample.
+    `drift` is the relative distance of the sentinels from the baseline. `actions` says what the method did on each
+    batch: a step may well take twice as long as keeping no sample.
     """
-    limits = limits or Limits()
-    reference = baseline.median_ms or baseline.baseline_ms
-    drift = max(
-        (abs(float(np.median(list(sentinel))) / reference - 1) for sentinel in (before_ms, after_ms)),
-        default=0.0,
-    )
+    limits = Limits()
     outliers = _outlier_share(services_ms, actions)
     median_faults = float(np.median(faults[faults >= 0])) if (faults >= 0).any() else 0.0
     return judge(
@@ -100,11 +93,11 @@ def _outlier_share(services_ms: np.ndarray, actions: np.ndarray) -> float:
     return outliers / times.size if times.size else 0.0
 
 
-def judge_run(baseline: Baseline, final_median_ms: float | None, passes: Iterable[Verdict]) -> Verdict:
-    """The run's verdict: its baseline's dispersion and drift, and the worst of its passes."""
+def judge_baseline(baseline: Baseline, final_median_ms: float | None) -> Verdict:
+    """How much lambda's batches vary, and how far standard inference is from it at the end."""
     limits = Limits()
     observed = {}
-    if baseline.dispersion is not None:
+    if baseline.dispersion is not None and baseline.source == "measured":
         observed["dispersion"] = (
             baseline.dispersion,
             limits.dispersion,
@@ -113,7 +106,11 @@ def judge_run(baseline: Baseline, final_median_ms: float | None, passes: Iterabl
     if final_median_ms is not None and baseline.median_ms:
         drift = abs(final_median_ms / baseline.median_ms - 1)
         observed["drift"] = (drift, limits.drift, f"baseline drifted {drift:.0%} during the run")
-    own = judge(observed)
+    return judge(observed)
+
+
+def judge_run(own: Verdict, passes: Iterable[Verdict]) -> Verdict:
+    """The run's verdict: its baseline's, and the worst of its passes."""
     found = list(passes)
     status, reasons = own.status, list(own.reasons)
     for grade in (INVALID, WARN):

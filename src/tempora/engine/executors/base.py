@@ -48,12 +48,18 @@ class Executor(ABC):
         """Let go of streams and workers, also after an error."""
 
 
-def begun_baselines(folder: RunFolder) -> dict[str, Baseline]:
-    """lambda by kind of device of the run that this one resumes: from run.json or, if that was lost, its passes."""
+def begun_baselines(job: Job, folder: RunFolder) -> dict[str, Baseline]:
+    """lambda by kind of device of the run that this one resumes: from run.json or, if that was lost, its passes.
+
+    A run of another network or batch size in the same folder has a lambda of its own, which is no use here.
+    """
     known: dict[str, Any] = {}
-    if folder.has_manifest():
-        known |= folder.manifest().get("baselines") or {}
-    for stored in folder.passes().values():
-        if stored.facts.get("baseline"):
-            known.setdefault(stored.identity["machine"], stored.facts["baseline"])
+    if folder.has_manifest() and "baselines" in (manifest := folder.manifest()):
+        if (manifest["model"], manifest["batch_size"]) == (job.model.name, job.streams[0].batch_size):
+            known = manifest["baselines"]
+    else:
+        for stored in folder.passes().values():
+            of = (stored.identity["model"], stored.identity["batch_size"])
+            if stored.facts.get("baseline") and of == (job.model.name, job.streams[0].batch_size):
+                known.setdefault(stored.identity["machine"], stored.facts["baseline"])
     return {kind: Baseline(**facts) for kind, facts in known.items()}

@@ -29,7 +29,7 @@ class LocalExecutor(Executor):
         self._split_tax: dict[str, float] | None = None
 
     def start(self) -> Baseline:
-        baseline = self.job.baseline or begun_baselines(self.folder).get(self.job.machine_kind)
+        baseline = self.job.baseline or begun_baselines(self.job, self.folder).get(self.job.machine_kind)
         if baseline is None:
             stream = self._streams.open(self.job.streams[0])
             settle(self.job, stream, self.observer)
@@ -48,7 +48,7 @@ class LocalExecutor(Executor):
         return {**super().facts(), **taxed}
 
     def final_median(self, baseline: Baseline) -> float | None:
-        if not self.job.measured or baseline.source != "measured" or self._streams.latest is None:
+        if not self.job.measured or baseline.median_ms is None or self._streams.latest is None:
             return None
         return remeasure(self.job, self._streams.latest, self.observer)
 

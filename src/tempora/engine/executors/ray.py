@@ -68,7 +68,7 @@ class RayExecutor(Executor):
     def start(self) -> Baseline:
         if self.job.baseline is not None:
             return self.job.baseline
-        self.baselines = begun_baselines(self.folder)
+        self.baselines = begun_baselines(self.job, self.folder)
         while not self.baselines:
             self._turn()
         return next(iter(self.baselines.values()))
