@@ -10,6 +10,7 @@ from torch import Tensor
 from tempora.data.bundled import test_set as fashion_images
 from tempora.errors import TemporaError
 from tempora.methods import Every, Reforward, StopAfter, create
+from tempora.methods.lame import affinity
 from tempora.methods.testing import run
 from tempora.models import Classifier, load
 
@@ -193,3 +194,37 @@ def test_wrappers_combine(resnet: Classifier, batches: list[Tensor]) -> None:
     assert [action for _, action in run(method, batches)] == ["step", "none", "step", "none", "none", "none"]
     assert (method.settings.every, method.settings.stop_after, method.settings.reforward) == (2, 3, True)
     assert not method.history_free
+
+
+def test_wrappers_in_the_other_order_predict_the_same(resnet: Classifier, batches: list[Tensor]) -> None:
+    """The last batch that is adapted to is still scored in adapting mode, and nothing is tracked after it."""
+    for frozen_stats in ("tracked", "batch"):
+        settings = {"lr": 0.1, "frozen_stats": frozen_stats}
+        usual = create("tent", resnet, **settings, reforward=True, stop_after=1)
+        other = Reforward(StopAfter(create("tent", resnet, **settings), 1))
+        for x in batches:
+            assert torch.equal(usual.predict(x), other.predict(x))
+            assert usual.adapt() == other.adapt()
+        before = other.snapshot()
+        other.predict(batches[0])
+        assert all(
+            torch.equal(first, second)
+            for first, second in zip(
+                before["inner"]["inner"]["tensors"],
+                other.snapshot()["inner"]["inner"]["tensors"],
+                strict=True,
+            )
+        )
+
+
+def test_lame_finds_neighbours_of_dead_features() -> None:
+    """A vector of zeros is at distance 1 from every unit vector: nearer than one that points elsewhere."""
+    f = torch.tensor([[1, 0, 0], [0.3, 0.9, 0], [0.2, 0.1, 0.9], [0, 0, 0]])
+    distances = torch.cdist(torch.nn.functional.normalize(f), torch.nn.functional.normalize(f))
+    nearest = distances.fill_diagonal_(torch.inf).argmin(dim=1)
+    assert affinity(f, 1).argmax(dim=1)[:3].tolist() == nearest[:3].tolist() == [3, 3, 3]
+
+
+def test_deyo_says_that_images_are_too_small(resnet: Classifier) -> None:
+    with pytest.raises(TemporaError, match="3 x 8 pixels cannot be cut"):
+        create("deyo", resnet).predict(torch.zeros(2, 3, 3, 8))

@@ -304,3 +304,37 @@ def test_driving_out_of_turn_is_a_programming_error():
     timeline.next()
     with pytest.raises(RuntimeError, match="not recorded yet"):
         timeline.next()
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (lambda: Discrete(interval_ms=40).score(accuracy=[1, 1], service_ms=[1]), "service_ms has 1 entries"),
+        (
+            lambda: Discrete(interval_ms=40).score(accuracy=[1, 1], service_ms=[1, math.nan]),
+            r"service_ms\[1\]=nan: times",
+        ),
+        (
+            lambda: Amortised(budget_ms=1e9).score(
+                accuracy=[1, 1], frozen_accuracy=[1], service_ms=[100, 2], baseline_ms=4
+            ),
+            "frozen_accuracy has 1 entries",
+        ),
+        (
+            lambda: Deployment(arrivals=[0, 10, 20]).score(accuracy=[1, 1], predict_ms=5),
+            "arrivals has 3 entries and accuracy has 2",
+        ),
+        (lambda: Discrete(interval_ms=40).resolve(num_batches=0), "num_batches=0: a stream has"),
+    ],
+)
+def test_lengths_are_checked_under_the_names_given(score, message):
+    with pytest.raises(TemporaError, match=message):
+        score()
+
+
+@pytest.mark.parametrize("times", [(math.nan, 0.0), (-5.0, 0.0), (5.0, math.inf)])
+def test_a_live_pass_cannot_record_impossible_times(times):
+    timeline = Discrete(interval_ms=40).resolve(num_batches=2).timeline()
+    timeline.next()
+    with pytest.raises(TemporaError, match="times are finite milliseconds"):
+        timeline.record(*times)

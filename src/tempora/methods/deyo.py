@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
+from tempora.errors import TemporaError
 from tempora.methods.functions import entropy, indices, max_entropy
 from tempora.methods.gradient import GradientMethod, KeptOnlySettings, NormSettings, TrackSettings
 from tempora.methods.norm import norm_affine
@@ -39,6 +40,14 @@ class DeYO(GradientMethod):
 
     def select(self) -> dict[str, nn.Parameter]:
         return norm_affine(self.model, lower=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if min(x.shape[-2:]) < GRID:
+            raise TemporaError(
+                f"deyo: images of {x.shape[-2]} x {x.shape[-1]} pixels cannot be cut into {GRID} x {GRID} patches. "
+                "Use larger images, or leave the method out."
+            )
+        return super().forward(x)
 
     def loss(self, x: Tensor, z: Tensor) -> Tensor | None:
         limit = max_entropy(self.model.num_classes)

@@ -85,8 +85,10 @@ class LAME(Method):
 def affinity(f: Tensor, k: int) -> Tensor:
     """W[i, j] = 1 for the k nearest j of i, itself excluded, 0 elsewhere.
 
-    Between unit vectors the nearest by Euclidean distance are the most similar by cosine.
+    By Euclidean distance between unit vectors, and vectors of zeros, which are at distance 1 from all of them:
+    |f_i - f_j|^2 grows with |f_j|^2 / 2 - f_i f_j.
     """
     f = normalize(f, dim=1)
-    similarity = (f @ f.T).fill_diagonal_(-torch.inf)
-    return torch.zeros_like(similarity).scatter_(1, similarity.topk(k, dim=1).indices, 1.0)
+    products = f @ f.T
+    closeness = (products - products.diagonal().round() / 2).fill_diagonal_(-torch.inf)
+    return torch.zeros_like(closeness).scatter_(1, closeness.topk(k, dim=1).indices, 1.0)

@@ -84,11 +84,13 @@ class BatchStatistics:
     @contextmanager
     def untracked(self) -> Iterator[None]:
         """Inside, a network that adapts does not track."""
+        before = {layer: layer.track_running_stats for layer in self.layers.values()}
         self._track(False)
         try:
             yield
         finally:
-            self._track(True)
+            for layer, tracked in before.items():
+                layer.track_running_stats = tracked
 
     def _normalise_with_batch(self, wanted: bool) -> None:
         for layer in self.layers.values():

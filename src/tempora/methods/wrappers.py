@@ -93,7 +93,12 @@ class Reforward(Wrapper):
             self.action = "none"
             return scores
         self.action = self.method.adapt(*moment)
-        return self.method.rescore(x)
+        if not self.frozen:
+            return self.method.rescore(x)
+        self.method.unfreeze()  # it stopped after this batch, which is still predicted as one adapted to
+        scores = self.method.rescore(x)
+        self.method.freeze()
+        return scores
 
     def adapt(self, *moment: Moment) -> str:
         """What predict() already did."""

@@ -82,7 +82,7 @@ def times(name: str, values: ArrayLike, length: int | None = None, *, like: str 
     if wrong.any():
         at = int(np.argmax(wrong))
         raise TemporaError(
-            f"{name}[{at}]={array[at]!r}: times are finite milliseconds, 0 or above; "
+            f"{name}[{at}]={float(array[at])}: times are finite milliseconds, 0 or above; "
             "drop the batch or repair the measurement"
         )
     return array
@@ -94,7 +94,7 @@ def arrival_times(values: ArrayLike) -> FloatArray:
     if back.any():
         at = int(np.argmax(back)) + 1
         raise TemporaError(
-            f"arrivals_ms[{at}]={array[at]!r} comes before arrivals_ms[{at - 1}]={array[at - 1]!r}: "
+            f"arrivals_ms[{at}]={float(array[at])} comes before arrivals_ms[{at - 1}]={float(array[at - 1])}: "
             "arrivals never go back in time; sort them (equal times are allowed)"
         )
     return array
@@ -106,7 +106,7 @@ def fractions(name: str, values: FloatArray) -> FloatArray:
     if wrong.any():
         at = int(np.argmax(wrong))
         raise TemporaError(
-            f"{name}[{at}]={values[at]!r}: accuracies are fractions from 0 to 1 (divide percentages by 100)"
+            f"{name}[{at}]={float(values[at])}: accuracies are fractions from 0 to 1 (divide percentages by 100)"
         )
     return values
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 from numpy.typing import ArrayLike
 
 from tempora.scenarios import _validate as check
+from tempora.scenarios._validate import FloatArray
 from tempora.scenarios.deployment import Deployment, Scenario, _percent, budget_label, threshold_label
 from tempora.scenarios.utility import Score
 
@@ -69,7 +70,8 @@ class Discrete(Scenario):
         >>> score.utility, score.terms["availability"]
         (0.375, 0.75)
         """
-        return self.deployment().score(accuracy=accuracy, predict_ms=service_ms, baseline_ms=baseline_ms)
+        services = _services(accuracy, service_ms)
+        return self.deployment().score(accuracy=accuracy, predict_ms=services, baseline_ms=baseline_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,5 +164,13 @@ class Amortised(Scenario):
         (0.3125, 1)
         """
         return self.deployment().score(
-            accuracy=accuracy, predict_ms=service_ms, frozen_accuracy=frozen_accuracy, baseline_ms=baseline_ms
+            accuracy=accuracy,
+            predict_ms=_services(accuracy, service_ms),
+            frozen_accuracy=frozen_accuracy,
+            baseline_ms=baseline_ms,
         )
+
+
+def _services(accuracy: ArrayLike, service_ms: ArrayLike) -> FloatArray:
+    """Checked under the name that the caller gave them."""
+    return check.times("service_ms", service_ms, check.series("accuracy", accuracy).size)

@@ -92,7 +92,7 @@ class Scenario(ABC):
 class Deployment(Scenario):
     """The general deployment: any knobs together, each absolute or relative to lambda.
 
-    Worked example (design.md, section 1): a camera with arrivals, patience and a budget.
+    Worked example: a camera with arrivals, patience and a budget.
 
     >>> camera = Deployment(interval_ms=60, queue=1, threshold_ms=100, budget_ms=100)
     >>> score = camera.score(accuracy=[0.5] * 8, predict_ms=42, adapt_ms=58,
@@ -190,6 +190,8 @@ class Deployment(Scenario):
         return math.inf
 
     def resolve(self, *, num_batches: int, baseline_ms: float | None = None) -> Resolved:
+        if num_batches < 1:
+            raise TemporaError(f"num_batches={num_batches}: a stream has at least one batch")
         if baseline_ms is not None:
             check.positive("baseline_ms", baseline_ms, "it is lambda, the latency of standard inference")
         threshold_ms = self.threshold(baseline_ms)
@@ -256,7 +258,10 @@ class Deployment(Scenario):
         """
         accuracies = check.series("accuracy", accuracy)
         count = accuracies.size
+        frozen = None if frozen_accuracy is None else check.series("frozen_accuracy", frozen_accuracy, count)
         resolved = self.resolve(num_batches=count, baseline_ms=baseline_ms)
+        if isinstance(self.arrivals, tuple):
+            check.series("arrivals", self.arrivals, count)
         course = replay(
             resolved.timeline(),
             check.times("predict_ms", predict_ms, count),
@@ -265,20 +270,19 @@ class Deployment(Scenario):
         )
         if not resolved.untimed_tail and np.isnan(course.finish_ms).any():
             raise TemporaError("frozen_ms: needed, since frozen batches occupy this deployment's pipeline")
-        return resolved.score(course, _served_accuracy(course, accuracies, frozen_accuracy))
+        return resolved.score(course, _served_accuracy(course, accuracies, frozen))
 
 
-def _served_accuracy(course: Course, accuracies: FloatArray, frozen_accuracy: ArrayLike | None) -> FloatArray:
+def _served_accuracy(course: Course, accuracies: FloatArray, frozen: FloatArray | None) -> FloatArray:
     """Accuracy of each served batch: of the adapting model before the cut-off, of the frozen one after it."""
     served = check.fractions("accuracy", accuracies)[course.served]
     if course.adapted.all():
         return served
-    if frozen_accuracy is None:
+    if frozen is None:
         raise TemporaError(
             f"frozen_accuracy: needed, since the budget freezes the model after {course.cutoff} batches"
         )
-    frozen = check.series("frozen_accuracy", frozen_accuracy, accuracies.size)[course.served]
-    used = check.fractions("frozen_accuracy", np.where(course.adapted, 0.0, frozen))
+    used = check.fractions("frozen_accuracy", np.where(course.adapted, 0.0, frozen[course.served]))
     return np.where(course.adapted, served, used)
 
 

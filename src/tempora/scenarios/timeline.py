@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tempora.errors import TemporaError
 from tempora.scenarios import _validate as check
 from tempora.scenarios._validate import BoolArray, FloatArray, IntArray
 from tempora.scenarios.budget import Budget
@@ -116,6 +117,15 @@ class Timeline:
         the attempt enters no timeline. `adapted=False` says that the method had frozen itself although it was
         allowed to adapt.
         """
+        untimed = self._untimed_tail and not self._adapting
+        if not (untimed or (0 <= predict_ms < math.inf and 0 <= adapt_ms < math.inf)):
+            raise TemporaError(
+                f"predict_ms={predict_ms}, adapt_ms={adapt_ms}: times are finite milliseconds, 0 or above"
+            )
+        return self._record(predict_ms, adapt_ms, adapted)
+
+    def _record(self, predict_ms: float, adapt_ms: float, adapted: bool | None = None) -> bool:
+        """Replays, whose times were checked together, call this directly."""
         pickup = self._pickup
         if pickup is None:
             raise RuntimeError("nothing to record: call next() first")
@@ -179,7 +189,7 @@ def replay(
     predicts, adapts = predict_ms.tolist(), adapt_ms.tolist()
     frozen = None if frozen_ms is None else frozen_ms.tolist()
     itself = None if adapted is None else adapted.tolist()
-    advance, record = timeline._advance, timeline.record
+    advance, record = timeline._advance, timeline._record
     while (batch := advance()) is not None:
         if timeline._adapting and record(
             predicts[batch], adapts[batch], None if itself is None else itself[batch]
