@@ -91,6 +91,7 @@ def profile(
             f"{row['updated_parameters']:,}",
         )
     console.print(f"λ = {recorded.baseline_ms:.2f} ms on {job.machine_kind}", markup=False)
+    console.print(f"timing: {recorded.verdict}", markup=False)
     console.print()
     console.print(shown)
     console.print()

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from tempora.data import BatchSource
-from tempora.engine.calibration import calibrate, settle
-from tempora.engine.job import Job, MethodSpec
+from tempora.engine.calibration import calibrate, remeasure, settle
+from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.observer import Observer
 from tempora.engine.passes import Pass
-from tempora.measure import Baseline, MethodTimes, Profile
+from tempora.engine.sentinel import Sentinel
+from tempora.measure import Baseline, MethodTimes, Profile, Verdict, judge_baseline, judge_run
 from tempora.scenarios import Offline
 from tempora.store import Trace
 
@@ -25,29 +26,37 @@ def record_profile(job: Job, name: str, observer: Observer | None = None) -> tup
     try:
         settle(job, stream, observer)
         baseline = job.baseline or calibrate(job, stream, observer)
-        times, rows = {}, []
+        sentinel = Sentinel(job.create(MethodSpec(STANDARD), stream.seed), stream, job.clock, baseline)
+        times, rows, verdicts = {}, [], []
         for spec in job.methods:
             observer.task_started(spec.label, stream.name, stream.seed)
-            trace, frozen, trained = _record(job, spec, stream, observer)
+            (trace, frozen), found, trained = _record(job, spec, stream, sentinel, observer)
+            verdicts += found
             times[spec.label] = method_times(trace, frozen, bool(spec.settings.get("reforward")))
             rows.append(overhead_row(spec.label, trace, baseline, trained))
             observer.task_finished(spec.label, stream.name, stream.seed)
+        verdict = judge_run(judge_baseline(baseline, remeasure(job, stream, observer)), verdicts)
     finally:
         stream.close()
     machine: Mapping[str, Any] = job.facts.get("machine", {})
-    return Profile(baseline.baseline_ms, times, name, machine), pd.DataFrame(rows)
+    return Profile(baseline.baseline_ms, times, name, machine, verdict), pd.DataFrame(rows)
 
 
-def _record(job: Job, spec: MethodSpec, stream: BatchSource, observer: Observer) -> tuple[Trace, Trace, int]:
-    """An offline pass, a timed frozen one, and how many parameters the method updates."""
+def _record(
+    job: Job, spec: MethodSpec, stream: BatchSource, sentinel: Sentinel, observer: Observer
+) -> tuple[list[Trace], list[Verdict], int]:
+    """An offline pass and a timed frozen one, their verdicts, and how many parameters the method updates."""
     method = job.create(spec, stream.seed)
     run = Pass(method, spec.label, stream, job.clock, progress=observer.batch_done)
-    run.warm_up(job.warmup_batches)
-    observer.pass_started("adapting", stream.num_batches)
-    trace = run.offline(Offline().resolve(num_batches=stream.num_batches))
-    observer.pass_started("frozen", stream.num_batches)
-    frozen = run.tail(0, None, timed=True)
-    return trace, frozen, sum(parameter.numel() for parameter in method.trainable.values())
+    offline = Offline().resolve(num_batches=stream.num_batches)
+    kinds = {"adapting": lambda: run.offline(offline), "frozen": lambda: run.tail(0, None, timed=True)}
+    traces, verdicts = [], []
+    for kind, make in kinds.items():
+        observer.pass_started(kind, stream.num_batches)
+        trace, facts = sentinel.around(make, lambda: run.warm_up(job.warmup_batches))
+        traces.append(trace)
+        verdicts.append(Verdict.from_json(facts["verdict"]))
+    return traces, verdicts, sum(parameter.numel() for parameter in method.trainable.values())
 
 
 def method_times(trace: Trace, frozen: Trace, reforward: bool = False) -> MethodTimes:

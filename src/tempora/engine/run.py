@@ -12,7 +12,7 @@ from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
 from tempora.engine.schedule import Shard
-from tempora.measure import Baseline, Verdict, judge_baseline, judge_run
+from tempora.measure import Baseline, RecordedClock, Verdict, judge_baseline, judge_run
 from tempora.measure.verdict import worse
 from tempora.published import known_accuracy
 from tempora.scenarios import to_spec
@@ -97,7 +97,8 @@ class Run:
         self._baseline_verdict = judge_baseline(baseline, self._executor.final_median(baseline))
         own = judge_run(
             self._baseline_verdict,
-            [Verdict(fact["status"], tuple(fact["reasons"])) for fact in facts if fact],
+            [Verdict.from_json(fact) for fact in facts if fact],
+            remedy="--redo invalid repeats them",
         )
         devices = self._executor.verdict()
         return Verdict(worse(own.status, devices.status), (*own.reasons, *devices.reasons))
@@ -150,5 +151,10 @@ class Run:
 
 
 def _recorded_verdict(job: Job) -> dict[str, Any] | None:
-    """Times that were looked up need no verdict on this machine."""
-    return None if job.measured else {"status": "VALID", "reasons": [], "text": "VALID: recorded clock"}
+    """Times that were looked up need no verdict on this machine: they keep the one that they were recorded with."""
+    if not isinstance(job.clock, RecordedClock):
+        return None
+    recorded = job.clock.profile.verdict
+    if recorded.reasons:
+        return Verdict(recorded.status, ("recorded clock", *recorded.reasons)).to_json()
+    return {"status": "VALID", "reasons": [], "text": "VALID: recorded clock"}

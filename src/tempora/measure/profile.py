@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tempora.errors import TemporaError, unknown
+from tempora.measure.verdict import Verdict
 from tempora.published import profile as published_profile
 from tempora.published.profiles import PROFILED
 
@@ -45,6 +46,8 @@ class Profile:
     methods: Mapping[str, MethodTimes]
     name: str = "given"
     machine: Mapping[str, Any] = field(default_factory=dict)
+    verdict: Verdict = field(default_factory=Verdict)
+    """On the times, when they were measured."""
 
     @property
     def fingerprint(self) -> str:
@@ -89,6 +92,7 @@ class Profile:
             "name": self.name,
             "baseline_ms": self.baseline_ms,
             "machine": dict(self.machine),
+            "verdict": self.verdict.to_json(),
             "methods": {
                 method: {
                     "predict_ms": list(times.predict_ms),
@@ -158,7 +162,8 @@ def _from_json(content: Any, path: Path) -> Profile:
         }
         baseline_ms = _baseline(f"baseline_ms in {path}", content["baseline_ms"])
         machine = dict(content.get("machine") or {})
-        return Profile(baseline_ms, methods, str(content.get("name", path.stem)), machine)
+        verdict = Verdict.from_json(content.get("verdict") or {})
+        return Profile(baseline_ms, methods, str(content.get("name", path.stem)), machine, verdict)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TemporaError(
             f"{path} is not a latency profile ({error}): write one with tempora profile"

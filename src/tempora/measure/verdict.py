@@ -47,6 +47,10 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         return {"status": self.status, "reasons": list(self.reasons), "text": str(self)}
 
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Verdict:
+        return cls(str(content.get("status", VALID)), tuple(map(str, content.get("reasons", ()))))
+
 
 def judge(observations: Mapping[str, tuple[float, tuple[float, float], str]]) -> Verdict:
     """Compare each observed value with its two limits; the worst decides, the reasons are all that exceed one."""
@@ -109,15 +113,15 @@ def judge_baseline(baseline: Baseline, final_median_ms: float | None) -> Verdict
     return judge(observed)
 
 
-def judge_run(own: Verdict, passes: Iterable[Verdict]) -> Verdict:
-    """The run's verdict: its baseline's, and the worst of its passes."""
+def judge_run(own: Verdict, passes: Iterable[Verdict], remedy: str = "") -> Verdict:
+    """The run's verdict: its baseline's, and the worst of its passes. `remedy`: how to repeat those."""
     found = list(passes)
     status, reasons = own.status, list(own.reasons)
     for grade in (INVALID, WARN):
         count = sum(verdict.status == grade for verdict in found)
         if count:
             status = worse(status, grade)
-            again = " (--redo invalid repeats them)" if grade == INVALID else ""
+            again = f" ({remedy})" if remedy and grade == INVALID else ""
             reasons.append(f"{count} of {len(found)} passes are {grade}{again}")
     return Verdict(status, tuple(reasons))
 

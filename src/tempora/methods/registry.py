@@ -59,7 +59,7 @@ def create(
 
     name: a registered name, `module:Class`, or a Method class.
     model: a Classifier, or a network that `tempora.models.wrap` understands.
-    preset: "paper" for what the published tables did differently (methods.md, Presets).
+    preset: "paper" for what the published tables did differently.
     recipe: use the settings that the model recommends for this method.
     settings: the method's own, or `every=`, `stop_after=` and `reforward=`, which all methods have.
 
