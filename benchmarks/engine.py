@@ -11,6 +11,7 @@ On a GPU: `python benchmarks/engine.py --device cuda --model resnet50 --batches 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -106,14 +107,17 @@ def sharing(
     }
 
 
-def gpu_idle(model: models.Classifier, given: list[Any], names: list[str]) -> dict[str, float]:
-    """Per method, the share of its timed service in which no kernel ran."""
+def gpu_idle(
+    model: models.Classifier, given: list[Any], names: list[str], settings: Mapping[str, Any] | None = None
+) -> dict[str, float]:
+    """Per method, the share of its timed service in which no kernel ran. `settings`: by method."""
     from torch.profiler import ProfilerActivity, profile
 
     idle = {}
     stream = from_batches("synthetic", given[:10], device="cuda")
     for name in names:
-        run = Pass(methods.create(name, model), name, stream, MeasuredClock(torch.device("cuda")))
+        method = methods.create(name, model, **(settings or {}).get(name, {}))
+        run = Pass(method, name, stream, MeasuredClock(torch.device("cuda")))
         run.warm_up(5)
         resolved = Offline().resolve(num_batches=stream.num_batches)
         service_ms = float(np.nansum(run.offline(resolved).service_ms))

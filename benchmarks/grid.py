@@ -150,7 +150,7 @@ def main(
     grid.share(names, out)
     if device == "cuda":
         idle = figures.setdefault("gpu_idle", {})
-        idle |= gpu_idle(classifier, given, [name for name in names if name not in idle])
+        idle |= gpu_idle(classifier, given, [name for name in names if name not in idle], OPEN)
         write(figures, json_file)
     grid.compare(compared)
     figures["methods"] = {name: figures["methods"][name] for name in known if name in figures["methods"]}

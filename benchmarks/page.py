@@ -224,6 +224,8 @@ their ratio is above one by design. Synchronising between predict and adapt is p
 filters are opened so that every method does its full work.
 """
 GPU_LIMITS = """
+GPU busy was taken with the methods' own filters, the times beside it with filters opened (grid.py now opens both).
+
 What limits each: on ViT-B/16 the GPU is busy for 97 % and more of every method's service. Gradient methods on
 ResNet-50 leave it idle for about a tenth, CMF for a quarter; why was not profiled. Those batches of CMF on ResNet-50
 that took over twice the median probably met a number of kept samples for the first time, for which cuDNN has to

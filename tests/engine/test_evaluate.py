@@ -142,6 +142,7 @@ def test_a_method_that_fails_is_not_tried_once_per_scenario(network, batches):
     clock = {**CLOCK, "counts": (40, 0)}
     results = evaluate(network("fashion_resnet"), batches, [Counts], clock=clock, warmup_batches=0)
     assert results.utilities["status"].str.contains("every score it gave was NaN").all()
+    assert results.traces[["protocol", "predict_ms"]].empty
     assert len(results.utilities) == 4
     assert len(CALLS) == len(batches) + 1  # and one of the warm-up, frozen
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -56,7 +57,9 @@ def evaluate(
     out: a run folder, which the same call resumes; default, a temporary one that lives as long as the results.
     """
     chosen = choose_device(device)
-    classifier = wrap(model).to(chosen)
+    classifier = wrap(model)
+    if classifier.device != chosen:
+        classifier = copy.deepcopy(classifier).to(chosen)  # the caller's stays where it is
     the_clock, recorded = open_clock(clock, chosen, baseline_ms)
     if the_clock.name == "measured":
         keep_freed_memory()

@@ -86,9 +86,8 @@ class Results:
             self.trace(cell).to_frame().assign(**{name: cell[name] for name in KEY_COLUMNS})
             for _, cell in self.utilities[self.utilities["status"] == "ok"].iterrows()
         ]
-        if not frames:
-            return pd.DataFrame()
-        together = pd.concat(frames, ignore_index=True)
+        nothing = Trace.empty(0, 0).to_frame().assign(**dict.fromkeys(KEY_COLUMNS))
+        together = pd.concat(frames, ignore_index=True) if frames else nothing
         return together[[*KEY_COLUMNS, *(name for name in together.columns if name not in KEY_COLUMNS)]]
 
     def save(self, folder: Path | str) -> Path:
