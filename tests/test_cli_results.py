@@ -1,4 +1,4 @@
-"""The commands that read results: recommend, compare, import, query and list."""
+"""The commands that read results: show, recommend, compare, import, query and list."""
 
 from __future__ import annotations
 
@@ -21,11 +21,20 @@ from tempora.cli.import_ import import_app
 from tempora.cli.list_ import list_
 from tempora.cli.query import query
 from tempora.cli.recommend import measuring_command, recommend
+from tempora.cli.show import show
 from tempora.errors import TemporaError, TemporaWarning
+from tempora.report import tables
 from tempora.scenarios import Amortised, Continuous, Discrete, Offline
+from tempora.store import Results, open_run
 
 app = typer.Typer(pretty_exceptions_enable=False)
-for name, command in (("recommend", recommend), ("compare", compare), ("query", query), ("list", list_)):
+for name, command in (
+    ("show", show),
+    ("recommend", recommend),
+    ("compare", compare),
+    ("query", query),
+    ("list", list_),
+):
     app.command(name)(command)
 app.add_typer(import_app)
 
@@ -50,6 +59,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli") / "run"
     write_run(folder, scenarios=FEW)
     return folder
+
+
+# -- show ------------------------------------------------------------------------------------------------------
+
+
+def test_overhead_is_read_without_replaying_any_cell(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = open_run(run)
+    expected = tables.render(tables.build("overhead", results.utilities, results.traces), "csv")
+    monkeypatch.delattr(Results, "trace")
+    assert tempora("show", run, "--table", "overhead", "--format", "csv").strip() == expected.strip()
+
+
+def test_a_run_that_is_not_judged_yet_is_shown(tmp_path: Path) -> None:
+    write_run(tmp_path, scenarios=FEW, finished=False, judged=False)
+    assert tempora("show", tmp_path).rstrip().endswith("no verdict yet")
 
 
 # -- recommend -------------------------------------------------------------------------------------------------

@@ -51,13 +51,14 @@ def write_run(
     seeds: Sequence[int] = (1,),
     uncertainty: float = 0.0,
     verdict: str = "VALID",
+    judged: bool = True,
     luck: int = 0,
     identity: Mapping[str, Any] | None = None,
     facts: Mapping[str, Mapping[str, Any]] | None = None,
     **manifest: Any,
 ) -> Results:
     """A finished run. `luck` reseeds what each method gets right, not how hard the batches are; `identity` and
-    `facts` are a method's own."""
+    `facts` are a method's own. A measured run is `judged` when it is finished."""
     with RunFolder.for_writing(folder) as target:
         rows: list[dict[str, Any]] = []
         for shift in shifts:
@@ -80,7 +81,7 @@ def write_run(
                 "clock": "measured",
                 "baseline": {"baseline_ms": BASELINE_MS},
                 "finished": True,
-                "verdict": {"status": verdict, "reasons": [], "text": verdict},
+                "verdict": {"status": verdict, "reasons": [], "text": verdict} if judged else None,
                 **manifest,
             }
         )

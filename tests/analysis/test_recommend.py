@@ -11,7 +11,7 @@ from analysis.run_folders import BASELINE_MS, GRID, METHODS, write_run
 from tempora.analysis.recommend import NoExactAnswer, recommend
 from tempora.analysis.replays import answer
 from tempora.errors import TemporaError
-from tempora.scenarios import Amortised, Continuous, Discrete, Offline, Scenario
+from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Scenario
 from tempora.store import Results
 
 
@@ -34,6 +34,43 @@ def test_evaluated_points_are_read_not_replayed(run: Results, scenario: Scenario
 def test_a_point_is_the_same_within_rounding_only(run: Results) -> None:
     assert not recommend(run, Discrete(interval_ms=10.0 * (1 + 1e-12))).unanswered
     assert recommend(run, Discrete(interval_ms=10.01)).unanswered
+
+
+def test_offline_the_most_accurate_wins(run: Results) -> None:
+    found = recommend(run, Offline())
+    cells = run.utilities[run.utilities["protocol"] == "offline"]
+    expected = cells.groupby("method")["utility"].mean()
+    assert found.table.set_index("method")["utility"].to_dict() == pytest.approx(expected.to_dict())
+    assert found.why.startswith("SAR gets 56.2% right; Tent gets 53.9% right")
+    needed = found.table.set_index("method")["break_even_accuracy"]
+    assert needed["tent"] == pytest.approx(expected["sar"])
+    assert not found.insolvent
+
+
+def test_any_deployment_is_read_or_replayed_or_not_answered(tmp_path: Path) -> None:
+    evaluated = (
+        Deployment(interval_ms=12.0, threshold_ms=30.0),
+        Deployment(interval_ms=25.0, threshold_ms=30.0),
+    )
+    run = write_run(tmp_path, scenarios=[*GRID, *evaluated])
+    read = recommend(run, Deployment(utilisation=BASELINE_MS / 12, threshold_x=3.0))
+    cells = run.utilities[run.utilities["label"] == evaluated[0].label].groupby("method")["utility"].mean()
+    assert read.table.set_index("method")["utility"].to_dict() == pytest.approx(cells.to_dict())
+    assert set(read.table["answer"]) == {"evaluated"}
+    assert "AdaBN serves 100.0% of the batches, gets 43.8% of them right and keeps 97.5%" in read.why
+    replayed = recommend(run, Deployment(interval_ms=12.0, threshold_ms=33.0))
+    assert set(replayed.table["answer"]) == {"replayed"}
+    assert set(replayed.unanswered) == {"tent", "sar"}, "they would skip batches"
+    assert recommend(run, Deployment(interval_ms=12.0, threshold_ms=30.0, queue=0)).unanswered
+
+
+def test_frozen_batches_that_somebody_waits_for_must_have_been_timed(run: Results) -> None:
+    """LAME freezes into Standard, but how long the frozen LAME takes is not how long Standard takes."""
+    found = recommend(run, Deployment(interval_ms=50.0, budget_ms=20.0))
+    assert set(found.unanswered) == {"tent", "sar", "adabn", "lame"}
+    assert "how fast the model predicts when frozen" in found.unanswered["lame"]
+    waits = recommend(run, Deployment(arrivals="on_completion", budget_ms=20.0, rule="strict"))
+    assert "lame" in set(waits.table["method"]), "nobody waits for its frozen batches"
 
 
 @pytest.mark.parametrize("threshold_ms", [11.0, 12.5, 90.0])
@@ -243,7 +280,8 @@ def test_standard_inference_may_win(tmp_path: Path) -> None:
     ("about", "sentence"),
     [
         ({}, "Timing: measured, and the passes behind this are VALID."),
-        ({"verdict": "INVALID"}, "10 of the 10 cells behind this are INVALID"),
+        ({"verdict": "INVALID"}, "10 of the 10 cells behind this are INVALID (the run: INVALID)"),
+        ({"verdict": "WARN", "judged": False}, "are WARN (the run: no verdict yet)"),
         ({"clock": "recorded:12ab", "config": {"clock": "pi.json"}}, "Timing: recorded (pi.json)"),
         ({"clock": "recorded:12ab", "config": None}, "Timing: recorded (recorded:12ab)"),
         ({"finished": False}, "The run is not finished"),

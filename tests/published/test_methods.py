@@ -62,6 +62,15 @@ def test_what_the_authors_logs_do_not_say_is_what_our_methods_promise() -> None:
     assert {name for name, method in ours.items() if method.stateless} == set(methods.STATELESS)
 
 
+def test_a_runtime_or_a_label_changes_no_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "_variants", {})
+    assert methods.family("tent@amp+compile") == "gradient-based"
+    assert methods.family("tuned@amp") == "other"
+    methods.introduce({}, {"tuned": "neo", "tuned@amp": "neo", "own": "lab.ideas:Mine"})
+    assert methods.family("tuned") == methods.family("tuned@amp") == "gradient-free"
+    assert methods.family("own") == "other"
+
+
 def test_a_user_s_own_method_has_a_stable_look() -> None:
     own = methods.display("lab.ideas:Mine")
     assert own == methods.display("lab.ideas:Mine")

@@ -53,9 +53,12 @@ def make_run(
     verdict: str = "VALID",
     broken: Mapping[str, str] | None = None,
     finished: bool = True,
+    judged: bool = True,
+    names: Mapping[str, str] | None = None,
 ) -> Results:
-    """Write a run folder. `shifts` maps names to Standard's accuracy, `broken` methods to why they failed."""
-    run = _Maker(path, scenarios, batches, batch_size, model, timing_uncertainty, verdict)
+    """Write a run folder. `shifts` maps names to Standard's accuracy, `broken` methods to why they failed, `names`
+    labels of the run's own to methods. A measured run is `judged` when it is finished."""
+    run = _Maker(path, scenarios, batches, batch_size, model, timing_uncertainty, verdict, names or {})
     rows = []
     for seed in seeds:
         for shift, accuracy in shifts.items():
@@ -64,7 +67,8 @@ def make_run(
                 reason = (broken or {}).get(method)
                 rows += run.cells(method, pace, shift, seed, accuracy, rng, reason)
     run.folder.write_utilities(utilities_frame(rows))
-    run.folder.write_manifest(_manifest(run, methods, shifts, seeds, finished))
+    manifest = _manifest(run, methods, shifts, seeds, finished)
+    run.folder.write_manifest(manifest if judged else manifest | {"verdict": None})
     return Results(RunFolder(path))
 
 
@@ -78,11 +82,12 @@ class _Maker:
         model: str,
         timing_uncertainty: float,
         verdict: str,
+        names: Mapping[str, str],
     ) -> None:
         (path / "traces").mkdir(parents=True, exist_ok=True)
         self.folder = RunFolder(path)
         self.scenarios, self.batches, self.batch_size = tuple(scenarios), batches, batch_size
-        self.model, self.verdict = model, verdict
+        self.model, self.verdict, self.names = model, verdict, names
         self.facts = {"timing_uncertainty": timing_uncertainty, "verdict": {"status": verdict, "reasons": []}}
         self.standard_key: dict[tuple[str, int], str] = {}
         self.paces: dict[str, Pace] = {}
@@ -166,7 +171,7 @@ class _Maker:
         identity = {
             "kind": kind,
             "method": method,
-            "name": method,
+            "name": self.names.get(method, method),
             "settings": {},
             "shift": shift,
             "data": shift,

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from report.made_run import GRID, METHODS, make_run
@@ -20,7 +21,7 @@ from tempora.report.figures.style import styled
 from tempora.report.figures.timelines import timelines
 from tempora.report.figures.utility import chosen_shifts, utility
 from tempora.report.figures.winners import winners
-from tempora.scenarios import serve
+from tempora.scenarios import Discrete, serve
 from tempora.store import Results
 
 NAMES = {"winners", "timelines", "utility", "protocols", "pareto", "latency"}
@@ -68,6 +69,50 @@ def test_the_grid_has_the_winners_in_their_colours(results: Results) -> None:
     best = analysis.winners(results.utilities.drop(columns="scenario"))
     squares = [to_hex(patch.get_facecolor()) for patch in figure.axes[0].patches]
     assert sorted(squares) == sorted(colour(name) for name in best["winner"])
+
+
+def test_a_run_that_is_not_judged_yet_is_drawn_and_shown(tmp_path: Path) -> None:
+    unfinished = make_run(tmp_path / "run", batches=8, finished=False, judged=False)
+    assert len(make_figures(unfinished, tmp_path / "figures")) == len(NAMES)
+    with styled():
+        assert not [text for text in texts(winners(unfinished)) if text.startswith("timing")]
+
+
+def test_drawing_leaves_the_run_s_traces_alone(tmp_path: Path) -> None:
+    """A pass of its own is given out as it was read, and kept."""
+    results = make_run(tmp_path, batches=12)
+    live = results.utilities[results.utilities["origin"] == "live"]
+    before = {index: results.trace(cell).arrived_ms.copy() for index, cell in live.iterrows()}
+    with styled():
+        timelines(results)
+    for index, cell in live.iterrows():
+        np.testing.assert_array_equal(results.trace(cell).arrived_ms, before[index])
+
+
+def test_labels_of_a_run_s_own_keep_the_family_of_their_method(tmp_path: Path) -> None:
+    """Squares for gradient-free methods, in the legend too; other methods have circles."""
+    methods = {
+        "standard": METHODS["standard"],
+        "ours": METHODS["adabn"],
+        "theirs": METHODS["tent"],
+        "adabn@amp": METHODS["adabn"],
+    }
+    results = make_run(
+        tmp_path / "run", methods=methods, batches=8, names={"ours": "adabn", "theirs": "tent"}
+    )
+    make_figures(results, tmp_path / "figures")
+    with styled():
+        figure = utility(results)
+    assert figure is not None
+    markers = {handle.get_label(): handle.get_marker() for handle in figure.legends[0].get_lines()}
+    assert markers == {"Standard": "s", "ours": "s", "adabn@amp": "s", "theirs": "o"}
+
+
+def test_queues_have_names_of_their_own(tmp_path: Path) -> None:
+    scenarios = (Discrete(interval_ms=60.0, queue=0), Discrete(interval_ms=60.0, queue=1))
+    with styled():
+        figure = winners(make_run(tmp_path, scenarios=(GRID[0], *scenarios), batches=8))
+    assert {"γ 60 ms\nqueue 0", "γ 60 ms\nqueue 1"} <= set(texts(figure))
 
 
 def test_timelines_have_all_parts_of_a_trace(results: Results) -> None:

@@ -23,11 +23,12 @@ from tempora.cli.report import report
 from tempora.errors import TemporaError
 from tempora.published.methods import METHODS as SHOWN
 from tempora.report.colours import DARK_PAPER, contrast, on_dark, text_on
+from tempora.report.frames import scenario_titles
 from tempora.report.html import write_report
 from tempora.report.html.packing import compress, pack
 from tempora.report.html.page import render
 from tempora.report.html.words import advice, headline, troubles
-from tempora.scenarios import Continuous, Deployment, Discrete
+from tempora.scenarios import Amortised, Continuous, Deployment, Discrete
 from tempora.store import Results, RunFolder
 
 TYPES = {"Uint8": "u1", "Uint16": "<u2", "Uint32": "<u4", "Int32": "<i4", "Float32": "<f4", "Float64": "<f8"}
@@ -198,6 +199,16 @@ def test_seeds_queues_and_deployments_of_several_limits(tmp_path: Path) -> None:
     assert "not applicable: threshold_ms=30" in said
     data = payload_of(render(results))
     assert len(data["streams"]) == 2 * 2 * len(METHODS)
+    titles = [scenario["title"] for scenario in data["scenarios"]]
+    assert titles[1:3] == ["γ 60 ms, queue 0", "γ 60 ms, queue 1"]
+    assert len(set(titles)) == len(scenarios), "the menu of cells has no two entries alike"
+    assert render(results).count("scenario.title]") == 1
+
+
+def test_strict_and_overshoot_have_names_of_their_own(tmp_path: Path) -> None:
+    budgets = (Amortised(budget_ms=100.0), Amortised(budget_ms=100.0, rule="overshoot"))
+    titles = scenario_titles(make_run(tmp_path, scenarios=(GRID[0], *budgets), batches=8).utilities)
+    assert titles == {0: "offline", 1: "B 0.1 s, strict", 2: "B 0.1 s, overshoot"}
 
 
 def test_doubt_is_said_at_the_top(tmp_path: Path) -> None:
@@ -205,6 +216,20 @@ def test_doubt_is_said_at_the_top(tmp_path: Path) -> None:
     said = str(Text(render(invalid)))
     assert "Timing INVALID: baseline drifted 9% during the run" in said
     assert "This run is not finished" in said
+
+
+def test_an_unfinished_run_has_no_verdict_yet(tmp_path: Path) -> None:
+    said = str(Text(render(make_run(tmp_path, batches=8, finished=False, judged=False))))
+    assert "UNKNOWN no verdict yet" in said
+    assert "Timing UNKNOWN" not in said
+
+
+def test_variants_are_of_their_method_s_family(tmp_path: Path) -> None:
+    methods = {"standard": METHODS["standard"], "slow": METHODS["tent"], "mine": METHODS["sar"]}
+    names = {"slow": "tent", "mine": "lab:Mine"}
+    data = payload_of(render(make_run(tmp_path, methods=methods, batches=8, names=names)))
+    families = {method["name"]: method["family"] for method in data["methods"]}
+    assert families == {"standard": "gradient-free", "slow": "gradient-based", "mine": "other"}
 
 
 def test_nothing_to_report_is_an_error_that_says_what_to_do(tmp_path: Path, results: Results) -> None:

@@ -15,6 +15,7 @@ from tempora.analysis.correlation import spearman
 from tempora.analysis.frames import ordered, scored
 from tempora.analysis.replays import batch_worth
 from tempora.analysis.uncertainty import FloatArray, interval
+from tempora.analysis.verdicts import verdict_of
 from tempora.errors import TemporaError
 from tempora.store import Results
 
@@ -247,9 +248,9 @@ def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str
         said.append(f"preset is {configs[0].get('preset')} here and {configs[1].get('preset')} there")
     said += _versions(mine, theirs)
     for where, manifest in (("here", mine), ("there", theirs)):
-        verdict = manifest.get("verdict") or {}
-        if verdict.get("status", "VALID") != "VALID":
-            said.append(f"timing {where} is {verdict['text']}")
+        verdict = verdict_of(manifest)
+        if verdict.doubtful:
+            said.append(f"timing {where} is {verdict.text}")
     return said
 
 

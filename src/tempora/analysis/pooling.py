@@ -11,8 +11,7 @@ import pandas as pd
 
 from tempora.analysis.frames import keys, ordered, scored
 from tempora.analysis.ranks import with_ranks
-
-_VERDICTS = ("VALID", "WARN", "INVALID")
+from tempora.analysis.verdicts import VERDICTS
 
 
 def pool(frame: pd.DataFrame, over: str = "shift") -> pd.DataFrame:
@@ -46,8 +45,8 @@ def _whole_streams(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Seri
     if "served_batches" in rows:
         pooled["served_batches"] = rows["served_batches"].groupby(group).sum(min_count=1)
     if "verdict" in rows:
-        worst = rows["verdict"].map(_VERDICTS.index).groupby(group).max()
-        pooled["verdict"] = worst.map(dict(enumerate(_VERDICTS)))
+        places = rows["verdict"].map(VERDICTS.index).groupby(group).max()
+        pooled["verdict"] = places.map(dict(enumerate(VERDICTS)))
     return pd.DataFrame(pooled)
 
 

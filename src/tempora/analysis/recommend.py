@@ -20,6 +20,7 @@ from tempora.analysis.uncertainty import (
     probability_best,
     with_timing_ties,
 )
+from tempora.analysis.verdicts import verdict_of, worst
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD, label
 from tempora.scenarios import Scenario
@@ -107,10 +108,18 @@ def _table(answers: Answers) -> pd.DataFrame:
     )
     pooled["answer"] = pooled["method"].map(how)
     pooled = pooled.sort_values("rank", kind="stable", ignore_index=True)
-    needed = break_even(pooled, against=str(pooled["method"].iloc[0])).set_index("method")
-    pooled["break_even_accuracy"] = pooled["method"].map(needed["break_even_accuracy"])
+    pooled["break_even_accuracy"] = _needed_accuracy(pooled)
     pooled["insolvent"] = pooled["break_even_accuracy"] > 1
     return pooled
+
+
+def _needed_accuracy(table: pd.DataFrame) -> pd.Series[float]:
+    """With which each would match the best; offline, where nothing else counts, that is the best's own."""
+    best = table.iloc[0]
+    if best["protocol"] == "offline":
+        return pd.Series(best["utility"], index=table.index).where(table["method"] != best["method"])
+    needed = break_even(table, against=str(best["method"])).set_index("method")
+    return table["method"].map(needed["break_even_accuracy"])
 
 
 def _margin(answers: Answers, best: str, second: str) -> Difference:
@@ -153,6 +162,13 @@ def _why(best: pd.Series[Any], second: pd.Series[Any] | None, table: pd.DataFram
 
 def _story(row: pd.Series[Any]) -> str:
     """The terms that this protocol moves, as half a sentence."""
+    if row["protocol"] == "offline":
+        return f"gets {row['accuracy']:.1%} right"
+    if row["protocol"] == "deployment":
+        return (
+            f"serves {row['availability']:.1%} of the batches, gets {row['served_accuracy']:.1%} of them right and "
+            f"keeps {row['responsiveness']:.1%} of their value"
+        )
     if row["protocol"] == "discrete":
         return f"serves {row['availability']:.1%} of the batches and gets {row['served_accuracy']:.1%} of them right"
     if row["protocol"] == "continuous":
@@ -201,13 +217,12 @@ def _certainty(manifest: Mapping[str, Any], answers: Answers, best: str) -> list
 
 
 def _timing(manifest: Mapping[str, Any], rows: pd.DataFrame) -> str:
-    verdicts = set(rows["verdict"])
-    worst = next(verdict for verdict in ("INVALID", "WARN", "VALID") if verdict in verdicts)
+    status = worst(rows["verdict"])
     if str(manifest.get("clock", "")).startswith("recorded"):
         source = (manifest.get("config") or {}).get("clock", manifest["clock"])
         return f"Timing: recorded ({source}), so it repeats exactly and is as good as that profile."
-    if worst == "VALID":
+    if status == "VALID":
         return "Timing: measured, and the passes behind this are VALID."
-    count = int((rows["verdict"] == worst).sum())
-    text = (manifest.get("verdict") or {}).get("text", worst)
-    return f"Timing: {count} of the {len(rows)} cells behind this are {worst} (the run: {text})."
+    count = int((rows["verdict"] == status).sum())
+    text = verdict_of(manifest).text
+    return f"Timing: {count} of the {len(rows)} cells behind this are {status} (the run: {text})."

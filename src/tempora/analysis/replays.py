@@ -87,14 +87,14 @@ class _Reader:
 
     def _evaluated(self, rows: pd.DataFrame) -> pd.Series[Any] | None:
         """The row of exactly this deployment: it was run, or scored from a shared pass."""
-        for _, row in rows[rows["protocol"] == self._scenario.protocol].iterrows():
-            resolved = self._scenario.resolve(
-                num_batches=self._num_batches(row), baseline_ms=float(row["baseline_ms"])
+        candidates = rows[(rows["protocol"] == self._scenario.protocol) & rows["batches"].notna()]
+        for _, row in candidates.iterrows():
+            count, baseline_ms = int(row["batches"]), float(row["baseline_ms"])
+            evaluated = self._results.scenarios[int(row["scenario"])]
+            asked, found = (
+                one.resolve(num_batches=count, baseline_ms=baseline_ms) for one in (self._scenario, evaluated)
             )
-            asked = getattr(resolved, self._scenario.parameter)
-            same_queue = resolved.arrivals_ms is None or row["queue"] == resolved.queue
-            same_rule = math.isinf(resolved.budget_ms) or row["rule"] == resolved.rule
-            if same_queue and same_rule and math.isclose(row["value"], asked, rel_tol=1e-9):
+            if _same(asked, found):
                 if row["status"] != "ok":
                     raise _CannotAnswer(str(row["status"]))
                 return row
@@ -111,9 +111,13 @@ class _Reader:
         adapting = self._folder.trace(row["adapting_pass"], predictions=False)
         resolved = self._resolved(adapting, float(row["baseline_ms"]))
         course = adapting.course(resolved)
+        beyond = ~course.adapted & (adapting.phase[course.served] == ADAPTED)
+        if beyond.any() and not resolved.untimed_tail:
+            raise _CannotAnswer(
+                "the budget would run out, and how fast the model predicts when frozen there was not measured"
+            )
         if course.evicted.size and not stored.history_free:
             raise _CannotAnswer("it would skip batches, and what it predicts then depends on which")
-        beyond = ~course.adapted & (adapting.phase[course.served] == ADAPTED)
         frozen_pass = self._frozen_pass(rows, stored, course.cutoff) if beyond.any() else None
         frozen = None if frozen_pass is None else self._folder.trace(frozen_pass, predictions=False)
         cell = Cell(
@@ -154,12 +158,9 @@ class _Reader:
 
     def _named(self, row: dict[str, Any], how: str) -> dict[str, Any]:
         """All rows get the asked deployment's name, whatever a grid called it."""
-        deployment = self._scenario.deployment()
-        value = getattr(deployment, self._scenario.parameter)
+        knob = self._scenario.parameter
+        value = getattr(self._scenario.deployment(), knob) if knob else None
         return {**row, "label": self._scenario.label, "value": value, "answer": how}
-
-    def _num_batches(self, row: pd.Series[Any]) -> int:
-        return 1 if math.isnan(row["batches"]) else int(row["batches"])
 
     def _resolved(self, trace: Trace, baseline_ms: float) -> Resolved:
         return self._scenario.resolve(num_batches=trace.num_batches, baseline_ms=baseline_ms)
@@ -169,6 +170,18 @@ def batch_worth(trace: Trace, threshold_ms: float, baseline_ms: float | None) ->
     """What each batch of a placed trace added to its utility."""
     kappa = decay(trace.emission_ms - trace.arrived_ms, threshold_ms, baseline_ms)
     return pd.Series(np.where(trace.served, trace.accuracy * kappa, 0.0))
+
+
+def _same(asked: Resolved, evaluated: Resolved) -> bool:
+    """One deployment within rounding: a queue counts where batches arrive on their own, a rule with a budget."""
+    if asked.arrivals != evaluated.arrivals:
+        return False
+    same_queue = asked.arrivals_ms is None or asked.queue == evaluated.queue
+    same_rule = math.isinf(asked.budget_ms) or asked.rule == evaluated.rule
+    times, others = (
+        (one.threshold_ms, one.budget_ms, *(one.arrivals_ms or ())) for one in (asked, evaluated)
+    )
+    return same_queue and same_rule and np.allclose(times, others, rtol=1e-9, atol=0.0)
 
 
 def _as_dict(row: pd.Series[Any]) -> dict[str, Any]:

@@ -57,10 +57,12 @@ def show(
         show_overview(run, console)
         return
     from tempora.report import tables
+    from tempora.report.frames import introduce_variants, offline_batches
     from tempora.store import open_run
 
     results = open_run(run)
-    traces = results.traces if table == "overhead" else None
+    introduce_variants(results)
+    traces = offline_batches(results) if table == "overhead" else None
     built = tables.build(table, results.utilities, traces, shift=shift, scenario=scenario, by_shift=by_shift)
     if format == "terminal":
         console.print(tables.renderable(built, console.width))
@@ -74,12 +76,13 @@ def show_overview(run: Path, console: Console) -> None:
     from tempora.analysis import headline
     from tempora.errors import TemporaError
     from tempora.report import tables
+    from tempora.report.frames import introduce_variants
     from tempora.store import open_run
 
     results = open_run(run)
-    utilities = (
-        results.utilities
-    )  # a damaged table ends it here; below, a table that cannot be built does not
+    # A damaged table ends it here; below, a table that cannot be built does not.
+    utilities = results.utilities
+    introduce_variants(results)
     console.print(describe(results.manifest), markup=False)
     console.print()
     for name in OVERVIEW if len(results.scenarios) > 1 else ("offline",):
@@ -118,7 +121,9 @@ def _mark_invalid(results: Results, console: Console) -> None:
     """The verdict stands under everything that is shown."""
     from rich.text import Text
 
-    verdict = results.manifest.get("verdict") or {"status": "VALID", "text": "no verdict yet"}
-    style = {"VALID": "green", "WARN": "yellow", "INVALID": "bold red"}[verdict["status"]]
+    from tempora.analysis.verdicts import verdict_of
+
+    verdict = verdict_of(results.manifest)
+    styles = {"VALID": "green", "WARN": "yellow", "INVALID": "bold red", "UNKNOWN": "dim"}
     console.print()
-    console.print(Text(verdict["text"], style=style))
+    console.print(Text(verdict.text, style=styles[verdict.status]))

@@ -51,11 +51,17 @@ _SPARE_COLOURS = ("#d81b60", "#00695c", "#7f7f00", "#e377c2", "#455a64", "#ff704
 
 _introduced: dict[str, str] = {}
 """Labels of methods that are not the paper's, from the runs that were opened."""
+_variants: dict[str, str] = {}
+"""Which method stands behind a label of a run's own."""
 
 
-def introduce(labels: Mapping[str, str]) -> None:
-    """Let a user's own methods be shown as their authors call them. The last run to name a method decides."""
+def introduce(labels: Mapping[str, str], names: Mapping[str, str] | None = None) -> None:
+    """Let a user's own methods be shown as their authors call them. The last run to name a method decides.
+
+    `names` says which method is behind each of a run's own: a variant is of its family.
+    """
     _introduced.update(labels)
+    _variants.update(names or {})
 
 
 def display(method: str) -> Display:
@@ -66,12 +72,16 @@ def display(method: str) -> Display:
     'SHOT-IM'
     >>> display("my_package.methods:Mine").label
     'Mine'
+    >>> display("tent@amp").family
+    'gradient-based'
     """
     known = METHODS.get(method)
     if known is not None:
         return known
+    behind = METHODS.get(_behind(method))
     colour = _SPARE_COLOURS[zlib.crc32(method.encode()) % len(_SPARE_COLOURS)]
-    return Display(_introduced.get(method) or method.rsplit(":", 1)[-1], "other", colour)
+    label = _introduced.get(method) or method.rsplit(":", 1)[-1]
+    return Display(label, behind.family if behind else "other", colour)
 
 
 def label(method: str) -> str:
@@ -90,3 +100,8 @@ def order(method: str) -> tuple[int, str]:
     """A sort key: the paper's order, then everyone else by name."""
     names = list(METHODS)
     return (names.index(method) if method in METHODS else len(names), method)
+
+
+def _behind(method: str) -> str:
+    """The method that a run calls `method`, whatever runtime it is in: the part after @."""
+    return _variants.get(method, method).partition("@")[0]

@@ -1,10 +1,11 @@
-"""Frames that figures and the report share: pooled cells, and the batches of the offline passes."""
+"""What figures and the report read of a run: pooled cells, the batches of the offline passes, names."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from tempora import analysis
+from tempora.published.methods import METHODS, introduce
 from tempora.store import Results
 
 _SCENARIO = ["protocol", "label", "queue", "rule"]
@@ -33,6 +34,24 @@ def over_shifts(utilities: pd.DataFrame) -> pd.DataFrame:
     shifts = rows.groupby(["scenario", "method"])["shift"].transform("nunique")
     rows = rows[shifts == rows["shift"].nunique()]
     return analysis.ordered(analysis.pool(rows).merge(numbers, on=_SCENARIO))
+
+
+def scenario_titles(utilities: pd.DataFrame) -> dict[int, str]:
+    """What each scenario is called; its queue and its rule are told where a run has several."""
+    rows = utilities.drop_duplicates("scenario").set_index("scenario")
+    same = rows.groupby(["protocol", "label"])
+    queues, rules = (same[name].transform("nunique") > 1 for name in ("queue", "rule"))
+    titles = rows["label"].mask(queues, rows["label"] + rows["queue"].map(", queue {:g}".format))
+    titles = titles.mask(rules, titles + ", " + rows["rule"])
+    return dict(zip(rows.index.astype(int), titles, strict=True))
+
+
+def introduce_variants(results: Results) -> None:
+    """A method that a run calls by a label of its own is of the family of the method that its passes name."""
+    methods = results.utilities["method"].unique()
+    if any(method.partition("@")[0] not in METHODS for method in methods):
+        identities = [stored.identity for stored in results.folder.passes().values()]
+        introduce({}, {identity["method"]: identity["name"] for identity in identities})
 
 
 def offline_batches(results: Results) -> pd.DataFrame:

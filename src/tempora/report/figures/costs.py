@@ -44,7 +44,7 @@ def latency(results: Results) -> Figure | None:
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("Mean milliseconds per batch")
     _part_legend(figure)
-    verdict_note(figure, str(results.manifest.get("verdict", {}).get("status", "")))
+    verdict_note(figure, results)
     return figure
 
 
@@ -95,7 +95,7 @@ def pareto(results: Results) -> Figure | None:
     axes.grid(axis="y", color=LINE, lw=0.6)
     axes.set_axisbelow(True)
     figure.legend(loc="outside right center", labelcolor=SOFT)
-    verdict_note(figure, str(results.manifest.get("verdict", {}).get("status", "")))
+    verdict_note(figure, results)
     return figure
 
 

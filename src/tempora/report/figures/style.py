@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tempora.analysis.verdicts import verdict_of
 from tempora.store.atomic import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from tempora.store import Results
 
 INK, SOFT, FAINT, LINE = "#1b1d21", "#5c626c", "#9aa0a8", "#e4e5e3"
 BEST, BELOW = "#dcefe3", "#ececea"
@@ -88,9 +91,10 @@ def short(name: str, limit: int = 28) -> str:
     return name if len(name) <= limit else name[: limit - 1] + "…"
 
 
-def verdict_note(figure: Figure, verdict: str) -> None:
+def verdict_note(figure: Figure, results: Results) -> None:
     """Say on the figure itself that its timing is not to be trusted."""
-    if verdict not in ("", "VALID"):
+    verdict = verdict_of(results.manifest)
+    if verdict.doubtful:
         figure.text(
-            0.995, 0.005, f"timing {verdict}", ha="right", va="bottom", color="#b3261e", weight="bold"
+            0.995, 0.005, f"timing {verdict.status}", ha="right", va="bottom", color="#b3261e", weight="bold"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tempora.published.methods import STANDARD, label
 from tempora.report import colours
 from tempora.report.figures.style import SOFT, bare, new_figure, short
 from tempora.report.tables.parts import PROTOCOL_TITLES, shift_title
+from tempora.store.trace import FROZEN, TIMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +118,11 @@ def _panel(axes: Axes, row: pd.Series[Any], trace: Trace) -> None:
 
 
 def _timed(trace: Trace, row: pd.Series[Any]) -> Trace:
-    """Frozen batches that nobody timed are drawn lambda long; skipped ones arrive when they arrived."""
+    """Frozen batches that nobody timed are drawn lambda long; skipped ones arrive when they arrived.
+
+    A copy, because the run keeps the traces that it has read.
+    """
+    trace = replace(trace, **{name: getattr(trace, name).copy() for name in TIMES})
     baseline_ms = float(row["baseline_ms"])
     for batch in range(trace.num_batches):
         if trace.served[batch] and np.isnan(trace.start_ms[batch]):
@@ -142,7 +148,7 @@ def draw_batch(
     start, predict, adapt = trace.start_ms[batch], trace.predict_ms[batch], trace.adapt_ms[batch]
     if start > free_ms + 1e-6:
         block(axes, free_ms - origin_ms, start - free_ms, colours.IDLE)
-    frozen = trace.phase[batch] == 2
+    frozen = trace.phase[batch] == FROZEN
     usual = predict if frozen else min(predict, baseline_ms)
     block(axes, start - origin_ms, usual, colours.FROZEN if frozen else colours.BASELINE, batch)
     block(axes, start - origin_ms + usual, predict - usual, colours.INTRINSIC)

@@ -50,7 +50,7 @@ def utility(results: Results) -> Figure | None:
     for shift, axes in zip(shifts, panels[0], strict=True):
         axes.set_title(short(shift_title(shift), 22))
     _legend(figure, list(rows["method"].unique()))
-    verdict_note(figure, str(results.manifest.get("verdict", {}).get("status", "")))
+    verdict_note(figure, results)
     return figure
 
 

@@ -10,7 +10,7 @@ from tempora import analysis
 from tempora.published.methods import display
 from tempora.report.colours import text_on
 from tempora.report.figures.style import SOFT, bare, new_figure, short, verdict_note
-from tempora.report.frames import over_seeds
+from tempora.report.frames import over_seeds, scenario_titles
 from tempora.report.tables.parts import PROTOCOL_TITLES, shift_title
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def winners(results: Results) -> Figure:
     figure, axes = new_figure(1.7 + 0.62 * width, 1.1 + 0.3 * len(shifts))
     for _, row in best.iterrows():
         _square(axes, row, places[int(row["scenario"])], shifts.index(row["shift"]))
-    _headings(axes, best, places)
+    _headings(axes, best, places, scenario_titles(results.utilities))
     axes.set_xlim(-0.05, width)
     axes.set_ylim(len(shifts) + 0.02, -0.05)
     bare(axes)
@@ -42,7 +42,7 @@ def winners(results: Results) -> Figure:
     )
     axes.tick_params(length=0)
     _legend(axes, best)
-    verdict_note(figure, str(results.manifest.get("verdict", {}).get("status", "")))
+    verdict_note(figure, results)
     return figure
 
 
@@ -84,10 +84,12 @@ def _square(axes: Axes, row: pd.Series[Any], x: float, y: int) -> None:
     )
 
 
-def _headings(axes: Axes, best: pd.DataFrame, places: dict[int, float]) -> None:
+def _headings(axes: Axes, best: pd.DataFrame, places: dict[int, float], titles: dict[int, str]) -> None:
     first = best.drop_duplicates("scenario")
     ticks = [places[int(number)] + 0.5 for number in first["scenario"]]
-    axes.set_xticks(ticks, [label.replace(" of λN", "\nof λN") for label in first["label"]], fontsize=7)
+    labels = [titles[int(number)] for number in first["scenario"]]
+    labels = [label.replace(" of λN", "\nof λN").replace(", queue", "\nqueue") for label in labels]
+    axes.set_xticks(ticks, labels, fontsize=7)
     axes.xaxis.tick_top()
     for protocol, part in first.groupby("protocol", sort=False):
         columns = [places[int(number)] for number in part["scenario"]]

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from tempora import analysis
-from tempora.report.frames import over_seeds
+from tempora.report.frames import over_seeds, scenario_titles
 from tempora.report.html.payload import Names
 from tempora.report.tables.parts import shift_title
 from tempora.store import Results
@@ -52,13 +52,18 @@ def winners_grid(results: Results, names: Names) -> Grid:
     rows = analysis.with_timing_ties(over_seeds(results.utilities))
     best = rows.sort_values("utility", ascending=False, kind="stable").drop_duplicates(["shift", "scenario"])
     squares = {(row["shift"], int(row["scenario"])): row for _, row in best.iterrows()}
+    titles = scenario_titles(results.utilities)
     table = []
     for at, shift in enumerate(names["shifts"]):
         line = []
         for column, number in enumerate(names["scenarios"]):
             won = squares.get((shift, number))
-            reasons = _reasons(results.utilities, shift, number) if won is None else ""
-            line.append(_square(f"{at}-{column}", won, names, reasons))
+            place = f"{at}-{column}"
+            if won is None:
+                reasons = _reasons(results.utilities, shift, number)
+                line.append(Square(f"{place}-0", None, None, reasons, tied=False, verdict=""))
+            else:
+                line.append(_square(place, won, names, titles[number]))
         table.append((shift, line))
     scenarios = results.utilities.drop_duplicates("scenario").set_index("scenario")
     protocols = [str(scenarios["protocol"][number]) for number in names["scenarios"]]
@@ -66,17 +71,15 @@ def winners_grid(results: Results, names: Names) -> Grid:
     return Grid(
         rows=table,
         headings=[(name, protocols.count(name)) for name in dict.fromkeys(protocols)],
-        columns=[_heading(scenarios, number) for number in names["scenarios"]],
+        columns=[titles[number] for number in names["scenarios"]],
         wins=[(names["methods"].index(method), int(count)) for method, count in counts.items()],
     )
 
 
-def _square(place: str, won: pd.Series[Any] | None, names: Names, reasons: str) -> Square:
-    if won is None:
-        return Square(f"{place}-0", None, None, reasons, tied=False, verdict="")
+def _square(place: str, won: pd.Series[Any], names: Names, title: str) -> Square:
     method = names["methods"].index(won["method"])
     tied = bool(won["timing_tie"])
-    text = f"{shift_title(won['shift'])}, {won['label']}: {won['utility']:.1%}"
+    text = f"{shift_title(won['shift'])}, {title}: {won['utility']:.1%}"
     text += ", a tie within timing uncertainty" if tied else ""
     text += "" if won["verdict"] == "VALID" else f", timing {won['verdict']}"
     return Square(f"{place}-{method}", method, float(won["utility"]), text, tied, str(won["verdict"]))
@@ -85,11 +88,3 @@ def _square(place: str, won: pd.Series[Any] | None, names: Names, reasons: str) 
 def _reasons(utilities: pd.DataFrame, shift: str, number: int) -> str:
     rows = utilities[(utilities["shift"] == shift) & (utilities["scenario"] == number)]
     return "; ".join(rows["status"].drop_duplicates()) or "not run yet"
-
-
-def _heading(scenarios: pd.DataFrame, number: int) -> str:
-    """A scenario's name; the queue is told where a run has several."""
-    row = scenarios.loc[number]
-    same = scenarios[(scenarios["protocol"] == row["protocol"]) & (scenarios["label"] == row["label"])]
-    several = same["queue"].nunique() > 1
-    return f"{row['label']}, queue {row['queue']:g}" if several else str(row["label"])

@@ -17,6 +17,7 @@ from tempora.analysis.frames import protocol_order
 from tempora.published.methods import STANDARD, display
 from tempora.published.setups import CORRUPTIONS
 from tempora.report.colours import on_dark, text_on
+from tempora.report.frames import scenario_titles
 from tempora.report.html.packing import pack, pack_words
 from tempora.report.tables.parts import in_order, shift_title
 from tempora.scenarios import SIX_TERMS
@@ -77,12 +78,15 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
     passes = folder.passes()
     offline = utilities[(utilities["protocol"] == "offline") & (utilities["status"] == "ok")]
     shared = set(offline["adapting_pass"])
+    titles = scenario_titles(utilities)
     return {
         "baseline_ms": float(utilities["baseline_ms"].iloc[0]),
         "methods": [_method(name, offline, passes) for name in names["methods"]],
         "shifts": [{"name": name, "title": shift_title(name)} for name in names["shifts"]],
         "seeds": names["seeds"],
-        "scenarios": [_scenario(results, utilities, number) for number in names["scenarios"]],
+        "scenarios": [
+            _scenario(results, utilities, number) | {"title": titles[number]} for number in names["scenarios"]
+        ],
         "cells": _cells(utilities, names),
         "streams": [
             _stream(part, names, passes[str(key)].facts)

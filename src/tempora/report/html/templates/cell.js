@@ -6,7 +6,7 @@ class CellView {
   constructor(run) {
     this.run = run;
     fill(byId("cell-shift"), run.shifts.map((shift, place) => [place, shift.title]));
-    fill(byId("cell-scenario"), run.scenarios.map((scenario, place) => [place, scenario.label]));
+    fill(byId("cell-scenario"), run.scenarios.map((scenario, place) => [place, scenario.title]));
     fill(byId("cell-method"), run.methods.map((method, place) => [place, method.label]));
     fill(byId("cell-seed"), run.seeds.map((seed, place) => [place, seed]));
     for (const name of ["shift", "scenario", "method", "seed"]) {
@@ -48,7 +48,7 @@ class CellView {
     for (const [name, value] of Object.entries({ shift, scenario, method, seed })) byId(`cell-${name}`).value = value;
     this.row = this.run.row(method, shift, seed, scenario);
     this.cell = this.row === undefined ? { status: "not run yet", verdict: "" } : this.run.cell(this.row);
-    byId("cell-title").textContent = `${this.run.shifts[shift].title}, ${this.run.scenarios[scenario].label}`;
+    byId("cell-title").textContent = `${this.run.shifts[shift].title}, ${this.run.scenarios[scenario].title}`;
     document.querySelectorAll(".square[aria-current]").forEach((square) => square.removeAttribute("aria-current"));
     document.querySelector(`.square[href^="#cell-${shift}-${scenario}-"]`)?.setAttribute("aria-current", "true");
     this.showFacts();
