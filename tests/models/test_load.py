@@ -26,6 +26,13 @@ def test_bundled_networks_load_by_name(name: str) -> None:
     assert model(torch.zeros(1, *model.preprocessing.input_size)).shape == (1, 10)
 
 
+def test_bundled_networks_can_be_random_but_have_their_own_classes() -> None:
+    assert load("fashion_resnet", num_classes=10).weights_hash() == load("fashion_resnet").weights_hash()
+    assert load("fashion_resnet", pretrained=False).weights_hash() != load("fashion_resnet").weights_hash()
+    with pytest.raises(TemporaError, match="num_classes=5: fashion_vit has 10 classes"):
+        load("fashion_vit", num_classes=5)
+
+
 def test_the_paper_s_names_are_tags_of_timm() -> None:
     model = load("resnet18", pretrained=False)
     assert (model.name, model.preprocessing.crop_pct) == ("resnet18", 0.875)
@@ -51,11 +58,11 @@ def test_weights_that_cannot_be_fetched_leave_two_ways_out(monkeypatch: pytest.M
 def test_a_checkpoint_tells_the_number_of_classes(suffix: str, tmp_path: Path) -> None:
     source = load("cifar_resnet18", pretrained=False, num_classes=4)
     path = tmp_path / f"weights{suffix}"
+    prefixed = {f"module.{key}": value for key, value in source.network.state_dict().items()}
     if suffix == ".pt":
-        prefixed = {f"module.{key}": value for key, value in source.network.state_dict().items()}
         torch.save({"state_dict": prefixed, "epoch": 3}, path)
     else:
-        save_file(source.network.state_dict(), path)
+        save_file(prefixed, path)
     model = load("cifar_resnet18", checkpoint=path)
     assert model.num_classes == 4
     assert model.weights_hash() == source.weights_hash()
@@ -91,3 +98,12 @@ def test_checkpoints_that_are_missing_or_do_not_fit_say_so(tmp_path: Path) -> No
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(TemporaError, match="holds no state dict"):
         load("cifar_resnet18", checkpoint=tmp_path / "list.pt")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("w.pt", b""), ("w.safetensors", b""), ("w.safetensors", b"damaged!")]
+)
+def test_damaged_checkpoints_say_so(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TemporaError, match=f"checkpoint '{name}': is empty, cut short or damaged"):
+        load("cifar_resnet18", checkpoint=tmp_path / name)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
+import threading
+from collections.abc import Callable
 
 import pytest
 import timm
@@ -62,27 +65,134 @@ def test_torchvision_networks_need_nothing_else(name: str, images: Tensor) -> No
     assert model.preprocessing.mean == (0.485, 0.456, 0.406)
 
 
-def test_the_top_of_a_transformer_is_a_quarter_of_its_blocks_rounded_up() -> None:
-    vit = timm.models.vision_transformer.VisionTransformer
-    for depth, first in ((12, "blocks.9"), (5, "blocks.3"), (2, "blocks.1")):
-        network = vit(img_size=16, patch_size=8, embed_dim=8, depth=depth, num_heads=1, num_classes=3)
-        model = wrap(network)
-        assert (model.family, model.patch_size, model.top[0]) == ("vit", 8, first)
-        assert model.in_top("network.norm")
-        assert not model.in_top("network.blocks.0.norm1")
-    torchvision_vit = torchvision.models.VisionTransformer(16, 8, 12, 1, 8, 16)
-    assert wrap(torchvision_vit).top[0] == "encoder.layers.encoder_layer_9"
-    assert wrap(torchvision_vit).in_top("network.encoder.ln")
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("resnetv2_50x1_bit", "head.fc"),
+        ("dla46x_c", "fc"),
+        ("repvit_m0_9", "head"),
+        ("sequencer2d_s", "head.fc"),
+        ("caformer_s18", "head.fc"),
+    ],
+)
+def test_timm_heads_need_not_be_linear(name: str, head: str, images: Tensor) -> None:
+    network = timm.create_model(name, num_classes=7).eval()
+    network.pretrained_cfg = dict(network.pretrained_cfg, input_size=(3, 64, 64))
+    model = wrap(network)
+    assert (model.head_name, model.num_classes) == (head, 7)
+    with torch.no_grad():
+        assert model.features(images).shape == (2, model.num_features)
+        assert torch.allclose(model(images), network(images))
+
+
+@pytest.mark.parametrize("name", ["deit_tiny_distilled_patch16_224", "crossvit_tiny_240"])
+def test_several_classifiers_are_refused(name: str) -> None:
+    with torch.device("meta"):
+        network = timm.create_model(name)
+    with pytest.raises(TemporaError, match=r"several that vote: give wrap\(\.\.\., features=\.\.\., head="):
+        wrap(network)
+
+
+class Doubled(Small):
+    """More than a head on top of features."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def test_a_split_that_computes_something_else_is_refused() -> None:
+    known = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "input_size": (3, 8, 8)}
+    with pytest.raises(
+        TemporaError, match=r"Doubled: its head 'out'.* other logits .* features=\.\.\., head="
+    ):
+        wrap(Doubled(), **known)
+    with pytest.raises(TemporaError, match=r"Tail: its head 'more'.* fails .*takes no part"):
+        wrap(Tail(), head="more", **known)
+    wrap(Doubled(), features="body", head="out", **known)  # whoever says how is believed
+
+
+class Probabilities(Small):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).softmax(dim=1)
+
+
+def test_probabilities_are_split_at_their_logits(images: Tensor) -> None:
+    model = wrap(Probabilities(), mean=(0.5,) * 3, std=(0.5,) * 3, input_size=(3, 8, 8))
+    assert torch.allclose(model(images).softmax(dim=1), model.network(images))
+
+
+class Tail(Small):
+    """A part that forward never reaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more = nn.Linear(4, 5)
+
+
+def test_comparing_leaves_no_trace() -> None:
+    network = Small().train()
+    network.body.eval()
+    before = torch.get_rng_state()
+    wrap(network, mean=(0.5,) * 3, std=(0.5,) * 3, input_size=(3, 8, 8))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (network.training, network.body.training, network.out.training) == (True, False, True)
+
+
+def test_the_network_stops_at_its_head(images: Tensor) -> None:
+    network = Small()
+    model, runs = wrap(network), []
+    network.out.register_forward_hook(lambda *_: runs.append("head"))
+    model(images).sum().backward()
+    assert runs == ["head"]
+    assert network.body[0].weight.grad.any()
+
+
+def test_compiled_features_are_the_same(images: Tensor) -> None:
+    model = wrap(Small())
+    compiled = torch.compile(model.features, backend="aot_eager")
+    assert torch.allclose(compiled(images), model.features(images))
+
+
+class Holder:
+    """A user's object around the network."""
+
+    def __init__(self, network: Small) -> None:
+        self.network = network
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.network.embed(x)
+
+    def as_function(self) -> Callable[[Tensor], Tensor]:
+        return lambda x: self.network.embed(x)
+
+
+def decorated(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda x: function(x)
 
 
 def ways_to_say_features(network: Small) -> dict[str, object]:
+    lock = threading.Lock()  # deepcopy would fail on it
+
+    def closure(x: Tensor) -> Tensor:
+        with lock:
+            return torch.cat([network.body(image[None]).flatten(1) for image in x])
+
     return {
         "nothing": None,
         "a submodule": network.body,
         "its name": "body",
+        "submodules in a new module": nn.Sequential(*list(network.children())[:-1]),
         "a bound method": network.embed,
         "a function of the network": lambda module, x: module.embed(x),
-        "a closure": lambda x: network.body(x).flatten(1),
+        "a closure": closure,
+        "a closure over an object": Holder(network).as_function(),
+        "a decorated closure": decorated(closure),
+        "a default": lambda x, module=network: module.embed(x),
+        "a keyword default": lambda x, *, module=network: module.embed(x),
+        "a partial": functools.partial(Small.embed, network),
+        "a partial of a closure": functools.partial(lambda x, times: network.embed(x) * times, times=1),
+        "an object": Holder(network),
+        "its method": Holder(network).__call__,
     }
 
 
@@ -99,9 +209,12 @@ def test_a_copy_computes_with_its_own_weights(way: str, images: Tensor) -> None:
     assert torch.allclose(model(images), network(images))
 
 
-def test_a_function_that_cannot_follow_a_copy_is_refused() -> None:
+@pytest.mark.parametrize(
+    "features", [lambda x: x.flatten(1), nn.Conv2d(3, 4, 3), Small().embed, functools.partial(torch.flatten)]
+)
+def test_what_does_not_lead_to_the_network_is_refused(features: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises(TemporaError, match=r"write it as f\(module, x\)"):
-        wrap(Small(), features=lambda x: x.flatten(1), head="out")
+        wrap(Small(), features=features, head="out")
 
 
 def test_unknown_parts_get_a_suggestion() -> None:
@@ -109,7 +222,7 @@ def test_unknown_parts_get_a_suggestion() -> None:
         wrap(Small(), head="ouut")
     with pytest.raises(TemporaError, match="is not a part of this Small"):
         wrap(Small(), head=nn.Linear(4, 5))
-    with pytest.raises(TemporaError, match="no single linear classifier"):
+    with pytest.raises(TemporaError, match="no linear classifier"):
         wrap(nn.Conv2d(3, 4, 3))
 
 

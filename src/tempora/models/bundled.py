@@ -90,12 +90,13 @@ def architecture(name: str) -> nn.Module:
     raise unknown("bundled network", name, NAMES)
 
 
-def load(name: str) -> Classifier:
-    """The trained network of that name, in eval mode, with settings that suit it (recipes/tune_fashion.py)."""
+def load(name: str, pretrained: bool = True) -> Classifier:
+    """The network of that name, in eval mode, with settings that suit it trained (recipes/tune_fashion.py)."""
     network = architecture(name)
     folder = files("tempora.models")
-    weights = folder / "weights" / f"{name}.safetensors"
-    network.load_state_dict(safetensors.torch.load(weights.read_bytes()))
+    if pretrained:
+        weights = folder / "weights" / f"{name}.safetensors"
+        network.load_state_dict(safetensors.torch.load(weights.read_bytes()))
     recipes = json.loads((folder / "recipes.json").read_text())
     network.to(memory_format=torch.channels_last)  # convolutions on a CPU take about half the time so
     return wrap(

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from tempora.errors import TemporaError
@@ -26,21 +28,33 @@ def read(path: str | Path) -> dict[str, Tensor]:
         raise TemporaError(
             f"checkpoint {str(path)!r}: there is no such file. Give the path of a {', '.join(SUFFIXES)} file."
         )
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
+    content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    return _state_dict(content, path)
 
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
         return load_file(path)
-    return _state_dict(_read_torch(path), path)
+    except SafetensorError as error:
+        raise _damaged(path, error) from error
 
 
 def _read_torch(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
+    except EOFError as error:
+        raise _damaged(path, error) from error
     except (pickle.UnpicklingError, RuntimeError) as error:
         raise TemporaError(
             f"checkpoint {path.name!r}: is not a plain file of tensors, and Tempora never unpickles objects. "
             "Save it with torch.save(model.state_dict(), ...) or as safetensors."
         ) from error
+
+
+def _damaged(path: Path, error: Exception) -> TemporaError:
+    return TemporaError(
+        f"checkpoint {path.name!r}: is empty, cut short or damaged ({error}). Copy or save it again."
+    )
 
 
 def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ class Classifier(nn.Module):
     """A network split into `features(x) -> (n, d)` and `head(f) -> logits`. `wrap` and `load` make one.
 
     name: what reports call it.
+    head_name: which part of the network the head is.
     num_classes: C, the number of logits.
     family: "cnn" or "vit", which decides defaults such as learning rates.
     recipe: settings that suit this network, per method name.
@@ -43,7 +44,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.network = network
         self._features = features
-        self._head = head
+        self.head_name = head
         self.name = name
         self.num_classes = num_classes
         self.family: Family = family
@@ -59,7 +60,10 @@ class Classifier(nn.Module):
 
     def head(self, f: Tensor) -> Tensor:
         """Logits of features."""
-        return self.classifier(f)
+        classifier = self.classifier
+        if isinstance(classifier, nn.Conv2d):  # 1x1, after the pooling, as in timm's older networks
+            return classifier(f[:, :, None, None]).flatten(1)
+        return classifier(f)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))
@@ -67,18 +71,20 @@ class Classifier(nn.Module):
     @property
     def classifier(self) -> nn.Module:
         """The module that turns features into logits."""
-        return self.network.get_submodule(self._head)
+        return self.network.get_submodule(self.head_name)
 
     @property
     def num_features(self) -> int:
         """d, the length of a feature vector."""
-        size = getattr(self.classifier, "in_features", None)
-        if not isinstance(size, int):
-            raise TemporaError(
-                f"{self.name}: the number of features is unknown, because its head is a "
-                f"{type(self.classifier).__name__}; methods with a projector need a linear head."
-            )
-        return size
+        for layer in self.classifier.modules():
+            if isinstance(layer, nn.Linear):
+                return layer.in_features
+            if isinstance(layer, nn.Conv2d):
+                return layer.in_channels
+        raise TemporaError(
+            f"{self.name}: the number of features is unknown, because its head, a "
+            f"{type(self.classifier).__name__}, has no linear layer; methods with a projector need one."
+        )
 
     @property
     def preprocessing(self) -> Preprocessing:

@@ -39,22 +39,29 @@ def load(
 ) -> Classifier:
     """The classifier `name`, in eval mode, on the CPU.
 
-    pretrained: fetch timm's weights; False leaves them random, for timing and tests.
+    pretrained: fetch timm's weights, or take the bundled ones; False leaves them random, for timing and tests.
     checkpoint: a file of weights to use instead (.safetensors, .pt, .pth), which tells the number of classes.
     num_classes: of a network with weights that are not timm's.
     """
     weights = None if checkpoint is None else checkpoints.read(checkpoint)
     if name in BUNDLED:
-        return _bundled(name, weights)
+        return _bundled(name, weights, pretrained, num_classes)
     if name == "cifar_resnet18":
         return _cifar_resnet18(weights, pretrained, num_classes)
     return _timm(name, weights, pretrained, num_classes)
 
 
-def _bundled(name: str, weights: dict[str, Tensor] | None) -> Classifier:
+def _bundled(
+    name: str, weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
+) -> Classifier:
     from tempora.models import bundled
 
-    model = bundled.load(name)
+    if num_classes not in (None, bundled.NUM_CLASSES):
+        raise TemporaError(
+            f"num_classes={num_classes}: {name} has {bundled.NUM_CLASSES} classes. Leave num_classes out, or wrap "
+            "a network of your own."
+        )
+    model = bundled.load(name, pretrained=pretrained and weights is None)
     if weights is not None:
         _fill(model.network, weights, name)
     return model.eval()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from tempora.errors import TemporaError, unknown
 from tempora.models import anatomy
 from tempora.models.classifier import Classifier, Family
+from tempora.models.following import Following
 from tempora.models.preprocessing import Preprocessing
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -40,31 +41,42 @@ def wrap(
     """`module` as a Classifier (which holds it, not a copy). timm and torchvision networks need nothing else.
 
     features: how images become feature vectors: a submodule or its name, applied to the images; `f(x)`; or
-        `f(module, x)`. Left out, it is whatever enters the head when the network runs.
-    head: the linear classifier, a submodule or its name. Left out, it is the last linear layer.
+        `f(module, x)`. Left out, it is whatever enters the head when the network runs, and the network must
+        give the same logits as head and features do.
+    head: the classifier, a submodule or its name. Left out, it is timm's, or else the last linear layer.
     mean, std: per channel; needed to load data for the network, and by methods that clip images.
     top: prefixes of module names that form the top of the network, for methods that leave it alone.
     """
     if isinstance(module, Classifier):
         return module
     head_name = _head_name(module, head)
-    classes = num_classes or getattr(module.get_submodule(head_name), "out_features", None)
-    if not isinstance(classes, int):
-        raise TemporaError(
-            f"head={head_name!r} does not tell the number of classes: give wrap(..., num_classes=C)."
-        )
     kind = family or anatomy.family(module)
-    return Classifier(
+    preprocessing = _preprocessing(module, mean, std, input_size, crop_pct, interpolation)
+    model = Classifier(
         module,
         _features(module, features, head_name),
         head_name,
         name=name or type(module).__name__,
-        num_classes=classes,
+        num_classes=num_classes or _classes(module, head_name),
         family=kind,
-        preprocessing=_preprocessing(module, mean, std, input_size, crop_pct, interpolation),
+        preprocessing=preprocessing,
         recipe=recipe,
-        patch_size=patch_size or anatomy.patch_size(module),
+        patch_size=patch_size or anatomy.patch_size(module, kind),
         top=anatomy.top(module, kind) if top is None else tuple(top),
+    )
+    if features is None and preprocessing is not None:
+        _check_split(model, preprocessing.input_size)
+    return model
+
+
+def _classes(network: nn.Module, head_name: str) -> int:
+    head = network.get_submodule(head_name)
+    for owner, attribute in ((head, "out_features"), (head, "out_channels"), (network, "num_classes")):
+        classes = getattr(owner, attribute, None)
+        if isinstance(classes, int):
+            return classes
+    raise TemporaError(
+        f"head={head_name!r} does not tell the number of classes: give wrap(..., num_classes=C)."
     )
 
 
@@ -72,17 +84,32 @@ def _is_timm(module: nn.Module) -> bool:
     return all(hasattr(module, part) for part in ("forward_features", "forward_head", "get_classifier"))
 
 
+def _timm_classifier(network: nn.Module) -> nn.Module | None:
+    """What timm applies to `forward_head(..., pre_logits=True)`; None where it is not one module."""
+    classifier = network.get_classifier()
+    if hasattr(classifier, "global_pool"):  # sequencer2d counts the pooling in
+        classifier = classifier.fc
+    several = isinstance(classifier, (tuple, nn.ModuleList))
+    return None if several or isinstance(classifier, nn.Identity) else classifier
+
+
 def _head_name(module: nn.Module, head: nn.Module | str | None) -> str:
     if isinstance(head, nn.Module):
         return _name_of(module, head, "head")
     if isinstance(head, str):
         return _check_name(module, head, "head")
-    if _is_timm(module) and isinstance(module.get_classifier(), nn.Linear):
-        return _name_of(module, module.get_classifier(), "head")
+    if _is_timm(module):
+        classifier = _timm_classifier(module)
+        if classifier is None:
+            raise TemporaError(
+                f"{type(module).__name__} has no classifier, or several that vote: give "
+                "wrap(..., features=..., head=...), the head as a submodule or its name."
+            )
+        return _name_of(module, classifier, "head")
     linear = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-    if not linear or _is_timm(module):
+    if not linear:
         raise TemporaError(
-            f"{type(module).__name__} has no single linear classifier to find: give wrap(..., head=...), "
+            f"{type(module).__name__} has no linear classifier to find: give wrap(..., head=...), "
             "a submodule or its name."
         )
     return linear[-1]
@@ -93,85 +120,109 @@ def _features(
 ) -> Callable[[nn.Module, Tensor], Tensor]:
     """`features` as a function of (network, x), so that a copied classifier computes with its own network."""
     if features is None:
-        if _is_timm(module) and module.get_submodule(head_name) is module.get_classifier():
+        if _is_timm(module) and module.get_submodule(head_name) is _timm_classifier(module):
             return _timm_features
         return partial(_head_input, head_name)
     if isinstance(features, str):
-        return partial(_call, _check_name(module, features, "features"))
-    if isinstance(features, nn.Module):
-        return partial(_call, _name_of(module, features, "features"))
+        features = module.get_submodule(_check_name(module, features, "features"))
     if not callable(features):
         raise TemporaError(f"features={features!r}: must be a function, a submodule or the name of one.")
-    if inspect.ismethod(features) and isinstance(features.__self__, nn.Module):
-        return partial(_call_method, _name_of(module, features.__self__, "features"), features.__name__)
-    required = [p for p in inspect.signature(features).parameters.values() if p.default is p.empty]
-    return features if len(required) == 2 else _Bound(features)
+    return features if _takes_two(features) else Following(features, module)
+
+
+def _takes_two(function: Callable[..., Tensor]) -> bool:
+    """Whether it is an f(module, x): two arguments that it cannot do without."""
+    if isinstance(function, nn.Module):
+        return False
+    try:
+        arguments = inspect.signature(function).parameters.values()
+    except ValueError:  # written in C
+        return False
+    positional = [p for p in arguments if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional) == 2
 
 
 def _timm_features(network: nn.Module, x: Tensor) -> Tensor:
     return network.forward_head(network.forward_features(x), pre_logits=True)
 
 
+class _Reached(BaseException):
+    """The head is about to run. No `Exception`, which a network may catch."""
+
+
 def _head_input(head_name: str, network: nn.Module, x: Tensor) -> Tensor:
+    """What enters the head. The network stops there, because `Classifier` applies the head itself.
+
+    A compiler cannot follow an exception through the network; it drops what is computed in vain.
+    """
     seen: list[Tensor] = []
-    hook = network.get_submodule(head_name).register_forward_pre_hook(
-        lambda _, inputs: seen.append(inputs[0])
-    )
+
+    def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        seen.append(inputs[0])
+        if not torch.compiler.is_compiling():
+            raise _Reached
+
+    hook = network.get_submodule(head_name).register_forward_pre_hook(note)
     try:
         network(x)
+    except _Reached:
+        pass
     finally:
         hook.remove()
-    return seen[-1]
+    if not seen:
+        raise TemporaError(f"head={head_name!r} takes no part when the network runs: give another head.")
+    return seen[0]
 
 
-def _call(name: str, network: nn.Module, x: Tensor) -> Tensor:
-    return network.get_submodule(name)(x)
+def _check_split(model: Classifier, size: tuple[int, int, int]) -> None:
+    """Refuse a split found automatically that computes something else than the network does.
 
-
-def _call_method(owner: str, method: str, network: nn.Module, x: Tensor) -> Tensor:
-    return getattr(network.get_submodule(owner), method)(x)
-
-
-class _Bound:
-    """A user's `features(x)` that names the network as an outer variable.
-
-    Methods adapt a copy of the network, and the function must then see that copy: copying this object
-    rebuilds the function with every module it refers to replaced by its copy.
+    Networks that return the logits' probabilities, or their logarithms, are split where methods want them to be.
+    Nothing is said of networks that do not take images of the assumed size, or give more than one tensor.
     """
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        if not any(isinstance(value, nn.Module) for value in _outer_variables(function).values()):
-            raise TemporaError(
-                "features= is a function of x alone that does not name the network, so a copy of the network "
-                "would still compute the original's features: write it as f(module, x)."
-            )
-        self.function = function
-
-    def __call__(self, network: nn.Module, x: Tensor) -> Tensor:
-        return self.function(x)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Bound:
-        old = self.function
-        copies = {
-            name: copy.deepcopy(value, memo) if isinstance(value, nn.Module) else value
-            for name, value in _outer_variables(old).items()
-        }
-        cells = tuple(types.CellType(copies[name]) for name in old.__code__.co_freevars)
-        inside = {name: value for name, value in copies.items() if name in old.__code__.co_names}
-        function = types.FunctionType(
-            old.__code__, {**old.__globals__, **inside}, old.__name__, old.__defaults__, cells or None
+    weight = next(model.parameters())
+    x = torch.randn(2, *size, generator=torch.Generator().manual_seed(0)).to(weight)
+    with _inference(model.network):
+        try:
+            expected = model.network(x)
+        except Exception:
+            return
+        if not isinstance(expected, Tensor):
+            return
+        difference = _difference(model, x, expected)
+    if difference:
+        raise TemporaError(
+            f"{model.name}: its head {model.head_name!r}, applied to what it takes for features, {difference}; "
+            "the network does more than that. Give wrap(..., features=..., head=...)."
         )
-        function.__kwdefaults__ = old.__kwdefaults__
-        return _Bound(function)
 
 
-def _outer_variables(function: Callable[..., Any]) -> dict[str, Any]:
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return {}
-    outside = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
-    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    return outside | {name: cell.cell_contents for name, cell in cells}
+def _difference(model: Classifier, x: Tensor, expected: Tensor) -> str | None:
+    try:
+        logits = model(x)
+    except Exception as error:
+        return f"fails ({error})"
+    if logits.shape != expected.shape:
+        return f"gives {tuple(logits.shape)} for two images where the network gives {tuple(expected.shape)}"
+    scale = expected.nan_to_num().abs().max().item()
+    for output in (logits, logits.log_softmax(1), logits.softmax(1)):
+        if torch.allclose(output, expected, rtol=0, atol=1e-2 * scale, equal_nan=True):
+            return None
+    off = (logits - expected).abs().max().item()
+    return f"gives other logits than the network (by up to {off:.2g} where the largest is {scale:.2g})"
+
+
+@contextmanager
+def _inference(network: nn.Module) -> Iterator[None]:
+    """Eval mode without gradients, and afterwards every module as it was."""
+    modes = {part: part.training for part in network.modules()}
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
 
 
 def _check_name(module: nn.Module, name: str, what: str) -> str:
