@@ -137,6 +137,12 @@ def test_imported_runs_cannot_be_measured_again(tmp_path: Path) -> None:
         (["--threshold-ms", "5"], "is not above baseline_ms=10"),
         (["--interval-ms", "10", "--shift", "fgo"], "did you mean 'fog'"),
         (["--interval-ms", "10", "--queue", "-1"], "queue=-1"),
+        (["--interval-ms", "10", "--cameras", "1"], "--cameras 1: only with --fps; leave it out"),
+        (
+            ["--threshold-ms", "33", "--queue", "5"],
+            "--queue 5: only with --interval-ms or --fps; leave it out",
+        ),
+        (["--budget-s", "1", "--cameras", "3"], "--cameras 3: only with --fps"),
     ],
 )
 def test_questions_that_make_no_sense(run: Path, arguments: list[str], message: str) -> None:
@@ -273,13 +279,16 @@ def test_comparisons_that_make_no_sense(run: Path, arguments: list[str], message
 
 
 def test_the_authors_logs_become_a_run(tmp_path: Path) -> None:
-    batch = {
-        "index": 0,
-        "num_samples": 64,
-        "num_correct": 32,
-        "prediction_time": 38.0,
-        "adaptation_time": 0.0,
-    }
+    batches = [
+        {
+            "index": index,
+            "num_samples": 64,
+            "num_correct": 32,
+            "prediction_time": 38.0,
+            "adaptation_time": 0.0,
+        }
+        for index in range(3)
+    ]
     logs = {
         "offline": {},
         "interval": {"interval": "40", "queue_size": "1"},
@@ -295,7 +304,7 @@ def test_the_authors_logs_become_a_run(tmp_path: Path) -> None:
             "batch_size": "64",
             **knobs,
         }
-        found = {"num_batches": 3, "num_samples": 192, "num_correct": 96, "batch_summaries": [batch] * 3}
+        found = {"num_batches": 3, "num_samples": 192, "num_correct": 96, "batch_summaries": batches}
         content = {"arguments": arguments, "results": {"fog": found}}
         (tmp_path / "logs" / f"{kind}.json").write_text(json.dumps(content))
     text = one_line(tempora("import", "authors", tmp_path / "logs", "--out", tmp_path / "run"))
@@ -305,6 +314,9 @@ def test_the_authors_logs_become_a_run(tmp_path: Path) -> None:
         "query", tmp_path / "run", "select utility from utilities where status = 'ok'", "--format", "csv"
     )
     assert answer.split() == ["utility", "0.5", "0.5"]
+    advice = one_line(tempora("recommend", tmp_path / "run", "--interval-ms", "40"))
+    assert "how quiet the authors' machine was is not in their logs" in advice
+    assert "VALID" not in advice
 
 
 # -- query -----------------------------------------------------------------------------------------------------

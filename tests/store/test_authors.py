@@ -12,6 +12,7 @@ import pytest
 
 from tempora import analysis, published
 from tempora.errors import TemporaError
+from tempora.report.html import write_report
 from tempora.scenarios import Amortised, Continuous, Discrete, Offline, Scenario
 from tempora.store import UTILITIES, Results, Trace
 from tempora.store.authors import import_authors
@@ -224,18 +225,100 @@ def test_loops_that_take_time_between_batches_follow_the_recorded_starts(tmp_pat
     assert run.manifest["imported"]["retimed_passes"] == 1
 
 
+def test_at_a_knife_edge_the_log_says_what_was_served(tmp_path: Path) -> None:
+    """Unbuffered, 39.8 ms every 40 ms: the loop's own 0.4 ms, which no time counts, cost every other batch."""
+    log = a_log("basic", "unbuffered", ("fog",))
+    found = log["results"]["fog"]
+    for number, row in enumerate(found["batch_summaries"]):
+        row |= {"prediction_time": 39.8, "wall_clock_time": 40.2, "start_timestamp": 40.0 * number}
+        if number % 2:
+            row.update(dict.fromkeys(row, 0))
+    found["num_correct"] = sum(row["num_correct"] for row in found["batch_summaries"])
+    write(tmp_path / "logs", "basic", log)
+    run = import_authors(tmp_path / "logs", tmp_path / "run", baseline_ms=39.9)
+    cell = run.utilities.iloc[0]
+    assert cell["status"] == "ok"
+    assert cell["utility"] == pytest.approx(found["num_correct"] / (BATCHES * BATCH_SIZE))
+    assert cell["availability"] == 0.5
+    assert cell["response_ms"] == pytest.approx(39.8)
+    assert cell["waitspan_ms"] == pytest.approx(40.2 * (BATCHES / 2 - 1)), "it waited for what it could serve"
+    trace = run.trace(cell)
+    assert np.flatnonzero(trace.served).tolist() == list(range(0, BATCHES, 2))
+    assert trace.utility(Discrete(interval_ms=40.0, queue=0).resolve(num_batches=BATCHES)) == cell["utility"]
+    assert run.manifest["imported"]["own_skips_passes"] == 1
+    stored = run.folder.stored(cell["adapting_pass"])
+    for said in (run.manifest["verdict"]["text"], stored.facts["verdict"]["text"]):
+        assert "the skipped batches are the log's own, not replayed" in said
+    write_report(run)
+
+
 def test_a_log_that_contradicts_its_protocol_is_a_failed_cell(tmp_path: Path) -> None:
-    log = a_log("adabn", "discrete", ("fog",))
+    """Where the stream waits nothing is skipped."""
+    log = a_log("basic", "offline", ("fog",))
     found = log["results"]["fog"]
     for row in found["batch_summaries"][5:25]:
         row.update(dict.fromkeys(row, 0))
-    for row in found["batch_summaries"]:
-        row["queue_wait_time"] = 0.0
     found["num_correct"] = sum(row["num_correct"] for row in found["batch_summaries"])
-    write(tmp_path / "logs", "adabn", log)
+    write(tmp_path / "logs", "basic", log)
     run = import_authors(tmp_path / "logs", tmp_path / "run", baseline_ms=39.9)
-    assert run.utilities["status"].iloc[0].startswith("failed: the batches that the log calls skipped")
+    assert run.utilities["status"].iloc[0].startswith("failed: the log skips batches")
     assert np.isnan(run.utilities["utility"].iloc[0])
+
+
+@pytest.mark.parametrize("kind", ["offline", "discrete", "amortised"])
+def test_a_log_without_its_end_is_refused(tmp_path: Path, kind: str) -> None:
+    log = a_log("tent", kind, ("fog",))
+    found = log["results"]["fog"]
+    found["batch_summaries"] = found["batch_summaries"][: BATCHES // 2]
+    found["num_correct"] = sum(row["num_correct"] for row in found["batch_summaries"])
+    write(tmp_path / "logs", "torn", log)
+    held = rf"torn\.json: fog says num_batches {BATCHES} and .* hold {BATCHES // 2} batches"
+    with pytest.raises(TemporaError, match=held):
+        import_authors(tmp_path / "logs", tmp_path / "run", baseline_ms=39.9)
+
+
+@pytest.mark.parametrize("kind", ["offline", "discrete"])
+@pytest.mark.parametrize("rows", ["shuffled", "served only"])
+def test_the_index_places_a_batch(tmp_path: Path, kind: str, rows: str) -> None:
+    """Out of order, or without the rows of skipped batches, a log says the same."""
+    log = a_log("tent", kind, ("fog",))
+    write(tmp_path / "logs", "tent", log)
+    found = log["results"]["fog"]
+    if rows == "shuffled":
+        np.random.default_rng(0).shuffle(found["batch_summaries"])
+    else:
+        found["batch_summaries"] = [row for row in found["batch_summaries"] if row["num_samples"]]
+    write(tmp_path / "others", "tent", log)
+    run, other = (
+        import_authors(tmp_path / logs, tmp_path / f"run of {logs}", baseline_ms=39.9)
+        for logs in ("logs", "others")
+    )
+    pd.testing.assert_frame_equal(other.traces, run.traces)
+    pd.testing.assert_frame_equal(other.utilities, run.utilities)
+
+
+def test_two_batches_of_one_index_are_refused(tmp_path: Path) -> None:
+    log = a_log("basic", "offline", ("fog",))
+    log["results"]["fog"]["batch_summaries"][3]["index"] = 2
+    write(tmp_path / "logs", "basic", log)
+    with pytest.raises(TemporaError, match=r"basic\.json: .*fog's batches are not different numbers"):
+        import_authors(tmp_path / "logs", tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prediction_time": -1.0}, "prediction_time is -1 in a batch of fog"),
+        ({"adaptation_time": float("nan")}, "adaptation_time is nan in a batch of fog"),
+        ({"num_correct": BATCH_SIZE + 1}, "more correct than samples"),
+    ],
+)
+def test_impossible_batches_are_refused(tmp_path: Path, change: dict[str, float], message: str) -> None:
+    log = a_log("basic", "offline", ("fog",))
+    log["results"]["fog"]["batch_summaries"][3] |= change
+    write(tmp_path / "logs", "basic", log)
+    with pytest.raises(TemporaError, match=message):
+        import_authors(tmp_path / "logs", tmp_path / "run")
 
 
 def test_thresholds_below_lambda_are_not_applicable(tmp_path: Path) -> None:

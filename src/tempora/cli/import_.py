@@ -52,6 +52,11 @@ def authors(
         typer.echo(
             f"{retimed} discrete passes served less than their times allow; recorded starts decided instead"
         )
+    if own_skips := manifest["imported"]["own_skips_passes"]:
+        typer.echo(
+            f"{own_skips} discrete passes skip other batches than their times and starts say; "
+            "they are scored by what the log says was served, and not replayed"
+        )
     without = cells[cells["status"] != "ok"]
     for status, count in without["status"].value_counts().items():
         typer.echo(f"{count} cells have no result: {status}")

@@ -94,7 +94,9 @@ def _read(path: Path) -> Log | None:
             batch_size=int(arguments["batch_size"]),
             scenario=_scenario(arguments),
             shifts={
-                _shift(name, dataset, len(content["results"])): _batches(found, int(arguments["batch_size"]))
+                _shift(name, dataset, len(content["results"])): _batches(
+                    name, found, int(arguments["batch_size"])
+                )
                 for name, found in content["results"].items()
             },
         )
@@ -148,15 +150,19 @@ def snake(name: str) -> str:
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def _batches(found: Mapping[str, Any], batch_size: int) -> dict[str, FloatArray]:
-    """The batches of one shift as columns; rows are in the order of the stream, skipped ones included."""
-    summaries: Sequence[Mapping[str, Any]] = found["batch_summaries"]
-    if not summaries:
-        raise ValueError("batch_summaries is empty")
+def _batches(shift: str, found: Mapping[str, Any], batch_size: int) -> dict[str, FloatArray]:
+    """The batches of one shift as columns, one entry per batch of the stream, skipped ones included."""
+    rows = _in_stream_order(shift, found)
     columns = {
-        name: np.array([row[name] if name in _REQUIRED else row.get(name, 0.0) for row in summaries], float)
+        name: np.array([row[name] if name in _REQUIRED else row.get(name, 0.0) for row in rows], float)
         for name in _COLUMNS
     }
+    for name in (*_REQUIRED, "queue_wait_time"):
+        impossible = ~(columns[name] >= 0) | np.isinf(columns[name])
+        if impossible.any():
+            raise ValueError(f"{name} is {columns[name][impossible][0]:g} in a batch of {shift}")
+    if (columns["num_correct"] > columns["num_samples"]).any():
+        raise ValueError(f"a batch of {shift} has more correct than samples")
     if columns["num_correct"].sum() != int(found["num_correct"]):
         raise ValueError(
             f"num_correct is {found['num_correct']}, its batches add up to {columns['num_correct'].sum():.0f}"
@@ -164,3 +170,28 @@ def _batches(found: Mapping[str, Any], batch_size: int) -> dict[str, FloatArray]
     if (columns["num_samples"] > batch_size).any():
         raise ValueError(f"a batch has more than batch_size={batch_size} samples")
     return columns
+
+
+def _in_stream_order(shift: str, found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The rows of a shift, each at its batch's place. Rows of skipped batches, where they are there at all, are all
+    zero, their index too: the places that the served ones leave are theirs."""
+    rows: Sequence[Mapping[str, Any]] = found["batch_summaries"]
+    if not rows:
+        raise ValueError("batch_summaries is empty")
+    count, skipped = int(found["num_batches"]), int(found.get("num_skipped") or 0)
+    served = [(place, row) for place, row in enumerate(rows) if row["num_samples"]]
+    if len(rows) > count or (len(rows) < count and len(served) + skipped != count):
+        raise TemporaError(
+            f"{shift} says num_batches {count} and num_skipped {skipped}, its batch_summaries hold {len(rows)} "
+            f"batches, {len(served)} of them served: the log is not whole, so fetch it again or leave it out"
+        )
+    whole = len(rows) == count
+    indices = [int(row.get("index", place) if whole else row["index"]) for place, row in served]
+    if whole and len({index - place for index, (place, _) in zip(indices, served, strict=True)}) <= 1:
+        return rows
+    if len(set(indices)) < len(indices) or not all(0 <= index < count for index in indices):
+        raise ValueError(f"the indices of {shift}'s batches are not different numbers from 0 to {count - 1}")
+    placed: list[Mapping[str, Any]] = [dict.fromkeys(_COLUMNS, 0.0)] * count
+    for index, (_, row) in zip(indices, served, strict=True):
+        placed[index] = row
+    return placed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tempora.published.methods import HISTORY_FREE, METHODS, STANDARD, STATELESS
 from tempora.scenarios import (
     Amortised,
     Continuous,
+    Course,
     Discrete,
     Offline,
     Resolved,
@@ -30,6 +32,13 @@ from tempora.store.trace import ADAPTED, FROZEN, Trace
 
 PROVISION = 6.0
 """lambda = mean + 6 sigma of standard inference."""
+TIMING = "WARN"
+"""How far imported times can be trusted: nothing says that they are bad, and nothing that they are good."""
+
+AS_TIMED, AS_STARTED, AS_LOGGED = "times", "starts", "log"
+"""What the batches that a pass served follow from: its times, its times and the recorded starts, or nothing but
+the log, which says so. The last is stored as it is and never replayed."""
+OWN_SKIPS = "the skipped batches are the log's own, not replayed: they do not follow from its times"
 
 
 def import_authors(
@@ -59,8 +68,8 @@ def import_authors(
             for shift in log.shifts
         ]
         target.write_utilities(utilities_frame(rows))
-        retimed = sum(stored.facts["retimed"] for stored in target.passes().values())
-        target.write_manifest(_manifest(logs, scenarios, baseline, retimed))
+        follows = Counter(stored.facts["served_from"] for stored in target.passes().values())
+        target.write_manifest(_manifest(logs, scenarios, baseline, follows))
     return Results(RunFolder(out))
 
 
@@ -133,26 +142,43 @@ def _scenarios(logs: list[Log]) -> list[Scenario]:
 
 def _row(folder: RunFolder, log: Log, shift: str, index: int, baseline_ms: float) -> dict[str, Any]:
     """Store a log's pass over one shift; the cell it makes."""
-    cell = Cell(log.method, log.model, shift, log.seed, log.scenario, index, baseline_ms)
+    cell = Cell(log.method, log.model, shift, log.seed, log.scenario, index, baseline_ms, verdict=TIMING)
     reason = log.scenario.not_applicable(baseline_ms)
     if reason is not None:
         return utility_row(replace(cell, status=f"not applicable: {reason}"), None)
     batches = log.shifts[shift]
     resolved = log.scenario.resolve(num_batches=len(batches["num_samples"]), baseline_ms=baseline_ms)
     recorded = _recorded(batches, log.batch_size, resolved)
-    for trace in (recorded, _busy_until_next_start(recorded, batches)):
-        if np.array_equal(trace.course(resolved).served, np.flatnonzero(recorded.served)):
-            facts = {
-                "source": log.path.name,
-                "retimed": trace is not recorded,
-                "history_free": log.method in HISTORY_FREE,
-                "stateless": log.method in STATELESS,
-            }
-            placed = trace.on_timeline(resolved)
-            stored = folder.write_pass(_identity(log, shift, resolved), placed, facts)
-            return utility_row(replace(cell, adapting_pass=stored.key), placed)
-    reason = "failed: the batches that the log calls skipped do not follow from its times"
-    return utility_row(replace(cell, status=reason), None)
+    found = _explained(recorded, batches, resolved)
+    if found is None:
+        reason = "failed: the log skips batches, which its protocol never does, or serves none"
+        return utility_row(replace(cell, status=reason), None)
+    served_from, trace = found
+    facts = {
+        "source": log.path.name,
+        "served_from": served_from,
+        "history_free": log.method in HISTORY_FREE,
+        "stateless": log.method in STATELESS,
+        "verdict": _verdict([OWN_SKIPS] if served_from == AS_LOGGED else []),
+    }
+    stored = folder.write_pass(_identity(log, shift, resolved), trace.on_timeline(resolved), facts)
+    return utility_row(replace(cell, adapting_pass=stored.key), trace)
+
+
+def _explained(
+    recorded: Trace, batches: Mapping[str, FloatArray], resolved: Resolved
+) -> tuple[str, Trace] | None:
+    """A pass that takes the course the log took, and why it does; None if its protocol knows no such course."""
+    served = np.flatnonzero(recorded.served)
+    for served_from, trace in (
+        (AS_TIMED, recorded),
+        (AS_STARTED, _busy_until_next_start(recorded, batches)),
+    ):
+        if np.array_equal(trace.course(resolved).served, served):
+            return served_from, trace
+    if resolved.arrivals_ms is None or not served.size:
+        return None
+    return AS_LOGGED, _AsLogged(**vars(recorded), wait_ms=batches["queue_wait_time"])
 
 
 def _recorded(batches: Mapping[str, FloatArray], batch_size: int, resolved: Resolved) -> Trace:
@@ -184,6 +210,44 @@ def _busy_until_next_start(trace: Trace, batches: Mapping[str, FloatArray]) -> T
     return replace(trace, adapt_ms=adapt_ms)
 
 
+@dataclass(frozen=True)
+class _AsLogged(Trace):
+    """A pass on a schedule that takes the course of its log, whatever its times would make of it.
+
+    At a knife edge a millisecond that the log does not count decides which batches are skipped, so no replay finds
+    them again; which ones were is known all the same.
+    """
+
+    wait_ms: FloatArray
+
+    def course(self, resolved: Resolved, frozen: Trace | None = None) -> Course:
+        served = np.flatnonzero(self.served)
+        predict_ms, adapt_ms, wait_ms = self.predict_ms[served], self.adapt_ms[served], self.wait_ms[served]
+        arrived_ms = np.array(resolved.arrivals_ms)[served]
+        start_ms = arrived_ms + wait_ms
+        finish_ms = start_ms + predict_ms + adapt_ms
+        idle_ms = np.zeros(served.size)
+        idle_ms[1:] = np.maximum(0.0, start_ms[1:] - finish_ms[:-1])
+        forced = (np.diff(served, prepend=-1) > 1) & (wait_ms == 0)
+        return Course(
+            num_batches=self.num_batches,
+            served=served,
+            evicted=np.flatnonzero(~self.served),
+            arrived_ms=arrived_ms,
+            start_ms=start_ms,
+            emission_ms=start_ms + predict_ms,
+            finish_ms=finish_ms,
+            predict_ms=predict_ms,
+            adapt_ms=adapt_ms,
+            wait_ms=wait_ms,
+            response_ms=wait_ms + predict_ms,
+            idle_ms=idle_ms,
+            adapted=np.ones(served.size, dtype=bool),
+            waitspan_ms=float(idle_ms[forced].sum()),
+            spent_ms=float(np.maximum(0.0, predict_ms + adapt_ms - (resolved.baseline_ms or math.inf)).sum()),
+        )
+
+
 def _identity(log: Log, shift: str, resolved: Resolved) -> dict[str, Any]:
     return {
         "kind": "offline" if isinstance(log.scenario, Offline) else "live",
@@ -203,15 +267,21 @@ def _identity(log: Log, shift: str, resolved: Resolved) -> dict[str, Any]:
 
 
 def _manifest(
-    logs: list[Log], scenarios: list[Scenario], baseline: dict[str, Any], retimed: int
+    logs: list[Log], scenarios: list[Scenario], baseline: dict[str, Any], follows: Mapping[str, int]
 ) -> dict[str, Any]:
     batches = {shift: len(found["num_samples"]) for log in logs for shift, found in log.shifts.items()}
     first = logs[0]
+    own_skips = follows.get(AS_LOGGED, 0)
     provision_ms = None
     if baseline["mean_ms"] is not None:
         provision_ms = (baseline["baseline_ms"] - baseline["mean_ms"]) * max(batches.values())
     return {
-        "imported": {"from": "the authors' logs", "files": len(logs), "retimed_passes": retimed},
+        "imported": {
+            "from": "the authors' logs",
+            "files": len(logs),
+            "retimed_passes": follows.get(AS_STARTED, 0),
+            "own_skips_passes": own_skips,
+        },
         "dataset": first.dataset,
         "machine": {"cpu": "the authors' machine", "device": "unknown", "threads": None, "versions": {}},
         "model": first.model,
@@ -226,9 +296,10 @@ def _manifest(
         "baseline": baseline,
         "provision_ms": provision_ms,
         "finished": True,
-        "verdict": {
-            "status": "VALID",
-            "reasons": [],
-            "text": "VALID: imported; how quiet the authors' machine was is not in their logs",
-        },
+        "verdict": _verdict([f"{own_skips} discrete passes: {OWN_SKIPS}"] if own_skips else []),
     }
+
+
+def _verdict(more: list[str]) -> dict[str, Any]:
+    reasons = ["imported; how quiet the authors' machine was is not in their logs", *more]
+    return {"status": TIMING, "reasons": reasons, "text": f"{TIMING}: {'; '.join(reasons)}"}
