@@ -19,9 +19,6 @@ def temporal_factors(frame: pd.DataFrame) -> pd.DataFrame:
     """
     rows = strictest(frame)
     rows = rows[rows["protocol"].isin(FACTORS)]
-    if "queue" in rows:
-        buffered = rows.groupby("protocol")["queue"].transform("max")
-        rows = rows[rows["queue"].isna() | (rows["queue"] == buffered)]
     if "shift" in rows and rows["shift"].nunique() > 1:
         rows = pool(rows)
     rows = rows.assign(factor=rows["protocol"].map(FACTORS))

@@ -28,6 +28,7 @@ PROTOCOLS = ("offline", "discrete", "continuous", "amortised", "deployment")
 OVERALL = "overall"
 
 _REQUIRED = ("method", "protocol", "value", "utility")
+_GRID = ("run", "hardware", "model")
 
 
 def keys(frame: pd.DataFrame, names: Iterable[str] = CELL, without: Iterable[str] = ()) -> list[str]:
@@ -46,7 +47,16 @@ def scored(frame: pd.DataFrame) -> pd.DataFrame:
         )
     rows = frame[frame["utility"].notna()].reset_index(drop=True)
     # Empty is "" to some writers and a missing value to others; both mean the same cell.
-    return rows.assign(**{name: rows[name].fillna("") for name in keys(rows, ("parameter", "rule"))})
+    rows = rows.assign(**{name: rows[name].fillna("") for name in keys(rows, ("parameter", "rule"))})
+    return _with_one_value(rows) if "label" in rows else rows
+
+
+def _with_one_value(rows: pd.DataFrame) -> pd.DataFrame:
+    """The mean `value` of each scenario: on shifts of different length a relative budget has several."""
+    same = keys(rows, ("run", "hardware", "model", "protocol", "label", "queue", "rule"))
+    values = rows.groupby(same, dropna=False)["value"]
+    differ = values.transform("max") != values.transform("min")
+    return rows.assign(value=rows["value"].where(~differ, values.transform("mean")))
 
 
 def offline(frame: pd.DataFrame) -> pd.DataFrame:
@@ -64,8 +74,19 @@ def temporal(frame: pd.DataFrame) -> pd.DataFrame:
 def strictest(frame: pd.DataFrame) -> pd.DataFrame:
     """The temporal rows at the smallest interval, threshold and budget of each machine and model."""
     rows = temporal(frame)
-    within = ["protocol", *keys(rows, ("run", "hardware", "model"))]
-    return rows[rows["value"] == rows.groupby(within, dropna=False)["value"].transform("min")]
+    least = rows.groupby(_grids(rows), dropna=False)["value"].transform("min")
+    return one_scenario(rows[rows["value"] == least])
+
+
+def one_scenario(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of one scenario for each protocol, machine and model: of the longest queue, then of the first."""
+    first = rows.sort_values("queue", ascending=False, kind="stable") if "queue" in rows else rows
+    first = first.drop_duplicates(_grids(rows))
+    return rows.merge(first[keys(rows, (*_GRID, *SCENARIO))])
+
+
+def _grids(rows: pd.DataFrame) -> list[str]:
+    return keys(rows, ("protocol", *_GRID))
 
 
 def stack(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

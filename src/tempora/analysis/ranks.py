@@ -8,7 +8,19 @@ from tempora.analysis.frames import keys, scored
 
 
 def with_ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """The scored rows with their `rank` among the methods of their cell: 1 is best, ties share the better rank."""
+    """The scored rows with their `rank` among the methods of their cell: 1 is best, ties share the better rank.
+
+    Of pooled rows, those of a method that failed somewhere come last.
+    """
     rows = scored(frame)
-    within_cell = rows.groupby(keys(rows), dropna=False)["utility"]
+    rows = rows.assign(rank=rows["utility"].where(~incomplete(rows), -1.0))
+    within_cell = rows.groupby(keys(rows), dropna=False)["rank"]
     return rows.assign(rank=within_cell.rank(method="min", ascending=False).astype(int))
+
+
+def incomplete(rows: pd.DataFrame) -> pd.Series[bool]:
+    """Pooled rows over fewer shifts or seeds than other methods of their cell have."""
+    found = pd.Series(False, index=rows.index)
+    for count in keys(rows, ("shifts", "seeds")):
+        found |= rows[count] < rows.groupby(keys(rows), dropna=False)[count].transform("max")
+    return found

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from tempora.analysis.frames import keys, ordered, scored
+from tempora.analysis.ranks import incomplete
 from tempora.errors import TemporaError, unknown
 from tempora.scenarios import decay
 
@@ -53,9 +54,10 @@ def with_timing_ties(frame: pd.DataFrame) -> pd.DataFrame:
     """
     rows = scored(frame)
     cell = [rows[name] for name in keys(rows)]
-    first = rows["utility"] == rows["utility"].groupby(cell, dropna=False).transform("max")
+    comparable = rows["utility"].where(~incomplete(rows))
+    first = comparable == comparable.groupby(cell, dropna=False).transform("max")
     lo, hi = (rows[bound].fillna(rows["utility"]) for bound in ("utility_lo", "utility_hi"))
-    overlaps = hi >= lo.where(first).groupby(cell, dropna=False).transform("min")
+    overlaps = comparable.notna() & (hi >= lo.where(first).groupby(cell, dropna=False).transform("min"))
     alone = overlaps.groupby(cell, dropna=False).transform("sum") == 1
     return rows.assign(timing_tie=overlaps & ~alone)
 

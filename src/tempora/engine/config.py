@@ -83,7 +83,7 @@ class RunConfig(_Strict):
         None, description="Weights (.safetensors, or .pt) instead of the model's own."
     )
     pretrained: bool = Field(
-        True, description="Fetch timm's weights; false leaves them random, for timing only."
+        True, description="Use the trained weights; false leaves them random, for timing only."
     )
     data: DataConfig = Field(DataConfig(), description="Which images.")
     methods: list[str | MethodConfig] = Field(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from tempora import analysis, published
+from tempora.analysis.frames import one_scenario
 from tempora.errors import TemporaError, unknown
 from tempora.report.tables import contents
 from tempora.report.tables.model import Table
@@ -38,13 +39,14 @@ class Material:
 
     def at_one_scenario(self, protocol: str) -> pd.DataFrame:
         """The rows of the chosen scenario, or of the strictest."""
-        rows = self.of(protocol)
-        if "queue" in rows and protocol == "discrete":
-            rows = rows[rows["queue"] == rows["queue"].max()]
+        return one_scenario(self.chosen(self.of(protocol), f"{protocol} scenario"))
+
+    def chosen(self, rows: pd.DataFrame, what: str) -> pd.DataFrame:
+        """The rows of the label that the reader named, or of the smallest value."""
         if self.scenario is not None and self.scenario not in set(rows["label"]):
-            raise unknown(f"{protocol} scenario", self.scenario, rows["label"].unique())
+            raise unknown(what, self.scenario, rows["label"].unique())
         strictest = rows["value"] == rows["value"].min()
-        return rows[strictest if self.scenario is None else rows["label"] == self.scenario]
+        return rows.loc[strictest if self.scenario is None else rows["label"] == self.scenario]
 
 
 def build(
@@ -141,7 +143,15 @@ def _sweep(given: Material) -> Table:
 def _overhead(given: Material) -> Table:
     if given.traces is None:
         raise TemporaError("table 'overhead' is read from the traces of a run; give them too")
-    return contents.overhead(analysis.overhead(given.traces, float(given.rows["baseline_ms"].iloc[0])))
+    batches = given.traces
+    if "shift" in batches:
+        batches = batches[batches["shift"].isin(given.rows["shift"])]
+    return contents.overhead(analysis.overhead(batches, float(given.rows["baseline_ms"].iloc[0])))
+
+
+def _buffering(given: Material) -> Table:
+    rows = given.chosen(analysis.buffering(given.rows), "interval")
+    return contents.buffering(rows.drop_duplicates("method"))  # of several longer queues, the first
 
 
 def _correlation(given: Material) -> Table:
@@ -172,7 +182,7 @@ BUILDERS: dict[str, Callable[[Material], Table]] = {
     "correlation": _correlation,
     "deficit": lambda given: contents.deficit(analysis.deficit(given.under_pressure())),
     "below-standard": lambda given: contents.below_standard(analysis.below_standard(given.under_pressure())),
-    "buffering": lambda given: contents.buffering(analysis.buffering(given.rows)),
+    "buffering": _buffering,
     "response": _response,
     "ablation": lambda given: contents.ablation(given.at_one_scenario("amortised")),
     "hardware": _hardware,

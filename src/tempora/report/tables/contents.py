@@ -45,7 +45,7 @@ TERMS: dict[str, dict[str, Column]] = {
         "frozen_accuracy": Column("frozen accuracy", "percent", 2),
     },
 }
-"""The terms that explain each protocol's utility (design.md, section 1)."""
+"""The terms that explain each protocol's utility."""
 
 UTILITY = Column("utility", "percent", 2)
 

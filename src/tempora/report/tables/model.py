@@ -14,7 +14,7 @@ Mark = Literal["", "best", "second", "below"]
 """`below`: worse than standard inference."""
 
 DASH = "–"
-TIMING_TIE, INVALID = "≈", "!"
+TIMING_TIE, INVALID, INCOMPLETE = "≈", "!", "†"
 
 
 @dataclass(frozen=True)

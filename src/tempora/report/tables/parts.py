@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from tempora.analysis.frames import SCENARIO, keys
+from tempora.analysis.ranks import incomplete
 from tempora.published.methods import STANDARD, display, family, order
 from tempora.published.setups import CORRUPTION_GROUPS
-from tempora.report.tables.model import INVALID, TIMING_TIE, Cell, Column, Mark, marks
+from tempora.report.tables.model import INCOMPLETE, INVALID, TIMING_TIE, Cell, Column, Mark, marks
 
 PROTOCOL_TITLES = {
     "overall": "Overall",
@@ -82,31 +83,33 @@ def utility_cells(rows: pd.DataFrame) -> dict[str, Cell]:
     """The cells of one scenario by method: best and second marked, below Standard greyed, rank beside."""
     values = dict(zip(rows["method"], rows["utility"].astype(float), strict=True))
     standard = values.get(STANDARD, float("-inf"))
+    comparable = list(rows["utility"].astype(float).where(~incomplete(rows)))
     return {
         method: Cell(value, int(rank), mark or ("below" if value < standard else ""), flag)
         for (method, value), rank, mark, flag in zip(
-            values.items(), rows["rank"], marks(list(values.values())), flags(rows), strict=True
+            values.items(), rows["rank"], marks(comparable), flags(rows), strict=True
         )
     }
 
 
 def flags(rows: pd.DataFrame) -> list[str]:
-    """The warning sign of each row: its timing is invalid, or it ties with the winner within timing."""
+    """The warning signs of each row: it failed somewhere; its timing is invalid, or it ties with the winner."""
     ties = rows.get("timing_tie", pd.Series(False, index=rows.index))
     verdicts = rows.get("verdict", pd.Series("", index=rows.index))
     return [
-        INVALID if verdict == "INVALID" else TIMING_TIE if tie else ""
-        for tie, verdict in zip(ties, verdicts, strict=True)
+        INCOMPLETE * missing + (INVALID if verdict == "INVALID" else TIMING_TIE * tie)
+        for missing, tie, verdict in zip(incomplete(rows), ties, verdicts, strict=True)
     ]
 
 
 def flag_notes(rows: pd.DataFrame) -> tuple[str, ...]:
     """What the signs in a table mean, if it has any."""
     meanings = {
+        INCOMPLETE: f"{INCOMPLETE} failed on some of these streams, so the number is of the others and ranks last",
         TIMING_TIE: f"{TIMING_TIE} ties with the winner within timing uncertainty",
         INVALID: f"{INVALID} timing INVALID: do not rely on this number",
     }
-    found = set(flags(rows))
+    found = set("".join(flags(rows)))
     return tuple(meaning for flag, meaning in meanings.items() if flag in found)
 
 
