@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -387,6 +388,18 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch, clock_file, tmp
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(TemporaError, match=r"pip install 'tempora\[ray\]'"):
         run_ray(configuration(clock_file), tmp_path / "run")
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_nobody_listens_is_said_at_once(monkeypatch, clock_file, scheme):
+    monkeypatch.setattr(with_fake(monkeypatch, 1), "is_initialized", lambda: False)
+    with socket.socket() as bound:  # and not listening: the port is nobody else's meanwhile
+        bound.bind(("127.0.0.1", 0))
+        address = f"{scheme}127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(
+            TemporaError, match=rf"--address {address}: no Ray .*`ray start --head`.*--address auto"
+        ):
+            ray_cluster.Cluster(configuration(clock_file), address, Observer()).hire(1)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ Nothing here knows what the workers are asked for.
 from __future__ import annotations
 
 import os
+import re
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +22,8 @@ from tempora.engine.schedule import Pending
 from tempora.errors import TemporaError
 
 _LOOK_EVERY_S = 1.0
+_KNOCK_S = 5.0
+"""How long a head may take to answer; Ray itself would try for minutes."""
 
 
 @dataclass
@@ -122,14 +126,12 @@ class Cluster:
         if not self._ray.is_initialized():
             # Ray's own report of how it is used goes nowhere unless the user wants it to.
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            _knock(self._address)
             local = {"include_dashboard": False} if self._address == "local" else {}
             try:
                 self._ray.init(self._address, log_to_driver=False, logging_level="warning", **local)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise TemporaError(
-                    f"--address {self._address}: no Ray cluster answers there ({error}); start one with "
-                    "`ray start --head`, or use --address local"
-                ) from None
+                raise _nobody_there(self._address, error) from None
             self._started_ray = True
         devices = Devices.of(self._config, self._ray.nodes())
         if not devices.count(self._ray.nodes()):
@@ -137,6 +139,24 @@ class Cluster:
         if not devices.any_free(self._ray.available_resources()):
             self._observer.note("all devices of the Ray cluster are in use; this run waits for one")
         return devices
+
+
+def _knock(address: str | None) -> None:
+    """Make sure that somebody listens at HOST:PORT, or ray://HOST:PORT. Other addresses (auto, local) name none."""
+    found = re.fullmatch(r"(?:ray://)?\[?([^/\[\]]+)\]?:(\d+)", address or "")
+    if found is None:
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=_KNOCK_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise _nobody_there(address, error) from None
+
+
+def _nobody_there(address: str | None, error: Exception) -> TemporaError:
+    return TemporaError(
+        f"--address {address}: no Ray cluster answers there ({error}); start one with `ray start --head` and name "
+        "the address that it prints, use --address auto on a node of a running cluster, or --address local"
+    )
 
 
 def _actor(ray: Any) -> Any:
