@@ -137,7 +137,7 @@ def test_imported_runs_cannot_be_measured_again(tmp_path: Path) -> None:
         (["--threshold-ms", "5"], "is not above baseline_ms=10"),
         (["--interval-ms", "10", "--shift", "fgo"], "did you mean 'fog'"),
         (["--interval-ms", "10", "--queue", "-1"], "queue=-1"),
-        (["--interval-ms", "10", "--cameras", "1"], "--cameras 1: only with --fps; leave it out"),
+        (["--interval-ms", "10", "--cameras", "3"], "--cameras 3: only with --fps; leave it out"),
         (
             ["--threshold-ms", "33", "--queue", "5"],
             "--queue 5: only with --interval-ms or --fps; leave it out",

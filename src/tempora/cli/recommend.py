@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def recommend(
-    context: typer.Context,
     run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
     interval_ms: Annotated[float | None, typer.Option(help="A batch arrives every so many ms.")] = None,
     fps: Annotated[float | None, typer.Option(help="Frames per second of each camera.")] = None,
@@ -46,7 +45,6 @@ def recommend(
 
     results = open_run(run)
     scenario = _scenario(results, interval_ms, fps, cameras, threshold_ms, budget_s, queue)
-    _refuse_unused(context)
     try:
         found = find(results, scenario, shift or None)
     except NoExactAnswer as error:
@@ -76,6 +74,14 @@ def _scenario(
     if len(given) != 1:
         what = f"{' and '.join(given)} are different deployments" if given else "no deployment given"
         raise TemporaError(f"{what}: say one of {', '.join(asked)}")
+    for option, value, paces in (
+        ("--cameras", cameras, ["--fps"]),
+        ("--queue", queue, ["--interval-ms", "--fps"]),
+    ):
+        if value != 1 and given[0] not in paces:
+            raise TemporaError(
+                f"{option} {value}: only with {' or '.join(paces)}; leave it out with {given[0]}"
+            )
     if fps is not None:
         if not (fps > 0 and cameras > 0):
             raise TemporaError(f"--fps {fps:g} --cameras {cameras}: both must be above 0")
@@ -86,23 +92,6 @@ def _scenario(
         return Continuous(threshold_ms=threshold_ms)
     assert budget_s is not None
     return Amortised(budget_ms=1000 * budget_s, rule=_rule(results))
-
-
-def _refuse_unused(context: typer.Context) -> None:
-    """An option that the asked deployment has no use for is a misunderstanding, not a detail."""
-    from tempora.errors import TemporaError
-
-    given = {
-        name: value
-        for name, value in context.params.items()
-        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
-    }
-    for name, paces in (("cameras", ("fps",)), ("queue", ("interval_ms", "fps"))):
-        if name in given and not given.keys() & set(paces):
-            allowed = " or ".join(f"--{pace.replace('_', '-')}" for pace in paces)
-            raise TemporaError(
-                f"--{name} {given[name]}: only with {allowed}; leave it out, or ask for that pace"
-            )
 
 
 def _rule(results: Results) -> str:
