@@ -125,3 +125,12 @@ def test_mistakes_are_user_errors(arguments, message, tmp_path, monkeypatch):
     with pytest.raises(TemporaError) as caught:
         runner.invoke(app, arguments, catch_exceptions=False)
     assert message in str(caught.value)
+
+
+def test_the_quick_demo_fits_both_networks() -> None:
+    from tempora import methods, models
+    from tempora.cli.demo import QUICK_METHODS
+
+    for model, names in QUICK_METHODS.items():
+        for name in names:
+            methods.create(name, models.load(model))

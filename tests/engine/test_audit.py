@@ -101,6 +101,15 @@ def test_the_plan_counts_cells_and_passes(configured):
     assert sum(m.most_passes for m in unshared.methods) == unshared.cells
 
 
+def test_the_plan_counts_tails_that_no_standard_pass_holds(configured):
+    config, _ = configured
+    alone = make_plan(job_from_config(config.model_copy(update={"methods": ["lame"], "clock": "measured"})))
+    beside = make_plan(
+        job_from_config(config.model_copy(update={"methods": ["standard", "lame"], "clock": "measured"}))
+    )
+    assert alone.methods[0].most_passes > beside.methods[1].most_passes
+
+
 def test_a_recorded_profile_is_a_clock(configured, tmp_path):
     config, _ = configured
     measured = config.model_copy(update={"clock": "measured", "calibration_batches": 10})

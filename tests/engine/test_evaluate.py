@@ -216,6 +216,60 @@ def test_another_batch_size_has_a_lambda_of_its_own(network, batches, tmp_path):
     assert evaluate(model, small, ["standard"], **options).manifest["baseline"] != first
 
 
+def test_only_a_measured_lambda_is_reused(network, batches, tmp_path):
+    model, measured = network("fashion_resnet"), {"clock": "measured", "calibration_batches": 10}
+    options = {"scenarios": [], "out": tmp_path / "run"}
+    assert evaluate(model, batches, ["standard"], **options).manifest["baseline"]["baseline_ms"] == 40
+    first = evaluate(model, batches, ["standard"], **options, **measured).manifest["baseline"]
+    assert first["source"] == "measured"
+    other = evaluate(model, batches, ["standard"], **options, **measured, provision=2.0).manifest["baseline"]
+    assert other["provision"] == 2.0
+
+
+class Breaks(Method):
+    name = "breaks"
+
+    def predict(self, x):
+        raise ValueError("no prediction")
+
+
+def test_a_bad_method_spoils_no_measured_run(network, batches):
+    options = {"clock": "measured", "calibration_batches": 10, "scenarios": []}
+    status = evaluate(network("fashion_resnet"), batches, ["standard", Breaks], **options).utilities
+    by_method = status.set_index("method")["status"]
+    assert by_method["standard"] == "ok"
+    assert by_method["breaks"] == "failed: ValueError: no prediction"
+
+
+def test_a_method_typed_anew_is_another_method(network, batches, tmp_path):
+    """At a prompt or in a notebook there is no file to look at."""
+    found = []
+    for sign in ("1", "-1"):
+        space = {"Method": Method, "__name__": "prompt"}
+        exec(
+            f"class Mine(Method):\n name = 'mine'\n def predict(self, x):\n  return self.model(x) * ({sign})",
+            space,
+        )
+        clock = {**CLOCK, "mine": (40, 0)}
+        run = evaluate(
+            network("fashion_resnet"), batches[:2], [space["Mine"]], clock=clock, out=tmp_path / "run"
+        )
+        found.append(np.concatenate(run.traces["predicted"]).tolist())
+    assert found[0] != found[1]
+
+
+def test_equal_scenarios_are_one_and_alike_ones_can_be_named(network, batches):
+    given = [Continuous(threshold_ms=100), Continuous(threshold_ms=100.0), Amortised(budget_x=1 / 3)]
+    run = evaluate(network("fashion_resnet"), batches[:2], ["standard"], scenarios=given)
+    assert run.utilities["label"].tolist() == ["offline", "T 100 ms", "B 33.3 % of λN"]
+    alike = [*given, Amortised(budget_x=0.3333)]
+    with pytest.raises(TemporaError, match="give one of them a name of its own"):
+        evaluate(network("fashion_resnet"), batches[:2], ["standard"], scenarios=alike)
+    alike[-1] = Amortised(budget_x=0.3333, name="a third")
+    run = evaluate(network("fashion_resnet"), batches[:2], ["standard"], scenarios=alike)
+    assert "a third" in set(run.utilities["label"])
+
+
 class Explodes(Method):
     name = "explodes"
 
@@ -309,6 +363,10 @@ def test_a_clock_without_the_method_says_which_it_has(network, batches):
     ("change", "message"),
     [
         ({"methods": ["tnet"]}, "did you mean 'tent'"),
+        (
+            {"batches": [(torch.zeros(2, 1, 28, 28), torch.tensor([3, 10]))]},
+            "labels range from 3 to 10: expected 0",
+        ),
         ({"methods": []}, "no method to run"),
         ({"batches": {}}, "no shift to run on"),
         ({"batches": []}, "the list is empty"),

@@ -133,6 +133,13 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(
     assert contents(folder) == uninterrupted
 
 
+def test_only_our_own_leftovers_are_removed(tmp_path):
+    for name in ("film.mkv.part", "run.json.4711.part"):
+        (tmp_path / name).write_text("half")
+    RunFolder.for_writing(tmp_path).close()
+    assert {path.name for path in tmp_path.glob("*.part")} == {"film.mkv.part"}
+
+
 def test_two_processes_on_one_folder(tmp_path):
     with (
         RunFolder.for_writing(tmp_path / "run"),

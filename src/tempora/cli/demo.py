@@ -18,11 +18,14 @@ USUAL = {
 """One shift that adaptation repairs well, one that it must, and one where there is little to gain."""
 QUICK = {
     "data.shifts": ["contrast"],
-    "methods": ["standard", "adabn", "lame", "neo", "tent"],
     "batches": 10,
     "calibration_batches": 50,
 }
 """Enough for a ranking and a report in half a minute, too little for a verdict on anything."""
+QUICK_METHODS = {
+    "fashion_resnet": ["standard", "adabn", "lame", "neo", "tent"],
+    "fashion_vit": ["standard", "lame", "neo", "tent", "zerosiam"],
+}
 THINNED = [
     {"protocol": "discrete", "utilisation": 1.0, "name": "ρ 100 %"},
     {"protocol": "discrete", "utilisation": 0.5, "name": "ρ 50 %"},
@@ -67,10 +70,15 @@ def demo(
     prepare_environment()
     from tempora.engine.config import load_config
     from tempora.errors import TemporaError
+    from tempora.published.setups import CORRUPTIONS
 
     if quick and full:
         raise TemporaError("--quick and --full contradict each other: give one of them, or neither")
     flags: dict[str, object] = {"model": model, "data.dataset": "fashion", "clock": clock}
-    if not full:
+    if full:
+        flags["data.shifts"] = list(CORRUPTIONS)
+    else:
         flags |= {"grid": "none", "scenarios": THINNED, **(QUICK if quick else USUAL)}
-    execute(load_config(None, flags=flags), out, redo=redo, plain=plain)
+    if quick:
+        flags["methods"] = QUICK_METHODS.get(model, "all")
+    execute(load_config(None, flags=flags), out, redo=redo, plain=plain, say_how_long=full)

@@ -59,6 +59,7 @@ def profile(
     from tempora.engine.config import load_config
     from tempora.engine.profiling import record_profile
     from tempora.engine.setup import job_from_config
+    from tempora.errors import TemporaError
 
     flags = {
         "model": model,
@@ -72,6 +73,8 @@ def profile(
         "threads": threads,
     }
     console = new_console()
+    if not out.parent.is_dir():
+        raise TemporaError(f"--out {out}: there is no folder {out.parent}; make it, or give another")
     observer = LiveProgress(console, plain=plain)
     job = job_from_config(load_config(None, flags=flags), observer)
     with observer.watching(gently=False):

@@ -225,6 +225,7 @@ def execute(
     redo: str | None = None,
     quiet: bool = False,
     plain: bool = False,
+    say_how_long: bool = False,
 ) -> None:
     """Run a configuration into a folder with progress, then show what came out."""
     from tempora.cli.progress import LiveProgress
@@ -237,8 +238,9 @@ def execute(
     part = Shard.parse(shard) if shard else None
     observer = LiveProgress(console, plain=plain, quiet=quiet)
     job, make = _job_and_executor(config, executor, address, observer)
-    if dry_run:
+    if dry_run or say_how_long:
         make_plan(job).show(console)
+    if dry_run:
         return
     with RunFolder.for_writing(folder) as opened, observer.watching():
         if redo is not None:

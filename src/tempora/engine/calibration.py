@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import numpy as np
 
@@ -19,7 +20,8 @@ def settle(job: Job, stream: BatchSource, observer: Observer) -> None:
     """Take every method once forward and backward, so that no timed batch pays for memory taken the first time."""
     observer.pass_started("settling", len(job.methods))
     for number, spec in enumerate(job.methods):
-        Pass(job.create(spec, stream.seed), spec.label, stream, job.clock).warm_up(2)
+        with suppress(Exception):  # a method that fails does so again in its own task, which records why
+            Pass(job.create(spec, stream.seed), spec.label, stream, job.clock).warm_up(2)
         observer.batch_done(_NOTHING, number)
 
 

@@ -68,7 +68,7 @@ def evaluate(
         model=classifier,
         methods=tuple(method_spec(method) for method in methods),
         scenarios=with_offline(relative_grid() if scenarios is None else list(scenarios)),
-        streams=tuple(_streams(batches, seed, chosen)),
+        streams=tuple(_streams(batches, seed, chosen, classifier.num_classes)),
         clock=the_clock,
         device=chosen,
         preset=preset,
@@ -101,11 +101,11 @@ def method_spec(method: MethodLike) -> MethodSpec:
 
 
 def _streams(
-    batches: Batches | Mapping[str, Batches], seed: int, device: torch.device
+    batches: Batches | Mapping[str, Batches], seed: int, device: torch.device, num_classes: int | None = None
 ) -> Iterable[StreamSource]:
     named = batches if isinstance(batches, Mapping) else {"stream": batches}
     for shift, given in named.items():
-        stream = from_batches(shift, list(given), device=device, seed=seed)
+        stream = from_batches(shift, list(given), num_classes, device=device, seed=seed)
         yield StreamSource(
             shift=shift,
             seed=seed,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from tempora.errors import TemporaError
 from tempora.measure import Baseline, Clock
 from tempora.methods import Method
 from tempora.models import Classifier
-from tempora.scenarios import Offline, Resolved, Scenario, to_spec
+from tempora.scenarios import Offline, Resolved, Scenario
 
 STANDARD = "standard"
 
@@ -180,11 +181,12 @@ def deployment_identity(resolved: Resolved, time_aware: bool) -> dict[str, Any]:
 
 def with_offline(scenarios: list[Scenario] | tuple[Scenario, ...]) -> tuple[Scenario, ...]:
     """The scenarios of a run: Offline always comes first, none comes twice, and each can be told from the others."""
-    unique: dict[str, Scenario] = {}
+    unique: list[Scenario] = []
     for scenario in (Offline(), *scenarios):
-        unique.setdefault(repr(to_spec(scenario)), scenario)
+        if scenario not in unique:
+            unique.append(scenario)
     known: set[tuple[object, ...]] = set()
-    for scenario in unique.values():
+    for scenario in unique:
         deployment = scenario.deployment()
         shown = (scenario.protocol, scenario.label, deployment.queue, deployment.rule)
         if shown in known:
@@ -192,7 +194,7 @@ def with_offline(scenarios: list[Scenario] | tuple[Scenario, ...]) -> tuple[Scen
                 f"two scenarios are both called {scenario.label!r}: give one of them a name of its own (name=...)"
             )
         known.add(shown)
-    return tuple(unique.values())
+    return tuple(unique)
 
 
 def _source(name: str | type[Method]) -> dict[str, str]:
@@ -203,6 +205,12 @@ def _source(name: str | type[Method]) -> dict[str, str]:
     try:
         text = Path(inspect.getfile(kind)).read_bytes()
     except (OSError, TypeError):  # typed at a prompt, or in a notebook's cell
-        code = {name: part.__code__.co_code for name, part in vars(kind).items() if hasattr(part, "__code__")}
+        code = {name: _code(part.__code__) for name, part in vars(kind).items() if hasattr(part, "__code__")}
         text = repr((kind.__qualname__, code)).encode()
     return {"source": hashlib.sha256(text).hexdigest()[:16]}
+
+
+def _code(code: CodeType) -> tuple[object, ...]:
+    """What a function does, without where it was written."""
+    constants = [_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
+    return code.co_code, code.co_names, constants

@@ -87,7 +87,10 @@ def _plan_method(job: Job, spec: MethodSpec, stream: BatchSource) -> MethodPlan:
     method = job.create(spec, stream.seed)
     deployments = [scenario.deployment() for scenario in job.scenarios]
     cells = len(deployments)
-    seconds = _probe(Pass(method, spec.label, stream, MeasuredClock(job.device)))
+    try:
+        seconds = _probe(Pass(method, spec.label, stream, MeasuredClock(job.device)))
+    except Exception as error:
+        return MethodPlan(spec.label, cells, 0, 0, f"fails: {type(error).__name__}: {error}", 0.0)
     if not job.share or method.time_aware:
         how = "each cell is its own pass" if not job.share else "sees the clock, so nothing is shared"
         return MethodPlan(spec.label, cells, cells, cells, how, seconds)
@@ -95,7 +98,7 @@ def _plan_method(job: Job, spec: MethodSpec, stream: BatchSource) -> MethodPlan:
     budgets = [d for d in deployments if isinstance(d.arrivals, str) and d.has_budget]
     live = sum(d.has_budget for d in scheduled)
     skipping = 0 if method.history_free else len(scheduled) - live
-    tails = 0 if method.stateless else len(budgets)
+    tails = 0 if method.stateless and job.standard(spec.runtime) else len(budgets)
     parts = ["one offline pass"]
     parts += [f"{skipping} schedules live if they skip batches"] if skipping else []
     parts += [f"{len(scheduled)} schedules replayed"] if scheduled and method.history_free else []

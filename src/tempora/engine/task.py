@@ -22,6 +22,7 @@ from tempora.measure.spent import Spent
 from tempora.methods import Method
 from tempora.scenarios import Budget, Offline, Resolved, Scenario
 from tempora.store import Cell, RunFolder, StoredPass, Trace, pass_key
+from tempora.store.atomic import CannotWrite
 
 OFFLINE, TAIL = "offline", "tail"
 
@@ -58,7 +59,7 @@ class Task:
             except (Stopped, KeyboardInterrupt):
                 raise
             except Exception as error:
-                if is_fatal(error):
+                if isinstance(error, CannotWrite):
                     raise
                 found.append(replace(cell, status=f"failed: {type(error).__name__}: {error}"))
         self._method = self._tail_batches = None
@@ -198,7 +199,11 @@ class Task:
             raise TemporaError(
                 f"{self.spec.label}: every score it gave was NaN or infinite: lower its lr, or leave it out"
             )
-        facts |= {"history_free": method.history_free, "stateless": method.stateless}
+        facts |= {
+            "history_free": method.history_free,
+            "stateless": method.stateless,
+            "family": method.family,
+        }
         if self.job.measured:
             facts |= self._measured_facts(spent)
         if run.non_finite_batches:
@@ -235,8 +240,3 @@ class Task:
 
     def _identity(self, kind: str, **more: Any) -> dict[str, Any]:
         return self.job.identity(self.spec, self.source, kind, **more)
-
-
-def is_fatal(error: Exception) -> bool:
-    """Errors that no other cell would survive either: a full disk, a folder that cannot be written."""
-    return isinstance(error, TemporaError) and isinstance(error.__cause__, OSError)

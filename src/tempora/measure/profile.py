@@ -105,7 +105,12 @@ class Profile:
         }
 
     def save(self, path: Path | str) -> None:
-        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+        try:
+            Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise TemporaError(
+                f"cannot write {path}: {error.strerror or error}; give another place"
+            ) from error
 
 
 def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:

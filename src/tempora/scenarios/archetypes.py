@@ -83,14 +83,17 @@ class Continuous(Scenario):
 
     threshold_ms: float | None = None
     threshold_x: float | None = None
+    name: str | None = None
+    """Replaces the label."""
 
     def __post_init__(self) -> None:
         check.exactly_one("Continuous", threshold_ms=self.threshold_ms, threshold_x=self.threshold_x)
+        check.name(self.name)
         self.deployment()
 
     @property
     def label(self) -> str:
-        return threshold_label(self.threshold_ms, self.threshold_x) or ""
+        return self.name or threshold_label(self.threshold_ms, self.threshold_x) or ""
 
     def deployment(self) -> Deployment:
         return Deployment(
@@ -125,8 +128,11 @@ class Amortised(Scenario):
     budget_x: float | None = None
     budget_baselines: float | None = None
     rule: str = "strict"
+    name: str | None = None
+    """Replaces the label."""
 
     def __post_init__(self) -> None:
+        check.name(self.name)
         check.exactly_one(
             "Amortised",
             budget_ms=self.budget_ms,
@@ -137,7 +143,7 @@ class Amortised(Scenario):
 
     @property
     def label(self) -> str:
-        return budget_label(self.budget_ms, self.budget_x, self.budget_baselines) or ""
+        return self.name or budget_label(self.budget_ms, self.budget_x, self.budget_baselines) or ""
 
     def deployment(self) -> Deployment:
         return Deployment(

@@ -12,6 +12,10 @@ from tempora.errors import TemporaError
 TEMPORARY = ".part"
 
 
+class CannotWrite(TemporaError):
+    """The disk is full, or a folder cannot be written: nothing that follows would fare better."""
+
+
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file, then put it in place in one step.
 
@@ -26,11 +30,11 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise TemporaError(
+            raise CannotWrite(
                 f"the disk is full: {path.name} could not be written to {path.parent}. Everything finished "
                 "before is kept; free some space and run the same command again"
             ) from error
-        raise TemporaError(f"cannot write {path}: {error.strerror or error}; give another place") from error
+        raise CannotWrite(f"cannot write {path}: {error.strerror or error}; give another place") from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -38,8 +42,9 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Delete temporary files of writers that were killed."""
-    for leftover in folder.glob(f"*{TEMPORARY}"):
-        leftover.unlink(missing_ok=True)
+    for leftover in folder.glob(f"*.*{TEMPORARY}"):
+        if leftover.name.split(".")[-2].isdigit():  # the process; a user's own files may end alike
+            leftover.unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -29,9 +30,9 @@ class FolderLock:
             raise TemporaError(
                 f"{folder} is in use by another run (process {holder}): wait, stop it, or give another --out"
             ) from None
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
+        with suppress(OSError):  # who holds it is told on a disk with room for that
+            os.truncate(self._file.fileno(), 0)
+            os.write(self._file.fileno(), str(os.getpid()).encode())
 
     def release(self) -> None:
         self._file.close()

@@ -51,7 +51,8 @@ class Executor(ABC):
 def begun_baselines(job: Job, folder: RunFolder) -> dict[str, Baseline]:
     """lambda by kind of device of the run that this one resumes: from run.json or, if that was lost, its passes.
 
-    A run of another network or batch size in the same folder has a lambda of its own, which is no use here.
+    A run of another network or batch size in the same folder has a lambda of its own, which is no use here; nor is
+    one that was given, recorded, or measured in another way.
     """
     known: dict[str, Any] = {}
     if folder.has_manifest() and "baselines" in (manifest := folder.manifest()):
@@ -62,4 +63,6 @@ def begun_baselines(job: Job, folder: RunFolder) -> dict[str, Baseline]:
             of = (stored.identity["model"], stored.identity["batch_size"])
             if stored.facts.get("baseline") and of == (job.model.name, job.streams[0].batch_size):
                 known.setdefault(stored.identity["machine"], stored.facts["baseline"])
-    return {kind: Baseline(**facts) for kind, facts in known.items()}
+    found = {kind: Baseline(**facts) for kind, facts in known.items()}
+    wanted = ("measured", job.provision, job.calibration_batches)
+    return {kind: one for kind, one in found.items() if (one.source, one.provision, one.batches) == wanted}

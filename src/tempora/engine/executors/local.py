@@ -93,7 +93,11 @@ class LocalExecutor(Executor):
                 method = self.job.create(spec, self.job.streams[0].seed)
                 if method.family != "gradient-based" or method.time_aware:
                     continue
-                tax = known[spec.label] = split_tax(method, self._streams.open(self.job.streams[0]))
+                try:
+                    tax = split_tax(method, self._streams.open(self.job.streams[0]))
+                except Exception:  # a method that fails does so again in its own task, which records why
+                    continue
+                known[spec.label] = tax
                 if tax > WARN_ABOVE:
                     self.observer.note(
                         f"{spec.label}: timing predict and adapt apart costs {tax:.1%} (split tax)"
