@@ -83,7 +83,7 @@ def open_stream(
     processes (None: one per core, 0: none). `cache_dir` keeps the decoded shift on disk for later runs.
     `progress(done, total)` is called while decoding.
     """
-    _check(shift, batch_size, limit_batches)
+    check_request(shift, batch_size, limit_batches)
     geometry = Geometry.of(preprocessing)
     num_batches = len(shift) // batch_size
     served = min(limit_batches or num_batches, num_batches)
@@ -190,7 +190,8 @@ class Stream:
         return slice(i * self.batch_size, (i + 1) * self.batch_size)
 
 
-def _check(shift: Shift, batch_size: int, limit_batches: int | None) -> None:
+def check_request(shift: Shift, batch_size: int, limit_batches: int | None = None) -> None:
+    """Refuse a stream without a single batch, before anything is decoded."""
     if batch_size < 1:
         raise TemporaError(f"batch_size={batch_size}: must be at least 1")
     if limit_batches is not None and limit_batches < 1:
@@ -200,7 +201,7 @@ def _check(shift: Shift, batch_size: int, limit_batches: int | None) -> None:
     if len(shift) < batch_size:
         raise TemporaError(
             f"shift {shift.name!r} has {len(shift)} images, fewer than one batch of {batch_size}: "
-            "take a smaller batch_size"
+            "take a smaller batch_size (--batch-size)"
         )
 
 

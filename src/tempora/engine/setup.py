@@ -10,6 +10,7 @@ import torch
 
 from tempora import data, methods, models
 from tempora.data import BatchSource, Shift, Stream, open_stream
+from tempora.data.stream import check_request
 from tempora.engine.clocks import open_clock
 from tempora.engine.config import MethodConfig, RunConfig
 from tempora.engine.conformity import departures
@@ -155,6 +156,7 @@ def stream_sources(config: RunConfig, model: Classifier, device: torch.device) -
                 f"{model.name} has {model.num_classes} classes and {config.data.dataset} has {shift.num_classes}: "
                 "choose a network trained for this dataset"
             )
+        check_request(shift, config.batch_size)
         decoded = _Decoded(config, shift, model, device)
         whole = len(shift) // config.batch_size
         for seed in config.seeds:
