@@ -125,3 +125,12 @@ def test_a_damaged_note_of_settings_is_named(tmp_path: Path, note: str) -> None:
     (tmp_path / "out" / "corruptions.json").write_text(note)
     with pytest.raises(TemporaError, match=r"corruptions\.json cannot be read"):
         corrupt_folder(tmp_path / "clean", tmp_path / "out", "fog", constants="cifar")
+
+
+def test_a_16_bit_picture_is_not_white(tmp_path: Path) -> None:
+    deep = tmp_path / "photos" / "cat" / "deep.png"
+    deep.parent.mkdir(parents=True)
+    Image.fromarray(np.full((32, 32), 128 * 257, np.uint16)).save(deep)
+    corrupt_folder(tmp_path / "photos", tmp_path / "out", "contrast", constants="cifar")
+    with Image.open(tmp_path / "out" / "contrast" / "5" / "cat" / "deep.png") as made:
+        assert (made.mode, made.getextrema()) == ("L", (128, 128))  # flat: nothing to flatten

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
+from tempora.data.from_dataset import from_dataset
 from tempora.data.geometry import Geometry
 from tempora.data.images import ArrayImages, FileImages
 from tempora.errors import TemporaError
@@ -90,3 +91,39 @@ def test_a_picture_of_gigapixels_is_named_not_decoded(tmp_path: Path) -> None:
     (tmp_path / "huge.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
     with pytest.raises(TemporaError, match=r"huge\.png: cannot be read as an image"):
         FileImages(tmp_path, ["huge.png"]).read(np.array([0]), _geometry(input_size=(3, 8, 8)))
+
+
+_SHADES = np.arange(256).reshape(16, 16)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("16-bit.png", (_SHADES * 257).astype(np.uint16)),
+        ("16-bit.tif", (_SHADES * 257).astype(np.uint16)),
+        ("16-bit.pgm", (_SHADES * 257).astype(np.uint16)),  # which Pillow opens as 32-bit integers
+        ("fractions.tif", (_SHADES / 255).astype(np.float32)),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_deep_grey_pictures_keep_their_shades(
+    tmp_path: Path, name: str, values: np.ndarray, channels: int
+) -> None:
+    deep = Image.fromarray(values)
+    deep.save(tmp_path / name)
+    geometry = _geometry(input_size=(channels, 16, 16), crop_pct=1.0)
+    from_file = FileImages(tmp_path, [name], precropped=True).read(np.array([0]), geometry)
+    from_python = from_dataset("deep", [(deep, 0)], num_classes=2).source.read(np.array([0]), geometry)
+    for found in (from_file, from_python):
+        assert (found[0] == _SHADES).all()
+
+
+@pytest.mark.parametrize("values", [_SHADES.astype(np.float32), _SHADES.astype(np.int32) - 1])
+def test_grey_pictures_without_a_known_white_are_refused(tmp_path: Path, values: np.ndarray) -> None:
+    deep = Image.fromarray(values)
+    deep.save(tmp_path / "deep.tif")
+    geometry = _geometry(input_size=(3, 16, 16))
+    with pytest.raises(TemporaError, match=r"deep\.tif: a grey picture with values from .* expected 0 to"):
+        FileImages(tmp_path, ["deep.tif"]).read(np.array([0]), geometry)
+    with pytest.raises(TemporaError, match="dataset 'deep': item 0 is a grey picture with values"):
+        from_dataset("deep", [(deep, 0)], num_classes=2).source.read(np.array([0]), geometry)

@@ -82,16 +82,38 @@ class FileImages:
 
 
 def read_picture(path: Path) -> Image.Image:
-    """The picture in a file, decoded."""
+    """The picture in a file, decoded, with 8 bits a channel."""
     try:
         with Image.open(path) as picture:
             picture.load()
-            return picture
     except Exception as error:  # a decoder raises whatever it trips over in a damaged file
         raise TemporaError(
             f"{path}: cannot be read as an image ({error}). It is truncated, damaged or missing: "
             "replace it (`tempora data verify PATH --decode` lists every such file)"
         ) from error
+    try:
+        return in_bytes(picture)
+    except ValueError as error:
+        raise TemporaError(f"{path}: {error}. Save it with 8 or 16 bits a channel") from error
+
+
+def in_bytes(picture: Image.Image) -> Image.Image:
+    """Grey pictures of 16 bits or of fractions with 8 bits; others as they are.
+
+    Pillow would cut off at 255 whatever is larger, and so turn 16-bit pictures white. It opens these as
+    integers of 16 or of 32 bits, depending on format and version. The upper byte is kept, as Pillow itself
+    does with 16-bit colours.
+    """
+    if not picture.mode.startswith(("I", "F")):
+        return picture
+    values = np.asarray(picture)
+    white = 1 if picture.mode == "F" else 65_535
+    if not ((values >= 0) & (values <= white)).all():
+        raise ValueError(
+            f"a grey picture with values from {values.min()} to {values.max()}: expected 0 to {white}"
+        )
+    levels = np.round(values * 255) if picture.mode == "F" else values >> 8
+    return Image.fromarray(levels.astype(np.uint8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +142,10 @@ class DatasetImages:
 
     def _picture(self, image: Any, index: int) -> Image.Image:
         if isinstance(image, Image.Image):
-            return image
+            try:
+                return in_bytes(image)
+            except ValueError as error:
+                raise TemporaError(f"dataset {self.name!r}: item {index} is {error}") from error
         pixels = np.asarray(image)
         if pixels.dtype != np.uint8:
             raise TemporaError(

@@ -26,7 +26,7 @@ from tempora.data.shift import digest
 from tempora.errors import TemporaError, unknown
 
 _FILES_AT_A_TIME = 16
-_GREY_MODES = ("1", "L", "LA", "I;16")
+_GREY_MODES = ("1", "L", "LA")
 
 
 @dataclass(frozen=True)
