@@ -62,6 +62,22 @@ def test_overrides_and_flags(tmp_path):
         ("seeds: [-1]\n", r"seeds=\[-1\] .*from 0 to 2\^63 - 1, each once"),
         ("seeds: [1, 1]\n", r"seeds=\[1, 1\] .*each once"),
         ("checkpoint: 7\n", r"checkpoint=7 \(line 1 of .*must be a path"),
+        (
+            "scenarios:\n - protocol: discrete\n   utilization: 1\n",
+            r"scenarios\[0\] \(line 3 of .*unknown discrete setting 'utilization': did you mean 'utilisation'",
+        ),
+        ("scenarios:\n - protocol: discrete\n   interval_ms: -5\n", r"\(line 3 of .*interval_ms=-5"),
+        (
+            "scenarios:\n - {protocol: offline}\n - {interval_ms: 5}\n",
+            r"scenarios\[1\] \(line 3 of .*protocol",
+        ),
+        (
+            "methods:\n - neo\n - name: eta\n   margins: 1\n",
+            r"methods\[1\] \(line 4 of .*unknown setting of eta 'margins': did you mean 'margin'\?",
+        ),
+        ("methods:\n - {name: tent, learning_rate: 1}\n", r"\(line 2 of .*'learning_rate': allowed: .*lr"),
+        ("methods:\n - name: tent\n   lr: fast\n", r"\(line 3 of .*tent: lr='fast': must be a number"),
+        ("methods:\n - neo\n - tnet\n", r"methods\[1\] \(line 3 of .*'tnet': did you mean 'tent'"),
     ],
 )
 def test_mistakes_point_at_their_line(tmp_path, text, message):
@@ -78,16 +94,27 @@ def test_wrong_overrides():
         load_config(Path("missing.yaml"))
 
 
-def test_wrong_scenarios_say_which():
-    config = load_config(None, flags={"scenarios": [{"protocol": "discrete", "interval": 5}], "grid": "none"})
-    with pytest.raises(TemporaError, match=r"scenarios\[0\]: unknown discrete setting 'interval'"):
-        scenarios(config)
+@pytest.mark.parametrize("override", ["methods=[tnet]", "batch_size=many", "data.severity=9"])
+def test_what_the_command_line_gave_is_on_no_line(tmp_path, override):
+    path = tmp_path / "run.yaml"
+    path.write_text("methods:\n - tent\nbatch_size: 8\ndata:\n  severity: 3\n")
+    with pytest.raises(TemporaError) as raised:
+        load_config(path, [override])
+    assert "line" not in str(raised.value)
 
 
-def test_a_scenario_without_a_usable_protocol_is_named():
-    config = load_config(None, flags={"scenarios": [{"protocol": ["discrete"]}], "grid": "none"})
-    with pytest.raises(TemporaError, match=r"scenarios\[0\]: unknown protocol"):
-        scenarios(config)
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"protocol": "discrete", "interval": 5}, r"scenarios\[0\]: unknown discrete setting 'interval'"),
+        ({"protocol": ["discrete"]}, r"scenarios\[0\]: unknown protocol"),
+    ],
+)
+def test_wrong_scenarios_say_which(spec, message):
+    with pytest.raises(TemporaError, match=message):
+        load_config(None, flags={"scenarios": [spec]})
+    with pytest.raises(TemporaError, match=message):
+        scenarios(RunConfig(scenarios=[spec]))
 
 
 def test_no_limit_survives_run_json():

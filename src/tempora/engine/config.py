@@ -10,8 +10,11 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from tempora import methods
 from tempora.engine import suites
 from tempora.errors import TemporaError, suggestion
+from tempora.methods.settings import build
+from tempora.scenarios import from_spec
 
 GRIDS = ("relative", "paper-resnet50", "paper-vit", "paper-resnet18", "none")
 
@@ -146,17 +149,67 @@ def load_config(
         in_suite = path.as_posix() in suites.names() and not path.exists()
         values, lines = _read_yaml(suites.path_of(path.as_posix()) if in_suite else path)
     suites_methods = values.get("methods", []) if values.get("suite") else []
-    for override in overrides:
-        _set(values, override)
+    replaced = [_set(values, override) for override in overrides]
     for name, value in (flags or {}).items():
         if value is not None:
-            _put(values, name.split("."), value)
+            replaced.append(_put(values, name.split("."), value))
     if suites_methods:
         values["methods"] = _as_in_suite(values["methods"], suites_methods)
+    origin = _Origin(path, lines, replaced)
     try:
-        return RunConfig.model_validate(values)
+        config = RunConfig.model_validate(values)
     except ValidationError as error:
-        raise TemporaError("\n".join(_explain(problem, lines, path) for problem in error.errors())) from None
+        problems = [_explain(problem, origin) for problem in error.errors()]
+    else:
+        problems = [*_wrong_methods(config, origin), *_wrong_scenarios(config, origin)]
+    if problems:
+        raise TemporaError("\n".join(problems))
+    return config
+
+
+class _Origin:
+    """Where in its file a key stands; what the command line gave instead stands nowhere in it."""
+
+    def __init__(
+        self, path: Path | None, lines: Mapping[tuple[Any, ...], int], replaced: Iterable[tuple[str, ...]]
+    ) -> None:
+        self._path, self._lines, self._replaced = path, lines, set(replaced)
+
+    def place(self, *where: Any) -> str:
+        """` (line 3 of run.yaml)`: the line of the key, or of the nearest thing around it."""
+        around = [where[:length] for length in range(len(where), 0, -1)]
+        line = next((self._lines[key] for key in around if key in self._lines), None)
+        if line is None or not self._replaced.isdisjoint(around):
+            return ""
+        return f" (line {line} of {self._path})"
+
+
+def _wrong_methods(config: RunConfig, origin: _Origin) -> Iterator[str]:
+    """What is wrong with the names of the methods and with each of their settings."""
+    for position, entry in enumerate(config.methods):
+        if entry == "all":
+            continue
+        name, settings = (entry.name, entry.settings) if isinstance(entry, MethodConfig) else (entry, {})
+        key = "name"
+        try:
+            kind = methods.get(name)
+            for key, value in settings.items():
+                build(kind.Settings, {key: value}, kind.name or kind.__name__)
+        except TemporaError as error:
+            yield f"methods[{position}]{origin.place('methods', position, key)}: {error}"
+
+
+def _wrong_scenarios(config: RunConfig, origin: _Origin) -> Iterator[str]:
+    """What is wrong with each scenario, at the key that the message is about where it is about one."""
+    for position, spec in enumerate(config.scenarios):
+        try:
+            from_spec(spec)
+        except TemporaError as error:
+            message = str(error)
+            key = next(
+                (key for key in spec if message.startswith(f"{key}=") or f"setting {key!r}" in message), None
+            )
+            yield f"scenarios[{position}]{origin.place('scenarios', position, key)}: {message}"
 
 
 def _as_in_suite(chosen: Any, own: list[Any]) -> Any:
@@ -243,7 +296,7 @@ def _places(node: yaml.Node | None, where: tuple[Any, ...]) -> Iterator[tuple[tu
             yield from _places(value, (*where, position))
 
 
-def _set(values: dict[str, Any], override: str) -> None:
+def _set(values: dict[str, Any], override: str) -> tuple[str, ...]:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise TemporaError(f"--set {override!r}: write key=value, for instance --set data.severity=3")
@@ -251,23 +304,24 @@ def _set(values: dict[str, Any], override: str) -> None:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         raise TemporaError(f"--set {override!r}: {text!r} is not a YAML value") from None
-    _put(values, key.strip().split("."), value)
+    return _put(values, key.strip().split("."), value)
 
 
-def _put(values: dict[str, Any], keys: Sequence[str], value: Any) -> None:
+def _put(values: dict[str, Any], keys: Sequence[str], value: Any) -> tuple[str, ...]:
+    """Change one key, and say which."""
     for key in keys[:-1]:
         inner = values.setdefault(key, {})
         if not isinstance(inner, dict):
             raise TemporaError(f"{'.'.join(keys)}: {key} holds a value, not keys: write --set {key}=VALUE")
         values = inner
     values[keys[-1]] = value
+    return tuple(keys)
 
 
-def _explain(problem: Any, lines: Mapping[tuple[Any, ...], int], path: Path | None) -> str:
+def _explain(problem: Any, origin: _Origin) -> str:
     """One validation problem as a sentence: where, what was given, what is allowed."""
     where = tuple(part for part in problem["loc"] if part not in ("str", "MethodConfig"))
-    line = next((lines[where[:n]] for n in range(len(where), 0, -1) if where[:n] in lines), None)
-    place = f" (line {line} of {path})" if line is not None else ""
+    place = origin.place(*where)
     name = ".".join(str(part) for part in where)
     if problem["type"] == "extra_forbidden":
         allowed = DataConfig.model_fields if where[0] == "data" and len(where) > 1 else RunConfig.model_fields
