@@ -281,8 +281,31 @@ class TestVerify:
             "labels.npy",
             "fog.npy",
             "snow.npy",
+            "all fifteen corruptions",
             *(f"snow {severity}" for severity in range(1, 6)),
         }
+
+    def test_missing_corruptions_and_severities(self, tmp_path: Path) -> None:
+        root = tmp_path / "ImageNet-C"
+
+        def finding() -> tuple[bool, str]:
+            (found,) = [
+                check for check in verify(tmp_path) if check.what == "imagenet_c: all fifteen corruptions"
+            ]
+            return found.ok, found.detail
+
+        for name in data.CORRUPTIONS:
+            (root / name / "5").mkdir(parents=True)
+        assert finding() == (True, "are there")  # who wants severity 5 alone need not have the others
+        (root / "snow" / "5").rmdir()
+        (root / "fog" / "5").rmdir()
+        (root / "fog" / "4").mkdir()
+        (root / "spatter" / "5").mkdir(parents=True)
+        ok, detail = finding()
+        assert not ok
+        assert "; snow; " in detail
+        assert "; fog at severity 5; " in detail
+        assert "spatter" not in detail
 
     def test_every_image(self, class_tree: Callable[..., Path]) -> None:
         wnids = list(imagenet_classes.label_of())

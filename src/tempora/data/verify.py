@@ -46,6 +46,7 @@ def verify(
     for card in _which(path, name):
         root = card.locate(path)
         yield from _check_files(card, root)
+        yield from _check_corruptions(card, root)
         for what, opening in _openings(card, root):
             try:
                 shifts = open(card.name, root, **opening)
@@ -101,16 +102,39 @@ def _check_files(card: Dataset, root: Path) -> Iterator[Check]:
 
 def _openings(card: Dataset, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """What to open: each corruption and severity that is there, or the dataset as a whole."""
-    there = [
+    there = _corruptions_in(root)
+    if "severity" not in card.takes or not there:
+        yield card.name, {}
+    for name, severity in there if "severity" in card.takes else ():
+        yield f"{card.name}: {name} {severity}", {"severity": severity, "shifts": [name]}
+
+
+def _check_corruptions(card: Dataset, root: Path) -> Iterator[Check]:
+    """Name what is missing of the fifteen, which `all` asks for, at any severity that one of them has."""
+    there = _corruptions_in(root)
+    published = card.folder and "severity" in card.takes  # a user's own folder may have as few as it likes
+    if not published or not there:
+        return
+    severities = sorted({severity for _, severity in there})
+    absent = []
+    for name in CORRUPTIONS:
+        lacks = [severity for severity in severities if (name, severity) not in there]
+        if lacks == severities:
+            absent.append(name)
+        elif lacks:
+            absent.append(f"{name} at severity {', '.join(map(str, lacks))}")
+    detail = f"missing: {'; '.join(absent)}" if absent else "are there"
+    yield Check(f"{card.name}: all fifteen corruptions", not absent, detail)
+
+
+def _corruptions_in(root: Path) -> list[tuple[str, int]]:
+    """Corruption and severity of everything that lies in `root`."""
+    return [
         (name, severity)
         for name in CORRUPTIONS + EXTRA
         for severity in range(1, 6)
         if (root / f"{name}.npy").exists() or (root / name / str(severity)).is_dir()
     ]
-    if "severity" not in card.takes or not there:
-        yield card.name, {}
-    for name, severity in there if "severity" in card.takes else ():
-        yield f"{card.name}: {name} {severity}", {"severity": severity, "shifts": [name]}
 
 
 def _check_images(what: str, shift: Shift, progress: Progress | None) -> Iterator[Check]:
