@@ -134,3 +134,10 @@ def test_a_16_bit_picture_is_not_white(tmp_path: Path) -> None:
     corrupt_folder(tmp_path / "photos", tmp_path / "out", "contrast", constants="cifar")
     with Image.open(tmp_path / "out" / "contrast" / "5" / "cat" / "deep.png") as made:
         assert (made.mode, made.getextrema()) == ("L", (128, 128))  # flat: nothing to flatten
+
+
+@pytest.mark.parametrize("size", [0, -5])
+def test_a_side_of_no_pixels_is_refused(photos: Path, tmp_path: Path, size: int) -> None:
+    with pytest.raises(TemporaError, match=f"size={size}: must be 1 or more pixels; .* the 32 of"):
+        corrupt_folder(photos, tmp_path / "out", "fog", constants="cifar", size=size)
+    assert not (tmp_path / "out").exists()

@@ -291,6 +291,12 @@ def test_images_smaller_than_any_kernel(name: str) -> None:
     assert corrupt(images, name, 5, "imagenet").shape == images.shape
 
 
+@pytest.mark.parametrize("name", names())
+def test_a_single_pixel_stays_a_number(name: str) -> None:
+    for shade in (0.0, 0.5, 1.0):
+        assert corrupt(torch.full((2, 3, 1, 1), shade), name, 5).isfinite().all()
+
+
 def test_floating_point_stays_floating_point() -> None:
     images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(3))
     fractions = corrupt(images, "contrast", 3)

@@ -69,6 +69,10 @@ def corrupt_folder(
             raise TemporaError(f"severity={severity!r}: must be 1, 2, 3, 4 or 5")
     if constants not in CONSTANTS:
         raise unknown("set of constants", constants, CONSTANTS)
+    if size is not None and size < 1:
+        raise TemporaError(
+            f"size={size}: must be 1 or more pixels; leave it out for the {SIZES[constants]} of the constants"
+        )
     if src.resolve() == dst.resolve():
         raise TemporaError(f"{dst} holds the clean images: name another folder for the corrupted ones")
     images = _images(src)

@@ -69,7 +69,7 @@ def plasma(uniform: Tensor, decay: float) -> Tensor:
         step //= 2
         amplitude /= decay
     lowest, highest = land.amin((1, 2), keepdim=True), land.amax((1, 2), keepdim=True)
-    return (land - lowest) / (highest - lowest)
+    return (land - lowest) / (highest - lowest).clamp(min=1e-12)  # a single point is all there is: 0
 
 
 def fog(x: Tensor, c: tuple[float, float], uniform: Tensor) -> Tensor:
