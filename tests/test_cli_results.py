@@ -76,6 +76,28 @@ def test_a_run_that_is_not_judged_yet_is_shown(tmp_path: Path) -> None:
     assert tempora("show", tmp_path).rstrip().endswith("no verdict yet")
 
 
+def test_the_overview_of_one_shift_has_its_numbers(run: Path) -> None:
+    overview = tempora("show", run, "--shift", "fog")
+    for name in ("winners", "sweep"):
+        table = tempora("show", run, "--shift", "fog", "--table", name)
+        assert table.partition("VALID")[0].strip() in overview
+        assert table.partition("VALID")[0].strip() not in tempora("show", run)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shift", "fgo"], "unknown shift 'fgo': did you mean 'fog'"),
+        (["--by-shift"], "--by-shift: .*--table with one of offline, discrete, continuous, amortised"),
+        (["--scenario", "x"], "--scenario is about one table: say which with --table"),
+        (["--format", "csv"], "--format csv is about one table"),
+    ],
+)
+def test_what_the_overview_cannot_show_is_said(run: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(TemporaError, match=message):
+        tempora("show", run, *arguments)
+
+
 # -- recommend -------------------------------------------------------------------------------------------------
 
 

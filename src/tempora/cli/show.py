@@ -52,9 +52,20 @@ def show(
 
     console = new_console()
     if table is None:
-        if format != "terminal":
-            raise TemporaError(f"--format {format} is about one table: say which with --table")
-        show_overview(run, console)
+        if by_shift:
+            from tempora.report.tables.build import BY_SHIFT
+
+            raise TemporaError(
+                "--by-shift: the overview has no rows by shift: use --shift NAME, or --table with one of "
+                f"{', '.join(BY_SHIFT)}"
+            )
+        for option, asked in (
+            (f"--format {format}", format != "terminal"),
+            ("--scenario", scenario is not None),
+        ):
+            if asked:
+                raise TemporaError(f"{option} is about one table: say which with --table")
+        show_overview(run, console, shift)
         return
     from tempora.report import tables
     from tempora.report.frames import introduce_variants, offline_batches
@@ -71,10 +82,10 @@ def show(
         typer.echo(tables.render(built, format))
 
 
-def show_overview(run: Path, console: Console) -> None:
-    """The verdict and the machine, the headline, who wins where, and the whole sweep."""
+def show_overview(run: Path, console: Console, shift: str | None = None) -> None:
+    """The verdict and the machine, the headline, who wins where, and the whole sweep; on one shift, if given."""
     from tempora.analysis import headline
-    from tempora.errors import TemporaError
+    from tempora.errors import TemporaError, unknown
     from tempora.report import tables
     from tempora.report.frames import introduce_variants
     from tempora.store import open_run
@@ -83,6 +94,10 @@ def show_overview(run: Path, console: Console) -> None:
     # A damaged table ends it here; below, a table that cannot be built does not.
     utilities = results.utilities
     introduce_variants(results)
+    if shift is not None:
+        if shift not in results.manifest["shifts"]:
+            raise unknown("shift", shift, results.manifest["shifts"])
+        utilities = utilities[utilities["shift"] == shift]
     console.print(describe(results.manifest), markup=False)
     console.print()
     for name in OVERVIEW if len(results.scenarios) > 1 else ("offline",):
