@@ -12,7 +12,7 @@ import pandas as pd
 from tempora import analysis
 from tempora.analysis.frames import OVERALL, keys
 from tempora.published.methods import display, label
-from tempora.report.tables.model import Cell, Column, Table
+from tempora.report.tables.model import TIMING_TIE, Cell, Column, Table
 from tempora.report.tables.parts import (
     PROTOCOL_TITLES,
     Layout,
@@ -38,6 +38,8 @@ TERMS: dict[str, dict[str, Column]] = {
         "accuracy": Column("accuracy", "percent", 2),
         "responsiveness": Column("responsiveness", "percent", 1),
         "covariance": Column("covariance", "number", 4),
+        "within_covariance": Column("within shifts", "number", 4, "of which"),
+        "between_covariance": Column("between", "number", 4, "of which"),
     },
     "amortised": {
         "adapted_fraction": Column("adapted fraction", "percent", 1),
@@ -55,7 +57,7 @@ def winners(cells: pd.DataFrame) -> Table:
 
     def cell(row: pd.Series[Any]) -> Cell:
         shown = display(str(row["winner"]))
-        return Cell(shown.label, colour=shown.colour)
+        return Cell(shown.label, flag=TIMING_TIE * bool(row.get("timing_tie", False)), colour=shown.colour)
 
     layout = shifts_by_scenario(cells, cell, Column(""), list(cells["shift"].unique()))
     counts = analysis.win_counts(cells)
@@ -63,7 +65,11 @@ def winners(cells: pd.DataFrame) -> Table:
     wins = ", ".join(
         f"{label(name)} {wins}" for name, wins in zip(overall["method"], overall["wins"], strict=True)
     )
-    return _table("winners", "Highest utility per shift and scenario", layout, cells, (f"wins: {wins}",))
+    shared = cells.get("shared_with", pd.Series("", index=cells.index)) != ""
+    notes = (f"wins: {wins}" + ("; a cell that methods share counts for each" if shared.any() else ""),)
+    return _table(
+        "winners", "Highest utility per shift and scenario", layout, cells, notes + flag_notes(cells)
+    )
 
 
 def offline(rows: pd.DataFrame, where: str) -> Table:

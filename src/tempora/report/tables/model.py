@@ -47,7 +47,7 @@ class Column:
         if self.unit == "times":
             return f"{number:.{self.digits}f}×"
         scale = {"percent": 100.0, "s": 0.001}.get(self.unit, 1.0)
-        return f"{scale * number:.{self.digits}f}"
+        return f"{round(scale * number, self.digits) + 0.0:.{self.digits}f}"  # + 0.0: not "-0.0"
 
 
 @dataclass(frozen=True)
