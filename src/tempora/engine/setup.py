@@ -10,18 +10,21 @@ import torch
 
 from tempora import data, methods, models
 from tempora.data import BatchSource, Shift, Stream, open_stream
+from tempora.data.decode import Progress
 from tempora.data.stream import check_request
 from tempora.engine.clocks import open_clock
 from tempora.engine.config import MethodConfig, RunConfig
 from tempora.engine.conformity import departures
 from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
 from tempora.engine.observer import Observer
+from tempora.engine.passes import Stopped
 from tempora.engine.runtime import Runtime
 from tempora.errors import TemporaError
 from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.models import Classifier
 from tempora.scenarios import Scenario, from_spec, paper_grid, relative_grid
+from tempora.store import Trace
 
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
 """Without this variable torch refuses matrix products under deterministic algorithms; read with the first of them."""
@@ -34,7 +37,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     settle_torch(config, device)
     clock, baseline = open_clock(config.clock, device, config.baseline_ms)
     model = load_model(config).to(device)
-    streams = tuple(stream_sources(config, model, device))
+    streams = tuple(stream_sources(config, model, device, observer))
     facts = machine_facts(device)
     suite = suite_of(config, model, streams, observer)
     return Job(
@@ -145,7 +148,9 @@ def scenarios(config: RunConfig) -> list[Scenario]:
     return grid
 
 
-def stream_sources(config: RunConfig, model: Classifier, device: torch.device) -> Iterator[StreamSource]:
+def stream_sources(
+    config: RunConfig, model: Classifier, device: torch.device, observer: Observer
+) -> Iterator[StreamSource]:
     """A source per shift and seed; shifts are the outer loop, so that each is decoded once."""
     shifts = data.open(
         config.data.dataset, root=config.data.root, severity=config.data.severity, shifts=config.data.shifts
@@ -157,7 +162,7 @@ def stream_sources(config: RunConfig, model: Classifier, device: torch.device) -
                 "choose a network trained for this dataset"
             )
         check_request(shift, config.batch_size)
-        decoded = _Decoded(config, shift, model, device)
+        decoded = _Decoded(config, shift, model, device, observer)
         whole = len(shift) // config.batch_size
         for seed in config.seeds:
             yield StreamSource(
@@ -174,8 +179,11 @@ def stream_sources(config: RunConfig, model: Classifier, device: torch.device) -
 class _Decoded:
     """One shift, decoded once for all its seeds; a stream of only a few batches decodes only those."""
 
-    def __init__(self, config: RunConfig, shift: Shift, model: Classifier, device: torch.device) -> None:
+    def __init__(
+        self, config: RunConfig, shift: Shift, model: Classifier, device: torch.device, observer: Observer
+    ) -> None:
         self._config, self._shift, self._model, self._device = config, shift, model, device
+        self._observer = observer
         self._latest: Stream | None = None
 
     def stream(self, seed: int) -> BatchSource:
@@ -191,5 +199,22 @@ class _Decoded:
             limit_batches=self._config.batches,
             workers=self._config.data.workers,
             cache_dir=self._config.data.cache_dir,
+            progress=_decoding(self._observer, self._config.batch_size),
         )
         return self._latest
+
+
+def _decoding(observer: Observer, batch_size: int) -> Progress:
+    """Show images that are decoded as a pass of so many batches: on ImageNet it takes minutes."""
+    nothing_served, begun = Trace.empty(0, 0), False
+
+    def show(images: int, of: int) -> None:
+        nonlocal begun
+        if not begun:  # what lies in the cache is not decoded, and not shown
+            observer.pass_started("decoding", of // batch_size)
+            begun = True
+        observer.batch_done(nothing_served, images // batch_size - 1)
+        if observer.stop_requested:
+            raise Stopped
+
+    return show
