@@ -11,7 +11,7 @@ import pandas as pd
 
 from tempora.analysis.frames import keys, ordered, scored
 from tempora.analysis.ranks import with_ranks
-from tempora.analysis.verdicts import VERDICTS
+from tempora.store.verdicts import VERDICTS
 
 
 def pool(frame: pd.DataFrame, over: str = "shift") -> pd.DataFrame:

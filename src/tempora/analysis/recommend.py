@@ -20,11 +20,12 @@ from tempora.analysis.uncertainty import (
     probability_best,
     with_timing_ties,
 )
-from tempora.analysis.verdicts import verdict_of, worst
+from tempora.analysis.verdicts import verdict_of
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD, label
 from tempora.scenarios import Scenario
 from tempora.store import Results
+from tempora.store.verdicts import worst
 
 
 class NoExactAnswer(TemporaError):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-VERDICTS = ("VALID", "WARN", "INVALID")
-"""From the best to the worst."""
+from tempora.store.verdicts import VERDICTS
 
 
 class Verdict(NamedTuple):
@@ -25,11 +24,3 @@ def verdict_of(manifest: Mapping[str, Any]) -> Verdict:
     """The verdict in `run.json`, which is null there until the run can be judged."""
     found = manifest.get("verdict") or {"status": "UNKNOWN", "text": "no verdict yet"}
     return Verdict(found["status"], found["text"])
-
-
-def worst(verdicts: Iterable[str]) -> str:
-    """
-    >>> worst(["VALID", "INVALID", "WARN"])
-    'INVALID'
-    """
-    return max(verdicts, key=VERDICTS.index)

@@ -13,12 +13,12 @@ from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
 from tempora.engine.schedule import Shard
 from tempora.measure import Baseline, RecordedClock, Verdict, judge_baseline, judge_run
-from tempora.measure.verdict import worse
 from tempora.published import known_accuracy
 from tempora.scenarios import to_spec
 from tempora.store import Cell, Results, RunFolder, utilities_frame, utility_row
 from tempora.store.baselines import standard_above
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
+from tempora.store.verdicts import worst
 
 
 class Run:
@@ -101,7 +101,7 @@ class Run:
             remedy="--redo invalid repeats them",
         )
         devices = self._executor.verdict()
-        return Verdict(worse(own.status, devices.status), (*own.reasons, *devices.reasons))
+        return Verdict(worst([own.status, devices.status]), (*own.reasons, *devices.reasons))
 
     def _compare_with_published(self) -> None:
         """A Standard that is far from its known accuracy means wrong weights, preprocessing or labels."""

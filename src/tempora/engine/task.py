@@ -23,6 +23,7 @@ from tempora.methods import Method
 from tempora.scenarios import Budget, Offline, Resolved, Scenario
 from tempora.store import Cell, RunFolder, StoredPass, Trace, pass_key
 from tempora.store.atomic import CannotWrite
+from tempora.store.verdicts import worst
 
 OFFLINE, TAIL = "offline", "tail"
 
@@ -116,7 +117,7 @@ class Task:
             origin=origin,
             adapting_pass=adapting.key,
             frozen_pass=frozen.key if isinstance(frozen, StoredPass) else frozen,
-            verdict=max(verdicts, key=("VALID", "WARN", "INVALID").index),
+            verdict=worst(verdicts),
             timing_uncertainty=max(found.facts.get("timing_uncertainty", 0.0) for found in known),
         )
 

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempora.measure.baseline import Baseline
-
-VALID, WARN, INVALID = "VALID", "WARN", "INVALID"
-_ORDER = {VALID: 0, WARN: 1, INVALID: 2}
+from tempora.store.verdicts import INVALID, VALID, WARN, worst
 
 REMEDY = "close other programs or use a recorded clock (--clock FILE)"
 
@@ -58,7 +56,7 @@ def judge(observations: Mapping[str, tuple[float, tuple[float, float], str]]) ->
     for value, (warn_above, invalid_above), sentence in observations.values():
         if value > warn_above:
             reasons.append(sentence)
-            status = worse(status, INVALID if value > invalid_above else WARN)
+            status = worst([status, INVALID if value > invalid_above else WARN])
     return Verdict(status, tuple(reasons))
 
 
@@ -120,11 +118,7 @@ def judge_run(own: Verdict, passes: Iterable[Verdict], remedy: str = "") -> Verd
     for grade in (INVALID, WARN):
         count = sum(verdict.status == grade for verdict in found)
         if count:
-            status = worse(status, grade)
+            status = worst([status, grade])
             again = f" ({remedy})" if remedy and grade == INVALID else ""
             reasons.append(f"{count} of {len(found)} passes are {grade}{again}")
     return Verdict(status, tuple(reasons))
-
-
-def worse(first: str, second: str) -> str:
-    return max(first, second, key=_ORDER.__getitem__)

@@ -19,6 +19,7 @@ from tempora.store.cells import utilities_frame
 from tempora.store.folder import RunFolder
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora.store.results import Results
+from tempora.store.verdicts import VERDICTS
 
 _JOB = (
     *("model", "dataset", "severity", "methods", "shifts", "seeds", "batch_size", "batches", "scenarios"),
@@ -27,7 +28,6 @@ _JOB = (
 """Entries of run.json that are the same in every part of one job."""
 _PASSES = ("weights", "preset", "deterministic", "version")
 """What decides every pass of a job alike."""
-_GRADES = ("VALID", "WARN", "INVALID")
 
 
 @dataclass(frozen=True)
@@ -154,4 +154,4 @@ def _joined_manifest(
 
 def _worst(verdicts: Sequence[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
     known = [verdict for verdict in verdicts if verdict]
-    return max(known, key=lambda verdict: _GRADES.index(verdict["status"]), default=None)
+    return max(known, key=lambda verdict: VERDICTS.index(verdict["status"]), default=None)

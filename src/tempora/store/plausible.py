@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from tempora.scenarios import SIX_TERMS
 from tempora.scenarios.specs import KINDS
 from tempora.store.integrity import damaged, warn
+from tempora.store.verdicts import VERDICTS
 
 _TOLERANCE = 1e-9
-_VERDICTS = ("VALID", "WARN", "INVALID")
 
 # -- run.json ------------------------------------------------------------------------------------------------
 
@@ -66,8 +66,8 @@ def check_manifest(manifest: Mapping[str, Any], path: Path) -> None:
     if not manifest["batches"] or not all(0 < number < np.inf for number in positive):
         raise damaged(path, "batch_size, batches and baseline_ms are above 0")
     verdict = (manifest.get("verdict") or {}).get("status", "VALID")
-    if verdict not in _VERDICTS:
-        raise damaged(path, f"its verdict is {verdict!r}; there are {', '.join(_VERDICTS)}")
+    if verdict not in VERDICTS:
+        raise damaged(path, f"its verdict is {verdict!r}; there are {', '.join(VERDICTS)}")
 
 
 def _check_shape(name: str, value: Any, shape: Any, path: Path) -> None:
@@ -168,7 +168,7 @@ def _utility_problems(table: pd.DataFrame) -> Iterator[tuple[str, pd.Series[bool
     yield "it has a utility although it did not run", ~ok & table["utility"].notna()
     yield "the same cell stands there twice", table.duplicated(_CELL)
     yield f"the protocol is none of {', '.join(KINDS)}", ~table["protocol"].isin(list(KINDS))
-    yield f"the verdict is none of {', '.join(_VERDICTS)}", ~table["verdict"].isin(_VERDICTS)
+    yield f"the verdict is none of {', '.join(VERDICTS)}", ~table["verdict"].isin(VERDICTS)
     for name in _FRACTIONS:
         yield f"{name} is not between 0 and 1", ok & _outside(table[name], 0, 1)
     for name in _AMOUNTS:
