@@ -42,7 +42,7 @@ def check(
     from tempora.models.loading import BUNDLED
 
     names = model or list(BUNDLED)
-    reports = [examine(method, load(name, pretrained=pretrained)) for name in names]
+    reports = [examine(method, load(name, pretrained=pretrained or name in BUNDLED)) for name in names]
     out = console()
     for report in reports:
         out.print(Text(f"{report.method} on {report.model}", style="bold"))
