@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from tempora import published
 from tempora.methods import create, names
 from tempora.models import load
 from tempora.published import methods
+from tempora.report.colours import DARK_PAPER, contrast
 
 # Machado, Oliveira & Fernandes (2009), severity 1: how linear RGB looks to protanopes and deuteranopes.
 VISION = {
@@ -43,6 +44,29 @@ def test_colours_of_the_paper_s_methods_stay_apart(vision: str) -> None:
         for one, other in combinations(papers, 2)
     ]
     assert min(distances) > 20, "CIE76; 2.3 is just noticeable"
+
+
+def test_runtimes_of_the_paper_s_methods_have_colours_of_their_own() -> None:
+    """A shade is told from every method's own colour, and from the shades of the same method."""
+    runtimes = ("tf32", "channels_last", "amp", "compile")
+    papers = [shown.colour for shown in methods.METHODS.values()]
+    seen = {colour: lab(colour, VISION["normal"]) for colour in papers}
+    for name in methods.METHODS:
+        shades = [methods.colour(f"{name}@{runtime}") for runtime in runtimes]
+        seen |= {colour: lab(colour, VISION["normal"]) for colour in shades}
+        others = [*combinations(shades, 2), *product(shades, papers)]
+        assert min(np.linalg.norm(seen[one] - seen[other]) for one, other in others) > 4, name
+    assert len(seen) == len(methods.METHODS) * (1 + len(runtimes))
+
+
+def test_a_user_s_own_methods_have_colours_that_are_readable_and_seldom_alike() -> None:
+    colours = [methods.colour(f"lab.ideas:Mine{number}") for number in range(60)]
+    seen = [lab(colour, VISION["normal"]) for colour in colours]
+    alike = [np.linalg.norm(one - other) < 5 for one, other in combinations(seen, 2)]
+    assert np.mean(alike) < 0.02, "six spare colours made it 0.17"
+    for colour in colours:
+        assert contrast(colour, "#ffffff") > 3
+        assert contrast(colour, DARK_PAPER) > 3
 
 
 def test_every_published_method_is_known() -> None:

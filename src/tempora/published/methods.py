@@ -6,7 +6,9 @@ read these names and never import the methods themselves.
 
 from __future__ import annotations
 
-import zlib
+import colorsys
+import hashlib
+import math
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
@@ -46,9 +48,6 @@ HISTORY_FREE = ("standard", "lame", "adabn")
 STATELESS = ("standard", "lame")
 """Of the paper's methods: what those of a run are is in its traces, but the authors' logs hold only names."""
 
-_SPARE_COLOURS = ("#d81b60", "#00695c", "#7f7f00", "#e377c2", "#455a64", "#ff7043")
-
-
 _introduced: dict[str, str] = {}
 """Labels of methods that are not the paper's, from the runs that were opened."""
 _variants: dict[str, str] = {}
@@ -66,7 +65,7 @@ def introduce(labels: Mapping[str, str], names: Mapping[str, str] | None = None)
 
 def display(method: str) -> Display:
     """Label, family and colour of a method; a user's own method gets the label that its run recorded, else its
-    class name, and a colour of its own.
+    class name, and a colour of its own; in a runtime, a method has a shade of its colour.
 
     >>> display("shot_im").label
     'SHOT-IM'
@@ -79,9 +78,8 @@ def display(method: str) -> Display:
     if known is not None:
         return known
     behind = METHODS.get(_behind(method))
-    colour = _SPARE_COLOURS[zlib.crc32(method.encode()) % len(_SPARE_COLOURS)]
     label = _introduced.get(method) or method.rsplit(":", 1)[-1]
-    return Display(label, behind.family if behind else "other", colour)
+    return Display(label, behind.family if behind else "other", _spare_colour(method))
 
 
 def label(method: str) -> str:
@@ -105,3 +103,43 @@ def order(method: str) -> tuple[int, str]:
 def _behind(method: str) -> str:
     """The method that a run calls `method`, whatever runtime it is in: the part after @."""
     return _variants.get(method, method).partition("@")[0]
+
+
+_RGB = tuple[float, float, float]
+
+
+def _spare_colour(method: str) -> str:
+    """A colour that the name alone decides, so that it is the same in every table, figure and run."""
+    name, _, runtime = method.partition("@")
+    if name in METHODS:
+        red, green, blue = (int(METHODS[name].colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
+        colour = (red, green, blue)
+    else:
+        colour = _colour_of_its_own(name)
+    if runtime:
+        colour = _shade(colour, runtime)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in colour)
+
+
+def _colour_of_its_own(name: str) -> _RGB:
+    """Any hue, vivid or dull, and one of two luminances that can be read on white and on dark paper."""
+    hash_ = hashlib.sha256(name.encode()).digest()
+    hue, saturation = int.from_bytes(hash_[:2], "big") / 2**16, (0.45, 0.9)[hash_[2] % 2]
+    wanted = (0.14, 0.26)[hash_[3] % 2]
+    shades = [colorsys.hls_to_rgb(hue, percent / 100, saturation) for percent in range(20, 75)]
+    return min(shades, key=lambda shade: abs(_luminance(shade) - wanted))
+
+
+def _shade(colour: _RGB, runtime: str) -> _RGB:
+    """Light colours get darker and dark ones lighter, with a touch of another hue."""
+    # Of all bytes of the hash these two set tf32, channels_last, amp and compile furthest apart.
+    mixed, turned = (byte / 255 for byte in hashlib.sha256(runtime.encode()).digest()[24:26])
+    hue, lightness, saturation = colorsys.rgb_to_hls(*colour)
+    red, green, blue = colorsys.hls_to_rgb((hue + 0.12 * (turned - 0.5)) % 1, lightness, saturation)
+    ink, share = 1.0 if _luminance(colour) < 0.18 else 0.0, 0.2 + 0.35 * mixed
+    return (red + (ink - red) * share, green + (ink - green) * share, blue + (ink - blue) * share)
+
+
+def _luminance(colour: _RGB) -> float:
+    red, green, blue = (math.pow(part, 2.2) for part in colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
