@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tempora.engine import Observer, Stopped
 from tempora.engine.config import load_config
+from tempora.engine.job import Job
 from tempora.engine.setup import job_from_config
 from tempora.errors import TemporaError
 from tempora.store import Trace
@@ -50,3 +53,69 @@ def test_decoding_is_watched_and_can_be_stopped(tmp_path: Path) -> None:
     cached = Watches()
     job_from_config(config, cached).streams[0].open().close()
     assert not cached.passes
+
+
+def _job(dataset: str, root: Path | None, *overrides: str) -> Job:
+    flags = {
+        "data.dataset": dataset,
+        "data.root": root,
+        "device": "cpu",
+        "pretrained": False,
+        "batch_size": 2,
+    }
+    return job_from_config(load_config(None, [f"data.options.{text}" for text in overrides], flags))
+
+
+def test_options_reach_the_dataset(class_tree: Callable[..., Path], tmp_path: Path) -> None:
+    names = [f"class {i}" for i in range(10)]
+    root = class_tree("mine", names)
+    (tmp_path / "names.txt").write_text("\n".join(names))
+    with pytest.raises(TemporaError, match=r"classes\.txt is missing.*--set data\.options\.classes=FILE"):
+        _job("folder", root)
+    (cropped,) = _job("folder", root, f"classes={tmp_path / 'names.txt'}").streams
+    (whole,) = _job("folder", root, f"classes={names}", "precropped=true").streams
+    assert (cropped.shift, cropped.num_batches) == ("mine", 5)
+    assert (
+        cropped.fingerprint != whole.fingerprint
+    )  # other pixels: neither a cache nor a resumed run may mix them
+
+
+def test_the_error_about_a_part_names_what_to_type(tmp_path: Path) -> None:
+    images, labels = np.zeros((50, 32, 32, 3), np.uint8), np.tile(np.arange(10), 5)
+    np.save(tmp_path / "fog.npy", images)
+    np.save(tmp_path / "labels.npy", labels)
+    flags = {"data.dataset": "cifar10_c", "data.root": tmp_path, "data.shifts": "fog", "batch_size": 2}
+    with pytest.raises(TemporaError, match=r"--set data\.options\.subset=true, accepts fewer"):
+        job_from_config(load_config(None, flags=flags))
+    job = job_from_config(load_config(None, ["data.options.subset=true"], flags))
+    assert job.streams[0].num_batches == 5
+    assert job.facts["config"]["data"]["options"] == {"subset": True}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "override", "message"),
+    [
+        (
+            "imagenet_v2",
+            "varaint=top-images",
+            r"'data\.options\.varaint' for 'imagenet_v2': did you mean 'variant'",
+        ),
+        ("imagenet_v2", "root=there", r"unknown key 'data\.options\.root'.* [aA]llowed: subset, variant"),
+        ("imagenet_v2", "subset=perhaps", r"data\.options\.subset='perhaps': must be a valid boolean"),
+        (
+            "imagenet_v2",
+            "variant=top-image",
+            "unknown variant of ImageNet-V2 'top-image': did you mean 'top-images'",
+        ),
+        ("cifar10_1", "version=6", r"data\.options\.version=6: must be a valid string"),
+        ("fashion", "subset=true", r"data\.options\.subset=True: dataset 'fashion' has no options"),
+    ],
+)
+def test_wrong_options(dataset: str, override: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(TemporaError, match=message):
+        _job(dataset, tmp_path, override)
+
+
+def test_an_option_in_the_wrong_place_is_sent_to_the_right_one() -> None:
+    with pytest.raises(TemporaError, match=r"unknown key 'data\.subset': .*data\.options\.subset"):
+        load_config(None, ["data.subset=true"])

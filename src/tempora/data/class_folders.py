@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tempora.data.images import FileImages
-from tempora.data.registry import LayoutError
+from tempora.data.registry import SUBSET, LayoutError
 from tempora.data.shift import Shift, digest
 from tempora.errors import suggestion
 
@@ -49,7 +49,7 @@ def class_folder_shift(
         raise LayoutError(
             f"{root} has {len(found.names)} images, published are {published}"
             + (f"; {absent} of {len(label_of)} class folders are missing" if absent else "")
-            + " (subset=True accepts a part of the dataset)"
+            + f" ({SUBSET} a part of the dataset)"
         )
     listing = "\n".join(f"{size} {path}" for path, size in zip(found.names, found.sizes, strict=True))
     labels = np.array(found.labels, np.int64)
@@ -58,7 +58,7 @@ def class_folder_shift(
         labels=labels,
         num_classes=num_classes,
         source=FileImages(root, found.names, precropped),
-        fingerprint=digest(name, str(severity), listing, labels),
+        fingerprint=digest(name, str(severity), listing, labels, *(["precropped"] if precropped else [])),
         class_names=class_names,
         classes=classes,
     )

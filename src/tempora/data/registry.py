@@ -22,6 +22,10 @@ from tempora.errors import TemporaError, unknown
 Opener = Callable[..., dict[str, Shift]]
 
 
+SUBSET = "subset=True, in a run --set data.options.subset=true, accepts"
+"""What an error says to those who have a part of a dataset and know it."""
+
+
 class LayoutError(TemporaError):
     """A loader found something other than the published layout. `open` adds what that layout is."""
 

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from tempora import methods
+from tempora.data.registry import datasets
 from tempora.engine import suites
 from tempora.errors import TemporaError, suggestion
 from tempora.methods.settings import build
@@ -49,6 +50,9 @@ class DataConfig(_Strict):
     severity: int = Field(5, ge=1, le=5, description="Severity of corruptions, 1 to 5.")
     shifts: list[str] = Field(
         ["all"], description="Corruptions or groups (noise, blur, weather, digital), or all."
+    )
+    options: dict[str, Any] = Field(
+        {}, description="What this dataset alone can be told: subset, variant, version, classes, precropped."
     )
     workers: int | None = Field(
         None, ge=0, description="Decoding processes; default one per core, 0 for none."
@@ -324,7 +328,10 @@ def _explain(problem: Any, origin: _Origin) -> str:
     place = origin.place(*where)
     name = ".".join(str(part) for part in where)
     if problem["type"] == "extra_forbidden":
-        allowed = DataConfig.model_fields if where[0] == "data" and len(where) > 1 else RunConfig.model_fields
+        in_data = where[0] == "data" and len(where) > 1
+        if in_data and any(where[-1] in card.settings for card in datasets().values()):
+            return f"unknown key {name!r}{place}: a dataset's own settings go into options, data.options.{where[-1]}"
+        allowed = DataConfig.model_fields if in_data else RunConfig.model_fields
         return f"unknown key {name!r}{place}: {suggestion(str(where[-1]), allowed)}"
     given = f"{name}={_short.repr(problem['input'])}{place}"
     if problem["type"] == "literal_error":

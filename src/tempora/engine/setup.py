@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, get_type_hints
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 
 from tempora import data, methods, models
 from tempora.data import BatchSource, Shift, Stream, open_stream
 from tempora.data.decode import Progress
+from tempora.data.registry import find
 from tempora.data.stream import check_request
 from tempora.engine.clocks import open_clock
-from tempora.engine.config import MethodConfig, RunConfig
+from tempora.engine.config import DataConfig, MethodConfig, RunConfig
 from tempora.engine.conformity import departures
 from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
 from tempora.engine.observer import Observer
 from tempora.engine.passes import Stopped
 from tempora.engine.runtime import Runtime
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, suggestion
 from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.models import Classifier
@@ -148,12 +151,40 @@ def scenarios(config: RunConfig) -> list[Scenario]:
     return grid
 
 
+def dataset_options(config: DataConfig) -> dict[str, Any]:
+    """What is asked of this dataset alone, each of the type that its function takes."""
+    card = find(config.dataset)
+    wanted: dict[str, Any] = dict.fromkeys(card.settings, Any)
+    with suppress(Exception):  # annotations of a user's function may name what is imported for checkers only
+        wanted |= {key: hint for key, hint in get_type_hints(card.opener).items() if key in wanted}
+    options = {}
+    for key, value in config.options.items():
+        if not wanted:
+            raise TemporaError(f"data.options.{key}={value!r}: dataset {config.dataset!r} has no options")
+        if key not in wanted:
+            raise TemporaError(
+                f"unknown key 'data.options.{key}' for {config.dataset!r}: {suggestion(key, wanted)}"
+            )
+        try:
+            options[key] = TypeAdapter(wanted[key]).validate_python(value)
+        except ValidationError as error:
+            reasons = dict.fromkeys(
+                each["msg"].lower().removeprefix("input should be ") for each in error.errors()
+            )
+            raise TemporaError(f"data.options.{key}={value!r}: must be {', or '.join(reasons)}") from None
+    return options
+
+
 def stream_sources(
     config: RunConfig, model: Classifier, device: torch.device, observer: Observer
 ) -> Iterator[StreamSource]:
     """A source per shift and seed; shifts are the outer loop, so that each is decoded once."""
     shifts = data.open(
-        config.data.dataset, root=config.data.root, severity=config.data.severity, shifts=config.data.shifts
+        config.data.dataset,
+        root=config.data.root,
+        severity=config.data.severity,
+        shifts=config.data.shifts,
+        **dataset_options(config.data),
     )
     for shift in shifts.values():
         if shift.num_classes != model.num_classes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tempora.data.registry import Archive, LayoutError, dataset
+from tempora.data.registry import SUBSET, Archive, LayoutError, dataset
 from tempora.data.shift import Shift, array_shift
 
 CIFAR10_CLASSES = (
@@ -74,7 +74,7 @@ def _open(
             "expected uint8 (n, 3072) and as many labels"
         )
     if len(labels) != 10_000 and not subset:
-        raise LayoutError(f"{path} has {len(labels)} images, published are 10000 (subset=True accepts fewer)")
+        raise LayoutError(f"{path} has {len(labels)} images, published are 10000 ({SUBSET} fewer)")
     images = np.ascontiguousarray(data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     return {"clean": array_shift("clean", images, labels, num_classes, class_names)}
 

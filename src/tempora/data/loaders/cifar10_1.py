@@ -18,7 +18,7 @@ _PUBLISHED = {"v6": 2000, "v4": 2021}
 
 @dataset(
     "cifar10_1",
-    what="CIFAR-10.1: 2000 new test images for CIFAR-10 (v6; version=v4: 2021)",
+    what="CIFAR-10.1: 2000 new test images for CIFAR-10 (v6; data.options.version=v4: 2021)",
     size="12 MB",
     licence="MIT",
     source="https://github.com/modestyachts/CIFAR-10.1",

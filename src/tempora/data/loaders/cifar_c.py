@@ -10,7 +10,7 @@ import numpy as np
 from tempora.data.arrays import load_npy
 from tempora.data.groups import CORRUPTIONS, EXTRA, expand
 from tempora.data.loaders.cifar import CIFAR10_CLASSES
-from tempora.data.registry import Archive, LayoutError, dataset
+from tempora.data.registry import SUBSET, Archive, LayoutError, dataset
 from tempora.data.shift import Shift, array_shift
 
 _SEVERITIES = 5
@@ -84,7 +84,7 @@ def _labels(root: Path, num_classes: int, subset: bool) -> np.ndarray:
     if len(labels) != published and not (subset and len(labels) % _SEVERITIES == 0):
         raise LayoutError(
             f"{path} has {len(labels)} labels, published are {published} "
-            "(subset=True accepts fewer, the same number for each severity)"
+            f"({SUBSET} fewer, the same number for each severity)"
         )
     by_severity = np.asarray(labels).reshape(_SEVERITIES, -1)
     if (by_severity != by_severity[0]).any():

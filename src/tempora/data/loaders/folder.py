@@ -71,7 +71,8 @@ def _class_names(root: Path, classes: Path | str | Sequence[str] | None) -> list
         if not path.is_file():
             raise LayoutError(
                 f"{path} is missing: which folder is which output of the model? Write one class per line, "
-                "in the order of the outputs (torchvision's ImageFolder trains with the sorted folder names)"
+                "in the order of the outputs (torchvision's ImageFolder trains with the sorted folder names); or say "
+                "where such a file is: classes=FILE, in a run --set data.options.classes=FILE"
             )
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()

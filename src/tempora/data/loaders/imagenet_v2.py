@@ -20,7 +20,7 @@ _FOLDERS = {
 
 @dataset(
     "imagenet_v2",
-    what="ImageNet-V2: 10000 new test images for ImageNet (matched-frequency; other variants by `variant`)",
+    what="ImageNet-V2: 10000 new test images for ImageNet (matched-frequency; others: data.options.variant)",
     size="1.3 GB",
     licence="MIT (the collection)",
     source="https://huggingface.co/datasets/vaishaal/ImageNetV2",
@@ -38,7 +38,9 @@ def imagenet_v2(root: Path, variant: str = "matched-frequency", subset: bool = F
     if root.name not in _FOLDERS.values():
         root = root / _FOLDERS[variant]
     elif root.name != _FOLDERS[variant]:
-        raise LayoutError(f"{root} is not variant {variant!r}: its folder is called {_FOLDERS[variant]}")
+        raise LayoutError(
+            f"{root} is not variant {variant!r}: its folder is called {_FOLDERS[variant]} (data.options.variant)"
+        )
     # By number, not by rank: sorted as text the folders are 0, 1, 10, 100, ..., and labels would be wrong.
     label_of = {str(index): index for index in range(1000)}
     published = None if subset else 10_000
