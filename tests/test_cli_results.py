@@ -23,6 +23,7 @@ from tempora.cli.query import query
 from tempora.cli.recommend import measuring_command, recommend
 from tempora.cli.show import show
 from tempora.errors import TemporaError, TemporaWarning
+from tempora.published import methods as published_methods
 from tempora.report import tables
 from tempora.scenarios import Amortised, Continuous, Discrete, Offline
 from tempora.store import Results, open_run
@@ -74,6 +75,29 @@ def test_overhead_is_read_without_replaying_any_cell(run: Path, monkeypatch: pyt
 def test_a_run_that_is_not_judged_yet_is_shown(tmp_path: Path) -> None:
     write_run(tmp_path, scenarios=FEW, finished=False, judged=False)
     assert tempora("show", tmp_path).rstrip().endswith("no verdict yet")
+
+
+def test_a_user_s_own_methods_stand_in_their_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every reader: the results say it when their table is read."""
+    for kept in ("_variants", "_families"):
+        monkeypatch.setattr(published_methods, kept, {})
+    methods = {"standard": METHODS["standard"], "lab:Mine": METHODS["tent"], "tuned": METHODS["adabn"]}
+    write_run(
+        tmp_path,
+        methods=methods,
+        scenarios=FEW,
+        identity={"tuned": {"name": "adabn"}},
+        facts={"lab:Mine": {"family": "gradient-based"}},
+    )
+    built = tables.build("offline", open_run(tmp_path).utilities, by_shift=True)
+    groups = {column.title: column.group for column in built.columns}
+    assert (groups["Mine"], groups["tuned"]) == ("Gradient-based", "Gradient-free")
+
+
+def test_a_damaged_pass_of_a_user_s_own_method_leaves_the_table_readable(tmp_path: Path) -> None:
+    write_run(tmp_path, methods={"standard": METHODS["standard"], "lab:Mine": METHODS["tent"]}, scenarios=FEW)
+    next((tmp_path / "traces").glob("*Mine*")).write_bytes(b"PAR1")
+    assert set(open_run(tmp_path).utilities["method"]) == {"standard", "lab:Mine"}
 
 
 def test_the_overview_of_one_shift_has_its_numbers(run: Path) -> None:

@@ -95,6 +95,16 @@ def test_a_runtime_or_a_label_changes_no_family(monkeypatch: pytest.MonkeyPatch)
     assert methods.family("own") == "other"
 
 
+def test_a_user_s_own_method_is_of_the_family_that_its_run_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kept in ("_variants", "_families"):
+        monkeypatch.setattr(methods, kept, {})
+    own = "lab.ideas:Mine"
+    methods.introduce({}, {own: own, "tuned": "tent"}, {own: "gradient-based", "tuned": "other"})
+    assert methods.family(own) == methods.family("tuned") == "gradient-based"
+    methods.introduce({}, {own: own}, {own: "of a damaged file"})
+    assert methods.family(own) == "other"
+
+
 def test_a_user_s_own_method_has_a_stable_look() -> None:
     own = methods.display("lab.ideas:Mine")
     assert own == methods.display("lab.ideas:Mine")

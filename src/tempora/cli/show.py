@@ -68,11 +68,10 @@ def show(
         show_overview(run, console, shift)
         return
     from tempora.report import tables
-    from tempora.report.frames import introduce_variants, offline_batches
+    from tempora.report.frames import offline_batches
     from tempora.store import open_run
 
     results = open_run(run)
-    introduce_variants(results)
     traces = offline_batches(results) if table == "overhead" else None
     built = tables.build(table, results.utilities, traces, shift=shift, scenario=scenario, by_shift=by_shift)
     if format == "terminal":
@@ -87,13 +86,11 @@ def show_overview(run: Path, console: Console, shift: str | None = None) -> None
     from tempora.analysis import headline
     from tempora.errors import TemporaError, unknown
     from tempora.report import tables
-    from tempora.report.frames import introduce_variants
     from tempora.store import open_run
 
     results = open_run(run)
     # A damaged table ends it here; below, a table that cannot be built does not.
     utilities = results.utilities
-    introduce_variants(results)
     if shift is not None:
         if shift not in results.manifest["shifts"]:
             raise unknown("shift", shift, results.manifest["shifts"])

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 Family = Literal["gradient-free", "gradient-based", "other"]
+_DECLARABLE: tuple[Family, ...] = ("gradient-free", "gradient-based")
 
 
 class Display(NamedTuple):
@@ -52,15 +53,23 @@ _introduced: dict[str, str] = {}
 """Labels of methods that are not the paper's, from the runs that were opened."""
 _variants: dict[str, str] = {}
 """Which method stands behind a label of a run's own."""
+_families: dict[str, str] = {}
+"""What the passes of a run say about the family of a method."""
 
 
-def introduce(labels: Mapping[str, str], names: Mapping[str, str] | None = None) -> None:
+def introduce(
+    labels: Mapping[str, str],
+    names: Mapping[str, str] | None = None,
+    families: Mapping[str, str] | None = None,
+) -> None:
     """Let a user's own methods be shown as their authors call them. The last run to name a method decides.
 
-    `names` says which method is behind each of a run's own: a variant is of its family.
+    `names` says which method is behind each of a run's own: a variant of the paper's is of its family. `families`
+    says what the classes of the others declare.
     """
     _introduced.update(labels)
     _variants.update(names or {})
+    _families.update(families or {})
 
 
 def display(method: str) -> Display:
@@ -77,9 +86,8 @@ def display(method: str) -> Display:
     known = METHODS.get(method)
     if known is not None:
         return known
-    behind = METHODS.get(_behind(method))
     label = _introduced.get(method) or method.rsplit(":", 1)[-1]
-    return Display(label, behind.family if behind else "other", _spare_colour(method))
+    return Display(label, _family(method), _spare_colour(method))
 
 
 def label(method: str) -> str:
@@ -100,9 +108,12 @@ def order(method: str) -> tuple[int, str]:
     return (names.index(method) if method in METHODS else len(names), method)
 
 
-def _behind(method: str) -> str:
-    """The method that a run calls `method`, whatever runtime it is in: the part after @."""
-    return _variants.get(method, method).partition("@")[0]
+def _family(method: str) -> Family:
+    """That of the method which a run calls `method`, whatever runtime it is in: the part after @."""
+    behind = METHODS.get(_variants.get(method, method).partition("@")[0])
+    if behind is not None:
+        return behind.family
+    return next((known for known in _DECLARABLE if known == _families.get(method)), "other")
 
 
 _RGB = tuple[float, float, float]

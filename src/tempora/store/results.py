@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tempora.errors import TemporaError
-from tempora.published.methods import introduce
+from tempora.published.methods import METHODS, introduce
 from tempora.scenarios import Scenario, from_spec
 from tempora.store.folder import RunFolder
 from tempora.store.integrity import warn
@@ -41,10 +43,23 @@ class Results:
     @cached_property
     def utilities(self) -> pd.DataFrame:
         """One row per cell: method, shift, seed and scenario."""
-        introduce(self.manifest.get("method_labels") or {})
         table = self.folder.utilities()
         check_cells(table, self.manifest, self.path / "utilities.parquet")
+        self._introduce_methods(table["method"].unique())
         return table
+
+    def _introduce_methods(self, methods: Iterable[str]) -> None:
+        """Whoever shows this run calls and groups its methods as the run does."""
+        introduce(self.manifest.get("method_labels") or {})
+        if all(method.partition("@")[0] in METHODS for method in methods):
+            return  # Passes are many: they are asked only about methods that nobody knows.
+        with suppress(TemporaError):  # A pass that is damaged is an error for whoever needs its batches.
+            passes = {str(one.identity.get("method")): one for one in self.folder.passes().values()}
+            introduce(
+                {},
+                {method: str(one.identity.get("name")) for method, one in passes.items()},
+                {method: str(one.facts.get("family")) for method, one in passes.items()},
+            )
 
     @cached_property
     def scenarios(self) -> list[Scenario]:
