@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 
 from tempora import analysis
-from tempora.published.methods import METHODS, introduce
 from tempora.store import Results
 
 _SCENARIO = ["protocol", "label", "queue", "rule"]
@@ -44,14 +43,6 @@ def scenario_titles(utilities: pd.DataFrame) -> dict[int, str]:
     titles = rows["label"].mask(queues, rows["label"] + rows["queue"].map(", queue {:g}".format))
     titles = titles.mask(rules, titles + ", " + rows["rule"])
     return dict(zip(rows.index.astype(int), titles, strict=True))
-
-
-def introduce_variants(results: Results) -> None:
-    """A method that a run calls by a label of its own is of the family of the method that its passes name."""
-    methods = results.utilities["method"].unique()
-    if any(method.partition("@")[0] not in METHODS for method in methods):
-        identities = [stored.identity for stored in results.folder.passes().values()]
-        introduce({}, {identity["method"]: identity["name"] for identity in identities})
 
 
 def offline_batches(results: Results) -> pd.DataFrame:

@@ -29,9 +29,7 @@ def make_figures(results: Results, folder: Path | str, formats: Sequence[str] = 
     if results.utilities.empty:
         raise TemporaError(f"{results.path} has no finished shift yet: let the run finish, then draw it")
     from tempora.report.figures.style import save, styled
-    from tempora.report.frames import introduce_variants
 
-    introduce_variants(results)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     written = []

@@ -14,7 +14,7 @@ import pandas as pd
 from tempora.analysis import budget_curves, overhead, pareto_front
 from tempora.analysis.verdicts import verdict_of
 from tempora.errors import TemporaError
-from tempora.report.frames import introduce_variants, offline_batches, over_shifts
+from tempora.report.frames import offline_batches, over_shifts
 from tempora.report.html import charts, words
 from tempora.report.html.grid import winners_grid
 from tempora.report.html.packing import compress
@@ -58,7 +58,6 @@ def render(results: Results) -> str:
         raise TemporaError(
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
         )
-    introduce_variants(results)
     batches = offline_batches(results)
     data = payload(results, batches) | {
         "charts": charts.specifications(utilities["method"].nunique()),
