@@ -53,6 +53,8 @@ def scored(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _with_one_value(rows: pd.DataFrame) -> pd.DataFrame:
     """The mean `value` of each scenario: on shifts of different length a relative budget has several."""
+    if rows.empty or rows.groupby(["protocol", "label"])["value"].nunique().max() <= 1:
+        return rows  # nearly always
     same = keys(rows, ("run", "hardware", "model", "protocol", "label", "queue", "rule"))
     values = rows.groupby(same, dropna=False)["value"]
     differ = values.transform("max") != values.transform("min")

@@ -22,5 +22,6 @@ def incomplete(rows: pd.DataFrame) -> pd.Series[bool]:
     """Pooled rows over fewer shifts or seeds than other methods of their cell have."""
     found = pd.Series(False, index=rows.index)
     for count in keys(rows, ("shifts", "seeds")):
-        found |= rows[count] < rows.groupby(keys(rows), dropna=False)[count].transform("max")
+        if rows[count].nunique() > 1:
+            found |= rows[count] < rows.groupby(keys(rows), dropna=False)[count].transform("max")
     return found
