@@ -155,7 +155,7 @@ class Timeline:
 
     def course(self) -> Course:
         """What happened so far, as arrays."""
-        return _course(
+        return course_of(
             num_batches=self._num_batches,
             served=self._column(0).astype(np.int64),
             evicted=np.array(self._feed.evicted, dtype=np.int64),
@@ -218,7 +218,7 @@ def _at_once(
     adapt_ms = np.where(afforded, adapt_ms, 0.0)
     start_ms = _after_first(np.cumsum(predict_ms + adapt_ms))
     waits = loop.on_prediction
-    return _course(
+    return course_of(
         num_batches=count,
         served=np.arange(count, dtype=np.int64),
         evicted=np.array([], dtype=np.int64),
@@ -233,7 +233,7 @@ def _at_once(
     )
 
 
-def _course(
+def course_of(
     *,
     start_ms: FloatArray,
     wait_ms: FloatArray,

@@ -24,6 +24,7 @@ from tempora.scenarios import (
     budget_cutoff,
     to_spec,
 )
+from tempora.scenarios.timeline import course_of
 from tempora.store._author_logs import FloatArray, Log, read_logs, snake
 from tempora.store.cells import Cell, utilities_frame, utility_row
 from tempora.store.folder import RunFolder
@@ -224,26 +225,17 @@ class _AsLogged(Trace):
         served = np.flatnonzero(self.served)
         predict_ms, adapt_ms, wait_ms = self.predict_ms[served], self.adapt_ms[served], self.wait_ms[served]
         arrived_ms = np.array(resolved.arrivals_ms)[served]
-        start_ms = arrived_ms + wait_ms
-        finish_ms = start_ms + predict_ms + adapt_ms
-        idle_ms = np.zeros(served.size)
-        idle_ms[1:] = np.maximum(0.0, start_ms[1:] - finish_ms[:-1])
-        forced = (np.diff(served, prepend=-1) > 1) & (wait_ms == 0)
-        return Course(
+        return course_of(
             num_batches=self.num_batches,
             served=served,
             evicted=np.flatnonzero(~self.served),
             arrived_ms=arrived_ms,
-            start_ms=start_ms,
-            emission_ms=start_ms + predict_ms,
-            finish_ms=finish_ms,
+            start_ms=arrived_ms + wait_ms,
+            wait_ms=wait_ms,
+            forced=(np.diff(served, prepend=-1) > 1) & (wait_ms == 0),
             predict_ms=predict_ms,
             adapt_ms=adapt_ms,
-            wait_ms=wait_ms,
-            response_ms=wait_ms + predict_ms,
-            idle_ms=idle_ms,
             adapted=np.ones(served.size, dtype=bool),
-            waitspan_ms=float(idle_ms[forced].sum()),
             spent_ms=float(np.maximum(0.0, predict_ms + adapt_ms - (resolved.baseline_ms or math.inf)).sum()),
         )
 
