@@ -39,7 +39,9 @@ def test_in_two_commands(tmp_path: Path) -> None:
     assert after["baseline_ms"] == before["baseline_ms"]
     lame = after["methods"]["lame"]
     assert lame["shared_s"] == before["methods"]["lame"]["shared_s"]
-    assert (lame["shared_passes"], lame["naive_passes"]) == (1, 17)
+    # Measured times decide how many of the six budgets run out; each that does needs a frozen tail.
+    assert 1 <= lame["shared_passes"] <= 1 + 6
+    assert lame["naive_passes"] == 17
     assert after["speedup"] == lame["naive_s"] / lame["shared_s"]
     assert after["commands"] == 2
 

@@ -332,6 +332,20 @@ def test_names_are_text_whatever_they_contain(browser: Browser, tmp_path: Path) 
     assert browser.run("return window.stolen") is None
 
 
+@pytest.mark.parametrize("width", [320, 375, 800])
+def test_the_page_is_as_wide_as_the_screen_in_any_font(browser: Browser, tmp_path: Path, width: int) -> None:
+    """Spread letters stand for whatever font a machine happens to have: none is wider."""
+    methods = {"standard": METHODS["standard"], HOSTILE_METHOD: METHODS["tent"]}
+    results = make_run(tmp_path, methods=methods, shifts={HOSTILE_SHIFT: 0.4, "fog": 0.5}, model=LONG_MODEL)
+    browser.open(write_report(results), width=width)
+    browser.run(
+        """const wide = document.createElement("style");
+        wide.textContent = "* { letter-spacing: 0.25em !important; }";
+        document.head.append(wide);"""
+    )
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+
+
 def test_doubt_and_failure_are_marked_wherever_results_appear(browser: Browser, tmp_path: Path) -> None:
     methods = {**METHODS, "my_package:Mine": METHODS["tent"]}
     scenarios = (*GRID, Continuous(threshold_ms=30.0))
