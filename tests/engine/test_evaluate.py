@@ -181,6 +181,8 @@ class Mine(Method):
 
 def test_an_edited_method_is_another_method(network, batches, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
+    # Bytecode is told from its source by size and whole seconds, and this edit takes less than one.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     for favourite in (3, 4):
         (tmp_path / "my_method.py").write_text(MINE.format(favourite=favourite))
         monkeypatch.delitem(sys.modules, "my_method", raising=False)
