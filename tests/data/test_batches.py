@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tempora.data import BatchSource, from_batches
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, TemporaWarning
 
 
 def _batch(size: int = 4, fill: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -25,8 +25,11 @@ def test_batches_are_served_as_given() -> None:
         source.batch(2)
 
 
-def test_a_smaller_last_batch_is_dropped_and_counted() -> None:
-    source = from_batches("mine", [_batch(), _batch(), _batch(3)])
+def test_a_smaller_last_batch_is_dropped_counted_and_said() -> None:
+    with pytest.warns(
+        TemporaWarning, match="last of the batches of 'mine' has 3 images instead of 4 and is left out"
+    ):
+        source = from_batches("mine", [_batch(), _batch(), _batch(3)])
     assert (source.num_batches, source.dropped, len(source.order)) == (2, 3, 8)
 
 

@@ -101,7 +101,7 @@ def test_mistakes_are_named(photos: Path, tmp_path: Path) -> None:
         corrupt_folder(photos, out, "noise", (9,))
     with pytest.raises(TemporaError, match="unknown set of constants 'mnist'"):
         corrupt_folder(photos, out, "noise", constants="mnist")
-    with pytest.raises(TemporaError, match="no images in class folders"):
+    with pytest.raises(TemporaError, match="an image outside the class folders"):
         corrupt_folder(photos / "cat", out)
     assert not out.exists()
     (photos / "dog/broken.jpg").write_bytes(b"not a picture")

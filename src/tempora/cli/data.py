@@ -77,17 +77,16 @@ def verify(
     decode: Annotated[bool, typer.Option("--decode", help="Also decode every image file.")] = False,
 ) -> None:
     """Check layout, counts and published checksums. Exit status 1 if something is wrong."""
-    from functools import partial
-
     from rich.text import Text
 
     from tempora.data.verify import verify as findings
 
     out, wrong = console(), 0
     with bar.progress(out) as show:
-        for check in findings(path, name, decode, progress=partial(show, "decoding")):
+        for check in findings(path, name, decode, progress=show):
             wrong += not check.ok
-            mark = ("ok   ", "green") if check.ok else ("wrong", "bold red")
+            ok = ("note ", "yellow") if check.note else ("ok   ", "green")
+            mark = ok if check.ok else ("wrong", "bold red")
             out.print(Text.assemble(mark, f" {check.what}: {check.detail}"), soft_wrap=True)
     if wrong:
         out.print(f"{wrong} problem{'s' if wrong > 1 else ''}")
@@ -134,6 +133,7 @@ def corrupt(
             size,
             workers,
             progress=partial(show, "corrupting"),
+            say=lambda note: typer.echo(f"note: {note}"),
         )
     classes = src / "classes.txt"
     if classes.is_file():

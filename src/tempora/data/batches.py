@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from tempora.data.groups import group_of
 from tempora.data.shift import digest
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, TemporaWarning
 
 
 def from_batches(
@@ -115,4 +116,7 @@ def _drop_odd_batch(name: str, images: list[torch.Tensor], labels: list[np.ndarr
     if len(images[-1]) == first[0]:
         return 0
     images.pop()
-    return len(labels.pop())
+    odd = len(labels.pop())
+    left = f"the last of the batches of {name!r} has {odd} images instead of {first[0]} and is left out"
+    warnings.warn(left, TemporaWarning, stacklevel=3)
+    return odd

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from tempora.data.decode import Progress, decode
+from tempora.data.contents import Progress
+from tempora.data.decode import decode
 from tempora.data.geometry import Geometry
+from tempora.data.places import written_whole
 from tempora.data.shift import Shift, digest
 
 
@@ -33,9 +33,11 @@ def cache_path(shift: Shift, geometry: Geometry, cache_dir: Path) -> Path:
 
 def load(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
     """The array at `path`, or None where there is none of that shape, whole."""
+    if not path.is_file():  # numpy would wait for whoever writes into a pipe
+        return None
     try:
         pixels = np.load(path, mmap_mode="c")  # copy on write: torch asks for a writable array
-    except Exception:  # absent, cut off, or whatever numpy trips over in a damaged header
+    except Exception:  # cut off, or whatever numpy trips over in a damaged header
         return None
     return pixels if pixels.shape == shape and pixels.dtype == np.uint8 else None
 
@@ -44,12 +46,9 @@ def _decode_to(
     path: Path, shift: Shift, geometry: Geometry, workers: int | None, progress: Progress | None
 ) -> None:
     """Decode next to `path` and move it there when complete: an interrupted run leaves no half file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".decoding-") as folder:
-        part = Path(folder) / path.name
+    with written_whole(path) as part:
         pixels = np.lib.format.open_memmap(part, "w+", np.uint8, (len(shift), *geometry.shape))
         for where, block in decode(shift.source, np.arange(len(shift)), geometry, workers, progress):
             pixels[where] = block
         pixels.flush()
         del pixels
-        os.replace(part, path)

@@ -17,18 +17,16 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import BinaryIO
 
 import numpy as np
 
+from tempora.data.contents import Progress
 from tempora.data.geometry import Geometry
 from tempora.data.images import Images
 from tempora.errors import TemporaError
-
-Progress = Callable[[int, int], None]
-"""Called as progress(done, total) while images are decoded."""
 
 _BLOCK_BYTES = 1 << 20
 _HEADER = struct.Struct("<cQ")  # what follows (pixels, the user's mistake, ours) and how many bytes of it

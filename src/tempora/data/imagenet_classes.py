@@ -9,6 +9,7 @@ from pkgutil import get_data
 import numpy as np
 
 from tempora.data.class_folders import class_folder_shift
+from tempora.data.contents import Progress
 from tempora.data.shift import Shift
 
 
@@ -28,7 +29,7 @@ def class_names() -> tuple[str, ...]:
     return tuple(ImageNetInfo("imagenet-1k").label_descriptions())
 
 
-def subset_shift(name: str, root: Path, published: int | None) -> Shift:
+def subset_shift(name: str, root: Path, published: int | None, progress: Progress | None = None) -> Shift:
     """`imagenet_r` or `imagenet_a`: photographs of 200 classes, whose scores are restricted to these.
 
     published: how many images there are in all; None: any part of them will do.
@@ -42,6 +43,7 @@ def subset_shift(name: str, root: Path, published: int | None) -> Shift:
         published=published,
         class_names=class_names(),
         classes=np.array(sorted(members.values()), np.int64),
+        progress=progress,
     )
 
 

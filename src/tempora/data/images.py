@@ -5,14 +5,16 @@ Nothing here imports torch: worker processes load this module and should start i
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
+from tempora.data.contents import content_hash, forget
 from tempora.data.geometry import Geometry
 from tempora.errors import TemporaError
 
@@ -37,7 +39,7 @@ class ArrayImages:
     """
 
     parallel: ClassVar[bool] = False
-    array: np.ndarray
+    array: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
         shape, dtype = self.array.shape, self.array.dtype
@@ -62,39 +64,65 @@ class ArrayImages:
         return _stack([geometry.fit(picture, precropped=True) for picture in pictures], geometry)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FileImages:
     """Picture files: `names` are paths relative to `root`."""
 
     parallel: ClassVar[bool] = True
     root: Path
-    names: Sequence[str]
+    names: Sequence[str] = field(repr=False)
     precropped: bool = False
+    hashes: np.ndarray | None = field(default=None, repr=False)
+    """What the files held when the shift was opened (`contents.file_hashes`); None: nobody looked."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
-        return _stack([self._decode(self.root / self.names[index], geometry) for index in indices], geometry)
+        return _stack([self._decode(int(index), geometry) for index in indices], geometry)
 
-    def _decode(self, path: Path, geometry: Geometry) -> np.ndarray:
-        return geometry.fit(read_picture(path), self.precropped)
+    def _decode(self, index: int, geometry: Geometry) -> np.ndarray:
+        path = self.root / self.names[index]
+        content = _content(path)
+        if self.hashes is not None and content_hash(content) != self.hashes[index].tobytes():
+            forget(self.root)  # whatever is remembered of this folder is not to be trusted
+            raise TemporaError(
+                f"{path}: was changed after its folder had been looked through. Run again when nobody writes there"
+            )
+        return geometry.fit(_picture(content, path), self.precropped)
 
 
 def read_picture(path: Path) -> Image.Image:
     """The picture in a file, decoded, with 8 bits a channel."""
+    return _picture(_content(path), path)
+
+
+def _content(path: Path) -> bytes:
     try:
-        with Image.open(path) as picture:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from error
+
+
+def _picture(content: bytes, path: Path) -> Image.Image:
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
             picture.load()
+    except UnidentifiedImageError as error:
+        raise _unreadable(path, "no known image format") from error
     except Exception as error:  # a decoder raises whatever it trips over in a damaged file
-        raise TemporaError(
-            f"{path}: cannot be read as an image ({error}). It is truncated, damaged or missing: "
-            "replace it (`tempora data verify PATH --decode` lists every such file)"
-        ) from error
+        raise _unreadable(path, error) from error
     try:
         return in_bytes(picture)
     except ValueError as error:
         raise TemporaError(f"{path}: {error}. Save it with 8 or 16 bits a channel") from error
+
+
+def _unreadable(path: Path, reason: object) -> TemporaError:
+    return TemporaError(
+        f"{path}: cannot be read as an image ({reason}). It is truncated, damaged or missing: "
+        "replace it (`tempora data verify PATH --decode` lists every such file)"
+    )
 
 
 def in_bytes(picture: Image.Image) -> Image.Image:
@@ -122,8 +150,10 @@ class DatasetImages:
 
     parallel: ClassVar[bool] = False
     name: str
-    dataset: Any
-    labels: np.ndarray
+    dataset: Any = field(repr=False)
+    labels: np.ndarray = field(repr=False)
+    hashes: np.ndarray | None = field(default=None, repr=False)
+    """What the items were when the shift was made (`item_hash`); None: nobody looked."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -137,6 +167,11 @@ class DatasetImages:
             raise TemporaError(
                 f"dataset {self.name!r}: item {index} has label {int(label)}, but its list of labels says "
                 f"{self.labels[index]}. Give a dataset whose items do not change"
+            )
+        if self.hashes is not None and item_hash(self.name, index, image) != self.hashes[index].tobytes():
+            raise TemporaError(
+                f"dataset {self.name!r}: item {index} is another picture than before. Give a dataset whose items do "
+                "not change, or say which data it is: fingerprint="
             )
         return geometry.fit(self._picture(image, index), precropped=False)
 
@@ -155,6 +190,18 @@ class DatasetImages:
         if pixels.ndim == 3 and pixels.shape[0] in (1, 3) and pixels.shape[2] not in (1, 3):
             pixels = pixels.transpose(1, 2, 0)
         return Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels)
+
+
+def item_hash(name: str, index: int, image: Any) -> bytes:
+    """16 bytes that tell the picture in an item of dataset `name`."""
+    try:
+        if isinstance(image, Image.Image):
+            palette = image.getpalette() or []
+            return content_hash(f"{image.mode} {image.size} {palette} ".encode() + image.tobytes())
+        pixels = np.asarray(image)
+        return content_hash(f"{pixels.dtype.str} {pixels.shape} ".encode() + pixels.tobytes())
+    except Exception as error:  # a decoder raises whatever it trips over in a damaged file
+        raise TemporaError(f"dataset {name!r}: item {index} cannot be read as an image ({error})") from error
 
 
 def _stack(pictures: list[np.ndarray], geometry: Geometry) -> np.ndarray:

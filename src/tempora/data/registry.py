@@ -15,12 +15,14 @@ from typing import Any
 
 from tempora._own_code import find as find_own
 from tempora._own_code import is_own
+from tempora.data.contents import Progress
 from tempora.data.groups import expand
 from tempora.data.shift import Shift
 from tempora.errors import TemporaError, unknown
 
 Opener = Callable[..., dict[str, Shift]]
-
+_EVERYWHERE = ("root", "severity", "shifts", "progress")
+"""What any opener may ask for."""
 
 SUBSET = "subset=True, in a run --set data.options.subset=true, accepts"
 """What an error says to those who have a part of a dataset and know it."""
@@ -69,9 +71,9 @@ class Dataset:
 
     @property
     def settings(self) -> dict[str, inspect.Parameter]:
-        """What the opener can be told besides root, severity and shifts."""
+        """What the opener can be told besides what every opener can be."""
         parameters = inspect.signature(self.opener).parameters
-        return {key: value for key, value in parameters.items() if key not in ("root", "severity", "shifts")}
+        return {key: value for key, value in parameters.items() if key not in _EVERYWHERE}
 
     @property
     def takes(self) -> frozenset[str]:
@@ -109,8 +111,8 @@ def dataset(
 ) -> Callable[[Opener], Opener]:
     """Register the decorated function as the opener of dataset `name`.
 
-    The function takes any of `root` (the dataset's folder), `severity`, `shifts` (see `groups.expand`) and
-    settings of its own, and returns its shifts by name. It raises `LayoutError` for what it misses.
+    The function takes any of `root` (the dataset's folder), `severity`, `shifts` (see `groups.expand`), `progress`
+    (see `open`) and settings of its own, and returns its shifts by name. It raises `LayoutError` for what it misses.
     """
 
     def register(opener: Opener) -> Opener:
@@ -166,12 +168,14 @@ def open(
     root: Path | str | None = None,
     severity: int = 5,
     shifts: str | Iterable[str] | None = None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> dict[str, Shift]:
     """The shifts of dataset `name`, checked against the published layout. `module:function` is one of your own.
 
     `root` is the dataset's folder or the one above it (default: $TEMPORA_DATA, else ./data). `shifts` takes
     names, groups (`noise`) and `all`, as a list or separated by commas. `settings` are the dataset's own.
+    Files are read once to know their content (`contents`): `progress(done, total)` counts those of a shift.
     """
     card = find(name)
     for key in settings:
@@ -179,7 +183,7 @@ def open(
             raise unknown(f"setting of dataset {name!r}", key, [*card.settings, "root", "severity", "shifts"])
     if not isinstance(severity, int) or not 1 <= severity <= 5:
         raise TemporaError(f"severity={severity!r}: must be a whole number from 1 to 5")
-    given: dict[str, Any] = {"severity": severity, "shifts": shifts, **settings}
+    given: dict[str, Any] = {"severity": severity, "shifts": shifts, "progress": progress, **settings}
     if "root" in card.needs or ("root" in card.takes and (root is not None or card.folder)):
         if root is None and not card.folder:
             raise TemporaError(f"dataset {name!r} has no fixed place: say root= (--root)")

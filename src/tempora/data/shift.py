@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tempora.models.preprocessing import Preprocessing
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Shift:
     """One corruption at one severity, ImageNet-R, a folder of photographs: images with labels and a name."""
 
@@ -40,6 +40,8 @@ class Shift:
     """The sorted classes to which scores are restricted (ImageNet-R and -A: 200 of 1000); None: all."""
     group: str = ""
     """noise, blur, weather, digital, extra, clean or natural. Found from the name where not given."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about it, such as files that were left out."""
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)
@@ -60,6 +62,10 @@ class Shift:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        classes = self.num_classes if self.classes is None else f"{len(self.classes)} of {self.num_classes}"
+        return f"<Shift {self.name!r}: {len(self)} images, {classes} classes, fingerprint {self.fingerprint}>"
 
     def images(self, indices: Sequence[int] | np.ndarray, preprocessing: Preprocessing) -> torch.Tensor:
         """The images at `indices`, decoded, resized and cropped on the CPU: uint8 (n, C, H, W)."""

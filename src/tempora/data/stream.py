@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from tempora.data.cache import cache_path, cached_pixels, load
-from tempora.data.decode import Progress, decode
+from tempora.data.contents import Progress
+from tempora.data.decode import decode
 from tempora.data.geometry import Geometry
 from tempora.data.recycling import RecycledTensors
 from tempora.data.shift import Shift

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tempora.data.decode import Progress, default_workers
+import numpy as np
+from PIL import UnidentifiedImageError
+
+from tempora.data.contents import Progress
+from tempora.data.decode import default_workers
 from tempora.data.download import md5_of
 from tempora.data.groups import CORRUPTIONS, EXTRA
 from tempora.data.images import FileImages, read_picture
 from tempora.data.registry import Dataset, datasets, find, open
 from tempora.data.shift import Shift
 from tempora.errors import TemporaError
+
+USUAL_BATCH_SIZE = 64
 
 
 @dataclass(frozen=True)
@@ -26,14 +34,20 @@ class Check:
     what: str
     ok: bool
     detail: str
+    note: bool = False
+    """Not wrong, but something to know."""
 
 
 def verify(
-    path: Path | str, name: str | None = None, decode: bool = False, progress: Progress | None = None
+    path: Path | str,
+    name: str | None = None,
+    decode: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Iterator[Check]:
     """Check the dataset(s) in `path`, or an official archive, one finding at a time.
 
-    Which dataset it is follows from the folder's name, or is said by `name`. `decode` reads every image file.
+    Which dataset it is follows from the folder's name, or is said by `name`. `decode` decodes every image file.
+    `progress(what, done, total)` is called while files are read.
     """
     path = Path(path).expanduser()
     if path.is_file():
@@ -49,14 +63,30 @@ def verify(
         yield from _check_corruptions(card, root)
         for what, opening in _openings(card, root):
             try:
-                shifts = open(card.name, root, **opening)
+                shifts = open(card.name, root, progress=_of("reading", progress), **opening)
             except TemporaError as error:
                 yield Check(what, False, str(error))
                 continue
             for shift in shifts.values():
-                yield Check(what, True, f"{len(shift)} images, {len(set(shift.labels.tolist()))} classes")
+                yield Check(what, True, _counts(shift))
+                for note in shift.notes:
+                    yield Check(what, True, note, note=True)
                 if decode:
-                    yield from _check_images(what, shift, progress)
+                    yield from _check_images(what, shift, _of("decoding", progress))
+
+
+def _of(what: str, progress: Callable[[str, int, int], None] | None) -> Progress | None:
+    return None if progress is None else partial(progress, what)
+
+
+def _counts(shift: Shift) -> str:
+    """`90 images, 2 of 3 classes (26 left out by batches of 64)`."""
+    present = len(np.unique(shift.labels))
+    possible = shift.num_classes if shift.classes is None else len(shift.classes)
+    classes = f"{present} of {possible}" if present < possible else f"{present}"
+    odd = len(shift) % USUAL_BATCH_SIZE
+    rest = f" ({odd} left out by batches of {USUAL_BATCH_SIZE})" if odd < len(shift) and odd else ""
+    return f"{len(shift)} images, {classes} classes{rest}"
 
 
 def _check_archive(path: Path) -> Check:
@@ -133,7 +163,7 @@ def _corruptions_in(root: Path) -> list[tuple[str, int]]:
         (name, severity)
         for name in CORRUPTIONS + EXTRA
         for severity in range(1, 6)
-        if (root / f"{name}.npy").exists() or (root / name / str(severity)).is_dir()
+        if os.path.lexists(root / f"{name}.npy") or os.path.lexists(root / name / str(severity))
     ]
 
 
@@ -158,5 +188,6 @@ def _problem(path: Path) -> str | None:
     try:
         read_picture(path)
     except TemporaError as error:
-        return str(error.__cause__)
+        cause = error.__cause__
+        return "no known image format" if isinstance(cause, UnidentifiedImageError) else str(cause)
     return None

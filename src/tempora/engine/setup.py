@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, get_type_hints
 
@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tempora import data, methods, models
 from tempora.data import BatchSource, Shift, Stream, open_stream
-from tempora.data.decode import Progress
+from tempora.data.contents import Progress
 from tempora.data.registry import find
 from tempora.data.stream import check_request
 from tempora.engine.clocks import open_clock
@@ -29,6 +29,8 @@ from tempora.models import Classifier
 from tempora.scenarios import Scenario, from_spec, paper_grid, relative_grid
 from tempora.store import Trace
 
+MANY_FILES = 5_000
+"""Reading so many takes long enough to be announced."""
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
 """Without this variable torch refuses matrix products under deterministic algorithms; read with the first of them."""
 
@@ -184,8 +186,11 @@ def stream_sources(
         root=config.data.root,
         severity=config.data.severity,
         shifts=config.data.shifts,
+        progress=_reading(observer),
         **dataset_options(config.data),
     )
+    for note in left_out(shifts.values(), config):
+        observer.note(note)
     for shift in shifts.values():
         if shift.num_classes != model.num_classes:
             raise TemporaError(
@@ -205,6 +210,20 @@ def stream_sources(
                 dropped=len(shift) % config.batch_size,
                 open=lambda decoded=decoded, seed=seed: decoded.stream(seed),
             )
+
+
+def left_out(shifts: Iterable[Shift], config: RunConfig) -> Iterator[str]:
+    """What there is on disk and takes no part, said once for all shifts of which it is true."""
+    found: dict[str, list[str]] = {}
+    for shift in shifts:
+        for note in shift.notes:
+            found.setdefault(note, []).append(shift.name)
+        odd = len(shift) % config.batch_size
+        if odd and config.batches is None:
+            note = f"the last {odd} of {len(shift)} images are left out: they make no batch of {config.batch_size}"
+            found.setdefault(note, []).append(shift.name)
+    for note, names in found.items():
+        yield f"{', '.join(names) if len(names) < 4 else f'{len(names)} shifts'}: {note}"
 
 
 class _Decoded:
@@ -233,6 +252,21 @@ class _Decoded:
             progress=_decoding(self._observer, self._config.batch_size),
         )
         return self._latest
+
+
+def _reading(observer: Observer) -> Progress:
+    """Say why a large dataset that was never seen before takes a while to open."""
+    said = False
+
+    def show(files: int, of: int) -> None:
+        nonlocal said
+        if of > MANY_FILES and not said:
+            observer.note(
+                f"reading {of} files to know their content; it is remembered while they do not change"
+            )
+            said = True
+
+    return show
 
 
 def _decoding(observer: Observer, batch_size: int) -> Progress:

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from tempora.data.class_folders import IMAGE_SUFFIXES
+from tempora.data.class_folders import scan
+from tempora.data.contents import file_hashes
 from tempora.data.corruptions.constants import CONSTANTS, SIZES, VERSION
 from tempora.data.corruptions.core import SEVERITIES, corrupt_at, names
 from tempora.data.decode import default_workers
@@ -38,7 +39,7 @@ class Settings:
     size: int
     version: int
     images: str
-    """Hash of the list of images: an image's position in it decides its noise."""
+    """Hash of the images, in their order: an image's position decides its noise."""
 
 
 def corrupt_folder(
@@ -51,13 +52,14 @@ def corrupt_folder(
     size: int | None = None,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Corrupt the images of `src`/CLASS/ into `dst`/CORRUPTION/SEVERITY/CLASS/; return how many were written.
 
     corruptions: names and groups ("noise,fog"); None means the fifteen.
     size: side of the square that is corrupted (default: what the constants are made for). An image of
         another size is first scaled, its shorter side to size / 0.875, and cropped at the centre.
-    progress: called as progress(done, total) in pictures.
+    progress: called as progress(done, total) in pictures; say: told what else a user should know.
 
     Pictures are written whole or not at all, as PNG: the corruption is the only loss. The same call resumes.
     """
@@ -75,8 +77,15 @@ def corrupt_folder(
         )
     if src.resolve() == dst.resolve():
         raise TemporaError(f"{dst} holds the clean images: name another folder for the corrupted ones")
-    images = _images(src)
-    settings = Settings(seed, constants, size or SIZES[constants], VERSION, digest(*images))
+    if src.resolve() in dst.resolve().parents:
+        raise TemporaError(f"{dst} lies in {src}, among the class folders: name a folder outside")
+    found = scan(src)
+    for note in found.notes:
+        say(note)
+    images = found.names
+    _refuse_clashes(src, images)
+    known_as = digest("\n".join(images), file_hashes(src, images, found.stats))
+    settings = Settings(seed, constants, size or SIZES[constants], VERSION, known_as)
     _claim(dst, settings)
     work = _Work(src, dst, images, wanted, settings)
     starts = range(0, len(images), _FILES_AT_A_TIME)
@@ -95,21 +104,10 @@ def corrupt_folder(
     return written
 
 
-def _images(src: Path) -> list[str]:
-    """Paths of the images in class folders relative to `src`, sorted."""
-    found = sorted(
-        path.relative_to(src).as_posix()
-        for path in src.glob("*/*")
-        if path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
-    )
-    if not found:
-        raise TemporaError(
-            f"{src} has no images in class folders: expected CLASS/IMAGE.jpg (.png, ...) in it"
-        )
+def _refuse_clashes(src: Path, found: list[str]) -> None:
     name, count = Counter(_png(image) for image in found).most_common(1)[0]
     if count > 1:
         raise TemporaError(f"{src}: {count} images would be written to {name}. Rename them apart")
-    return found
 
 
 def _png(image: str) -> str:
@@ -126,6 +124,8 @@ def _claim(dst: Path, settings: Settings) -> None:
         os.replace(part, note)
         return
     try:
+        if not note.is_file():
+            raise OSError("it is no file")  # reading a pipe would wait for ever
         before, now = dict(json.loads(note.read_text())), asdict(settings)
     except (OSError, ValueError, TypeError) as error:
         raise TemporaError(

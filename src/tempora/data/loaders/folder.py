@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tempora.data.class_folders import class_folder_shift
+from tempora.data.contents import Progress
 from tempora.data.groups import CORRUPTIONS, EXTRA, expand
 from tempora.data.registry import LayoutError, dataset
 from tempora.data.shift import Shift
@@ -37,6 +38,7 @@ def folder(
     shifts: str | Iterable[str] | None,
     classes: Path | str | Sequence[str] | None = None,
     precropped: bool | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Shift]:
     """`classes` is a list of names, or the file that holds it (default: classes.txt in the folder).
 
@@ -45,7 +47,7 @@ def folder(
     """
     names = _class_names(root, classes)
     label_of = {name: index for index, name in enumerate(names)}
-    several = [name for name in _KNOWN if name not in label_of and (root / name).is_dir()]
+    several = [name for name in _KNOWN if name not in label_of and _is_there(root / name)]
     cropped_by_us = (root / "corruptions.json").is_file()
     opened = {}
     for name in expand(shifts, several or [root.resolve().name]):
@@ -59,8 +61,16 @@ def folder(
             class_names=names,
             precropped=corrupted and cropped_by_us if precropped is None else precropped,
             severity=severity if corrupted else None,
+            progress=progress,
         )
     return opened
+
+
+def _is_there(folder: Path) -> bool:
+    """Whether it is a folder; a link to one that is gone is not passed over."""
+    if folder.is_symlink() and not folder.exists():
+        raise LayoutError(f"{folder} is a link that leads nowhere: replace or remove it")
+    return folder.is_dir()
 
 
 def _class_names(root: Path, classes: Path | str | Sequence[str] | None) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tempora.data.class_folders import class_folder_shift
+from tempora.data.contents import Progress
 from tempora.data.imagenet_classes import class_names, label_of
 from tempora.data.registry import dataset
 from tempora.data.shift import Shift
@@ -24,6 +25,7 @@ from tempora.data.shift import Shift
         "  n01443537/..."
     ),
 )
-def imagenet(root: Path, subset: bool = False) -> dict[str, Shift]:
+def imagenet(root: Path, subset: bool = False, progress: Progress | None = None) -> dict[str, Shift]:
     published = None if subset else 50_000
-    return {"clean": class_folder_shift("clean", root, label_of(), 1000, published, class_names())}
+    shift = class_folder_shift("clean", root, label_of(), 1000, published, class_names(), progress=progress)
+    return {"clean": shift}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tempora.data.class_folders import class_folder_shift
+from tempora.data.contents import Progress
 from tempora.data.groups import CORRUPTIONS, EXTRA, expand
 from tempora.data.imagenet_classes import class_names, label_of
 from tempora.data.registry import Archive, dataset
@@ -36,7 +37,11 @@ _FILES = "https://zenodo.org/records/2235448/files"
     ],
 )
 def imagenet_c(
-    root: Path, severity: int, shifts: str | Iterable[str] | None, subset: bool = False
+    root: Path,
+    severity: int,
+    shifts: str | Iterable[str] | None,
+    subset: bool = False,
+    progress: Progress | None = None,
 ) -> dict[str, Shift]:
     return {
         name: class_folder_shift(
@@ -48,6 +53,7 @@ def imagenet_c(
             class_names=class_names(),
             precropped=True,
             severity=severity,
+            progress=progress,
         )
         for name in expand(shifts, CORRUPTIONS + EXTRA, default=CORRUPTIONS)
     }

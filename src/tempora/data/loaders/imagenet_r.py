@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tempora.data.contents import Progress
 from tempora.data.imagenet_classes import subset_shift
 from tempora.data.registry import Archive, dataset
 from tempora.data.shift import Shift
@@ -27,5 +28,5 @@ from tempora.data.shift import Shift
         )
     ],
 )
-def imagenet_r(root: Path, subset: bool = False) -> dict[str, Shift]:
-    return {"imagenet_r": subset_shift("imagenet_r", root, None if subset else 30_000)}
+def imagenet_r(root: Path, subset: bool = False, progress: Progress | None = None) -> dict[str, Shift]:
+    return {"imagenet_r": subset_shift("imagenet_r", root, None if subset else 30_000, progress)}

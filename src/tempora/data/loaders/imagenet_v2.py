@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tempora.data.class_folders import class_folder_shift
+from tempora.data.contents import Progress
 from tempora.data.imagenet_classes import class_names
 from tempora.data.registry import Archive, LayoutError, dataset
 from tempora.data.shift import Shift
@@ -32,7 +33,12 @@ _FOLDERS = {
     ),
     archives=[Archive(f"{_FILES}/imagenetv2-matched-frequency.tar.gz", into="ImageNetV2")],
 )
-def imagenet_v2(root: Path, variant: str = "matched-frequency", subset: bool = False) -> dict[str, Shift]:
+def imagenet_v2(
+    root: Path,
+    variant: str = "matched-frequency",
+    subset: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Shift]:
     if variant not in _FOLDERS:
         raise unknown("variant of ImageNet-V2", variant, _FOLDERS)
     if root.name not in _FOLDERS.values():
@@ -44,4 +50,7 @@ def imagenet_v2(root: Path, variant: str = "matched-frequency", subset: bool = F
     # By number, not by rank: sorted as text the folders are 0, 1, 10, 100, ..., and labels would be wrong.
     label_of = {str(index): index for index in range(1000)}
     published = None if subset else 10_000
-    return {"imagenet_v2": class_folder_shift("imagenet_v2", root, label_of, 1000, published, class_names())}
+    shift = class_folder_shift(
+        "imagenet_v2", root, label_of, 1000, published, class_names(), progress=progress
+    )
+    return {"imagenet_v2": shift}
