@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.server
 import io
+import shutil
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,9 +78,9 @@ def server() -> Iterator[_Server]:
         thread.join()
 
 
-def _tar(members: dict[str, bytes]) -> bytes:
+def _tar(members: dict[str, bytes], compression: str = "gz") -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+    with tarfile.open(fileobj=buffer, mode=f"w:{compression}") as tar:
         for name, content in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
@@ -191,6 +194,81 @@ class TestUnpack:
         with pytest.raises(TemporaError, match="cannot be unpacked"):
             unpack(tmp_path / "a.tar.gz", tmp_path / "out")
 
+    @pytest.mark.parametrize("compression", ["gz", "bz2", "xz"])
+    def test_one_flipped_bit_is_caught_before_anything_is_written(
+        self, tmp_path: Path, compression: str
+    ) -> None:
+        """Wherever it is: in the pictures, in the padding after the last one, or in the checksum itself."""
+        members = {f"x/{i}": bytes([i]) * 3000 for i in range(3)}
+        sound = _tar(members, compression)
+        archive, out = tmp_path / "a.tar", tmp_path / "out"
+        archive.write_bytes(sound)
+        assert unpack(archive, out) == 3
+        expected = {path.name: path.read_bytes() for path in (out / "x").iterdir()}
+        caught = 0
+        for position in range(len(sound)):
+            shutil.rmtree(out, ignore_errors=True)
+            archive.write_bytes(sound[:position] + bytes([sound[position] ^ 4]) + sound[position + 1 :])
+            with suppress(TemporaError):
+                unpack(archive, out)
+            if out.exists():  # there are bits that mean nothing, such as the time in gzip's header
+                assert {path.name: path.read_bytes() for path in (out / "x").iterdir()} == expected
+            else:
+                caught += 1
+        assert caught > 0.9 * len(sound)
+
+    def test_a_damaged_header_is_not_taken_for_the_end(self, tmp_path: Path) -> None:
+        content = bytearray(gzip.decompress(_tar({"a": b"1" * 600, "b": b"2" * 600})))
+        content[3 * 512 + 2] ^= 1  # the name of b, whose header then does not sum up
+        (tmp_path / "a.tar").write_bytes(content)
+        with pytest.raises(TemporaError, match="a header in it is damaged"):
+            unpack(tmp_path / "a.tar", tmp_path / "out")
+        (tmp_path / "a.tar").write_bytes(content[: 3 * 512])
+        with pytest.raises(TemporaError, match="its end is missing"):
+            unpack(tmp_path / "a.tar", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize("path", ["a\0b", ".", "", "x" * 300])
+    def test_names_that_no_file_can_have(self, tmp_path: Path, path: str) -> None:
+        with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+            info = tarfile.TarInfo("innocent")
+            info.pax_headers = {"path": path}
+            tar.addfile(info)
+        with pytest.raises(TemporaError, match=r"is no name that a file can have|File name too long"):
+            unpack(tmp_path / "a.tar", tmp_path / "out")
+
+    @pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a")])
+    def test_a_file_that_is_a_folder_too(self, tmp_path: Path, names: tuple[str, str]) -> None:
+        (tmp_path / "a.tar.gz").write_bytes(_tar(dict.fromkeys(names, b"")))
+        with pytest.raises(TemporaError, match="is a file and a folder at once"):
+            unpack(tmp_path / "a.tar.gz", tmp_path / "out")
+
+    def test_a_place_that_cannot_be_written(self, tmp_path: Path) -> None:
+        (tmp_path / "a.tar.gz").write_bytes(_tar({"x/a": b""}))
+        (tmp_path / "x").write_text("")
+        with pytest.raises(TemporaError, match=r"cannot be unpacked into .* name another folder"):
+            unpack(tmp_path / "a.tar.gz", tmp_path)
+
+
+class TestWithoutAPublishedChecksum:
+    def test_the_first_one_is_noted_and_a_later_file_compared(self, server: _Server, tmp_path: Path) -> None:
+        server.content = b"first"
+        archive = Archive(f"{server.url}/a.npy")
+        path = download(archive, tmp_path)
+        assert (tmp_path / "a.npy.md5").read_text() == f"{_md5(b'first')}  a.npy\n"
+        assert download(archive, tmp_path) == path
+        path.write_bytes(b"later")
+        with pytest.raises(
+            TemporaError, match=f"MD5 {_md5(b'later')}, when first fetched it had.*{_md5(b'first')}"
+        ):
+            download(archive, tmp_path)
+        assert not path.exists()
+
+    def test_it_is_said(self, toy: _Server, tmp_path: Path) -> None:
+        said: list[str] = []
+        fetch("toy", tmp_path, say=said.append)
+        assert sum("no checksum is published, so it cannot be verified" in line for line in said) == 2
+
 
 @pytest.fixture
 def toy(server: _Server, monkeypatch: pytest.MonkeyPatch) -> _Server:
@@ -231,7 +309,7 @@ class TestFetch:
 
     def test_only_one(self, toy: _Server, tmp_path: Path) -> None:
         fetch("toy", tmp_path, only=["plain.npy"])
-        assert [path.name for path in tmp_path.rglob("*")] == ["Toy", "plain.npy"]
+        assert {path.name for path in tmp_path.rglob("*")} == {"Toy", "plain.npy", "plain.npy.md5"}
         with pytest.raises(TemporaError, match=r"unknown archive of toy 'toy.tar': did you mean"):
             fetch("toy", tmp_path, only=["toy.tar"])
 
@@ -257,7 +335,13 @@ class TestVerify:
         assert "published e80562d7f6c3f8834afb1ecf27252745" in check.detail
         (tmp_path / "imagenetv2-matched-frequency.tar.gz").write_bytes(b"x")
         (check,) = verify(tmp_path / "imagenetv2-matched-frequency.tar.gz")
-        assert (check.ok, check.detail) == (True, "no checksum is published for it")
+        assert not check.ok
+        assert "it is no tar archive" in check.detail
+        content = _tar({"0/a.jpg": b"a"})
+        (tmp_path / "imagenetv2-matched-frequency.tar.gz").write_bytes(content)
+        (check,) = verify(tmp_path / "imagenetv2-matched-frequency.tar.gz")
+        assert (check.ok, check.note) == (True, True)
+        assert check.detail == f"no checksum is published for it, but it is whole; MD5 {_md5(content)}"
 
     def test_what_it_cannot_tell(self, tmp_path: Path) -> None:
         with pytest.raises(TemporaError, match="which dataset is it"):

@@ -1,9 +1,9 @@
 """What files hold: a hash of every one, remembered for as long as the file system says that it did not change.
 
-Names, sizes and times of modification are not enough: a picture can be replaced by another of the same size, and tools
-that copy keep the time. So every file is read whole, once. What was found is remembered in the user's cache under the
-file's size, inode, time of modification *and* time of change (ctime), which no tool can set: a file that was written
-to since has another one and is read again.
+Names, sizes and times of modification are not enough: a picture can be replaced by another of the same size, and
+tools that copy keep the time. So every file is read whole, once. What was found is remembered in the user's cache
+under the file's size, inode, time of modification *and* time of change (ctime), which no tool can set: a file that
+was written to since has another one and is read again.
 """
 
 from __future__ import annotations

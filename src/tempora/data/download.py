@@ -38,17 +38,34 @@ def download(archive: Archive, folder: Path, progress: ByteProgress | None = Non
 
 
 def check_md5(path: Path, archive: Archive) -> None:
-    """Compare with the published checksum. A wrong file is set aside, so that the next try starts afresh."""
-    if archive.md5 is None:
-        return
-    found = md5_of(path)
-    if found != archive.md5:
+    """Compare with the published checksum, or with the one noted when the file was first seen.
+
+    A wrong file is set aside, so that the next try starts afresh.
+    """
+    found, expected = md5_of(path), archive.md5 or noted_md5(path)
+    if expected is None:
+        note_of(path).write_text(f"{found}  {path.name}\n")  # as md5sum writes and checks it
+    elif found != expected:
         aside = path.with_name(path.name + ".wrong")
         os.replace(path, aside)
+        origin = "published is" if archive.md5 else f"when first fetched it had, as {note_of(path)} says,"
         raise TemporaError(
-            f"{path.name} has MD5 {found}, published is {archive.md5}: damaged, or another file. It is "
+            f"{path.name} has MD5 {found}, {origin} {expected}: damaged, or another file. It is "
             f"now called {aside}; fetch again, or download {archive.url} by hand to {path}"
         )
+
+
+def note_of(path: Path) -> Path:
+    """Where the checksum of a file is noted for which none is published."""
+    return path.with_name(path.name + ".md5")
+
+
+def noted_md5(path: Path) -> str | None:
+    """The checksum that was noted, if one was."""
+    if not note_of(path).is_file():
+        return None
+    words = note_of(path).read_text(errors="replace").split()
+    return words[0] if words else None
 
 
 def md5_of(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tempora.data.download import ByteProgress, download
+from tempora.data.download import ByteProgress, download, note_of
 from tempora.data.registry import Archive, Dataset, data_folder, find
 from tempora.data.unpack import unpack
 from tempora.errors import TemporaError, unknown
@@ -30,11 +30,17 @@ def fetch(
     for archive in _chosen(card, only, to):
         say(f"fetching {archive.url}")
         file = download(archive, to if archive.packed else to / archive.into, progress)
-        say(f"{file}: MD5 as published" if archive.md5 else f"{file}: no checksum is published")
+        say(f"{file}: {_checked(archive, file)}")
         if archive.packed:
             files = unpack(file, to / archive.into)
             say(f"unpacked {files} files into {to / archive.into}; {file} can be deleted now")
     return to / card.folder
+
+
+def _checked(archive: Archive, file: Path) -> str:
+    if archive.md5:
+        return "MD5 as published"
+    return f"no checksum is published, so it cannot be verified; its MD5 is noted in {note_of(file).name} for later"
 
 
 def _chosen(card: Dataset, only: Sequence[str], to: Path) -> list[Archive]:

@@ -17,11 +17,12 @@ from PIL import UnidentifiedImageError
 
 from tempora.data.contents import Progress
 from tempora.data.decode import default_workers
-from tempora.data.download import md5_of
+from tempora.data.download import md5_of, noted_md5
 from tempora.data.groups import CORRUPTIONS, EXTRA
 from tempora.data.images import FileImages, read_picture
-from tempora.data.registry import Dataset, datasets, find, open
+from tempora.data.registry import Archive, Dataset, datasets, find, open
 from tempora.data.shift import Shift
+from tempora.data.unpack import check as check_tar
 from tempora.errors import TemporaError
 
 USUAL_BATCH_SIZE = 64
@@ -95,15 +96,27 @@ def _check_archive(path: Path) -> Check:
             if archive.filename != path.name:
                 continue
             what = f"{card.name}: {path.name}"
-            if archive.md5 is None:
-                return Check(what, True, "no checksum is published for it")
-            found = md5_of(path)
-            right = found == archive.md5
-            return Check(
-                what, right, "MD5 as published" if right else f"MD5 {found}, published {archive.md5}"
-            )
+            found, noted = md5_of(path), noted_md5(path)
+            if archive.md5 is not None:
+                right = found == archive.md5
+                detail = "MD5 as published" if right else f"MD5 {found}, published {archive.md5}"
+                return Check(what, right, detail)
+            if noted not in (None, found):
+                return Check(what, False, f"MD5 {found}, but {noted} when it was first fetched")
+            return _check_whole(what, path, archive, found)
     names = ", ".join(a.filename for card in datasets().values() for a in card.archives)
     raise TemporaError(f"{path} is a file, but none of the official archives: {names}")
+
+
+def _check_whole(what: str, path: Path, archive: Archive, found: str) -> Check:
+    """All that can be said of a file without a published checksum."""
+    if archive.packed:
+        try:
+            check_tar(path)
+        except TemporaError as error:
+            return Check(what, False, str(error))
+    whole = ", but it is whole" if archive.packed else ""
+    return Check(what, True, f"no checksum is published for it{whole}; MD5 {found}", note=True)
 
 
 def _which(path: Path, name: str | None) -> list[Dataset]:
