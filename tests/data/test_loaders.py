@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import tempora.data as data
-from tempora.data import imagenet_classes
+from tempora.data import imagenet_classes, plain_pickle
 from tempora.errors import TemporaError
 
 from .trees import CIFAR_LIKE, save_picture
@@ -180,6 +180,75 @@ class TestCifar:
         file.unlink()
         with pytest.raises(TemporaError, match="test_batch is missing"):
             data.open("cifar10", root)
+
+    @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
+    def test_every_way_to_pickle_it(self, tmp_path: Path, protocol: int) -> None:
+        """An outside reference: pickle itself reads the same arrays."""
+        pixels = np.random.default_rng(protocol).integers(0, 256, (20, 3072)).astype(np.uint8)
+        content = {
+            "data": pixels,
+            "labels": [i % 10 for i in range(20)],
+            "filenames": ["a.png"] * 20,
+            "batch_label": "testing batch 1 of 1",
+            "counts": np.arange(6, dtype=">i4").reshape(2, 3, order="F"),
+            "odd": [None, True, False, 2**40, -1, 0.5, (), (1, 2), {"a": []}, b"x"],
+        }
+        pickled = pickle.dumps(content, protocol=protocol)
+        found, expected = plain_pickle.loads(pickled), pickle.loads(pickled)
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            if isinstance(value, np.ndarray):
+                assert (found[key].dtype.kind, found[key].itemsize) == (value.dtype.kind, value.itemsize)
+                assert np.array_equal(found[key], value)
+            else:
+                assert found[key] == value
+        (tmp_path / "test_batch").write_bytes(pickled)
+        clean = data.open("cifar10", tmp_path, subset=True)["clean"]
+        expected_pixels = pixels[:1].reshape(1, 3, 32, 32)
+        assert (clean.images([0], CIFAR_LIKE).numpy() == expected_pixels).all()
+
+    def test_the_published_files_were_written_by_python_2(self, tmp_path: Path) -> None:
+        """Opcode by opcode as the official test_batch begins and ends, with two images."""
+        pixels = bytes(range(256)) * 24
+        (tmp_path / "test_batch").write_bytes(
+            b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x07testingq\x03U\x06labelsq\x04]q\x05(K\x03K\x08e"
+            b"U\x04dataq\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85U\x01b\x87"
+            b"Rq\x09(K\x01K\x02M\x00\x0c\x86cnumpy\ndtype\nq\x0aU\x02u1K\x00K\x01\x87Rq\x0b(K\x03U\x01|NNN"
+            b"J\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T\x00\x18\x00\x00" + pixels + b"tb"
+            b"U\x09filenamesq\x0c]q\x0d(U\x05a.pngU\x05b.pngeu."
+        )
+        clean = data.open("cifar10", tmp_path, subset=True)["clean"]
+        assert clean.labels.tolist() == [3, 8]
+        assert clean.images([1], CIFAR_LIKE)[0, :, 0, 0].tolist() == [0, 0, 0]
+        assert clean.images([1], CIFAR_LIKE)[0, 1, 0, :3].tolist() == [0, 1, 2]
+
+    @pytest.mark.parametrize(
+        ("before", "after", "match"),
+        [
+            # numpy would take a dtype's size, flags or fields from the file, and then read beyond its memory.
+            (b"NNNJ\xff\xff\xff\xff", b"NNNJ\x00\x00\x00\x10", None),
+            (b"U\x02u1", b"U\x02O8", "its dtype is of a kind"),
+            (b"U\x02u1", b"U\x02V9", "its dtype is of a kind"),
+            (b"U\x01|NNN", b"U\x01|N(K\x01tN", "parts with names"),
+            (b"M\x00\x0c\x86", b"M\x01\x0c\x86", "its array of shape"),
+            (b"K\x02M\x00\x0c\x86", b"J\xff\xff\xff\xffJ\x00\xe8\xff\xff\x86", "its array of shape"),
+            (b"cnumpy\nndarray\n", b"cos\nsystem\n", "asks for os.system"),
+            (b"K\x03K\x08e", b"K\x03U\x01xe", "no list of whole numbers"),
+        ],
+    )
+    def test_made_up_states_never_reach_numpy(
+        self, tmp_path: Path, before: bytes, after: bytes, match: str | None
+    ) -> None:
+        self.test_the_published_files_were_written_by_python_2(tmp_path)
+        file = tmp_path / "test_batch"
+        content = file.read_bytes()
+        assert content.count(before) == 1
+        file.write_bytes(content.replace(before, after))
+        if match is None:  # ignored: arrays are made from their bytes
+            assert data.open("cifar10", tmp_path, subset=True)["clean"].labels.tolist() == [3, 8]
+            return
+        with pytest.raises(TemporaError, match=match):
+            data.open("cifar10", tmp_path, subset=True)
 
 
 def test_cifar10_1(tmp_path: Path) -> None:

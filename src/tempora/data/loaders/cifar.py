@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
-import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tempora.data import plain_pickle
 from tempora.data.registry import SUBSET, Archive, LayoutError, dataset
 from tempora.data.shift import Shift, array_shift
 
@@ -66,7 +65,7 @@ def _open(
     path: Path, labels_key: bytes, num_classes: int, class_names: tuple[str, ...] | None, subset: bool
 ) -> dict[str, Shift]:
     batch = read_batch(path)
-    data, labels = batch.get(b"data"), np.asarray(batch.get(labels_key, ()))
+    data, labels = batch.get(b"data"), _integers(batch.get(labels_key, ()), path)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), 3072):
         found = f"{data.dtype} {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
         raise LayoutError(
@@ -79,33 +78,24 @@ def _open(
     return {"clean": array_shift("clean", images, labels, num_classes, class_names)}
 
 
+def _integers(labels: Any, path: Path) -> np.ndarray:
+    if isinstance(labels, np.ndarray):
+        return labels
+    if not isinstance(labels, (list, tuple)) or not all(type(label) is int for label in labels):
+        raise LayoutError(f"{path} has labels that are no list of whole numbers")
+    return np.asarray(labels, np.int64)
+
+
 def read_batch(path: Path) -> dict[bytes, Any]:
     """The dict in a CIFAR batch file, read without running any code that the file may hold."""
     if not path.is_file():
         raise LayoutError(f"{path} is missing")
     try:
-        with path.open("rb") as file:
-            content = _PlainUnpickler(file, encoding="bytes").load()
-    except Exception as error:  # unpickling raises whatever it trips over
-        raise LayoutError(f"{path} cannot be read ({error}): it is truncated or no CIFAR batch") from error
+        content = plain_pickle.loads(path.read_bytes())
+    except Exception as error:  # a damaged file makes the reader stumble anywhere
+        raise LayoutError(
+            f"{path} cannot be read ({error!s:.200}): it is truncated or no CIFAR batch"
+        ) from error
     if not isinstance(content, dict):
         raise LayoutError(f"{path} holds a {type(content).__name__}, expected a dict")
     return {key.encode() if isinstance(key, str) else key: value for key, value in content.items()}
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Knows numpy arrays and plain Python values. Pickles can call what they name: all else is refused."""
-
-    _reconstruct = np.empty(0).__reduce__()[0]  # the same function has moved between numpy versions
-    _ALLOWED = {  # noqa: RUF012
-        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-        ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): np.dtype,
-        ("_codecs", "encode"): codecs.encode,
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self._ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no CIFAR batch needs")
-        return self._ALLOWED[module, name]
