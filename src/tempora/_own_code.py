@@ -19,8 +19,8 @@ def is_own(name: str) -> bool:
 def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
     """What `module:name` names, looked for where Python looks and in the working directory.
 
-    what: a method or a dataset, for messages; kind: what it should be in its module, such as a class; fits: says
-    of anything in the module whether it is such a one.
+    what: a method, a model or a dataset, for messages; kind: what it should be in its module, such as a class;
+    fits: says of anything in the module whether it is such a one.
     """
     module_name, _, name = path.partition(":")
     if not module_name or not name:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from tempora.errors import TemporaError
-from tempora.models import load, names
+from tempora.models import checkpoint, load, names
 
 
 class Dangerous:
@@ -101,9 +101,62 @@ def test_checkpoints_that_are_missing_or_do_not_fit_say_so(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("w.pt", b""), ("w.safetensors", b""), ("w.safetensors", b"damaged!")]
+    ("name", "content"),
+    [
+        ("w.pt", b""),
+        ("w.pt", b"the weights are in the other folder\n"),
+        ("w.pth", b"PK\x03\x04 and nothing else"),
+        ("w.pt", b"\x80\x02]"),
+        ("w.safetensors", b""),
+        ("w.safetensors", b"damaged!"),
+        ("w.safetensors", b"\x02\0\0\0\0\0\0\0[]"),
+    ],
 )
 def test_damaged_checkpoints_say_so(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TemporaError, match=f"checkpoint '{name}': is empty, cut short or damaged"):
         load("cifar_resnet18", checkpoint=tmp_path / name)
+
+
+def test_one_flipped_byte_is_noticed_wherever_it_is(tmp_path: Path) -> None:
+    """Torch checks no sum: in the middle of a tensor it would be another weight, without a word."""
+    path = tmp_path / "w.pt"
+    weights = {"fc.weight": torch.arange(40.0).reshape(4, 10), "fc.bias": torch.zeros(4)}
+    torch.save(weights, path)
+    sound = path.read_bytes()
+    noticed = 0
+    for position in range(0, len(sound), 7):
+        path.write_bytes(sound[:position] + bytes([sound[position] ^ 16]) + sound[position + 1 :])
+        try:
+            found = checkpoint.read(path)
+        except TemporaError:
+            noticed += 1
+        else:  # padding between the records
+            assert all(torch.equal(found[name], value) for name, value in weights.items())
+    assert noticed > 20
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ({0: torch.zeros(2), 1: torch.zeros(2)}, "holds no state dict"),
+        ({"state_dict": {1: torch.zeros(2)}}, "holds no state dict"),
+        ({"fc.weight": torch.zeros(3, device="meta")}, "without values"),
+        ({"fc.weight": torch.zeros(3, 4).to_sparse()}, "is sparse"),
+        ({"fc.weight": torch.zeros(1).expand(10**9, 512)}, "larger than the file"),
+        ({"fc.weight": torch.zeros(())}, r"fc\.weight has shape \(\): expected one row per class"),
+        ({"fc.weight": torch.zeros(0, 512)}, r"fc\.weight has shape \(0, 512\)"),
+        ({f"layer{i}.weight": torch.zeros(1) for i in range(2000)}, "does not fit model"),
+    ],
+)
+def test_odd_state_dicts_are_named(content: object, match: str, tmp_path: Path) -> None:
+    torch.save(content, tmp_path / "w.pt")
+    with pytest.raises(TemporaError, match=match) as caught:
+        load("cifar_resnet18", checkpoint=tmp_path / "w.pt")
+    assert len(str(caught.value)) < 2500
+
+
+def test_weights_of_the_oldest_format_are_read(tmp_path: Path) -> None:
+    source = load("cifar_resnet18", pretrained=False)
+    torch.save(source.network.state_dict(), tmp_path / "w.pt", _use_new_zipfile_serialization=False)
+    assert load("cifar_resnet18", checkpoint=tmp_path / "w.pt").weights_hash() == source.weights_hash()

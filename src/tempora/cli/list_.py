@@ -137,7 +137,10 @@ def _suites() -> Iterator[Entry]:
 
 LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
     "methods": (_methods, "Your own: --methods module:Class (`tempora check module:Class` tests it)."),
-    "models": (_models, "Any other name that timm knows works too, and from Python any module."),
+    "models": (
+        _models,
+        "Any other name that timm knows works too. Your own: --model module:function, which returns a network.",
+    ),
     "datasets": (
         _datasets,
         "`tempora data list` says where they come from, `tempora data fetch NAME` gets one. Your own: "

@@ -17,7 +17,7 @@ def profile(
     model: Annotated[
         str,
         typer.Option(
-            help="A name from `tempora list models`, or one of timm's.",
+            help="A name from `tempora list models`, one of timm's, or module:function.",
             autocompletion=completion.one_of(completion.MODELS),
         ),
     ] = "fashion_resnet",

@@ -50,7 +50,7 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            help="A name from `tempora list models`, or one of timm's.",
+            help="A name from `tempora list models`, one of timm's, or module:function.",
             autocompletion=completion.one_of(completion.MODELS),
             rich_help_panel=WHAT,
         ),
@@ -209,7 +209,7 @@ def _run_name(config: Path | None, configuration: RunConfig) -> str:
     from tempora.engine import suites
 
     if config is None:
-        return f"{configuration.model}-{configuration.data.dataset.replace(':', '.')}"
+        return f"{configuration.model}-{configuration.data.dataset}".replace(":", ".")
     return config.as_posix() if config.as_posix() in suites.names() else config.stem
 
 

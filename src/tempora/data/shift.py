@@ -65,7 +65,8 @@ class Shift:
 
     def __repr__(self) -> str:
         classes = self.num_classes if self.classes is None else f"{len(self.classes)} of {self.num_classes}"
-        return f"<Shift {self.name!r}: {len(self)} images, {classes} classes, fingerprint {self.fingerprint}>"
+        images = f"{len(self)} image{'' if len(self) == 1 else 's'}"
+        return f"<Shift {self.name!r}: {images}, {classes} classes, fingerprint {self.fingerprint}>"
 
     def images(self, indices: Sequence[int] | np.ndarray, preprocessing: Preprocessing) -> torch.Tensor:
         """The images at `indices`, decoded, resized and cropped on the CPU: uint8 (n, C, H, W)."""

@@ -84,7 +84,8 @@ class RunConfig(_Strict):
         None, description="The suite that this configuration belongs to; what departs from it is named."
     )
     model: str = Field(
-        "fashion_resnet", description="fashion_resnet, fashion_vit, resnet50, vit_b_16 or a timm name."
+        "fashion_resnet",
+        description="fashion_resnet, fashion_vit, resnet50, vit_b_16, a timm name, or module:function of your own.",
     )
     checkpoint: Path | None = Field(
         None, description="Weights (.safetensors, or .pt) instead of the model's own."

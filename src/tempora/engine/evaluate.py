@@ -20,7 +20,7 @@ from tempora.errors import TemporaError
 from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.methods import Method
-from tempora.models import wrap
+from tempora.models import try_on, wrap
 from tempora.scenarios import Scenario, relative_grid
 from tempora.store import Results, RunFolder
 
@@ -64,11 +64,14 @@ def evaluate(
     if the_clock.name == "measured":
         keep_freed_memory()
     facts = machine_facts(chosen)
+    streams = tuple(_streams(batches, seed, chosen, classifier.num_classes))
+    for shape in {tuple(stream.open().batch(0).shape[1:]) for stream in streams}:
+        try_on(classifier, shape)
     job = Job(
         model=classifier,
         methods=tuple(method_spec(method) for method in methods),
         scenarios=with_offline(relative_grid() if scenarios is None else list(scenarios)),
-        streams=tuple(_streams(batches, seed, chosen, classifier.num_classes)),
+        streams=streams,
         clock=the_clock,
         device=chosen,
         preset=preset,

@@ -42,6 +42,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     settle_torch(config, device)
     clock, baseline = open_clock(config.clock, device, config.baseline_ms)
     model = load_model(config).to(device)
+    models.try_on(model, model.preprocessing.input_size)
     streams = tuple(stream_sources(config, model, device, observer))
     facts = machine_facts(device)
     suite = suite_of(config, model, streams, observer)

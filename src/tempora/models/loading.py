@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from tempora._own_code import find as find_own
+from tempora._own_code import is_own
 from tempora.errors import TemporaError
 from tempora.models import checkpoint as checkpoints
 from tempora.models.classifier import Classifier
@@ -37,18 +41,56 @@ def load(
     checkpoint: str | Path | None = None,
     num_classes: int | None = None,
 ) -> Classifier:
-    """The classifier `name`, in eval mode, on the CPU.
+    """The classifier `name`, in eval mode, on the CPU. `module:function` is one of your own, as that returns it.
 
     pretrained: fetch timm's weights, or take the bundled ones; False leaves them random, for timing and tests.
     checkpoint: a file of weights to use instead (.safetensors, .pt, .pth), which tells the number of classes.
     num_classes: of a network with weights that are not timm's.
     """
     weights = None if checkpoint is None else checkpoints.read(checkpoint)
+    if is_own(name):
+        return _own(name, weights, num_classes)
     if name in BUNDLED:
         return _bundled(name, weights, pretrained, num_classes)
     if name == "cifar_resnet18":
         return _cifar_resnet18(weights, pretrained, num_classes)
     return _timm(name, weights, pretrained, num_classes)
+
+
+def _own(name: str, weights: dict[str, Tensor] | None, num_classes: int | None) -> Classifier:
+    """What the user's function returns: a Classifier, or a network that `wrap` understands."""
+    function = find_own("model", name, "function", callable)
+    if not callable(function) or isinstance(function, nn.Module):
+        raise TemporaError(
+            f"model {name!r}: is a {type(function).__name__}; "
+            "expected a function that returns a network or a Classifier"
+        )
+    if needed := _must_be_given(function):
+        raise TemporaError(
+            f"model {name!r}: its function needs {', '.join(needed)}, which nobody gives: give each a default"
+        )
+    made = function()
+    if not isinstance(made, nn.Module):
+        raise TemporaError(
+            f"model {name!r}: its function returned a {type(made).__name__}; expected a network or a Classifier"
+        )
+    model = wrap(made, name=name)
+    if num_classes not in (None, model.num_classes):
+        raise TemporaError(
+            f"num_classes={num_classes}: {name} has {model.num_classes} classes. Leave it out."
+        )
+    if weights is not None:
+        _fill(model.network, weights, name)
+    return model.eval()
+
+
+def _must_be_given(function: Callable[..., object]) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return ["what Python cannot tell"]
+    named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    return [one.name for one in named if one.default is one.empty]
 
 
 def _bundled(
@@ -124,16 +166,23 @@ def _timm(
 def _classes_of(weights: dict[str, Tensor] | None, classifier: object) -> int | None:
     """The number of rows of the classifier's weight in a checkpoint."""
     weight = (weights or {}).get(f"{classifier}.weight")
-    return None if weight is None else weight.shape[0]
+    if weight is None:
+        return None
+    if weight.ndim < 2 or not weight.shape[0]:
+        raise TemporaError(
+            f"the checkpoint's {classifier}.weight has shape {tuple(weight.shape)}: expected one row per class"
+        )
+    return weight.shape[0]
 
 
 def _fill(network: nn.Module, weights: dict[str, Tensor], name: str) -> None:
     try:
         with torch.no_grad():
             network.load_state_dict(weights)
-    except RuntimeError as error:
+    except Exception as error:
         raise TemporaError(
-            f"the checkpoint does not fit model {name!r}: {error}\nGive one of that architecture, or name its own."
+            f"the checkpoint does not fit model {name!r}: {error!s:.1500}\n"
+            "Give one of that architecture, or name its own."
         ) from error
 
 
@@ -142,5 +191,5 @@ def _unknown_model(name: str, known_to_timm: list[str]) -> TemporaError:
     hint = f"did you mean {close[0]!r}? " if close else ""
     return TemporaError(
         f"unknown model {name!r}: {hint}Allowed: {', '.join(names())}, or any name that timm knows "
-        '(python -c "import timm; print(timm.list_pretrained())").'
+        '(python -c "import timm; print(timm.list_pretrained())"), or module:function.'
     )

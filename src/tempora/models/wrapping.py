@@ -182,7 +182,7 @@ def _check_split(model: Classifier, size: tuple[int, int, int]) -> None:
     """
     weight = next(model.parameters())
     x = torch.randn(2, *size, generator=torch.Generator().manual_seed(0)).to(weight)
-    with _inference(model.network):
+    with inference(model.network):
         try:
             expected = model.network(x)
         except Exception:
@@ -213,7 +213,7 @@ def _difference(model: Classifier, x: Tensor, expected: Tensor) -> str | None:
 
 
 @contextmanager
-def _inference(network: nn.Module) -> Iterator[None]:
+def inference(network: nn.Module) -> Iterator[None]:
     """Eval mode without gradients, and afterwards every module as it was."""
     modes = {part: part.training for part in network.modules()}
     network.eval()
