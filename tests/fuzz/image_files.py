@@ -98,7 +98,7 @@ def spoil_tree(rng: Random, root: Path) -> None:
         name = rng.choice(
             ("x.jpg", "X.PNG", ".hidden.jpg", "Thumbs.db", "é.png", "\udcff.jpg", "a b.tif", "[red].webp")
         )
-        _write(rng.choice(folders) / name, _odd_picture(rng))
+        _write(rng.choice(folders) / name, odd_picture(rng))
     else:
         place = rng.choice(folders) / rng.choice(
             [text for text in ODD_TEXTS if "/" not in text and 0 < len(text) < 90 and "\x00" not in text]
@@ -107,7 +107,7 @@ def spoil_tree(rng: Random, root: Path) -> None:
             place.mkdir()
 
 
-def _odd_picture(rng: Random) -> bytes:
+def odd_picture(rng: Random) -> bytes:
     """A picture of an odd mode, size or format, or one whose header promises far too much."""
     kind = rng.randrange(4)
     if kind == 0:

@@ -12,20 +12,26 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+import archives
 import author_logs
+import checkpoints
 import command_lines
 import configurations
 import image_files
+import image_folders
 import parquet_files
 import run_folders
 from cases import Failure, Target, run_case
 
 TARGETS: dict[str, tuple[Target, int]] = {
-    "configurations": (configurations.case, 30),
-    "command_lines": (command_lines.case, 20),
+    "configurations": (configurations.case, 25),
+    "command_lines": (command_lines.case, 15),
     "run_folders": (run_folders.case, 15),
     "parquet_files": (parquet_files.case, 15),
-    "image_files": (image_files.case, 15),
+    "image_files": (image_files.case, 10),
+    "image_folders": (image_folders.case, 5),
+    "archives": (archives.case, 5),
+    "checkpoints": (checkpoints.case, 5),
     "author_logs": (author_logs.case, 5),
 }
 """What is spoilt, and its share of the cases in percent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,9 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 def _read_torch(path: Path) -> Any:
     _check_zip(path)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd formats, which are refused below in our own words
+            return torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError) as error:
         raise TemporaError(
             f"checkpoint {path.name!r}: is not a plain file of tensors, and Tempora never unpickles objects. "
