@@ -17,9 +17,9 @@ from tempora.errors import TemporaError, TemporaWarning
 QUICK = {
     "configurations": 150,
     "image_files": 100,
-    "image_folders": 30,
-    "archives": 60,
-    "checkpoints": 30,
+    "image_folders": 20,
+    "archives": 40,
+    "checkpoints": 20,
     "parquet_files": 20,
     "run_folders": 15,
     "command_lines": 10,

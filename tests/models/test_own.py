@@ -139,6 +139,11 @@ def test_what_does_not_fit_its_images_is_said_before_the_run(
         job_from_config(load_config(None, flags={**flags, "device": "cpu"}))
 
 
+def test_check_says_so_as_well(networks: str) -> None:
+    result = CliRunner().invoke(app, ["check", "tent", "--model", f"{networks}:three_channels"])
+    assert "takes images of 3 channels, but these have 1" in str(result.exception)
+
+
 class _Flat(nn.Module):
     def __init__(self) -> None:
         super().__init__()

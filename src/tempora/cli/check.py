@@ -38,11 +38,14 @@ def check(
     from rich.text import Text
 
     from tempora.methods.testing import check as examine
-    from tempora.models import load
+    from tempora.models import load, try_on
     from tempora.models.loading import BUNDLED
 
     names = model or list(BUNDLED)
-    reports = [examine(method, load(name, pretrained=pretrained or name in BUNDLED)) for name in names]
+    networks = [load(name, pretrained=pretrained or name in BUNDLED) for name in names]
+    for network in networks:
+        try_on(network, network.preprocessing.input_size)
+    reports = [examine(method, network) for network in networks]
     out = console()
     for report in reports:
         out.print(Text(f"{report.method} on {report.model}", style="bold"))

@@ -77,7 +77,7 @@ class _Reader:
             if name in _VALUES:
                 self._stack.append(argument)
             elif name in ("STRING", "BINSTRING", "SHORT_BINSTRING"):  # Python 2's, which are bytes
-                self._stack.append(argument.encode("latin-1"))
+                self._stack.append(_text(argument).encode("latin-1"))
             elif name in _CONSTANTS:
                 self._stack.append(_CONSTANTS[name]())
             elif hasattr(self, f"_{name.lower()}"):
