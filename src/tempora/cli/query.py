@@ -129,17 +129,10 @@ def _passes(results: Results) -> pa.Table:
     import pyarrow as pa
 
     from tempora.errors import TemporaError
-    from tempora.store import RunFolder
-    from tempora.store.integrity import warn
 
-    stored = RunFolder(results.path).passes()
-    named = results.utilities[["adapting_pass", "frozen_pass"]].melt()["value"].dropna()
-    if missing := set(named) - set(stored):
-        warn(
-            f"{results.path} lacks {len(missing)} passes of its cells: run the same command again to make them"
-        )
+    _ = results.utilities  # reading it says whether the passes are those of the cells
     columns: dict[str, list[Any]] = {name: [] for name in _PASS_COLUMNS}
-    for found in stored.values():
+    for found in results.folder.passes().values():
         facts = {**found.facts, "verdict": (found.facts.get("verdict") or {}).get("status")}
         about = {**found.identity, **facts, "key": found.key, "file": found.path.name}
         for name, values in columns.items():

@@ -325,7 +325,7 @@ def _forget_invalid(folder: Any, redo: str, observer: Any) -> None:
     observer.note(f"{len(bad)} invalid passes will be made again")
     manifest = folder.manifest() if folder.has_manifest() else {}
     if (manifest.get("baseline_verdict") or {}).get("status") == "INVALID":
-        folder.write_manifest({**manifest, "baselines": {}})
+        folder.write_manifest({**manifest, "baselines": {}, "finished": False})
         observer.note("lambda will be measured again, and whatever depends on it")
 
 

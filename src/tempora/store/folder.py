@@ -28,6 +28,8 @@ from tempora.store.schema import SCHEMA_VERSION, TRACE, UTILITIES, arrow_schema
 from tempora.store.trace import Trace
 
 DAMAGED = ".damaged"
+MOST_MANIFEST_BYTES = 64 << 20
+"""Real ones have a few hundred kilobytes."""
 _RECENT_TRACES = 16
 
 
@@ -48,6 +50,8 @@ class StoredPass:
     path: Path
     identity: dict[str, Any]
     facts: dict[str, Any]
+    seal: str | None
+    """Which rows it holds (`integrity.seal`)."""
 
     @property
     def key(self) -> str:
@@ -131,15 +135,18 @@ class RunFolder:
                 f"{self.path} is not a run folder: it has no run.json (tempora run --out makes one)"
             )
         try:
-            sealed = json.loads(self.run_json.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            manifest = integrity.opened(json.loads(_read_text(self.run_json)), self.run_json)
+        except (OSError, ValueError) as error:
             raise integrity.damaged(self.run_json, error) from error
-        manifest = integrity.opened(sealed, self.run_json)
+        except RecursionError as error:
+            raise integrity.damaged(self.run_json, "it is nested too deeply") from error
         check_manifest(manifest, self.run_json)
         return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        plain = json.loads(json.dumps({"schema_version": SCHEMA_VERSION, **manifest}, default=str))
+        """Put run.json in place. That of a finished run says which table of utilities belongs to it."""
+        belongs = {"utilities_seal": self.utilities_seal() if manifest.get("finished") else None}
+        plain = json.loads(json.dumps({"schema_version": SCHEMA_VERSION, **manifest, **belongs}, default=str))
         sealed = {**plain, "checksum": integrity.checksum(plain)}
         text = json.dumps(sealed, indent=2) + "\n"
         write_atomically(self.run_json, lambda path: _write_text(path, text))
@@ -171,12 +178,12 @@ class RunFolder:
 
     def write_pass(self, identity: Mapping[str, Any], trace: Trace, facts: Mapping[str, Any]) -> StoredPass:
         """Put a finished pass on disk; it is there, whole, when this returns."""
-        stored = StoredPass(
-            self.path / "traces" / _file_name(identity, pass_key(identity)), dict(identity), dict(facts)
-        )
-        about = {"identity": stored.identity, "facts": stored.facts}
         table = trace.to_table()
-        write_atomically(stored.path, lambda path: integrity.write_sealed(table, path, about))
+        rows = integrity.rows_checksum(table)
+        path = self.path / "traces" / _file_name(identity, pass_key(identity))
+        stored = StoredPass(path, dict(identity), dict(facts), integrity.seal(rows))
+        about = {"identity": stored.identity, "facts": stored.facts}
+        write_atomically(path, lambda part: integrity.write_sealed(table, part, about, rows))
         self.passes()[stored.key] = stored
         return stored
 
@@ -189,28 +196,44 @@ class RunFolder:
 
     # -- utilities -----------------------------------------------------------------------------------------
 
+    @property
+    def utilities_parquet(self) -> Path:
+        return self.path / "utilities.parquet"
+
     def utilities(self) -> pd.DataFrame:
-        """One row per cell; empty before the first shift is finished."""
-        path = self.path / "utilities.parquet"
+        """One row per cell; empty before the first shift is finished. `Results.utilities` also asks whether they are
+        this run's."""
+        path = self.utilities_parquet
         if not path.exists():
             return pd.DataFrame(columns=list(UTILITIES))
         frame: pd.DataFrame = integrity.read_sealed(path, UTILITIES).to_pandas()
         check_utilities(frame, path)
         return frame
 
+    def utilities_seal(self) -> str | None:
+        """Which rows the table on disk holds; None without a table, or for one of an early Tempora."""
+        if not self.utilities_parquet.exists():
+            return None
+        return integrity.seal(integrity.read_about(self.utilities_parquet).get("rows_checksum"))
+
     def write_utilities(self, utilities: pd.DataFrame) -> None:
+        """Put the table in place. It names the rows of every pass that it was scored from."""
         table = pa.Table.from_pandas(
             utilities[list(UTILITIES)], schema=arrow_schema(UTILITIES), preserve_index=False
         )
+        passes = {key: self.passes()[key].seal for key in named_passes(utilities) if key in self.passes()}
         write_atomically(
-            self.path / "utilities.parquet", lambda path: integrity.write_sealed(table, path, {})
+            self.utilities_parquet,
+            lambda part: integrity.write_sealed(
+                table, part, {"passes": passes}, integrity.rows_checksum(table)
+            ),
         )
 
     def _set_damaged_aside(self) -> None:
         """Whatever would warn or fail when it is read is made again instead."""
         for path in sorted((self.path / "traces").glob("*.parquet")):
             self._keep_if(path, partial(_read_trace, path))
-        self._keep_if(self.path / "utilities.parquet", self.utilities)
+        self._keep_if(self.utilities_parquet, self.utilities)
         if self.has_manifest():
             self._keep_if(self.run_json, self.manifest)
 
@@ -233,7 +256,13 @@ def read_pass(path: Path) -> StoredPass:
     identity, facts = about.get("identity"), about.get("facts")
     if not isinstance(identity, dict) or not isinstance(facts, dict):
         raise integrity.damaged(path, "it does not say which pass it is")
-    return StoredPass(path, identity, facts)
+    return StoredPass(path, identity, facts, integrity.seal(about.get("rows_checksum")))
+
+
+def named_passes(utilities: pd.DataFrame) -> list[str]:
+    """The keys of the passes that cells of the table refer to, each once."""
+    named = pd.concat([utilities["adapting_pass"], utilities["frozen_pass"]]).dropna()
+    return sorted(map(str, named.unique()))
 
 
 def _read_trace(path: Path) -> Trace:
@@ -243,6 +272,15 @@ def _read_trace(path: Path) -> Trace:
 def _file_name(identity: Mapping[str, Any], key: str) -> str:
     parts = (identity["shift"], identity["method"], identity["kind"], f"s{identity['seed']}", key)
     return "--".join(re.sub(r"[^A-Za-z0-9_.-]+", "_", str(part))[:60] for part in parts) + ".parquet"
+
+
+def _read_text(path: Path) -> str:
+    """All of run.json, which is small: a large one is not ours and could fill the memory."""
+    with path.open("rb") as file:
+        content = file.read(MOST_MANIFEST_BYTES + 1)
+    if len(content) > MOST_MANIFEST_BYTES:
+        raise ValueError(f"it has more than {MOST_MANIFEST_BYTES >> 20} MiB")
+    return content.decode("utf-8")
 
 
 def _write_text(path: Path, text: str) -> None:

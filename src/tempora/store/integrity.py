@@ -29,10 +29,10 @@ _REMEDY = "put the original back, or run the same command again, which makes it 
 Fields = Mapping[str, tuple[pa.DataType, str]]
 
 
-def write_sealed(table: pa.Table, path: Path, about: Mapping[str, Any]) -> None:
-    """Write a table with what is to be known about it, its schema version and its checksums."""
+def write_sealed(table: pa.Table, path: Path, about: Mapping[str, Any], rows: Mapping[str, str]) -> None:
+    """Write a table with what is to be known about it, its schema version and its checksums (`rows_checksum`)."""
     told = {"schema_version": SCHEMA_VERSION, **json.loads(json.dumps(about, default=str))}
-    sealed = {**told, "checksum": checksum(told), "rows_checksum": rows_checksum(table)}
+    sealed = {**told, "checksum": checksum(told), "rows_checksum": rows}
     table = table.replace_schema_metadata({_METADATA: json.dumps(sealed, sort_keys=True)})
     # Arrow verifies its pages before it decodes them: garbage is noticed and never parsed.
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)
@@ -102,6 +102,11 @@ def checksum(plain: Any) -> str:
 def rows_checksum(table: pa.Table) -> dict[str, str]:
     """Of each column of a table; versions of the format and compression do not matter."""
     return {name: hashlib.sha256(_bytes(table[name])).hexdigest()[:32] for name in table.column_names}
+
+
+def seal(rows: Any) -> str | None:
+    """Which rows a file holds, in short, from its `rows_checksum`; None where an early Tempora wrote none."""
+    return checksum(rows)[:12] if isinstance(rows, Mapping) else None
 
 
 def _bytes(column: pa.ChunkedArray) -> bytes:

@@ -110,7 +110,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _joined_utilities(folders: Sequence[RunFolder]) -> pd.DataFrame:
     """All cells, ranked anew; where two parts have a cell, the one that worked."""
-    table = pd.concat([folder.utilities() for folder in folders], ignore_index=True)
+    table = pd.concat([Results(folder).utilities for folder in folders], ignore_index=True)
     worked_first = table.assign(worked=table["status"] != "ok").sort_values("worked", kind="stable")
     unique = worked_first.drop_duplicates(["method", "model", "shift", "seed", "scenario"])
     rows: list[dict[str, Any]] = unique.drop(columns="worked").to_dict("records")  # type: ignore[assignment]

@@ -15,6 +15,7 @@ import pandas as pd
 from tempora.errors import TemporaError
 from tempora.published.methods import METHODS, introduce
 from tempora.scenarios import Scenario, from_spec
+from tempora.store.belonging import check_belonging
 from tempora.store.folder import RunFolder
 from tempora.store.integrity import warn
 from tempora.store.plausible import check_cells
@@ -44,7 +45,8 @@ class Results:
     def utilities(self) -> pd.DataFrame:
         """One row per cell: method, shift, seed and scenario."""
         table = self.folder.utilities()
-        check_cells(table, self.manifest, self.path / "utilities.parquet")
+        check_cells(table, self.manifest, self.folder.utilities_parquet)
+        check_belonging(self.folder, table, self.manifest)
         self._introduce_methods(table["method"].unique())
         return table
 
@@ -111,7 +113,10 @@ class Results:
         if (target / "run.json").exists():
             raise TemporaError(f"{target} holds a run already: choose another folder")
         shutil.copytree(
-            self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("run.lock", "*.damaged")
+            self.path,
+            target,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("run.lock", "*.damaged", "*.part"),
         )
         return target
 

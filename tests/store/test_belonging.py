@@ -1,0 +1,159 @@
+"""Files of two runs in one folder: each is whole, and yet no command believes them without a word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from analysis.run_folders import METHODS, write_run
+from tempora.cli import app
+from tempora.errors import TemporaWarning
+from tempora.scenarios import Continuous, Offline
+from tempora.store import open_run
+from tempora.store.integrity import checksum
+from tempora.store.merge import merge
+
+FEW = (Offline(), Continuous(threshold_ms=15.0))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`this` and `other`: the same command on the same machine, so that all names of passes are the same."""
+    place = tmp_path_factory.mktemp("runs")
+    write_run(place / "this", scenarios=FEW)
+    write_run(place / "other", scenarios=FEW, luck=1)
+    assert {path.name for path in (place / "this" / "traces").iterdir()} == {
+        path.name for path in (place / "other" / "traces").iterdir()
+    }
+    return place
+
+
+def mixed(runs: Path, folder: Path, *foreign: str) -> Path:
+    """A copy of `this` with files of `other`."""
+    shutil.copytree(runs / "this", folder)
+    for name in foreign:
+        if (runs / "other" / name).is_dir():
+            shutil.copytree(runs / "other" / name, folder / name, dirs_exist_ok=True)
+        else:
+            shutil.copy(runs / "other" / name, folder / name)
+    return folder
+
+
+FOREIGN = {
+    "the table": ("utilities.parquet",),
+    "run.json": ("run.json",),
+    "the table and run.json": ("utilities.parquet", "run.json"),
+    "the traces": ("traces",),
+}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN)
+def test_reading_says_so(runs: Path, tmp_path: Path, foreign: tuple[str, ...]) -> None:
+    folder = mixed(runs, tmp_path / "run", *foreign)
+    with pytest.warns(TemporaWarning, match="of another run|was not scored from the passes"):
+        _ = open_run(folder).utilities
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("show",),
+        ("show", "--table", "offline", "--format", "csv"),
+        ("query", "select utility from utilities"),
+        ("query", "select key from passes"),
+        ("recommend", "--interval-ms", "50"),
+        ("report",),
+    ],
+)
+def test_every_command_says_so(runs: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+    folder = mixed(runs, tmp_path / "run", "utilities.parquet")
+    with pytest.warns(TemporaWarning, match="is not the table that belongs to run.json"):
+        CliRunner().invoke(app, [command[0], str(folder), *command[1:]])
+
+
+def test_merging_says_so(tmp_path: Path) -> None:
+    for part, shift, luck in (("one", "fog", 0), ("two", "snow", 0), ("other", "snow", 1)):
+        write_run(tmp_path / part, scenarios=FEW, shifts=(shift,), luck=luck)
+        path = tmp_path / part / "run.json"
+        shard = {**json.loads(path.read_text()), "shard": "1/2", "shifts": ["fog", "snow"]}
+        shard["batches"] = dict.fromkeys(("fog", "snow"), 40)
+        del shard["checksum"]
+        path.write_text(json.dumps({**shard, "checksum": checksum(shard)}))
+    shutil.copy(tmp_path / "other" / "utilities.parquet", tmp_path / "two")
+    with pytest.warns(TemporaWarning, match="is not the table that belongs to run.json"):
+        merge([tmp_path / "one", tmp_path / "two"], tmp_path / "out")
+
+
+def test_a_run_that_was_stopped_is_checked_by_its_passes(runs: Path, tmp_path: Path) -> None:
+    """Its run.json names no table yet: tables follow shift by shift."""
+    write_run(tmp_path / "begun", scenarios=FEW, finished=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TemporaWarning)
+        _ = open_run(tmp_path / "begun").utilities
+    shutil.copy(runs / "other" / "utilities.parquet", tmp_path / "begun")
+    with pytest.warns(TemporaWarning, match="was not scored from the passes in"):
+        _ = open_run(tmp_path / "begun").utilities
+
+
+def test_a_table_of_passes_that_are_nowhere_warns(runs: Path, tmp_path: Path) -> None:
+    folder = mixed(runs, tmp_path / "run")
+    for path in folder.glob("traces/fog--*"):
+        path.unlink()
+    with pytest.warns(TemporaWarning, match=f"has cells of {len(METHODS)} passes that are not in"):
+        _ = open_run(folder).utilities
+
+
+def test_renamed_files_are_known_by_what_they_hold(runs: Path, tmp_path: Path) -> None:
+    folder = mixed(runs, tmp_path / "run")
+    for number, path in enumerate(sorted(folder.glob("traces/*.parquet"))):
+        path.rename(path.with_name(f"{number}.parquet"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TemporaWarning)
+        assert not open_run(folder).traces.empty
+
+
+def test_folders_of_version_0_1_0_open_without_a_word(runs: Path, tmp_path: Path) -> None:
+    """It wrote checksums, but nothing that ties files together."""
+    folder = mixed(runs, tmp_path / "run")
+    manifest = json.loads((folder / "run.json").read_text())
+    del manifest["checksum"], manifest["utilities_seal"]
+    (folder / "run.json").write_text(json.dumps({**manifest, "checksum": checksum(manifest)}))
+    path = folder / "utilities.parquet"
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[b"tempora"])
+    del about["passes"]
+    told = {name: value for name, value in about.items() if not name.endswith("checksum")}
+    about["checksum"] = checksum(told)
+    pq.write_table(table.replace_schema_metadata({b"tempora": json.dumps(about)}), path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TemporaWarning)
+        assert not open_run(folder).traces.empty
+
+
+def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tempora.errors import TemporaError
+
+    folder = mixed(runs, tmp_path / "run")
+    monkeypatch.setattr("tempora.store.folder.MOST_MANIFEST_BYTES", 1 << 20)
+    (folder / "run.json").write_bytes(b" " * (1 << 20) + (folder / "run.json").read_bytes())
+    with pytest.raises(TemporaError, match=r"run\.json is damaged .* more than 1 MiB"):
+        open_run(folder)
+
+
+@pytest.mark.parametrize("depth", [200, 900, 1000, 5000, 100_000])
+def test_a_nest_in_run_json_is_no_traceback(runs: Path, tmp_path: Path, depth: int) -> None:
+    from tempora.errors import TemporaError
+
+    folder = mixed(runs, tmp_path / "run")
+    text = (folder / "run.json").read_text().rstrip().rstrip("}")
+    (folder / "run.json").write_text(f'{text}, "nest": {"[" * depth}{"]" * depth}}}')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TemporaWarning)
+        with pytest.raises((TemporaError, TemporaWarning), match=r"run\.json (is damaged|was changed)"):
+            open_run(folder)
