@@ -56,7 +56,7 @@ def test_overrides_and_flags(tmp_path):
         ("batches: 3\nmodel: x\nbatches: 4\n", "batches stands on line 1 and on line 3: keep one of them"),
         ("model: &again [*again]\n", "aliases .* that contain each other"),
         (LAUGHS, "aliases .* that contain each other"),
-        ("[" * 5000, "is not YAML"),
+        ("[" * 5000, "is nested too deeply"),
         ("batch_size: yes\n", "batch_size=True .*must not be true or false"),
         ("seeds: [1, off]\n", "seeds=.*must not be true or false"),
         ("seeds: [-1]\n", r"seeds=\[-1\] .*from 0 to 2\^63 - 1, each once"),

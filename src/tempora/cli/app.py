@@ -6,9 +6,12 @@ answers in a fraction of a second.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 import warnings
+from contextlib import suppress
 
 import typer
 
@@ -27,7 +30,7 @@ from tempora.cli.recommend import recommend
 from tempora.cli.report import report
 from tempora.cli.run import run
 from tempora.cli.show import show
-from tempora.cli.terminal import print_error, print_warning
+from tempora.cli.terminal import cannot_print, print_error, print_warning, say
 from tempora.errors import TemporaError, TemporaWarning
 
 app = typer.Typer(
@@ -49,7 +52,7 @@ app.add_typer(import_app)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tempora {__version__}")
+        say(f"tempora {__version__}")
         raise typer.Exit
 
 
@@ -70,15 +73,37 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.showwarning = _print_warning
         try:
-            app()
+            try:
+                app()
+            finally:
+                _flush()
         except TemporaError as error:
             print_error(str(error))
             sys.exit(1)
         except OSError as error:
-            if error.filename is None:
+            if (explained := _explained(error)) is None:
                 raise
-            print_error(f"{error.filename}: {error.strerror}; name another place, or make this one usable")
+            if explained:
+                print_error(explained)
             sys.exit(1)
+
+
+def _flush() -> None:
+    """Output that cannot be written is noticed here, where it can be said, not while Python shuts down."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _explained(error: OSError) -> str | None:
+    """What the user is told; empty where nobody reads any more; None where it is a fault of ours."""
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}; name another place, or make this one usable"
+    if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        return None
+    if sys.stdout is not None:  # what is left in its buffer would be tried again when Python ends
+        with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    return "" if error.errno == errno.EPIPE else cannot_print(error)
 
 
 def _print_warning(
@@ -88,4 +113,4 @@ def _print_warning(
     if issubclass(category, TemporaWarning):
         print_warning(str(message))
     else:
-        typer.echo(warnings.formatwarning(message, category, filename, lineno), nl=False, err=True)
+        say(warnings.formatwarning(message, category, filename, lineno), nl=False, err=True)

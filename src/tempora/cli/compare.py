@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tempora.cli import completion
+from tempora.cli.terminal import console as new_console
+from tempora.cli.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,18 +80,17 @@ def _print(
     cells: pd.DataFrame, tables: list[Table], format_: str, introduce: Callable[[Console], None]
 ) -> None:
     """For people: the summary, then the tables. To paste: the tables. To process: one row per number."""
-    from rich.console import Console
-
     from tempora.report.tables import render, renderable
+    from tempora.report.tables.text import frame_to_csv
 
     if format_ == "csv":
-        typer.echo(cells.to_csv(index=False), nl=False)
+        say(frame_to_csv(cells), nl=False)
     elif format_ == "json":
-        typer.echo(cells.to_json(orient="records", double_precision=15, force_ascii=False))
+        say(cells.to_json(orient="records", double_precision=15, force_ascii=False))
     elif format_ != "terminal":
-        typer.echo("\n".join(render(table, format_) for table in tables), nl=False)
+        say("\n".join(render(table, format_) for table in tables), nl=False)
     else:
-        console = Console(highlight=False)
+        console = new_console()
         introduce(console)
         for table in tables:
             console.print()

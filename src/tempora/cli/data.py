@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tempora.cli import bar, completion
-from tempora.cli.terminal import Entry, console, print_entries
+from tempora.cli.terminal import Entry, console, print_entries, say
 
 data_app = typer.Typer(
     name="data", help="Datasets: what exists, fetching, checking, corrupting your own.", no_args_is_help=True
@@ -59,7 +59,7 @@ def fetch(
             progress=show,
             say=lambda line: out.print(line, markup=False, soft_wrap=True),
         )
-    typer.echo(f"{name} is in {folder}")
+    say(f"{name} is in {folder}")
 
 
 @data_app.command()
@@ -138,4 +138,4 @@ def corrupt(
     classes = src / "classes.txt"
     if classes.is_file():
         shutil.copyfile(classes, dst / "classes.txt")
-    typer.echo(f"wrote {written} images; open {dst} as dataset `folder`")
+    say(f"wrote {written} images; open {dst} as dataset `folder`")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tempora.cli import bar
-from tempora.cli.terminal import console
+from tempora.cli.terminal import console, say
 
 import_app = typer.Typer(name="import", help="Results of others as a run folder.", no_args_is_help=True)
 
@@ -44,19 +44,17 @@ def authors(
         )
     cells = results.utilities
     manifest = results.manifest
-    typer.echo(
+    say(
         f"{manifest['imported']['files']} logs of {manifest['model']} on {manifest['dataset']}: {len(cells)} cells, "
         f"λ {manifest['baseline']['baseline_ms']:.2f} ms, in {out}"
     )
     if retimed := manifest["imported"]["retimed_passes"]:
-        typer.echo(
-            f"{retimed} discrete passes served less than their times allow; recorded starts decided instead"
-        )
+        say(f"{retimed} discrete passes served less than their times allow; recorded starts decided instead")
     if own_skips := manifest["imported"]["own_skips_passes"]:
-        typer.echo(
+        say(
             f"{own_skips} discrete passes skip other batches than their times and starts say; "
             "they are scored by what the log says was served, and not replayed"
         )
     without = cells[cells["status"] != "ok"]
     for status, count in without["status"].value_counts().items():
-        typer.echo(f"{count} cells have no result: {status}")
+        say(f"{count} cells have no result: {status}")

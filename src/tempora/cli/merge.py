@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tempora.cli import completion
+from tempora.cli.terminal import say
 
 
 def merge(
@@ -29,13 +30,13 @@ def merge(
     from tempora.store.merge import merge as join
 
     merged = join(runs, out, mix_devices)
-    typer.echo(f"{len(merged.results.utilities)} cells from {len(runs)} runs are in {out}")
+    say(f"{len(merged.results.utilities)} cells from {len(runs)} runs are in {out}")
     note = merged.results.manifest["mixed_devices"]
     if note:
-        typer.echo(f"note: {note}")
+        say(f"note: {note}")
     if merged.missing:
         method, shift, seed = merged.missing[0]
-        typer.echo(
+        say(
             f"{len(merged.missing)} tasks are in none of them, the first {method} on {shift} (seed {seed}): "
             f"merge the other shards too, or let `tempora run ... --out {out}` make the rest"
         )

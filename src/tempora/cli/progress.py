@@ -31,10 +31,10 @@ class LiveProgress(Observer):
         self._quiet = quiet
         self._live = is_live(console) and not plain and not quiet
         self._progress = Progress(
-            TextColumn("[bold]{task.description}", justify="left"),
+            TextColumn("{task.description}", justify="left", style="bold", markup=False),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[rate]}", markup=False),
             TimeRemainingColumn(compact=True),
             console=console,
             auto_refresh=False,  # a thread that draws would take its time from the batches that are timed

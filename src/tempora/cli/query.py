@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tempora._plain_text import no_formula
 from tempora.cli import completion
-from tempora.cli.terminal import console, plain_table, print_entries
+from tempora.cli.terminal import console, plain_table, print_entries, say
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +21,20 @@ if TYPE_CHECKING:
     from tempora.store import Results
 
 Row = Sequence[Any]
+
+SHUT_IN = {
+    "enable_external_access": "false",
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "temp_directory": "",
+    "lock_configuration": "true",
+}
+"""A query sees the views and nothing else: no file, no network, no extension, no variable of this program."""
+_UNSAFE = (
+    "A query reads this run and nothing else. With --unsafe it reads and writes files and loads extensions; "
+    "--format csv writes an answer to where `>` says"
+)
 
 
 def query(
@@ -30,6 +46,9 @@ def query(
             "--format", help="table, csv or json.", autocompletion=completion.one_of(completion.ANSWERS)
         ),
     ] = "table",
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="Let the query read and write files and load extensions.")
+    ] = False,
 ) -> None:
     """Ask a run in SQL: utilities (a row per cell), traces (a row per batch of every cell), passes."""
     import duckdb
@@ -40,7 +59,7 @@ def query(
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
     results = open_run(run)
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={} if unsafe else SHUT_IN) as connection:
         try:
             for name, view in VIEWS.items():
                 if re.search(rf"\b{name}\b", sql, re.IGNORECASE):
@@ -54,7 +73,8 @@ def query(
                 )
             columns, rows = [column[0] for column in answer.description or []], answer.fetchall()
         except duckdb.Error as error:
-            raise TemporaError(f"{error}\n{_help()}") from None
+            shut = not unsafe and re.search(r"by configuration|configuration has been locked", str(error))
+            raise TemporaError(f"{error}\n{_UNSAFE if shut else _help()}") from None
     FORMATS[format_](columns, rows)
 
 
@@ -190,21 +210,45 @@ def _text(value: Any) -> str:
 
 def _as_csv(columns: Sequence[str], rows: Sequence[Row]) -> None:
     import csv
-    import sys
+    import io
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([no_formula(value) for value in row] for row in (columns, *rows))
+    say(text.getvalue(), nl=False)
 
 
 def _as_json(columns: Sequence[str], rows: Sequence[Row]) -> None:
     import json
 
-    records = [
-        {name: None if value != value else value for name, value in zip(columns, row, strict=True)}
-        for row in rows
-    ]
-    typer.echo(json.dumps(records, ensure_ascii=False, default=str))
+    names = _each_once(columns)
+    records = [dict(zip(names, map(_jsonable, row), strict=True)) for row in rows]
+    say(json.dumps(records, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def _each_once(names: Sequence[str]) -> list[str]:
+    """Names of columns for an object, which has each but once: a second `utility` is `utility_1`, as in DuckDB.
+
+    >>> _each_once(["a", "b", "a", "a_1", "a"])
+    ['a', 'b', 'a_2', 'a_1', 'a_3']
+    """
+    found: list[str] = []
+    for place, name in enumerate(names):
+        count, unique = 0, name
+        while unique in found or (count and unique in names[place:]):
+            count += 1
+            unique = f"{name}_{count}"
+        found.append(unique)
+    return found
+
+
+def _jsonable(value: Any) -> Any:
+    """Numbers that JSON has no word for are null, in lists too."""
+    if isinstance(value, dict):
+        return {str(name): _jsonable(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 FORMATS: dict[str, Callable[[Sequence[str], Sequence[Row]], None]] = {

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tempora.cli import completion
+from tempora.cli.terminal import say
 
 
 class FigureFormat(str, Enum):
@@ -41,13 +42,13 @@ def report(
 
         kinds = [kind.value for kind in format_ or [FigureFormat.svg]]
         for path in make_figures(results, figures, kinds):
-            typer.echo(str(path))
+            say(str(path))
         return
     if format_ is not None:
         raise TemporaError("--format is about figures: say where they go with --figures DIR")
     from tempora.report.html import write_report
 
     page = write_report(results, out)
-    typer.echo(f"{page} ({page.stat().st_size / 1e6:.1f} MB); it opens in any browser, without a network")
+    say(f"{page} ({page.stat().st_size / 1e6:.1f} MB); it opens in any browser, without a network")
     if open_:
         typer.launch(str(page))

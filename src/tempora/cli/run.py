@@ -11,7 +11,7 @@ import typer
 
 from tempora.cli import completion
 from tempora.cli.terminal import console as new_console
-from tempora.cli.terminal import is_live
+from tempora.cli.terminal import is_live, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -336,7 +336,7 @@ def _write_template(path: Path) -> None:
     if path.exists():
         raise TemporaError(f"{path} is there already: name another file, or delete it")
     path.write_text(template(), encoding="utf-8")
-    typer.echo(f"wrote {path}; edit it, then: tempora run {path}")
+    say(f"wrote {path}; edit it, then: tempora run {path}")
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -10,6 +10,7 @@ import typer
 
 from tempora.cli import completion
 from tempora.cli.terminal import console as new_console
+from tempora.cli.terminal import say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,7 +79,7 @@ def show(
         console.print(tables.renderable(built, console.width))
         _mark_invalid(results, console)
     else:
-        typer.echo(tables.render(built, format))
+        say(tables.render(built, format))
 
 
 def show_overview(run: Path, console: Console, shift: str | None = None) -> None:

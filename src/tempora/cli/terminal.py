@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tempora._plain_text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,15 +18,50 @@ if TYPE_CHECKING:
 Entry = tuple[str, str, str]
 """A name, what it is, and a quieter line of facts."""
 
+MOST_CHARACTERS = 10_000
+"""Of a message: what is longer holds somebody's data."""
 UNBROKEN = "\u00a0"
 """A blank that `print_entries` breaks no line at, and prints as an ordinary one."""
 
 
 def console(stderr: bool = False) -> Console:
-    """Where a command prints: in colour on a terminal that has it, 80 columns wide where there is none."""
-    from rich.console import Console
+    """Where a command prints: in colour on a terminal that has it, 80 columns wide where there is none. Text is
+    text: whatever a name holds, it is neither markup nor an escape sequence."""
+    return _plain_console()(stderr=stderr, highlight=False, markup=False, emoji=False)
 
-    return Console(stderr=stderr, highlight=False)
+
+@functools.cache
+def _plain_console() -> type[Console]:
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class PlainConsole(Console):
+        def render(self, *args: Any, **kwargs: Any) -> Iterable[Segment]:
+            for segment in super().render(*args, **kwargs):
+                yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+        def print(self, *args: Any, **kwargs: Any) -> None:
+            try:
+                super().print(*args, **kwargs)
+            except OSError as error:
+                from tempora.store.atomic import CannotWrite
+
+                # Whoever prints progress is inside a pass, which did nothing wrong.
+                raise CannotWrite(cannot_print(error)) from error
+
+    return PlainConsole
+
+
+def cannot_print(error: OSError) -> str:
+    return (
+        f"cannot write: {error.strerror}. Send the output elsewhere, or make room, and run the same command again; "
+        "what was written to files before is kept"
+    )
+
+
+def say(text: str, nl: bool = True, err: bool = False) -> None:
+    """Print a line, or output to paste and to process, as it is; `console()` wraps and colours."""
+    typer.echo(visible(text), nl=nl, err=err)
 
 
 def is_live(console: Console) -> bool:
@@ -84,6 +124,8 @@ def _print_message(kind: str, message: str, style: str) -> None:
 
     out = console(stderr=True)
     start = Text.assemble((f"{kind}:", style), " ")
+    if len(message) > MOST_CHARACTERS:
+        message = f"{message[:MOST_CHARACTERS]} ... ({len(message):,} characters in all)"
     for line in message.split("\n"):
         out.print(start + Text(line), soft_wrap=not out.is_terminal or line.startswith("tempora "))
         start = Text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,8 +21,10 @@ from tempora.scenarios import from_spec
 GRIDS = ("relative", "paper-resnet50", "paper-vit", "paper-resnet18", "none")
 
 
-MOST_LINES, MOST_LEVELS = 10_000, 30
+MOST_LINES, MOST_LEVELS, MOST_BYTES = 10_000, 30, 1 << 20
 """A configuration is far smaller; aliases (&, *) of aliases can make it endless."""
+MOST_PROBLEMS = 10
+"""So many are said; whoever has more mends these first."""
 
 
 class _Strict(BaseModel):
@@ -164,11 +167,14 @@ def load_config(
     try:
         config = RunConfig.model_validate(values)
     except ValidationError as error:
-        problems = [_explain(problem, origin) for problem in error.errors()]
+        found = error.errors()
+        problems = [_explain(problem, origin) for problem in found[:MOST_PROBLEMS]]
+        more = len(found) - len(problems)
     else:
-        problems = [*_wrong_methods(config, origin), *_wrong_scenarios(config, origin)]
+        found = [*_wrong_methods(config, origin), *_wrong_scenarios(config, origin)]
+        problems, more = found[:MOST_PROBLEMS], len(found) - MOST_PROBLEMS
     if problems:
-        raise TemporaError("\n".join(problems))
+        raise TemporaError("\n".join([*problems, *([f"and {more:,} more problems"] if more > 0 else [])]))
     return config
 
 
@@ -251,10 +257,14 @@ def _yaml(value: Any) -> str:
 def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]]:
     """The file's content, and the line on which every key of it stands."""
     try:
-        text = path.read_text(encoding="utf-8")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        lines = _key_lines(node, path)
-        values = yaml.safe_load(text) or {}
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise TemporaError(
+                f"{path} has more than {MOST_BYTES >> 20} MiB: a configuration is a page of text; is it another file?"
+            )
+        values, lines = _parsed(content.decode("utf-8"), str(path))
+        values = values or {}
     except FileNotFoundError:
         if parts := suites.parts_of(str(path)):
             raise TemporaError(f"{path} has several parts: name one, {' or '.join(parts)}") from None
@@ -264,17 +274,49 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise TemporaError(f"{path} cannot be read: {error}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise TemporaError(f"{path} is nested too deeply: a configuration has a few levels") from None
+    except (yaml.YAMLError, ValueError) as error:
         raise TemporaError(f"{path} is not YAML: {error}") from None
     if not isinstance(values, dict):
         raise TemporaError(f"{path}: expected keys and values such as `model: fashion_resnet`")
     return values, lines
 
 
-def _key_lines(node: yaml.Node | None, path: Path) -> dict[tuple[Any, ...], int]:
+def _parsed(text: str, place: str) -> tuple[Any, dict[tuple[Any, ...], int]]:
+    """What the text holds, and the line of every key. Nothing is built before it is known to be small."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        lines = _key_lines(node, place)
+        return (None if node is None else loader.construct_document(node)), lines
+    finally:
+        loader.dispose()
+
+
+_OLD_NUMBERS = {
+    "minutes and seconds": re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"),
+    "an octal number": re.compile(r"[-+]?0[0-7_]+"),
+}
+"""What YAML 1.1 reads as other numbers than people do: 1:30 as 90, 010 as 8."""
+
+
+def _check_number(node: yaml.Node, place: str) -> None:
+    """Say so where a number would silently be another one."""
+    if not isinstance(node, yaml.ScalarNode) or node.style is not None:
+        return
+    for kind, pattern in _OLD_NUMBERS.items():
+        if node.tag.endswith((":int", ":float")) and pattern.fullmatch(node.value):
+            raise TemporaError(
+                f"{place}: {node.value:.80} (line {node.start_mark.line + 1}) is {kind} to YAML: write the number "
+                "out in its unit, or put it in quotes if it is a name"
+            )
+
+
+def _key_lines(node: yaml.Node | None, path: str) -> dict[tuple[Any, ...], int]:
     """The line of every key and entry. A key that stands twice is an error: YAML would take the last."""
     lines: dict[tuple[Any, ...], int] = {}
-    for where, line in _places(node, ()):
+    for where, line in _places(node, (), path):
         if where in lines:
             name = ".".join(map(str, where))
             raise TemporaError(
@@ -289,16 +331,20 @@ def _key_lines(node: yaml.Node | None, path: Path) -> dict[tuple[Any, ...], int]
     return lines
 
 
-def _places(node: yaml.Node | None, where: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], int]]:
+def _places(
+    node: yaml.Node | None, where: tuple[Any, ...], path: str
+) -> Iterator[tuple[tuple[Any, ...], int]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             here = (*where, str(key.value))
             yield here, key.start_mark.line + 1
-            yield from _places(value, here)
+            yield from _places(value, here, path)
     elif isinstance(node, yaml.SequenceNode):
         for position, value in enumerate(node.value):
             yield (*where, position), value.start_mark.line + 1
-            yield from _places(value, (*where, position))
+            yield from _places(value, (*where, position), path)
+    elif node is not None:
+        _check_number(node, path)
 
 
 def _set(values: dict[str, Any], override: str) -> tuple[str, ...]:
@@ -306,7 +352,7 @@ def _set(values: dict[str, Any], override: str) -> tuple[str, ...]:
     if not equals or not key.strip():
         raise TemporaError(f"--set {override!r}: write key=value, for instance --set data.severity=3")
     try:
-        value = yaml.safe_load(text)
+        value, _ = _parsed(text, f"--set {key}")
     except (yaml.YAMLError, ValueError, RecursionError):
         raise TemporaError(f"--set {override!r}: {text!r} is not a YAML value") from None
     return _put(values, key.strip().split("."), value)
@@ -327,7 +373,7 @@ def _explain(problem: Any, origin: _Origin) -> str:
     """One validation problem as a sentence: where, what was given, what is allowed."""
     where = tuple(part for part in problem["loc"] if part not in ("str", "MethodConfig"))
     place = origin.place(*where)
-    name = ".".join(str(part) for part in where)
+    name = ".".join(f"{part:.80}" if isinstance(part, str) else str(part) for part in where)
     if problem["type"] == "extra_forbidden":
         in_data = where[0] == "data" and len(where) > 1
         if in_data and any(where[-1] in card.settings for card in datasets().values()):

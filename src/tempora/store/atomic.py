@@ -19,7 +19,8 @@ class CannotWrite(TemporaError):
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file, then put it in place in one step.
 
-    A full disk is a user's problem, not a crash: whatever was finished before stays as it is.
+    A full disk is a user's problem, not a crash: whatever was finished before stays as it is. A process killed
+    meanwhile leaves the temporary file; whoever writes to a folder next calls `remove_leftovers`.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
     try:
@@ -40,11 +41,26 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         raise
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Delete temporary files of writers that were killed."""
-    for leftover in folder.glob(f"*.*{TEMPORARY}"):
-        if leftover.name.split(".")[-2].isdigit():  # the process; a user's own files may end alike
+def remove_leftovers(folder: Path, name: str = "*") -> None:
+    """Delete temporary files of writers that were killed, in a folder of ours all, elsewhere those of a file `name`.
+    One that is still writing keeps its own."""
+    for leftover in folder.glob(f"{name}.*{TEMPORARY}"):
+        process = leftover.name.split(".")[-2]
+        if process.isdigit() and not _writes(int(process)):  # a user's own files may end alike
             leftover.unlink(missing_ok=True)
+
+
+def _writes(process: int) -> bool:
+    """Whether another process of this number is alive. Windows has no way to ask that harms nobody."""
+    if process == os.getpid() or os.name == "nt":
+        return False
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def _flush(path: Path) -> None:

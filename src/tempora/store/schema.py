@@ -111,9 +111,9 @@ def as_markdown() -> str:
         "",
         "Made by `python docs/generate.py`. Files carry the schema version, now "
         f"{SCHEMA_VERSION}; a reader that meets a newer one says so. They also carry checksums: a file that was "
-        "changed is read with a warning, impossible numbers are refused, and `tempora run` makes both again. A table of "
-        "utilities names the rows of the passes that it was scored from, and a finished `run.json` names its table: files "
-        "of two runs in one folder are read with a warning, too.",
+        "changed is read with a warning, impossible numbers are refused, and `tempora run` makes both again. A table "
+        "of utilities names the rows of the passes that it was scored from, and a finished `run.json` names its "
+        "table: files of two runs in one folder are read with a warning, too.",
         "",
         "- `run.json`: what was run (configuration, methods, shifts, seeds, scenarios), the machine, lambda "
         "(`baseline`), the verdict on the measurement.",

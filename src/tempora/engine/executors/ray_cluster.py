@@ -21,6 +21,8 @@ from tempora.engine.observer import Observer
 from tempora.engine.schedule import Pending
 from tempora.errors import TemporaError
 
+LOCAL = "local"
+"""The address of a cluster of this machine alone, for this run alone."""
 _LOOK_EVERY_S = 1.0
 _KNOCK_S = 5.0
 """How long a head may take to answer; Ray itself would try for minutes."""
@@ -53,6 +55,9 @@ class Cluster:
     """The workers that a run has on a cluster, and what each was asked."""
 
     def __init__(self, config: RunConfig, address: str | None, observer: Observer) -> None:
+        if address == LOCAL:
+            # Read when Ray is imported. It makes a cluster of one machine, on every system, listen on 127.0.0.1 only.
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         self._ray = import_ray()
         self._config, self._address, self._observer = config, address, observer
         self._devices: Devices | None = None
@@ -127,18 +132,29 @@ class Cluster:
             # Ray's own report of how it is used goes nowhere unless the user wants it to.
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             _knock(self._address)
-            local = {"include_dashboard": False} if self._address == "local" else {}
+            local = {"include_dashboard": False} if self._address == LOCAL else {}
             try:
                 self._ray.init(self._address, log_to_driver=False, logging_level="warning", **local)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise _nobody_there(self._address, error) from None
             self._started_ray = True
+            if self._address == LOCAL:
+                self._note_open_doors()
         devices = Devices.of(self._config, self._ray.nodes())
         if not devices.count(self._ray.nodes()):
             raise TemporaError(f"no node of the Ray cluster has {devices.cpus} cores: use --threads 1")
         if not devices.any_free(self._ray.available_resources()):
             self._observer.note("all devices of the Ray cluster are in use; this run waits for one")
         return devices
+
+    def _note_open_doors(self) -> None:
+        """Ray that was imported before it could be told otherwise listens on every interface."""
+        reachable = sorted({str(node["NodeManagerAddress"]) for node in self._ray.nodes()} - {"127.0.0.1"})
+        if reachable:
+            self._observer.note(
+                f"Ray listens on {', '.join(reachable)} too, because it was imported before: whoever reaches "
+                "its ports can run code here. Use a firewall, or a fresh process"
+            )
 
 
 def _knock(address: str | None) -> None:

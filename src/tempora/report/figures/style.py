@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tempora.analysis.verdicts import verdict_of
-from tempora.store.atomic import write_atomically
+from tempora.store.atomic import remove_leftovers, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,6 +67,7 @@ def save(figure: Figure, path: Path) -> Path:
     """Write the figure whole or not at all; the same run gives the same bytes."""
     kind = path.suffix[1:]
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+    remove_leftovers(path.parent, path.name)
     write_atomically(
         path,
         lambda file: figure.savefig(

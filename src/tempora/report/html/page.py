@@ -21,7 +21,7 @@ from tempora.report.html.packing import compress
 from tempora.report.html.payload import axes, payload
 from tempora.report.html.tables import all_tables, heading_groups
 from tempora.store import Results
-from tempora.store.atomic import write_atomically
+from tempora.store.atomic import remove_leftovers, write_atomically
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -47,6 +47,7 @@ def write_report(results: Results, path: Path | str | None = None) -> Path:
     """Write the report of a run, by default as `report.html` into its folder; returns where it is."""
     target = results.path / "report.html" if path is None else Path(path)
     text = render(results)
+    remove_leftovers(target.parent, target.name)
     write_atomically(target, lambda file: _write(file, text))
     return target
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tempora._plain_text import visible
 from tempora.errors import unknown
 from tempora.report.tables.build import BUILDERS, build, build_published
 from tempora.report.tables.model import Cell, Column, Table
@@ -24,7 +25,8 @@ def render(table: Table, format: str = "terminal") -> str:
     """A table as text in one of the `FORMATS`."""
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
-    return FORMATS[format](table)
+    text = FORMATS[format](table)
+    return text if format == "terminal" else visible(text)
 
 
 __all__ = [

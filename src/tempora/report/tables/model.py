@@ -9,6 +9,8 @@ from typing import Literal
 
 import pandas as pd
 
+from tempora._plain_text import visible
+
 Unit = Literal["text", "percent", "points", "ms", "s", "times", "count", "number"]
 Mark = Literal["", "best", "second", "below"]
 """`below`: worse than standard inference."""
@@ -38,7 +40,7 @@ class Column:
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return DASH
         if self.unit == "text":
-            return str(value)
+            return visible(str(value))
         number = float(value)  # type: ignore[arg-type]
         if self.unit == "count":
             return f"{number:,.0f}"

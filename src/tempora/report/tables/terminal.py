@@ -10,6 +10,7 @@ from rich.console import Console, Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from tempora._plain_text import visible
 from tempora.report.tables.model import Cell, Column, Table
 
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -20,11 +21,11 @@ _BETWEEN = 2
 
 def renderable(table: Table, width: int = 80) -> Group:
     """What `rich` prints: one grid, or several below each other if one would not fit."""
-    parts: list[RichTable | Text] = [Text(table.caption, style="bold")]
+    parts: list[RichTable | Text] = [Text(visible(table.caption), style="bold")]
     for columns in _cut(table, width):
         parts += [Text(), _grid(table, columns)]
     if table.notes:
-        parts += [Text(), *(Text(note, style="dim") for note in table.notes)]
+        parts += [Text(), *(Text(visible(note), style="dim") for note in table.notes)]
     return Group(*parts)
 
 
@@ -65,11 +66,12 @@ def _grid(table: Table, columns: Sequence[int]) -> RichTable:
 
 def _headings(table: Table, columns: Sequence[int]) -> list[str]:
     """Titles, below the name of their group where a new one starts."""
+    titles = [visible(table.columns[number].title) for number in columns]
     if not any(table.columns[number].group for number in columns):
-        return [table.columns[number].title for number in columns]
-    groups = [table.columns[number].group for number in columns]
+        return titles
+    groups = [visible(table.columns[number].group) for number in columns]
     starts = [group if place == 0 or groups[place - 1] != group else "" for place, group in enumerate(groups)]
-    return [f"{start}\n{table.columns[number].title}" for start, number in zip(starts, columns, strict=True)]
+    return [f"{start}\n{title}" for start, title in zip(starts, titles, strict=True)]
 
 
 def _cells(table: Table, number: int, heading: str) -> list[Text]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+import pandas as pd
+
+from tempora._plain_text import no_formula
 from tempora.report.tables.model import Cell, Column, Table
 
 _LATEX = {
@@ -90,7 +93,13 @@ def to_markdown(table: Table) -> str:
 
 def to_csv(table: Table) -> str:
     """The numbers behind the table, one cell per row, in fractions and milliseconds."""
-    return table.data.to_csv(index=False)
+    return frame_to_csv(table.data)
+
+
+def frame_to_csv(frame: pd.DataFrame) -> str:
+    """A header and a line per row; names that a spreadsheet would calculate are defused."""
+    names = {name: frame[name].map(no_formula) for name in frame.select_dtypes(exclude="number").columns}
+    return frame.assign(**names).to_csv(index=False)
 
 
 def to_json(table: Table) -> str:

@@ -1,0 +1,54 @@
+"""A cluster of this machine alone is reachable from this machine alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LISTENERS = """
+import ipaddress, sys
+if "imported before" in sys.argv:
+    import ray
+from tempora.engine import Observer
+from tempora.engine.config import RunConfig
+from tempora.engine.executors.ray_cluster import Cluster
+
+class Prints(Observer):
+    def note(self, text):
+        print("note", text)
+
+cluster = Cluster(RunConfig(clock="published:rn50_inc", threads=1, device="cpu"), "local", Prints())
+cluster.hire(1)
+list(cluster.answers())
+import psutil  # comes with Ray
+me = psutil.Process()
+for process in (me, *me.children(recursive=True)):
+    for found in process.net_connections(kind="inet"):
+        if found.status == psutil.CONN_LISTEN:
+            address = ipaddress.ip_address(found.laddr.ip)
+            print("listens", (getattr(address, "ipv4_mapped", None) or address).is_loopback, process.name())
+cluster.close()
+"""
+
+
+def listeners(*words: str) -> list[str]:
+    pytest.importorskip("ray")
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENERS, *words], capture_output=True, text=True, timeout=180, check=True
+    )
+    return [line for line in done.stdout.splitlines() if line.startswith(("listens", "note"))]
+
+
+@pytest.mark.slow
+def test_a_local_cluster_listens_on_loopback_only():
+    lines = listeners()
+    assert any("gcs_server" in line for line in lines)
+    assert any("raylet" in line for line in lines)
+    assert [line for line in lines if not line.startswith("listens True")] == []
+
+
+@pytest.mark.slow
+def test_ray_that_could_not_be_told_is_noted():
+    assert any("whoever reaches its ports can run code here" in line for line in listeners("imported before"))
