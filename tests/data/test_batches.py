@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,3 +80,23 @@ X, Y = _batch()
 def test_what_is_refused(batches: list, match: str) -> None:
     with pytest.raises(TemporaError, match=match):
         from_batches("mine", batches, num_classes=10)
+
+
+@pytest.mark.parametrize(
+    ("batches", "match"),
+    [
+        (3, "batches of 'fog' are a int: expected a list of"),
+        (None, "are a NoneType"),
+        ([("x", torch.zeros(2, dtype=torch.int64))], "batch 0 of 'fog' holds a str that is no tensor"),
+        ([(torch.zeros(2, 3), [None, 1])], "holds a list that is no tensor"),
+        ([(torch.zeros(1, 3), [10**30])], "holds a list that is no tensor"),
+    ],
+)
+def test_what_is_no_batch_at_all_is_refused(batches: Any, match: str) -> None:
+    with pytest.raises(TemporaError, match=match):
+        from_batches("fog", batches)
+
+
+def test_whatever_can_be_gone_through_once_will_do() -> None:
+    given = [(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64))] * 3
+    assert from_batches("fog", iter(given)).num_batches == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ KNOWN_CODES = {
     2: "no such command or option",
     130: "stopped",
 }
+STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What would move the cursor of a terminal, or worse. Usage errors (2) repeat the user's own words."""
 MOST_IMAGES, MOST_CELLS = 64, 24
 """A run of at most so many is really run; a larger one is accepted as soon as it would begin."""
 
@@ -63,6 +66,8 @@ def tempora(*arguments: str, encoding: str = "utf-8") -> Said:
     assert code == 0 or said.err.strip() or said.out.strip(), f"no reason given: {arguments}"
     raw = RAW.search(said.err) or RAW.search(said.out)
     assert not raw, f"{arguments} prints {raw[0]}\n{said.out[-2000:]}\n{said.err[-2000:]}"
+    steering = STEERING.search(said.err) or STEERING.search(said.out)
+    assert code == 2 or not steering, f"{arguments} prints {steering[0]!r}"  # type: ignore[index]
     return said
 
 

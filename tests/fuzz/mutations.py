@@ -47,7 +47,18 @@ ODD_TEXTS: tuple[str, ...] = (
         "λ",
         "９",
     ),
-    *("\u202e", "\ufeff", "\udcff", "😀", "x" * 300, "published:", "published:rn50", "published:rn50_inc"),
+    *(
+        "\x1b[2J",
+        "=1+1",
+        "\u202e",
+        "\ufeff",
+        "\udcff",
+        "😀",
+        "x" * 300,
+        "published:",
+        "published:rn50",
+        "published:rn50_inc",
+    ),
     *("eager", "amp+tf32", "+", "cuda", "cuda:99", "cpu:x", "meta", "auto", "mps", "measured"),
 )
 ODD_VALUES: tuple[Any, ...] = (

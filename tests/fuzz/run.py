@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import archives
 import author_logs
@@ -21,20 +22,35 @@ import image_files
 import image_folders
 import parquet_files
 import run_folders
+import schedules
+import streams
 from cases import Failure, Target, run_case
 
-TARGETS: dict[str, tuple[Target, int]] = {
-    "configurations": (configurations.case, 25),
-    "command_lines": (command_lines.case, 15),
-    "run_folders": (run_folders.case, 15),
-    "parquet_files": (parquet_files.case, 15),
-    "image_files": (image_files.case, 10),
-    "image_folders": (image_folders.case, 5),
-    "archives": (archives.case, 5),
-    "checkpoints": (checkpoints.case, 5),
-    "author_logs": (author_logs.case, 5),
+
+class Kind(NamedTuple):
+    """Something to spoil."""
+
+    case: Target
+    share: int
+    """Of the cases, beside the shares of the others."""
+    quick: int
+    """How many cases every test run makes: most of those that take a few milliseconds."""
+
+
+TARGETS: dict[str, Kind] = {
+    "configurations": Kind(configurations.case, 30, 150),
+    "command_lines": Kind(command_lines.case, 20, 10),
+    "run_folders": Kind(run_folders.case, 15, 15),
+    "parquet_files": Kind(parquet_files.case, 15, 20),
+    "image_files": Kind(image_files.case, 15, 100),
+    "image_folders": Kind(image_folders.case, 5, 20),
+    "archives": Kind(archives.case, 5, 40),
+    "checkpoints": Kind(checkpoints.case, 5, 20),
+    "author_logs": Kind(author_logs.case, 5, 5),
+    "schedules": Kind(schedules.case, 20, 100),
+    "streams": Kind(streams.case, 20, 40),
 }
-"""What is spoilt, and its share of the cases in percent."""
+"""A new kind of input is a file with a function `case(rng)`, an import and a line here."""
 MOST_MEMORY_BYTES = 8 << 30
 """Whoever asks for more has been made to by a spoilt number."""
 
@@ -44,8 +60,9 @@ def plan(cases: int, seed: int = 0, only: str | None = None) -> Iterator[tuple[s
     if only is not None:
         yield from ((only, number) for number in range(seed, seed + cases))
         return
-    for name, (_, share) in TARGETS.items():
-        yield from ((name, number) for number in range(seed, seed + max(1, cases * share // 100)))
+    shares = sum(kind.share for kind in TARGETS.values())
+    for name, kind in TARGETS.items():
+        yield from ((name, number) for number in range(seed, seed + max(1, cases * kind.share // shares)))
 
 
 def run(cases: list[tuple[str, int]], progress: bool = False) -> list[Failure]:
@@ -58,7 +75,7 @@ def run(cases: list[tuple[str, int]], progress: bool = False) -> list[Failure]:
             shown = time.monotonic()
             print(f"{done}/{len(cases)}: {name} {seed}, {len(failures)} failed", file=sys.stderr, flush=True)
         begin = time.perf_counter()
-        failure = run_case(name, TARGETS[name][0], seed)
+        failure = run_case(name, TARGETS[name].case, seed)
         spent[name] += time.perf_counter() - begin
         if failure is not None:
             failures.append(failure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from tempora.errors import TemporaError, TemporaWarning
 
 def from_batches(
     name: str,
-    batches: Sequence[tuple[Any, Any]],
+    batches: Iterable[tuple[Any, Any]],
     num_classes: int | None = None,
     device: str | torch.device = "cpu",
     seed: int = 2025,
@@ -26,7 +26,10 @@ def from_batches(
     All batches have the same size; a smaller last one is left out (see `.dropped`). `seed` decides nothing
     here: it only labels the results.
     """
-    if not len(batches):
+    if not isinstance(batches, Iterable):
+        raise TemporaError(f"batches of {name!r} are a {type(batches).__name__}: expected a list of (x, y)")
+    batches = list(batches)
+    if not batches:
         raise TemporaError(f"batches of {name!r}: the list is empty; give at least one (x, y)")
     checked = [_check(name, i, batch, num_classes) for i, batch in enumerate(batches)]
     images, labels = [x for x, _ in checked], [y for _, y in checked]
@@ -80,7 +83,7 @@ def _check(name: str, i: int, batch: Any, num_classes: int | None) -> tuple[torc
     where = f"batch {i} of {name!r}"
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise TemporaError(f"{where} is a {type(batch).__name__}: expected a pair (x, y)")
-    x, y = torch.as_tensor(batch[0]).detach(), torch.as_tensor(batch[1]).detach()
+    x, y = (_tensor(where, part) for part in batch)
     if x.dtype != torch.float32 or x.ndim < 2:
         raise TemporaError(
             f"{where}: x has type {x.dtype} and shape {tuple(x.shape)}: expected normalised float32 images "
@@ -98,6 +101,15 @@ def _check(name: str, i: int, batch: Any, num_classes: int | None) -> tuple[torc
         limit = "0 or more" if num_classes is None else f"0 to {num_classes - 1}"
         raise TemporaError(f"{where}: labels range from {labels.min()} to {labels.max()}: expected {limit}")
     return x, labels
+
+
+def _tensor(where: str, part: Any) -> torch.Tensor:
+    try:
+        return torch.as_tensor(part).detach()
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise TemporaError(
+            f"{where} holds a {type(part).__name__} that is no tensor: expected (x, y), tensors or arrays"
+        ) from None
 
 
 def _drop_odd_batch(name: str, images: list[torch.Tensor], labels: list[np.ndarray]) -> int:

@@ -108,7 +108,7 @@ def _streams(
 ) -> Iterable[StreamSource]:
     named = batches if isinstance(batches, Mapping) else {"stream": batches}
     for shift, given in named.items():
-        stream = from_batches(shift, list(given), num_classes, device=device, seed=seed)
+        stream = from_batches(shift, given, num_classes, device=device, seed=seed)
         yield StreamSource(
             shift=shift,
             seed=seed,
