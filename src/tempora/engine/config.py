@@ -168,14 +168,18 @@ def load_config(
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         found = error.errors()
-        problems = [_explain(problem, origin) for problem in found[:MOST_PROBLEMS]]
-        more = len(found) - len(problems)
-    else:
-        found = [*_wrong_methods(config, origin), *_wrong_scenarios(config, origin)]
-        problems, more = found[:MOST_PROBLEMS], len(found) - MOST_PROBLEMS
+        first = [_explain(problem, origin) for problem in found[:MOST_PROBLEMS]]
+        raise _together(first, len(found)) from None
+    problems = [*_wrong_methods(config, origin), *_wrong_scenarios(config, origin)]
     if problems:
-        raise TemporaError("\n".join([*problems, *([f"and {more:,} more problems"] if more > 0 else [])]))
+        raise _together(problems[:MOST_PROBLEMS], len(problems))
     return config
+
+
+def _together(first: list[str], count: int) -> TemporaError:
+    """The first problems of so many, as one error."""
+    more = [f"and {count - len(first):,} more problems"] if count > len(first) else []
+    return TemporaError("\n".join([*first, *more]))
 
 
 class _Origin:
