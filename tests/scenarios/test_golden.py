@@ -8,7 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, budget_cutoff, decay, serve
+from tempora.scenarios import (
+    Amortised,
+    Continuous,
+    Deployment,
+    Discrete,
+    Recorded,
+    budget_cutoff,
+    decay,
+    serve,
+)
 
 CASES = json.loads((Path(__file__).parent / "protocols.json").read_text())["cases"]
 close = pytest.approx
@@ -66,3 +75,23 @@ def test_budget_cutoffs(case):
             baseline_ms=case["lam"],
         )
         assert score.terms["cutoff"] == expected[rule]
+
+
+DEPLOYMENTS = json.loads((Path(__file__).parent / "deployments.json").read_text())["cases"]
+KNOBS = ("queue", "threshold_ms", "deadline_ms", "budget_ms", "fallback", "fallback_cost")
+STREAM = (
+    *("accuracy", "predict_ms", "adapt_ms", "frozen_accuracy", "frozen_ms"),
+    *("fallback_accuracy", "fallback_ms", "baseline_ms"),
+)
+
+
+@pytest.mark.parametrize("number", range(len(DEPLOYMENTS)))
+def test_general_deployments(number):
+    case = DEPLOYMENTS[number]
+    deployment = Deployment(arrivals=Recorded(case["arrivals_ms"]), **{name: case[name] for name in KNOBS})
+    score = deployment.score(**{name: case[name] for name in STREAM})
+    assert score.course.phase == case["expect"]["phase"]
+    found = {"utility": score.utility, **score.terms}
+    for term, value in case["expect"].items():
+        if term != "phase":
+            assert found[term] == (None if value is None else close(value, abs=1e-12, rel=0)), term

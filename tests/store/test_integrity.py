@@ -239,7 +239,7 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[pa.Table], pa.Table], str]] = {
     "a phase of no pass": (
         "trace",
         with_column("phase", lambda n: ["thaw"] * BATCHES),
-        "phase is adapt or frozen",
+        "phase is adapt, frozen or fallback",
     ),
 }
 

@@ -119,10 +119,9 @@ class _Side:
         self.cells = dict(self._cells())
 
     def _of(self, row: pd.Series[Any]) -> FloatArray:
-        baseline_ms = float(row["baseline_ms"])
-        threshold_ms = self._run.scenarios[int(row["scenario"])].deployment().threshold(baseline_ms)
         trace = self._run.trace(row, predictions=False)
-        return np.asarray(batch_worth(trace, threshold_ms, baseline_ms), dtype=np.float64)
+        resolved = self._run.resolved(row, trace.num_batches)
+        return np.asarray(batch_worth(trace, resolved), dtype=np.float64)
 
     def batches(self) -> dict[tuple[str, int], tuple[Any, ...]]:
         """What decides the batches of each stream."""

@@ -1,14 +1,13 @@
 """What a run says about one deployment, evaluated or not: exactly, or not at all.
 
-A deployment that was not evaluated still has an exact answer where the same batches would meet the same model
-states as in a pass that was made: any patience, any schedule that skips nothing, any schedule of a method whose
-predictions do not depend on earlier batches, any budget that lasts or whose frozen tail is known.
+A deployment that was not evaluated still has an exact answer where `route` finds one in the passes that were made:
+any patience, any schedule that loses nothing, any schedule of a method whose predictions do not depend on earlier
+batches, any budget that lasts or whose frozen tail is known.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,8 @@ import pandas as pd
 
 from tempora.errors import TemporaError, unknown
 from tempora.published.methods import STANDARD, order
-from tempora.scenarios import Resolved, Scenario, decay
-from tempora.store import ADAPTED, Cell, Results, StoredPass, Trace, utility_row
+from tempora.scenarios import Offline, Resolved, Scenario, route
+from tempora.store import Cell, Results, StoredPass, Trace, utility_row
 
 _STREAM = ["model", "shift", "seed"]
 _DERIVED, _REPLAYED = "derived", "replayed"
@@ -82,19 +81,15 @@ class _Reader:
         return self._replayed(rows)
 
     def worth(self, row: dict[str, Any], trace: Trace) -> pd.Series[float]:
-        resolved = self._resolved(trace, float(row["baseline_ms"]))
-        return batch_worth(trace, resolved.threshold_ms, resolved.baseline_ms)
+        return batch_worth(trace, self._resolved(row, trace.num_batches))
 
     def _evaluated(self, rows: pd.DataFrame) -> pd.Series[Any] | None:
         """The row of exactly this deployment: it was run, or scored from a shared pass."""
         candidates = rows[(rows["protocol"] == self._scenario.protocol) & rows["batches"].notna()]
         for _, row in candidates.iterrows():
-            count, baseline_ms = int(row["batches"]), float(row["baseline_ms"])
+            count = int(row["batches"])
             evaluated = self._results.scenarios[int(row["scenario"])]
-            asked, found = (
-                one.resolve(num_batches=count, baseline_ms=baseline_ms) for one in (self._scenario, evaluated)
-            )
-            if _same(asked, found):
+            if _same(self._resolved(row, count), _resolved(evaluated, row, count)):
                 if row["status"] != "ok":
                     raise _CannotAnswer(str(row["status"]))
                 return row
@@ -106,20 +101,29 @@ class _Reader:
             raise _CannotAnswer("it has no offline pass to replay")
         row = offline.iloc[0]
         stored = self._folder.stored(row["adapting_pass"])
-        if stored.time_aware:
-            raise _CannotAnswer("it looks at the clock, so every deployment is a run of its own")
         adapting = self._folder.trace(row["adapting_pass"], predictions=False)
-        resolved = self._resolved(adapting, float(row["baseline_ms"]))
-        course = adapting.course(resolved)
-        beyond = ~course.adapted & (adapting.phase[course.served] == ADAPTED)
-        if beyond.any() and not resolved.untimed_tail:
+        resolved = self._resolved(row, adapting.num_batches)
+        way = route(
+            resolved,
+            adapting.course(Offline().resolve(num_batches=adapting.num_batches)),
+            history_free=stored.history_free,
+            stateless=stored.stateless,
+            time_aware=stored.time_aware,
+        )
+        if way.kind == "live":
+            raise _CannotAnswer(way.why)
+        if way.kind == "tail" and not resolved.untimed_tail:
             raise _CannotAnswer(
                 "the budget would run out, and how fast the model predicts when frozen there was not measured"
             )
-        if course.evicted.size and not stored.history_free:
-            raise _CannotAnswer("it would skip batches, and what it predicts then depends on which")
-        frozen_pass = self._frozen_pass(rows, stored, course.cutoff) if beyond.any() else None
+        frozen_pass = None if way.cutoff is None else self._frozen_pass(rows, stored, way.cutoff)
         frozen = None if frozen_pass is None else self._folder.trace(frozen_pass, predictions=False)
+        fallback_pass = None
+        if way.kind == "replay" and resolved.fallback is not None:
+            fallback_pass = self._standard_pass(rows, stored)
+            if fallback_pass is None:
+                raise _CannotAnswer("the fallback takes Standard's time, and the run has no pass of Standard")
+        fallback = None if fallback_pass is None else self._folder.trace(fallback_pass, predictions=False)
         cell = Cell(
             method=row["method"],
             model=row["model"],
@@ -128,14 +132,15 @@ class _Reader:
             scenario=self._scenario,
             scenario_index=-1,
             baseline_ms=float(row["baseline_ms"]),
-            origin=_REPLAYED if course.evicted.size else _DERIVED,
+            origin=_REPLAYED if way.kind == "replay" else _DERIVED,
             adapting_pass=row["adapting_pass"],
             frozen_pass=frozen_pass,
+            fallback_pass=fallback_pass,
             verdict=row["verdict"],
             timing_uncertainty=float(stored.facts.get("timing_uncertainty", 0.0)),
         )
-        scored = utility_row(cell, adapting, frozen)
-        return self._named(scored, "replayed"), adapting.on_timeline(resolved, frozen)
+        scored = utility_row(cell, adapting, frozen, fallback)
+        return self._named(scored, "replayed"), adapting.on_timeline(resolved, frozen, fallback)
 
     def _frozen_pass(self, rows: pd.DataFrame, stored: StoredPass, cutoff: int) -> str:
         """Where the batches after the cut-off are: in a tail frozen at the same batch, or in Standard's pass."""
@@ -144,17 +149,21 @@ class _Reader:
         if not tails.empty:
             tail = tails.iloc[0]
             return str(tail["frozen_pass"] if isinstance(tail["frozen_pass"], str) else tail["adapting_pass"])
-        if stored.stateless:
-            runtime = stored.identity.get("runtime")
-            name = f"{STANDARD}@{runtime}" if runtime else STANDARD
-            standard = self._utilities[self._utilities["method"] == name]
-            standard = standard[(standard[_STREAM] == rows.iloc[0][_STREAM]).all(axis=1)]
-            standard = standard[(standard["protocol"] == "offline") & (standard["status"] == "ok")]
-            if not standard.empty:
-                return str(standard["adapting_pass"].iloc[0])
-        raise _CannotAnswer(
-            "the budget would run out, and how the model predicts when frozen there was not measured"
-        )
+        standard = self._standard_pass(rows, stored) if stored.stateless else None
+        if standard is None:
+            raise _CannotAnswer(
+                "the budget would run out, and how the model predicts when frozen there was not measured"
+            )
+        return standard
+
+    def _standard_pass(self, rows: pd.DataFrame, stored: StoredPass) -> str | None:
+        """Standard's own pass over the same stream, in the same runtime."""
+        runtime = stored.identity.get("runtime")
+        name = f"{STANDARD}@{runtime}" if runtime else STANDARD
+        standard = self._utilities[self._utilities["method"] == name]
+        standard = standard[(standard[_STREAM] == rows.iloc[0][_STREAM]).all(axis=1)]
+        standard = standard[(standard["protocol"] == "offline") & (standard["status"] == "ok")]
+        return None if standard.empty else str(standard["adapting_pass"].iloc[0])
 
     def _named(self, row: dict[str, Any], how: str) -> dict[str, Any]:
         """All rows get the asked deployment's name, whatever a grid called it."""
@@ -162,26 +171,44 @@ class _Reader:
         value = getattr(self._scenario.deployment(), knob) if knob else None
         return {**row, "label": self._scenario.label, "value": value, "answer": how}
 
-    def _resolved(self, trace: Trace, baseline_ms: float) -> Resolved:
-        return self._scenario.resolve(num_batches=trace.num_batches, baseline_ms=baseline_ms)
+    def _resolved(self, row: Mapping[str, Any] | pd.Series[Any], num_batches: int) -> Resolved:
+        return _resolved(self._scenario, row, num_batches)
 
 
-def batch_worth(trace: Trace, threshold_ms: float, baseline_ms: float | None) -> pd.Series[float]:
+def _resolved(scenario: Scenario, row: Mapping[str, Any] | pd.Series[Any], num_batches: int) -> Resolved:
+    return scenario.resolve(
+        num_batches=num_batches,
+        baseline_ms=float(row["baseline_ms"]),
+        seed=int(row["seed"]),
+        shift=str(row["shift"]),
+    )
+
+
+def batch_worth(trace: Trace, resolved: Resolved) -> pd.Series[float]:
     """What each batch of a placed trace added to its utility."""
-    kappa = decay(trace.emission_ms - trace.arrived_ms, threshold_ms, baseline_ms)
-    return pd.Series(np.where(trace.served, trace.accuracy * kappa, 0.0))
+    return pd.Series(np.where(trace.served, trace.accuracy * trace.kappa(resolved), 0.0))
 
 
 def _same(asked: Resolved, evaluated: Resolved) -> bool:
-    """One deployment within rounding: a queue counts where batches arrive on their own, a rule with a budget."""
+    """One deployment within rounding: queue and fallback count where batches arrive on their own, a rule with a
+    budget."""
     if asked.arrivals != evaluated.arrivals:
         return False
-    same_queue = asked.arrivals_ms is None or asked.queue == evaluated.queue
-    same_rule = math.isinf(asked.budget_ms) or asked.rule == evaluated.rule
+    same_queue, same_fallback = asked.queue == evaluated.queue, _fallback(asked) == _fallback(evaluated)
+    same_rule = not asked.has_budget or asked.rule == evaluated.rule
     times, others = (
-        (one.threshold_ms, one.budget_ms, *(one.arrivals_ms or ())) for one in (asked, evaluated)
+        (one.threshold_ms, one.deadline_ms, one.budget_ms, *(one.arrivals_ms or ()))
+        for one in (asked, evaluated)
     )
-    return same_queue and same_rule and np.allclose(times, others, rtol=1e-9, atol=0.0)
+    return (
+        (asked.waits or (same_queue and same_fallback))
+        and same_rule
+        and np.allclose(times, others, rtol=1e-9, atol=0.0)
+    )
+
+
+def _fallback(resolved: Resolved) -> tuple[str, str] | None:
+    return None if resolved.fallback is None else (resolved.fallback, resolved.fallback_cost)
 
 
 def _as_dict(row: pd.Series[Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 from tempora.analysis.frames import keys, ordered, scored
 from tempora.analysis.ranks import incomplete
 from tempora.errors import TemporaError, unknown
-from tempora.scenarios import decay
+from tempora.scenarios import Value
 
 FloatArray = NDArray[np.float64]
 
@@ -63,11 +63,16 @@ def with_timing_ties(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def contributions(
-    trace: pd.DataFrame, baseline_ms: float | None = None, threshold_ms: float = float("inf")
+    trace: pd.DataFrame,
+    baseline_ms: float | None = None,
+    threshold_ms: float = float("inf"),
+    deadline_ms: float = float("inf"),
 ) -> pd.Series[float]:
     """What each batch of one cell's trace added to its utility, by batch index; their mean is the utility."""
     response_ms = (trace["emission_ms"] - trace["arrived_ms"]).to_numpy(np.float64)
-    worth = trace["correct"] / trace["total"] * decay(response_ms, threshold_ms, baseline_ms)
+    worth = (
+        trace["correct"] / trace["total"] * Value(threshold_ms, deadline_ms, baseline_ms).kappa(response_ms)
+    )
     return pd.Series(np.where(trace["served"], worth, 0.0), index=pd.Index(trace["index"]))
 
 

@@ -4,38 +4,52 @@ Pure: numpy at most, no torch and no clock, so it opens on any laptop.
 """
 
 from tempora.scenarios.archetypes import Amortised, Continuous, Discrete, Offline
+from tempora.scenarios.arrivals import Arrivals, Bursty, Periodic, Poisson, Recorded
 from tempora.scenarios.budget import Budget, budget_cutoff
 from tempora.scenarios.deployment import Deployment, Resolved, Scenario
 from tempora.scenarios.diagnosis import Finding, break_even_accuracy, diagnose, is_insolvent
-from tempora.scenarios.grids import paper_grid, relative_grid
+from tempora.scenarios.grids import GRIDS, grid, paper_grid, relative_grid
+from tempora.scenarios.routes import Route, route
 from tempora.scenarios.specs import from_spec, to_spec
 from tempora.scenarios.timeline import Course, Timeline, Turn, replay, serve
-from tempora.scenarios.utility import SIX_TERMS, Score, decay
+from tempora.scenarios.utility import SIX_TERMS, Score, Value, decay, percentiles, utility_of
 
 __all__ = [
+    "GRIDS",
     "SIX_TERMS",
     "Amortised",
+    "Arrivals",
     "Budget",
+    "Bursty",
     "Continuous",
     "Course",
     "Deployment",
     "Discrete",
     "Finding",
     "Offline",
+    "Periodic",
+    "Poisson",
+    "Recorded",
     "Resolved",
+    "Route",
     "Scenario",
     "Score",
     "Timeline",
     "Turn",
+    "Value",
     "break_even_accuracy",
     "budget_cutoff",
     "decay",
     "diagnose",
     "from_spec",
+    "grid",
     "is_insolvent",
     "paper_grid",
+    "percentiles",
     "relative_grid",
     "replay",
+    "route",
     "serve",
     "to_spec",
+    "utility_of",
 ]

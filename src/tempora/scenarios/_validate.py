@@ -33,6 +33,23 @@ def non_negative(name: str, value: float, hint: str = "") -> float:
     return number
 
 
+def baseline(value: float | None, knob: str) -> float:
+    """lambda, for a knob that is relative to it or compared with it."""
+    if value is None:
+        raise TemporaError(f"baseline_ms: needed for {knob}; give lambda, the latency of standard inference")
+    return positive("baseline_ms", value, "it is lambda, the latency of standard inference")
+
+
+def count(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise TemporaError(f"{name}={value!r}: a stream has at least one batch")
+    return int(value)
+
+
+def percent(fraction: float) -> str:
+    return f"{100 * fraction:.3g} %"
+
+
 def queue_length(value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
         raise TemporaError(

@@ -1,4 +1,5 @@
-"""A deployment: when batches arrive, how many may wait, how value decays, how much overhead may be spent.
+"""A deployment: when batches arrive, how many may wait, what a response is worth, how much overhead may be spent, and
+who answers the batches that are lost.
 
 `Deployment` holds the knobs as the user gave them, absolute or relative to lambda; `resolve` puts lambda in
 and gives a `Resolved` deployment, whose timeline a pass or a replay is driven by. The paper's three
@@ -9,9 +10,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,12 +20,15 @@ from numpy.typing import ArrayLike
 from tempora.errors import TemporaError, unknown
 from tempora.scenarios import _validate as check
 from tempora.scenarios._validate import FloatArray
+from tempora.scenarios.arrivals import Arrivals, Periodic, Recorded, from_plain
 from tempora.scenarios.budget import Budget
 from tempora.scenarios.feeds import ClosedLoop, Feed, Schedule
-from tempora.scenarios.timeline import Course, Timeline, replay
-from tempora.scenarios.utility import Score, score_course
+from tempora.scenarios.timeline import CHARGED, FREE, Course, Timeline, replay
+from tempora.scenarios.utility import Score, Value, score_course
 
 CLOSED_LOOPS = ("on_completion", "on_prediction")
+FALLBACKS = LATEST, STANDARD = ("latest", "standard")
+COSTS = (FREE, CHARGED)
 
 
 @dataclass(frozen=True)
@@ -35,31 +39,53 @@ class Resolved:
     """`on_completion`, `on_prediction` or `scheduled`."""
     arrivals_ms: tuple[float, ...] | None
     interval_ms: float | None
+    """The mean time between scheduled arrivals, where it is known."""
     queue: int
     threshold_ms: float
+    deadline_ms: float
     budget_ms: float
     rule: str
     baseline_ms: float | None
     num_batches: int
+    periodic: bool = False
+    """The arrivals follow from the interval alone."""
+    fallback: str | None = None
+    """`latest` or `standard`: who answers lost batches; None: nobody."""
+    fallback_cost: str = FREE
+    residuals: bool = False
+    """Whether a clock that knows the device's own variation applies it here."""
+
+    @property
+    def waits(self) -> bool:
+        """The stream waits for the pipeline, so that nothing is ever lost."""
+        return self.arrivals_ms is None
+
+    @property
+    def has_budget(self) -> bool:
+        return math.isfinite(self.budget_ms)
+
+    @property
+    def value(self) -> Value:
+        return Value(self.threshold_ms, self.deadline_ms, self.baseline_ms)
 
     @property
     def untimed_tail(self) -> bool:
         """Nobody needs the times of frozen batches when the stream waits and value does not decay."""
-        return self.arrivals == "on_completion" and math.isinf(self.threshold_ms)
+        return self.arrivals == "on_completion" and not self.value.decays
 
-    def timeline(self) -> Timeline:
-        """A fresh timeline at the start of the stream."""
+    def timeline(self, live: bool = False) -> Timeline:
+        """A fresh timeline at the start of the stream; `live`: its arrivals will be offered as they happen."""
         feed: Feed
         if self.arrivals_ms is not None:
-            feed = Schedule(self.arrivals_ms, self.queue)
+            feed = Schedule(() if live else self.arrivals_ms, self.queue)
         else:
             feed = ClosedLoop(self.num_batches, on_prediction=self.arrivals == "on_prediction")
         budget = Budget(self.budget_ms, self.baseline_ms, self.rule)
-        return Timeline(feed, budget, self.num_batches, self.untimed_tail)
+        return Timeline(feed, budget, self.untimed_tail, self.fallback_cost if self.fallback else None)
 
     def score(self, course: Course, served_accuracy: FloatArray) -> Score:
         """Score a course; `served_accuracy` aligns with `course.served`."""
-        return score_course(course, served_accuracy, self.threshold_ms, self.baseline_ms)
+        return score_course(course, served_accuracy, self.value)
 
 
 class Scenario(ABC):
@@ -78,9 +104,14 @@ class Scenario(ABC):
     def label(self) -> str:
         """A short name for tables and axes, as the user gave the parameter: `ρ 50 %`, `T 100 ms`, `B 1 s`."""
 
-    def resolve(self, *, num_batches: int, baseline_ms: float | None = None) -> Resolved:
-        """Put numbers into every knob; relative ones need lambda (`baseline_ms`)."""
-        return self.deployment().resolve(num_batches=num_batches, baseline_ms=baseline_ms)
+    def resolve(
+        self, *, num_batches: int, baseline_ms: float | None = None, seed: int = 2025, shift: str = ""
+    ) -> Resolved:
+        """Put numbers into every knob: relative ones need lambda (`baseline_ms`), random arrivals are drawn from the
+        run's seed and the shift."""
+        return self.deployment().resolve(
+            num_batches=num_batches, baseline_ms=baseline_ms, seed=seed, shift=shift
+        )
 
     def not_applicable(self, baseline_ms: float) -> str | None:
         """Why the scenario has no meaning at this lambda (its threshold is not above it), or None."""
@@ -104,8 +135,9 @@ class Deployment(Scenario):
     protocol: ClassVar[str] = "deployment"
     parameter: ClassVar[str] = ""
 
-    arrivals: str | Sequence[float] | None = None
-    """`on_completion`, `on_prediction`, or recorded arrival times in ms; leave out with an interval."""
+    arrivals: str | Arrivals | Mapping[str, Any] | Sequence[float] | None = None
+    """`on_completion`, `on_prediction`; Periodic, Poisson, Bursty or Recorded; or arrival times in ms. Leave it out
+    with an interval or a utilisation, which mean Periodic."""
     interval_ms: float | None = None
     utilisation: float | None = None
     """lambda / interval."""
@@ -113,50 +145,103 @@ class Deployment(Scenario):
     threshold_ms: float | None = None
     threshold_x: float | None = None
     """T / lambda."""
+    deadline_ms: float | None = None
+    """D: a response later than this is worth nothing."""
+    deadline_x: float | None = None
+    """D / lambda."""
     budget_ms: float | None = None
     budget_x: float | None = None
     """B / (lambda N)."""
     budget_baselines: float | None = None
     """B / lambda."""
     rule: str = "overshoot"
+    fallback: str | None = None
+    """Who answers a lost batch: `latest` (the method's last state, frozen) or `standard`; None: nobody."""
+    fallback_cost: str | None = None
+    """`free` (default): on a device of its own. `charged`: on this pipeline, whenever it becomes free."""
+    residuals: bool | None = None
+    """Whether the device's own variation counts; None: where the tail is the answer (deadlines, queue 0)."""
     name: str | None = None
     """Replaces the label."""
 
     def __post_init__(self) -> None:
         self._check_arrivals()
+        self._check_fallback()
         check.name(self.name)
         check.queue_length(self.queue)
         check.budget_rule(self.rule)
-        check.at_most_one(threshold_ms=self.threshold_ms, threshold_x=self.threshold_x)
+        check.at_most_one(
+            threshold_ms=self.threshold_ms,
+            threshold_x=self.threshold_x,
+            deadline_ms=self.deadline_ms,
+            deadline_x=self.deadline_x,
+        )
         check.at_most_one(
             budget_ms=self.budget_ms, budget_x=self.budget_x, budget_baselines=self.budget_baselines
         )
         for name in ("threshold_ms", "threshold_x", "budget_ms", "budget_x", "budget_baselines"):
             if (value := getattr(self, name)) is not None:
                 check.non_negative(name, value)
+        for name in ("deadline_ms", "deadline_x"):
+            if (value := getattr(self, name)) is not None and check.non_negative(name, value) == 0:
+                raise TemporaError(f"{name}={value!r}: must be above 0, or nothing is ever in time")
         if self.has_budget and self.rule == "strict" and self.arrivals != "on_completion":
             raise TemporaError(
                 "rule='strict' with arrivals that do not wait: strict knows what a batch will cost before it "
                 "runs, which no live system can; use rule='overshoot', or arrivals='on_completion'"
             )
 
+    def _check_fallback(self) -> None:
+        if self.fallback is None:
+            if self.fallback_cost is not None:
+                raise TemporaError(
+                    f"fallback_cost={self.fallback_cost!r} without a fallback: say who answers lost batches, "
+                    "fallback='latest' or 'standard'"
+                )
+        elif self.fallback not in FALLBACKS:
+            raise unknown("fallback", str(self.fallback), FALLBACKS)
+        elif self.fallback_cost not in (None, *COSTS):
+            raise unknown("fallback_cost", str(self.fallback_cost), COSTS)
+        if not (self.residuals is None or isinstance(self.residuals, bool)):
+            raise TemporaError(
+                f"residuals={self.residuals!r}: must be true or false; leave it out to let Tempora choose"
+            )
+
     def _check_arrivals(self) -> None:
         if isinstance(self.arrivals, str):
             if self.arrivals not in CLOSED_LOOPS:
                 raise unknown("arrivals", self.arrivals, [*CLOSED_LOOPS, "or give interval_ms, or times"])
-        elif self.arrivals is not None:
+        elif isinstance(self.arrivals, Mapping):
+            object.__setattr__(self, "arrivals", from_plain(self.arrivals))
+        elif not (self.arrivals is None or isinstance(self.arrivals, Arrivals)):
             times = check.arrival_times(self.arrivals)
             object.__setattr__(self, "arrivals", tuple(times.tolist()))
         check.at_most_one(arrivals=self.arrivals, interval_ms=self.interval_ms, utilisation=self.utilisation)
         if self.arrivals is None and self.interval_ms is None and self.utilisation is None:
             raise TemporaError(
-                "Deployment: say when batches arrive: interval_ms=, utilisation=, recorded times in "
-                "arrivals=, or arrivals='on_prediction' or 'on_completion'"
+                "Deployment: say when batches arrive: interval_ms=, utilisation=, arrivals=Poisson(...) or another "
+                "schedule or recorded times, or arrivals='on_prediction' or 'on_completion'"
             )
         if self.interval_ms is not None:
             check.positive("interval_ms", self.interval_ms)
         if self.utilisation is not None:
             check.positive("utilisation", self.utilisation, "it is lambda / interval, 1 when saturated")
+
+    @property
+    def waits(self) -> bool:
+        """The stream waits for the pipeline, so that nothing is ever lost."""
+        return isinstance(self.arrivals, str)
+
+    @property
+    def schedule(self) -> Arrivals | None:
+        """When batches arrive by themselves; None where the stream waits."""
+        if isinstance(self.arrivals, str):
+            return None
+        if isinstance(self.arrivals, Arrivals):
+            return self.arrivals
+        if isinstance(self.arrivals, tuple):
+            return Recorded(self.arrivals)
+        return Periodic(interval_ms=self.interval_ms, utilisation=self.utilisation)
 
     @property
     def has_budget(self) -> bool:
@@ -167,14 +252,15 @@ class Deployment(Scenario):
     def label(self) -> str:
         if self.name is not None:
             return self.name
+        schedule = self.schedule
         parts = [
-            None if self.interval_ms is None else f"γ {_ms(self.interval_ms)}",
-            None if self.utilisation is None else f"ρ {_percent(self.utilisation)}",
-            self.arrivals if isinstance(self.arrivals, str) else None,
-            "recorded arrivals" if isinstance(self.arrivals, tuple) else None,
-            None if isinstance(self.arrivals, str) or self.queue == 1 else f"queue {self.queue}",
+            str(self.arrivals) if schedule is None else schedule.label,
+            None if schedule is None or self.queue == 1 else f"queue {self.queue}",
             threshold_label(self.threshold_ms, self.threshold_x),
+            _deadline_label(self.deadline_ms, self.deadline_x),
             budget_label(self.budget_ms, self.budget_x, self.budget_baselines),
+            None if self.fallback is None else f"fallback {self.fallback}",
+            CHARGED if self.fallback_cost == CHARGED else None,
         ]
         return ", ".join(part for part in parts if part)
 
@@ -186,60 +272,56 @@ class Deployment(Scenario):
         if self.threshold_ms is not None:
             return float(self.threshold_ms)
         if self.threshold_x is not None:
-            return self.threshold_x * _needed(baseline_ms, "threshold_x")
+            return self.threshold_x * check.baseline(baseline_ms, "threshold_x")
         return math.inf
 
-    def resolve(self, *, num_batches: int, baseline_ms: float | None = None) -> Resolved:
-        if num_batches < 1:
-            raise TemporaError(f"num_batches={num_batches}: a stream has at least one batch")
+    def _deadline(self, baseline_ms: float | None) -> float:
+        if self.deadline_x is not None:
+            return self.deadline_x * check.baseline(baseline_ms, "deadline_x")
+        return math.inf if self.deadline_ms is None else float(self.deadline_ms)
+
+    def resolve(
+        self, *, num_batches: int, baseline_ms: float | None = None, seed: int = 2025, shift: str = ""
+    ) -> Resolved:
+        check.count("num_batches", num_batches)
         if baseline_ms is not None:
             check.positive("baseline_ms", baseline_ms, "it is lambda, the latency of standard inference")
         threshold_ms = self.threshold(baseline_ms)
         if math.isfinite(threshold_ms):
-            lambda_ms = _needed(baseline_ms, "threshold_ms")
+            lambda_ms = check.baseline(baseline_ms, "threshold_ms")
             if threshold_ms <= lambda_ms:
                 raise TemporaError(_threshold_message(threshold_ms, lambda_ms))
-        interval_ms = self._interval(baseline_ms)
-        arrivals_ms = self._arrival_times(num_batches, interval_ms)
+        deadline_ms = self._deadline(baseline_ms)
+        schedule = self.schedule
+        times = None if schedule is None else schedule.times(num_batches, seed, shift, baseline_ms)
+        by_default = math.isfinite(deadline_ms) or (schedule is not None and self.queue == 0)
         return Resolved(
-            arrivals=self.arrivals if isinstance(self.arrivals, str) else "scheduled",
-            arrivals_ms=arrivals_ms,
-            interval_ms=interval_ms,
+            arrivals=str(self.arrivals) if schedule is None else "scheduled",
+            arrivals_ms=None if times is None else tuple(times.tolist()),
+            interval_ms=None if schedule is None else schedule.mean_interval(baseline_ms),
+            periodic=isinstance(schedule, Periodic) and not schedule.jitter,
             queue=self.queue,
             threshold_ms=threshold_ms,
+            deadline_ms=deadline_ms,
             budget_ms=self._budget(baseline_ms, num_batches),
             rule=self.rule,
             baseline_ms=baseline_ms,
             num_batches=num_batches,
+            fallback=self.fallback,
+            fallback_cost=self.fallback_cost or FREE,
+            residuals=by_default if self.residuals is None else self.residuals,
         )
-
-    def _interval(self, baseline_ms: float | None) -> float | None:
-        if self.utilisation is not None:
-            return _needed(baseline_ms, "utilisation") / self.utilisation
-        return None if self.interval_ms is None else float(self.interval_ms)
 
     def _budget(self, baseline_ms: float | None, num_batches: int) -> float:
         if not self.has_budget:
             return math.inf
-        lambda_ms = _needed(baseline_ms, "a budget")
+        lambda_ms = check.baseline(baseline_ms, "a budget")
         if self.budget_x is not None:
             return self.budget_x * lambda_ms * num_batches
         if self.budget_baselines is not None:
             return self.budget_baselines * lambda_ms
         assert self.budget_ms is not None
         return float(self.budget_ms)
-
-    def _arrival_times(self, num_batches: int, interval_ms: float | None) -> tuple[float, ...] | None:
-        if interval_ms is not None:
-            return tuple((np.arange(num_batches) * interval_ms).tolist())
-        if isinstance(self.arrivals, tuple):
-            if len(self.arrivals) < num_batches:
-                raise TemporaError(
-                    f"arrivals hold {len(self.arrivals)} times and the stream has {num_batches} batches: "
-                    "record at least one time per batch"
-                )
-            return self.arrivals[:num_batches]
-        return None
 
     def score(
         self,
@@ -250,6 +332,10 @@ class Deployment(Scenario):
         frozen_accuracy: ArrayLike | None = None,
         frozen_ms: ArrayLike | None = None,
         baseline_ms: float | None = None,
+        fallback_accuracy: ArrayLike | None = None,
+        fallback_ms: ArrayLike | None = None,
+        seed: int = 2025,
+        shift: str = "",
     ) -> Score:
         """Replay a stream whose times and accuracies are known, per batch index (a number means a constant).
 
@@ -259,7 +345,10 @@ class Deployment(Scenario):
         accuracies = check.series("accuracy", accuracy)
         count = accuracies.size
         frozen = None if frozen_accuracy is None else check.series("frozen_accuracy", frozen_accuracy, count)
-        resolved = self.resolve(num_batches=count, baseline_ms=baseline_ms)
+        rescued = (
+            None if fallback_accuracy is None else check.series("fallback_accuracy", fallback_accuracy, count)
+        )
+        resolved = self.resolve(num_batches=count, baseline_ms=baseline_ms, seed=seed, shift=shift)
         if isinstance(self.arrivals, tuple):
             check.series("arrivals", self.arrivals, count)
         course = replay(
@@ -267,29 +356,51 @@ class Deployment(Scenario):
             check.times("predict_ms", predict_ms, count),
             check.times("adapt_ms", adapt_ms, count),
             None if frozen_ms is None else check.times("frozen_ms", frozen_ms, count),
+            fallback_ms=None if fallback_ms is None else check.times("fallback_ms", fallback_ms, count),
         )
-        if not resolved.untimed_tail and np.isnan(course.finish_ms).any():
+        untimed = np.isnan(course.predict_ms)
+        if (untimed & course.fallback).any():
+            raise TemporaError(
+                "fallback_ms: needed, since the fallback takes that long to answer lost batches"
+            )
+        if not resolved.untimed_tail and untimed.any():
             raise TemporaError("frozen_ms: needed, since frozen batches occupy this deployment's pipeline")
-        return resolved.score(course, _served_accuracy(course, accuracies, frozen))
+        return resolved.score(course, _served_accuracy(course, accuracies, frozen, rescued))
 
 
-def _served_accuracy(course: Course, accuracies: FloatArray, frozen: FloatArray | None) -> FloatArray:
-    """Accuracy of each served batch: of the adapting model before the cut-off, of the frozen one after it."""
+def _served_accuracy(
+    course: Course, accuracies: FloatArray, frozen: FloatArray | None, rescued: FloatArray | None
+) -> FloatArray:
+    """Accuracy of each served batch: of the adapting model, of the frozen one, or of the fallback."""
     served = check.fractions("accuracy", accuracies)[course.served]
-    if course.adapted.all():
-        return served
-    if frozen is None:
-        raise TemporaError(
-            f"frozen_accuracy: needed, since the budget freezes the model after {course.cutoff} batches"
-        )
-    used = check.fractions("frozen_accuracy", np.where(course.adapted, 0.0, frozen[course.served]))
-    return np.where(course.adapted, served, used)
+    for name, values, where, why in (
+        (
+            "frozen_accuracy",
+            frozen,
+            ~course.adapted & ~course.fallback,
+            f"the budget freezes the model after {course.cutoff} batches",
+        ),
+        ("fallback_accuracy", rescued, course.fallback, "the fallback answers batches that were lost"),
+    ):
+        if not where.any():
+            continue
+        if values is None:
+            raise TemporaError(f"{name}: needed, since {why}")
+        used = check.fractions(name, np.where(where, values[course.served], 0.0))
+        served = np.where(where, used, served)
+    return served
 
 
 def threshold_label(threshold_ms: float | None, threshold_x: float | None) -> str | None:
     if threshold_ms is not None:
         return f"T {_ms(threshold_ms)}"
     return None if threshold_x is None else f"T {threshold_x:g}λ"
+
+
+def _deadline_label(deadline_ms: float | None, deadline_x: float | None) -> str | None:
+    if deadline_ms is not None:
+        return f"D {_ms(deadline_ms)}"
+    return None if deadline_x is None else f"D {deadline_x:g}λ"
 
 
 def budget_label(
@@ -306,14 +417,7 @@ def _ms(value: float) -> str:
     return f"{value:g} ms"
 
 
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.3g} %"
-
-
-def _needed(baseline_ms: float | None, knob: str) -> float:
-    if baseline_ms is None:
-        raise TemporaError(f"baseline_ms: needed for {knob}; give lambda, the latency of standard inference")
-    return check.positive("baseline_ms", baseline_ms, "it is lambda, the latency of standard inference")
+_percent = check.percent
 
 
 def _threshold_message(threshold_ms: float, baseline_ms: float) -> str:

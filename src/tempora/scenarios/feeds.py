@@ -1,8 +1,8 @@
 """When batches arrive, and which one the pipeline picks up next.
 
-A feed is asked once per service, with the instant the pipeline became free, and answers with the batch
-to serve and when its service starts. Everything that distinguishes the paper's scenarios in time is here:
-a closed loop whose next batch comes when the last one is predicted or done, or a schedule that does not wait.
+A feed is asked with the instant the pipeline became free: which batches were lost until then, which one waits, which
+one an idle pipeline takes next. Everything that distinguishes the paper's scenarios in time is here: a closed loop
+whose next batch comes when the last one is predicted or done, or a schedule that does not wait.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
+
+from tempora.errors import TemporaError
 
 NEVER_BUSY_MS = float("-inf")
 """Before its first batch the pipeline is idle, which is not the same as becoming free at time 0."""
@@ -23,15 +25,20 @@ long streams make millions of them."""
 
 class Feed(Protocol):
     evicted: list[int]
+    """Batches that the pipeline lost, in the order of loss."""
 
     def take(self, emission_ms: float, adapt_ms: float, finish_ms: float) -> Pickup | None:
         """The next batch for a pipeline whose last one was emitted, adapted on for so long, and then done.
 
-        None: the stream is over.
+        None: no batch is left, or known yet.
         """
 
     def waiting(self, now_ms: float) -> int:
         """How many batches wait in the queue at `now_ms`."""
+
+    @property
+    def known(self) -> int:
+        """How many batches have arrived, or are known to come."""
 
 
 class ClosedLoop:
@@ -42,13 +49,13 @@ class ClosedLoop:
 
     def __init__(self, num_batches: int, on_prediction: bool) -> None:
         self.evicted: list[int] = []
-        self._num_batches = num_batches
+        self.known = num_batches
         self.on_prediction = on_prediction
         self._next = 0
 
     def take(self, emission_ms: float, adapt_ms: float, finish_ms: float) -> Pickup | None:
         batch = self._next
-        if batch == self._num_batches:
+        if batch == self.known:
             return None
         self._next = batch + 1
         if batch == 0:
@@ -65,47 +72,81 @@ class Schedule:
     """Batches arrive at given times; up to `queue` of them wait while the pipeline is busy.
 
     A full queue evicts its oldest; queue 0 drops the arrival itself (Alfarra et al.'s single-model protocol).
+    Arrivals may be known from the start or become known as they happen (`offer`): what comes of them is the same.
     """
 
     def __init__(self, arrivals_ms: Sequence[float], queue: int) -> None:
         self.evicted: list[int] = []
-        self._arrivals_ms = arrivals_ms
+        self.lost_ms: list[float] = []
+        """When each of them was lost."""
+        self._arrivals_ms = list(arrivals_ms)
         self._queue = queue
         self._waiting: deque[int] = deque()
         self._next = 0
-        self._last = len(arrivals_ms)
         self._evicted_before = 0
 
+    @property
+    def known(self) -> int:
+        return len(self._arrivals_ms)
+
+    def offer(self, arrived_ms: float) -> int:
+        """A batch arrives; returns its number."""
+        if self._arrivals_ms and arrived_ms < self._arrivals_ms[-1]:
+            raise TemporaError(
+                f"arrived_ms={arrived_ms}: comes before the last arrival at {self._arrivals_ms[-1]}; "
+                "offer batches in the order in which they arrive"
+            )
+        self._arrivals_ms.append(arrived_ms)
+        return len(self._arrivals_ms) - 1
+
     def take(self, emission_ms: float, adapt_ms: float, finish_ms: float) -> Pickup | None:
-        arrivals_ms, following, last = self._arrivals_ms, self._next, self._last
-        while following < last and arrivals_ms[following] < finish_ms:
-            self._admit(following)
-            following += 1
-        if self._queue:
-            # Arrivals of the very instant in which the pipeline becomes free are queued before it picks;
-            # without a queue it takes the first of them instead.
-            following = self._admit_all_at(finish_ms, following)
+        self.admit_until(finish_ms)
+        arrivals_ms, following = self._arrivals_ms, self._next
         dropped = len(self.evicted) > self._evicted_before
         self._evicted_before = len(self.evicted)
 
         if self._waiting:
-            self._next = following
             batch = self._waiting.popleft()
             arrived_ms = arrivals_ms[batch]
             return batch, arrived_ms, finish_ms, finish_ms - arrived_ms, False
-        if following == last:
+        if following == len(arrivals_ms):
             return None
         # An idle pipeline takes the first arrival of an instant; the others of that instant queue.
         arrived_ms = arrivals_ms[following]
-        self._next = self._admit_all_at(arrived_ms, following + 1)
+        self._next = upcoming = following + 1
+        if upcoming < len(arrivals_ms) and arrivals_ms[upcoming] == arrived_ms:
+            self.admit_until(arrived_ms, busy=True)
         return following, arrived_ms, arrived_ms, 0.0, dropped
 
-    def _admit_all_at(self, instant_ms: float, following: int) -> int:
-        """Queue the arrivals of one instant; returns the first that comes later."""
-        while following < self._last and self._arrivals_ms[following] == instant_ms:
-            self._admit(following)
+    def admit_until(self, free_ms: float, busy: bool = False) -> None:
+        """Let the arrivals up to the instant in which the pipeline becomes free queue, or be lost.
+
+        Without a queue it takes the first arrival of that very instant, unless it is `busy` again at once.
+        """
+        # Arrivals of the very instant in which the pipeline becomes free are queued before it picks;
+        # without a queue it takes the first of them instead.
+        inclusive = self._queue > 0 or busy
+        arrivals_ms, following, last = self._arrivals_ms, self._next, len(self._arrivals_ms)
+        while following < last and (
+            (arrived_ms := arrivals_ms[following]) < free_ms or (inclusive and arrived_ms == free_ms)
+        ):
+            self._admit(following, arrived_ms)
             following += 1
-        return following
+        self._next = following
+
+    def admit_before(self, now_ms: float) -> None:
+        """The arrivals before `now_ms` found the pipeline busy."""
+        while self._next < len(self._arrivals_ms) and self._arrivals_ms[self._next] < now_ms:
+            self._admit(self._next, self._arrivals_ms[self._next])
+            self._next += 1
+
+    def arrived(self, batch: int) -> float:
+        return self._arrivals_ms[batch]
+
+    def ready(self, free_ms: float) -> bool:
+        """Whether a batch is there for a pipeline that becomes free now: it waits, or arrives at this instant."""
+        upcoming = self._arrivals_ms[self._next : self._next + 1]
+        return bool(self._waiting) or upcoming == [free_ms]
 
     def waiting(self, now_ms: float) -> int:
         count, upcoming = len(self._waiting), self._next
@@ -117,10 +158,14 @@ class Schedule:
             count, upcoming = count + 1, upcoming + 1
         return count
 
-    def _admit(self, batch: int) -> None:
+    def _admit(self, batch: int, arrived_ms: float) -> None:
         if not self._queue:
-            self.evicted.append(batch)
+            self._lose(batch, arrived_ms)
             return
         if len(self._waiting) == self._queue:
-            self.evicted.append(self._waiting.popleft())
+            self._lose(self._waiting.popleft(), arrived_ms)
         self._waiting.append(batch)
+
+    def _lose(self, batch: int, lost_ms: float) -> None:
+        self.evicted.append(batch)
+        self.lost_ms.append(lost_ms)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from tempora.errors import unknown
 from tempora.scenarios.archetypes import Amortised, Continuous, Discrete
-from tempora.scenarios.deployment import Scenario
+from tempora.scenarios.arrivals import Bursty, Periodic, Poisson
+from tempora.scenarios.deployment import LATEST, Deployment, Scenario
 
 UTILISATIONS = {"100": 0, "70": 1, "50": 2, "35": 3, "25": 4}
 """The paper's printed percentages and the half octaves behind them: lambda / interval = 2 ** (-k / 2)."""
@@ -48,3 +52,89 @@ def _utilisations(queue: int) -> list[Scenario]:
         Discrete(utilisation=2.0 ** (-k / 2), queue=queue, name=f"ρ {percent} %")
         for percent, k in UTILISATIONS.items()
     ]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A named grid: who needs it, and its scenarios for a budget rule and a queue of the paper's kind."""
+
+    about: str
+    make: Callable[[str, int], list[Scenario]]
+
+
+def _camera(rule: str, queue: int) -> list[Scenario]:
+    return [
+        Deployment(arrivals=Periodic(utilisation=rho), queue=1, deadline_x=deadline)
+        for rho in (1.0, 0.5, 0.25)
+        for deadline in (1.5, 3.0)
+    ]
+
+
+def _server(rule: str, queue: int) -> list[Scenario]:
+    return [Deployment(arrivals=Poisson(utilisation=rho), queue=16) for rho in (0.7, 0.5, 0.25, 0.125)]
+
+
+def _kiosk(rule: str, queue: int) -> list[Scenario]:
+    return [Deployment(arrivals="on_prediction", threshold_x=x) for x in (2.0, 5.0, 10.0)]
+
+
+def _drone(rule: str, queue: int) -> list[Scenario]:
+    return [
+        Deployment(arrivals=Periodic(utilisation=0.5), queue=1, budget_x=share)
+        for share in (1 / 16, 1 / 4, 1.0)
+    ]
+
+
+def _wearable(rule: str, queue: int) -> list[Scenario]:
+    return [
+        Deployment(
+            arrivals=Bursty(utilisation=rho, burst=4, length=8), queue=2, threshold_x=5.0, budget_x=0.25
+        )
+        for rho in (0.5, 0.25, 0.125)
+    ]
+
+
+def _alfarra(rule: str, queue: int) -> list[Scenario]:
+    return [
+        Deployment(arrivals=Periodic(utilisation=2.0 ** (-k / 2)), queue=0, fallback=LATEST)
+        for k in UTILISATIONS.values()
+    ]
+
+
+GRIDS: dict[str, Grid] = {
+    "relative": Grid("any machine: every knob relative to its λ", relative_grid),
+    "paper-resnet50": Grid(
+        "the paper's ResNet-50 tables", lambda rule, queue: paper_grid("resnet50", rule, queue)
+    ),
+    "paper-vit": Grid("the paper's ViT tables", lambda rule, queue: paper_grid("vit", rule, queue)),
+    "paper-resnet18": Grid(
+        "the paper's CIFAR-10-C tables", lambda rule, queue: paper_grid("resnet18", rule, queue)
+    ),
+    "camera": Grid(
+        "a frame that is answered too late is worth nothing: inspection, robots, driving", _camera
+    ),
+    "server": Grid(
+        "requests come when they like, and the slowest of a hundred is promised (read response_p99_ms)",
+        _server,
+    ),
+    "kiosk": Grid("one user who asks again with each answer and loses patience", _kiosk),
+    "drone": Grid("frames on a clock, and a battery that pays for adapting only so long", _drone),
+    "wearable": Grid("bursts of activity, a wearer who waits, and a battery", _wearable),
+    "alfarra": Grid(
+        "Alfarra et al.'s comparison: no queue, and a second device answers what the first has to skip",
+        _alfarra,
+    ),
+    "none": Grid("nothing but Offline and the scenarios given one by one", lambda rule, queue: []),
+}
+"""Every grid by its name. `rule` and `queue` turn the paper's knobs; a preset has its own."""
+
+
+def grid(name: str, rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """The scenarios of a grid.
+
+    >>> [scenario.label for scenario in grid("kiosk")]
+    ['on_prediction, T 2λ', 'on_prediction, T 5λ', 'on_prediction, T 10λ']
+    """
+    if name not in GRIDS:
+        raise unknown("grid", str(name), GRIDS)
+    return GRIDS[name].make(rule, queue)

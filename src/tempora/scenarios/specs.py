@@ -8,6 +8,7 @@ from typing import Any
 
 from tempora.errors import TemporaError, unknown
 from tempora.scenarios.archetypes import Amortised, Continuous, Discrete, Offline
+from tempora.scenarios.arrivals import Arrivals, to_plain
 from tempora.scenarios.deployment import Deployment, Scenario
 
 KINDS: dict[str, type[Scenario]] = {
@@ -25,8 +26,14 @@ def to_spec(scenario: Scenario) -> dict[str, Any]:
     for knob in fields(scenario):  # type: ignore[arg-type]  # every concrete scenario is a dataclass
         value = getattr(scenario, knob.name)
         if value != knob.default:
-            spec[knob.name] = list(value) if isinstance(value, tuple) else value
+            spec[knob.name] = _plain_knob(value)
     return spec
+
+
+def _plain_knob(value: Any) -> Any:
+    if isinstance(value, Arrivals):
+        return to_plain(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def from_spec(spec: Mapping[str, Any]) -> Scenario:

@@ -21,6 +21,10 @@ from tempora.scenarios._validate import BoolArray, FloatArray, IntArray
 from tempora.scenarios.budget import Budget
 from tempora.scenarios.feeds import NEVER_BUSY_MS, ClosedLoop, Feed, Pickup, Schedule
 
+ADAPT, FROZEN, FALLBACK, SKIPPED = "adapt", "frozen", "fallback", "skipped"
+FREE, CHARGED = "free", "charged"
+_ADAPTED, _FROZEN, _FALLBACK = range(3)
+
 
 class Turn(NamedTuple):
     """What the pipeline does next."""
@@ -31,16 +35,22 @@ class Turn(NamedTuple):
     adapting: bool
     timed: bool
     """False: nobody needs this batch's times (the frozen tail of a stream that waits); record NaN."""
+    fallback: bool = False
+    """True: the pipeline lost this batch, and the fallback answers it, from `start_ms` on."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """The course a stream took: one entry per served batch, in service order, unless said otherwise."""
+    """The course a stream took: one entry per served batch, in service order, unless said otherwise.
+
+    A batch that a fallback answered is served; a fallback that is free stands outside the pipeline, so its batches
+    may overlap with others.
+    """
 
     num_batches: int
     served: IntArray
     evicted: IntArray
-    """Batches that were never served, in the order they were lost."""
+    """Batches that the pipeline lost, in the order they were lost; a fallback, if there is one, answers them."""
     arrived_ms: FloatArray
     start_ms: FloatArray
     emission_ms: FloatArray
@@ -52,8 +62,9 @@ class Course:
     response_ms: FloatArray
     """From arrival to emission: what the user waits."""
     idle_ms: FloatArray
-    """From the previous finish to the start; 0 before the first batch."""
+    """From the previous finish to the start; 0 before the first batch, and beside the pipeline."""
     adapted: BoolArray
+    fallback: BoolArray
     waitspan_ms: float
     """Total idle time forced by dropped arrivals (paper, appendix B); ordinary slack does not count."""
     spent_ms: float
@@ -63,6 +74,13 @@ class Course:
     def cutoff(self) -> int:
         """How many served batches adapted (m)."""
         return int(self.adapted.sum())
+
+    @property
+    def phase(self) -> list[str]:
+        """What became of every batch of the stream: adapt, frozen, fallback or skipped."""
+        found = np.full(self.num_batches, SKIPPED, dtype=object)
+        found[self.served] = np.select([self.adapted, self.fallback], [ADAPT, FALLBACK], FROZEN)
+        return [str(phase) for phase in found]
 
 
 class Timeline:
@@ -74,21 +92,36 @@ class Timeline:
     ...     print(turn.batch, turn.start_ms, timeline.record(predict_ms=50, adapt_ms=50))
     0 0.0 True
     2 100.0 True
+
+    A live system does not know its arrivals beforehand: it starts from `timeline(live=True)`, tells each by `offer`,
+    and asks for the next turn when the pipeline is free and something has arrived.
     """
 
-    def __init__(self, feed: Feed, budget: Budget, num_batches: int, untimed_tail: bool = False) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        budget: Budget,
+        untimed_tail: bool = False,
+        fallback: str | None = None,
+    ) -> None:
         self._feed = feed
         self._budget = budget
-        self._num_batches = num_batches
         self._untimed_tail = untimed_tail
+        self._fallback = fallback
+        """`free`, `charged` or None: what it costs to answer lost batches."""
+        self._rescued = feed if fallback is not None and isinstance(feed, Schedule) else None
         self._emission_ms = self._finish_ms = NEVER_BUSY_MS
         self._adapt_ms = 0.0
         self._pickup: Pickup | None = None
-        self._adapting = False
+        self._adapting = self._falling_back = False
+        self._answered = 0
+        """How many of the lost batches the fallback has answered."""
+        self._turn_ends = 0
+        """How many it will have answered when its present turn ends."""
         self._pickups: list[Pickup] = []
         self._predicts_ms: list[float] = []
         self._adapts_ms: list[float] = []
-        self._adapted: list[bool] = []
+        self._phases: list[int] = []
 
     @property
     def spent_ms(self) -> float:
@@ -102,13 +135,28 @@ class Timeline:
         """How many batches wait in the queue at `now_ms`."""
         return self._feed.waiting(now_ms)
 
+    def offer(self, arrived_ms: float) -> int:
+        """A batch has arrived; returns its number. For live systems, whose arrivals nobody knows beforehand."""
+        return self._schedule().offer(arrived_ms)
+
+    def lost(self, now_ms: float) -> list[int]:
+        """All batches lost before `now_ms`, in order of loss, by a pipeline that is busy until then at least."""
+        self._schedule().admit_before(now_ms)
+        return list(self._feed.evicted)
+
+    def _schedule(self) -> Schedule:
+        if not isinstance(self._feed, Schedule):
+            raise RuntimeError("batches of a closed loop come by themselves: nothing to offer, nothing lost")
+        return self._feed
+
     def next(self) -> Turn | None:
-        """The batch to serve now, or None when the stream is over."""
+        """The batch to serve now, or None when there is none, or none known yet."""
         batch = self._advance()
         if batch is None or self._pickup is None:
             return None
         _, arrived_ms, start_ms, _, _ = self._pickup
-        return Turn(batch, arrived_ms, start_ms, self._adapting, self._adapting or not self._untimed_tail)
+        timed = self._adapting or self._falling_back or not self._untimed_tail
+        return Turn(batch, arrived_ms, start_ms, self._adapting, timed, self._falling_back)
 
     def record(self, predict_ms: float, adapt_ms: float, adapted: bool | None = None) -> bool:
         """Tell how long the batch took. True: it stands.
@@ -117,7 +165,7 @@ class Timeline:
         the attempt enters no timeline. `adapted=False` says that the method had frozen itself although it was
         allowed to adapt.
         """
-        untimed = self._untimed_tail and not self._adapting
+        untimed = self._untimed_tail and not (self._adapting or self._falling_back)
         if not (untimed or (0 <= predict_ms < math.inf and 0 <= adapt_ms < math.inf)):
             raise TemporaError(
                 f"predict_ms={predict_ms}, adapt_ms={adapt_ms}: times are finite milliseconds, 0 or above"
@@ -134,29 +182,55 @@ class Timeline:
         if adapting and not self._budget.charge(service_ms):
             self._adapting = False
             return False
-        start_ms = pickup[2]
-        self._emission_ms = start_ms + predict_ms
-        self._finish_ms = start_ms + service_ms
-        self._adapt_ms = adapt_ms
+        if not (self._falling_back and self._fallback == FREE):
+            start_ms = pickup[2]
+            self._emission_ms = start_ms + predict_ms
+            self._finish_ms = start_ms + service_ms
+            self._adapt_ms = adapt_ms
         self._pickup = None
         self._pickups.append(pickup)
         self._predicts_ms.append(predict_ms)
         self._adapts_ms.append(adapt_ms)
-        self._adapted.append(adapting)
+        self._phases.append(_FALLBACK if self._falling_back else _ADAPTED if adapting else _FROZEN)
         return True
 
     def _advance(self) -> int | None:
         """Pick the next batch up; its index, or None. Replays call this directly and save the `Turn`."""
         if self._pickup is not None:
             raise RuntimeError(f"batch {self._pickup[0]} was handed out and not recorded yet")
-        pickup = self._pickup = self._feed.take(self._emission_ms, self._adapt_ms, self._finish_ms)
-        self._adapting = self._budget.allows_adaptation
+        pickup = None if self._rescued is None else self._lost_batch(self._rescued)
+        self._falling_back = pickup is not None
+        if pickup is None:
+            pickup = self._feed.take(self._emission_ms, self._adapt_ms, self._finish_ms)
+        self._pickup = pickup
+        self._adapting = not self._falling_back and self._budget.allows_adaptation
         return None if pickup is None else pickup[0]
+
+    def _lost_batch(self, feed: Schedule) -> Pickup | None:
+        """The lost batch that the fallback answers now, if it is its turn.
+
+        Free: every one, at the instant of its loss, beside the pipeline. Charged: a turn answers all that were lost
+        up to its start; then a batch that waits is served, and only then, or if none waits, comes the next turn.
+        """
+        free_ms = self._finish_ms
+        if not self._answered < self._turn_ends:
+            feed.admit_until(free_ms)
+            turn_over = self._fallback == CHARGED and self._phases[-1:] == [_FALLBACK]
+            if self._answered == len(feed.evicted) or (turn_over and feed.ready(free_ms)):
+                return None
+            if self._fallback == CHARGED:
+                feed.admit_until(free_ms, busy=True)
+            self._turn_ends = len(feed.evicted)
+        batch, lost_ms = feed.evicted[self._answered], feed.lost_ms[self._answered]
+        self._answered += 1
+        arrived_ms, start_ms = feed.arrived(batch), free_ms if self._fallback == CHARGED else lost_ms
+        return batch, arrived_ms, start_ms, start_ms - arrived_ms, False
 
     def course(self) -> Course:
         """What happened so far, as arrays."""
+        phases = np.array(self._phases, dtype=np.int64)
         return course_of(
-            num_batches=self._num_batches,
+            num_batches=self._feed.known,
             served=self._column(0).astype(np.int64),
             evicted=np.array(self._feed.evicted, dtype=np.int64),
             arrived_ms=self._column(1),
@@ -165,7 +239,9 @@ class Timeline:
             forced=self._column(4).astype(bool),
             predict_ms=np.array(self._predicts_ms),
             adapt_ms=np.array(self._adapts_ms),
-            adapted=np.array(self._adapted, dtype=bool),
+            adapted=phases == _ADAPTED,
+            fallback=phases == _FALLBACK,
+            beside=(phases == _FALLBACK) & (self._fallback == FREE),
             spent_ms=self._budget.spent_ms,
         )
 
@@ -179,6 +255,7 @@ def replay(
     adapt_ms: FloatArray,
     frozen_ms: FloatArray | None = None,
     adapted: BoolArray | None = None,
+    fallback_ms: FloatArray | None = None,
 ) -> Course:
     """Drive a timeline with times known per batch; without `frozen_ms` frozen batches go untimed.
 
@@ -189,13 +266,15 @@ def replay(
     predicts, adapts = predict_ms.tolist(), adapt_ms.tolist()
     frozen = None if frozen_ms is None else frozen_ms.tolist()
     itself = None if adapted is None else adapted.tolist()
+    rescues = None if fallback_ms is None else fallback_ms.tolist()
     advance, record = timeline._advance, timeline._record
     while (batch := advance()) is not None:
         if timeline._adapting and record(
             predicts[batch], adapts[batch], None if itself is None else itself[batch]
         ):
             continue
-        record(math.nan if frozen is None else frozen[batch], 0.0)
+        known = rescues if timeline._falling_back else frozen
+        record(math.nan if known is None else known[batch], 0.0)
     return timeline.course()
 
 
@@ -211,7 +290,7 @@ def _at_once(
 
     The sums of the steps, in their order, so that not a digit differs.
     """
-    count = timeline._num_batches
+    count = loop.known
     willing = np.ones(count, dtype=bool) if adapted is None else adapted
     afforded = timeline._budget.afforded(predict_ms + adapt_ms, willing)
     predict_ms = np.where(afforded, predict_ms, np.nan if frozen_ms is None else frozen_ms)
@@ -240,13 +319,20 @@ def course_of(
     predict_ms: FloatArray,
     adapt_ms: FloatArray,
     forced: BoolArray,
+    fallback: BoolArray | None = None,
+    beside: BoolArray | None = None,
     **given: Any,
 ) -> Course:
-    """A course from when its batches started and what they took; `forced`: idle before because of drops."""
+    """A course from when its batches started and what they took.
+
+    `forced`: idle before because of drops. `beside`: answered by a fallback that does not occupy the pipeline.
+    """
     finish_ms = start_ms + (predict_ms + adapt_ms)
+    within = np.arange(start_ms.size) if beside is None else np.flatnonzero(~beside)
     idle_ms = np.zeros_like(start_ms)
-    idle_ms[1:] = start_ms[1:] - finish_ms[:-1]
+    idle_ms[within[1:]] = start_ms[within[1:]] - finish_ms[within[:-1]]
     return Course(
+        fallback=np.zeros(start_ms.size, dtype=bool) if fallback is None else fallback,
         start_ms=start_ms,
         emission_ms=start_ms + predict_ms,
         finish_ms=finish_ms,
@@ -278,5 +364,5 @@ def serve(service_ms: ArrayLike, arrivals_ms: ArrayLike, queue: int = 1) -> Cour
     arrivals = check.arrival_times(arrivals_ms)
     services = check.times("service_ms", service_ms, arrivals.size, like="arrivals_ms")
     feed = Schedule(arrivals.tolist(), check.queue_length(queue))
-    timeline = Timeline(feed, Budget(math.inf, None, "overshoot"), arrivals.size)
+    timeline = Timeline(feed, Budget(math.inf, None, "overshoot"))
     return replay(timeline, services, np.zeros_like(services))

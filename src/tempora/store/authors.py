@@ -148,7 +148,7 @@ def _row(folder: RunFolder, log: Log, shift: str, index: int, baseline_ms: float
     if reason is not None:
         return utility_row(replace(cell, status=f"not applicable: {reason}"), None)
     batches = log.shifts[shift]
-    resolved = log.scenario.resolve(num_batches=len(batches["num_samples"]), baseline_ms=baseline_ms)
+    resolved = cell.resolved(len(batches["num_samples"]))
     recorded = _recorded(batches, log.batch_size, resolved)
     found = _explained(recorded, batches, resolved)
     if found is None:
@@ -221,7 +221,9 @@ class _AsLogged(Trace):
 
     wait_ms: FloatArray
 
-    def course(self, resolved: Resolved, frozen: Trace | None = None) -> Course:
+    def course(
+        self, resolved: Resolved, frozen: Trace | None = None, fallback: Trace | None = None
+    ) -> Course:
         served = np.flatnonzero(self.served)
         predict_ms, adapt_ms, wait_ms = self.predict_ms[served], self.adapt_ms[served], self.wait_ms[served]
         arrived_ms = np.array(resolved.arrivals_ms)[served]

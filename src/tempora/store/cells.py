@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tempora.scenarios import Scenario
+from tempora.scenarios import Resolved, Scenario
 from tempora.store.schema import CELL_COLUMNS, UTILITIES
 from tempora.store.trace import Trace
 
@@ -30,12 +30,21 @@ class Cell:
     origin: str = "live"
     adapting_pass: str | None = None
     frozen_pass: str | None = None
+    fallback_pass: str | None = None
     verdict: str = "VALID"
     timing_uncertainty: float = 0.0
     """Relative uncertainty of the times behind the cell; 0 under a recorded clock."""
 
+    def resolved(self, num_batches: int) -> Resolved:
+        """Its scenario with a number in every knob."""
+        return self.scenario.resolve(
+            num_batches=num_batches, baseline_ms=self.baseline_ms, seed=self.seed, shift=self.shift
+        )
 
-def utility_row(cell: Cell, adapting: Trace | None, frozen: Trace | None = None) -> dict[str, Any]:
+
+def utility_row(
+    cell: Cell, adapting: Trace | None, frozen: Trace | None = None, fallback: Trace | None = None
+) -> dict[str, Any]:
     """The cell's row of the utilities table. Without traces (not applicable, failed) it has no numbers."""
     row: dict[str, Any] = dict.fromkeys(UTILITIES)
     deployment = cell.scenario.deployment()
@@ -56,12 +65,13 @@ def utility_row(cell: Cell, adapting: Trace | None, frozen: Trace | None = None)
         "scenario": cell.scenario_index,
         "adapting_pass": cell.adapting_pass,
         "frozen_pass": cell.frozen_pass,
+        "fallback_pass": cell.fallback_pass,
     }
     if adapting is None:
         return row
-    resolved = cell.scenario.resolve(num_batches=adapting.num_batches, baseline_ms=cell.baseline_ms)
-    score = adapting.score(resolved, frozen)
-    lowest, highest = _interval(cell, adapting, frozen, score.utility)
+    resolved = cell.resolved(adapting.num_batches)
+    score = adapting.score(resolved, frozen, fallback)
+    lowest, highest = _interval(cell, adapting, frozen, fallback, score.utility)
     course = score.course
     timed = ~np.isnan(course.response_ms)
     row |= {name: value for name, value in score.terms.items() if name in UTILITIES}
@@ -79,16 +89,18 @@ def utility_row(cell: Cell, adapting: Trace | None, frozen: Trace | None = None)
     return row
 
 
-def _interval(cell: Cell, adapting: Trace, frozen: Trace | None, utility: float) -> tuple[float, float]:
+def _interval(
+    cell: Cell, adapting: Trace, frozen: Trace | None, fallback: Trace | None, utility: float
+) -> tuple[float, float]:
     """The range of utilities when all times are off by the uncertainty: knife-edge cells become wide."""
     if cell.timing_uncertainty == 0:
         return utility, utility
-    resolved = cell.scenario.resolve(num_batches=adapting.num_batches, baseline_ms=cell.baseline_ms)
+    resolved = cell.resolved(adapting.num_batches)
     utilities = [utility]
     for factor in (1 - cell.timing_uncertainty, 1 + cell.timing_uncertainty):
         scaled = adapting.scaled(factor)
-        tail = scaled if frozen is None else frozen.scaled(factor)
-        utilities.append(scaled.score(resolved, tail).utility)
+        tail, rescued = (scaled if one is None else one.scaled(factor) for one in (frozen, fallback))
+        utilities.append(scaled.score(resolved, tail, rescued).utility)
     return min(utilities), max(utilities)
 
 

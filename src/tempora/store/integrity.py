@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tempora.errors import TemporaError, TemporaWarning
-from tempora.store.schema import SCHEMA_VERSION, arrow_schema
+from tempora.store.schema import LATER, SCHEMA_VERSION, arrow_schema
 
 _METADATA = b"tempora"
 _KINDS = {"run.json": "manifest", "utilities.parquet": "table of utilities"}
@@ -51,13 +51,14 @@ def read_sealed(path: Path, fields: Fields) -> pa.Table:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             schema = file.schema_arrow
-            missing = [name for name in fields if schema.names.count(name) != 1]
+            told = _about(schema, path)
+            there = {name: kind for name, kind in fields.items() if not _came_later(name, schema, told)}
+            missing = [name for name in there if schema.names.count(name) != 1]
             if missing:
                 raise ValueError(f"it lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
             # Files are small: threads would cost more than they save.
-            table = file.read(columns=list(fields), use_threads=False)
-        told = _about(schema, path)
-        table = table.select(list(fields)).cast(arrow_schema(dict(fields)))
+            table = file.read(columns=list(there), use_threads=False)
+        table = table.select(list(there)).cast(arrow_schema(there))
         table.validate(full=True)
     except (OSError, pa.ArrowException, ValueError, RecursionError) as error:
         raise damaged(path, error) from error
@@ -69,7 +70,15 @@ def read_sealed(path: Path, fields: Fields) -> pa.Table:
         _warn_unchecked(path)
     elif not _agree(rows_checksum(table), told["rows_checksum"]):
         warn_changed(path)
+    for position, (name, (kind, _)) in enumerate(fields.items()):
+        if name not in there:
+            table = table.add_column(position, name, pa.nulls(table.num_rows, kind))
     return table
+
+
+def _came_later(name: str, schema: pa.Schema, told: Mapping[str, Any]) -> bool:
+    """Whether a file lacks a column because it was written before there was one."""
+    return name in LATER and name not in schema.names and name not in told.get("rows_checksum", ())
 
 
 def _agree(found: dict[str, str], written: Any) -> bool:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tempora.scenarios import SIX_TERMS
 from tempora.scenarios.specs import KINDS
 from tempora.store.integrity import damaged, warn
+from tempora.store.trace import PHASES
 from tempora.store.verdicts import VERDICTS
 
 _TOLERANCE = 1e-9
@@ -117,9 +118,9 @@ def _trace_problems(table: pa.Table, num_batches: Any) -> Iterator[str]:
     if (index != np.arange(rows)).any():
         yield "its rows are not in the order of the batches, each once"
     phase = pc.fill_null(table["phase"], "")
-    known, none = (pc.is_in(phase, pa.array(names)).to_numpy() for names in (["adapt", "frozen"], [""]))
+    known, none = (pc.is_in(phase, pa.array(names)).to_numpy() for names in (PHASES[1:].tolist(), [""]))
     if not np.where(served, known, none).all():
-        yield "phase is adapt or frozen where a batch was served, empty elsewhere"
+        yield "phase is adapt, frozen or fallback where a batch was served, empty elsewhere"
     if ((correct < 0) | (correct > total) | (total < 1) | (~served & (correct != 0))).any():
         yield "correct counts samples of total, none where a batch was not served"
     if "predicted" in table.column_names:
@@ -137,8 +138,11 @@ def _trace_problems(table: pa.Table, num_batches: Any) -> Iterator[str]:
 _FRACTIONS = (
     *("utility", "utility_lo", "utility_hi", "availability", "adapted_fraction", "adapt_accuracy"),
     *("frozen_accuracy", "responsiveness", "accuracy", "served_accuracy"),
+    *("fallback_fraction", "fallback_accuracy"),
 )
 _AMOUNTS = ("baseline_ms", "cutoff", "spent_ms", "waitspan_ms", "response_ms", "response_sd_ms")
+_PERCENTILES = ("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms")
+"""Infinite where too many batches were never answered."""
 _ALWAYS = (
     *("method", "model", "shift", "seed", "protocol", "label", "queue", "status", "verdict", "scenario"),
     "baseline_ms",
@@ -176,6 +180,8 @@ def _utility_problems(table: pd.DataFrame) -> Iterator[tuple[str, pd.Series[bool
             f"{name} is below 0 or infinite",
             ok & (_outside(table[name], 0, np.inf) | np.isinf(table[name])),
         )
+    for name in _PERCENTILES:
+        yield f"{name} is below 0", ok & _outside(table[name], 0, np.inf)
     yield "baseline_ms is not above 0", table["baseline_ms"] <= 0
     served = table["availability"] * table["batches"]
     yield "availability is not served batches / batches", ok & _differ(served, table["served_batches"])

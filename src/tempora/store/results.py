@@ -14,7 +14,7 @@ import pandas as pd
 
 from tempora.errors import TemporaError
 from tempora.published.methods import METHODS, introduce
-from tempora.scenarios import Scenario, from_spec
+from tempora.scenarios import Resolved, Scenario, from_spec
 from tempora.store.belonging import check_belonging
 from tempora.store.folder import RunFolder
 from tempora.store.integrity import warn
@@ -74,20 +74,20 @@ class Results:
         if cell["status"] != "ok":
             raise TemporaError(f"this cell has no trace: {cell['status']}")
         adapting = self.folder.trace(cell["adapting_pass"], predictions)
-        frozen = None
-        if isinstance(cell["frozen_pass"], str):
-            frozen = self.folder.trace(cell["frozen_pass"], predictions)
-        if frozen is not None and frozen.num_batches != adapting.num_batches:
-            raise TemporaError(
-                f"{_name(cell)}: its passes have {adapting.num_batches} and {frozen.num_batches} batches; "
-                "run the same command again to make them anew"
-            )
-        resolved = self.scenarios[int(cell["scenario"])].resolve(
-            num_batches=adapting.num_batches, baseline_ms=float(cell["baseline_ms"])
+        frozen, fallback = (
+            self.folder.trace(cell[name], predictions) if isinstance(cell[name], str) else None
+            for name in ("frozen_pass", "fallback_pass")
         )
+        for other in (frozen, fallback):
+            if other is not None and other.num_batches != adapting.num_batches:
+                raise TemporaError(
+                    f"{_name(cell)}: its passes have {adapting.num_batches} and {other.num_batches} batches; "
+                    "run the same command again to make them anew"
+                )
+        resolved = self.resolved(cell, adapting.num_batches)
         # A pass of the cell's own was driven by its clock and lies on it as it is stored, undone attempts aside.
         own = cell["origin"] == "live" and frozen is None and np.isnan(adapting.attempt_predict_ms).all()
-        trace = adapting if own else adapting.on_timeline(resolved, frozen)
+        trace = adapting if own else adapting.on_timeline(resolved, frozen, fallback)
         found = trace.utility(resolved)
         if not abs(found - cell["utility"]) <= 1e-9:
             warn(
@@ -95,6 +95,16 @@ class Results:
                 f"One of the files in {self.path} is of another run: run the same command again"
             )
         return trace
+
+    def resolved(self, cell: pd.Series, num_batches: int) -> Resolved:
+        """The deployment of a cell, with the arrivals that its stream met."""
+        identity = self.folder.stored(cell["adapting_pass"]).identity
+        return self.scenarios[int(cell["scenario"])].resolve(
+            num_batches=num_batches,
+            baseline_ms=float(cell["baseline_ms"]),
+            seed=int(identity["seed"]),
+            shift=str(identity["shift"]),
+        )
 
     @cached_property
     def traces(self) -> pd.DataFrame:

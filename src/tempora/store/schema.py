@@ -20,14 +20,20 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
         pa.bool_(),
         "Whether the batch was predicted in this pass; a skipped batch is a null prediction.",
     ),
-    "phase": (pa.string(), "adapt or frozen; empty for a batch that was not served."),
+    "phase": (
+        pa.string(),
+        "adapt, frozen or fallback (lost, and answered by the fallback); empty for a batch that was not served.",
+    ),
     "correct": (pa.int32(), "Samples predicted right; 0 where not served."),
     "total": (pa.int32(), "Samples in the batch."),
     "predicted": (
         pa.list_(pa.int32()),
         "The predicted class of every sample; empty where not served, or where an imported log does not say.",
     ),
-    "arrived_ms": (pa.float64(), "When the batch arrived. Empty where the batch was not timed."),
+    "arrived_ms": (
+        pa.float64(),
+        "When the batch arrived, also of those that a schedule lost. Empty where the batch was not timed.",
+    ),
     "start_ms": (pa.float64(), "When its service started."),
     "emission_ms": (pa.float64(), "When its prediction was emitted."),
     "finish_ms": (pa.float64(), "When the pipeline was free again."),
@@ -86,14 +92,32 @@ UTILITIES: dict[str, tuple[pa.DataType, str]] = {
     "waitspan_ms": (pa.float64(), "Idle time forced by dropped arrivals."),
     "response_ms": (pa.float64(), "Mean time from arrival to emission over served, timed batches."),
     "response_sd_ms": (pa.float64(), "Its standard deviation (population)."),
+    "response_p50_ms": (
+        pa.float64(),
+        "Half of all batches were answered within this time; one that nobody answered counts as infinite.",
+    ),
+    "response_p90_ms": (pa.float64(), "90 % were; empty below 29 batches, or where some went untimed."),
+    "response_p95_ms": (pa.float64(), "95 % were; empty below 59 batches likewise."),
+    "response_p99_ms": (pa.float64(), "99 % were; empty below 299 batches likewise."),
+    "fallback_fraction": (pa.float64(), "Batches that the fallback answered / all batches."),
+    "fallback_accuracy": (pa.float64(), "Mean accuracy of those batches; empty if there were none."),
     "served_batches": (pa.int64(), "How many batches were served."),
     "batches": (pa.int64(), "N: how many batches the stream has."),
     "verdict": (pa.string(), "VALID, WARN or INVALID: how far the timing behind this cell can be trusted."),
     "scenario": (pa.int64(), "Position of the scenario in run.json."),
     "adapting_pass": (pa.string(), "Key of the pass that holds the adapting batches."),
     "frozen_pass": (pa.string(), "Key of the pass that holds the frozen batches, where they are another's."),
+    "fallback_pass": (
+        pa.string(),
+        "Key of the pass that holds the batches the fallback answered, where they are another's.",
+    ),
 }
 
+LATER = {
+    *("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms"),
+    *("fallback_fraction", "fallback_accuracy", "fallback_pass"),
+}
+"""Columns that earlier files do not have: they are read as empty."""
 KEY_COLUMNS = ["method", "model", "shift", "seed", "protocol", "parameter", "value", "label", "queue", "rule"]
 """What names a cell."""
 CELL_COLUMNS = ["model", "shift", "seed", "scenario"]

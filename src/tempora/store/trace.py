@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tempora.scenarios import Course, Resolved, Score, decay, replay
+from tempora.scenarios import Course, Resolved, Score, replay, utility_of
 from tempora.store.schema import TRACE, arrow_schema
 
 FloatArray = NDArray[np.float64]
-PHASES = np.array(["", "adapt", "frozen"])
-SKIPPED, ADAPTED, FROZEN = 0, 1, 2
+PHASES = np.array(["", "adapt", "frozen", "fallback"])
+SKIPPED, ADAPTED, FROZEN, FALLBACK = 0, 1, 2, 3
 TIMES = [name for name in TRACE if name.endswith("_ms")]
 
 
@@ -24,7 +24,7 @@ class Trace:
     """Arrays by batch index. Times that nobody measured are NaN, predictions nobody made are -1."""
 
     phase: NDArray[np.int8]
-    """SKIPPED, ADAPTED or FROZEN."""
+    """SKIPPED, ADAPTED, FROZEN or FALLBACK (lost by the pipeline, answered by the fallback)."""
     correct: NDArray[np.int32] | FloatArray
     total: NDArray[np.int32]
     predicted: NDArray[np.int32]
@@ -72,15 +72,22 @@ class Trace:
     def service_ms(self) -> FloatArray:
         return self.predict_ms + self.adapt_ms
 
-    def on_timeline(self, resolved: Resolved, frozen: Trace | None = None) -> Trace:
-        """This pass as `resolved` would have seen it: replayed on its timeline, with the frozen batches taken
-        from another pass where they were made there.
+    def on_timeline(
+        self, resolved: Resolved, frozen: Trace | None = None, fallback: Trace | None = None
+    ) -> Trace:
+        """This pass as `resolved` would have seen it: replayed on its timeline, with the batches that were frozen, or
+        lost and answered by the fallback, taken from other passes where they were made there.
 
         Exact whenever the same batches meet the same model states: the caller knows when that is so.
         """
-        return self._placed(self.course(resolved, frozen), frozen or self)
+        course = self.course(resolved, frozen, fallback)
+        placed = self._placed(course, frozen or self, fallback or self)
+        placed.arrived_ms[:] = arrivals(resolved, placed.arrived_ms)
+        return placed
 
-    def course(self, resolved: Resolved, frozen: Trace | None = None) -> Course:
+    def course(
+        self, resolved: Resolved, frozen: Trace | None = None, fallback: Trace | None = None
+    ) -> Course:
         """The course of this pass on a deployment's timeline.
 
         A live pass replays to its own course: the batch undone by `strict` has its attempt's times here, so
@@ -94,16 +101,19 @@ class Trace:
             np.where(undone, self.attempt_adapt_ms, self.adapt_ms),
             None if resolved.untimed_tail else frozen_ms,
             adapted=(self.phase == ADAPTED) | undone,
+            fallback_ms=(self if fallback is None else fallback).predict_ms,
         )
 
-    def _placed(self, course: Course, frozen: Trace) -> Trace:
-        """The served batches of a course: adapted ones from this trace, frozen ones from `frozen`."""
+    def _placed(self, course: Course, frozen: Trace, fallback: Trace) -> Trace:
+        """The served batches of a course: adapted ones from this trace, the others from `frozen` and `fallback`."""
         placed = Trace.empty(self.num_batches, self.predicted.shape[1])
         placed.total[:] = self.total
-        for batches, phase, source in (
-            (course.served[course.adapted], ADAPTED, self),
-            (course.served[~course.adapted], FROZEN, frozen),
+        for chosen, phase, source in (
+            (course.adapted, ADAPTED, self),
+            (~course.adapted & ~course.fallback, FROZEN, frozen),
+            (course.fallback, FALLBACK, fallback),
         ):
+            batches = course.served[chosen]
             placed.phase[batches] = phase
             for name in ("correct", "predicted", "action", "page_faults"):
                 getattr(placed, name)[batches] = getattr(source, name)[batches]
@@ -112,16 +122,31 @@ class Trace:
             getattr(placed, name)[course.served[timed]] = getattr(course, name)[timed]
         return placed
 
-    def score(self, resolved: Resolved, frozen: Trace | None = None) -> Score:
-        """The utility of `on_timeline(resolved, frozen)`."""
-        course = self.course(resolved, frozen)
-        adapting, tail = self.accuracy, (self if frozen is None else frozen).accuracy
-        return resolved.score(course, np.where(course.adapted, adapting[course.served], tail[course.served]))
+    def score(self, resolved: Resolved, frozen: Trace | None = None, fallback: Trace | None = None) -> Score:
+        """The utility of `on_timeline(resolved, frozen, fallback)`."""
+        course = self.course(resolved, frozen, fallback)
+        adapting, tail, rescued = (
+            (self if one is None else one).accuracy[course.served] for one in (None, frozen, fallback)
+        )
+        accuracy = np.select([course.adapted, course.fallback], [adapting, rescued], tail)
+        return resolved.score(course, accuracy)
+
+    def kappa(self, resolved: Resolved) -> FloatArray:
+        """The decay factor of each batch of a trace that is placed on the timeline of `resolved` already."""
+        if resolved.waits:
+            # What a batch waited is how long the one before was adapted on: not to be had from sums of times
+            # without rounding, which a deadline would notice.
+            course = self.course(resolved)
+            response_ms = np.full(self.num_batches, np.nan)
+            response_ms[course.served] = course.response_ms
+        else:
+            response_ms = (self.start_ms - self.arrived_ms) + self.predict_ms
+        return resolved.value.kappa(response_ms)
 
     def utility(self, resolved: Resolved) -> float:
         """The utility of a trace that is placed on the timeline of `resolved` already."""
-        kappa = decay(self.emission_ms - self.arrived_ms, resolved.threshold_ms, resolved.baseline_ms)
-        return float((self.accuracy * kappa)[self.served].sum()) / self.num_batches
+        served = self.served
+        return utility_of(self.accuracy[served], self.kappa(resolved)[served], self.num_batches)
 
     def scaled(self, factor: float) -> Trace:
         """The same pass on a machine `factor` times as slow.
@@ -188,6 +213,11 @@ class Trace:
         for name in TIMES:
             getattr(trace, name)[:] = table[name].to_numpy()
         return trace
+
+
+def arrivals(resolved: Resolved, otherwise: FloatArray) -> FloatArray:
+    """When each batch arrived, served or not; only a schedule knows that of those it lost."""
+    return otherwise if resolved.arrivals_ms is None else np.array(resolved.arrivals_ms)
 
 
 def _filled(times_ms: FloatArray) -> FloatArray:
