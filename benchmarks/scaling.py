@@ -24,9 +24,8 @@ from rich.table import Table
 from common import RESULTS, JsonFile, console, write
 from tempora import methods
 from tempora.engine.sentinel import SENTINEL_BATCHES
-from tempora.engine.sharing import share
 from tempora.published import profile
-from tempora.scenarios import Amortised, Continuous, Resolved, Scenario, paper_grid, relative_grid
+from tempora.scenarios import Amortised, Continuous, Resolved, Scenario, paper_grid, relative_grid, route
 from tempora.store import ADAPTED, Trace
 
 GPUS = (1, 8, 64, 512)
@@ -100,13 +99,18 @@ def task_time(
     naive.append(together[0])
     for scenario in scenarios:
         resolved = scenario.resolve(num_batches=batches, baseline_ms=baseline_ms)
-        shared = share(resolved, offline, kind.history_free is True)
+        way = route(
+            resolved,
+            offline.offline_course(),
+            history_free=kind.history_free is True,
+            stateless=kind.stateless is True,
+        )
         alone_s = around_s + pass_seconds(resolved, offline, service_s, frozen_s)
         naive.append(alone_s)
-        if shared is None:
+        if way.kind == "live":
             apart.append(alone_s)
-        elif shared.cutoff is not None and kind.stateless is not True:
-            together.append((batches - shared.cutoff) * frozen_s)
+        elif way.cutoff is not None and kind.stateless is not True:
+            together.append((batches - way.cutoff) * frozen_s)
     return TaskTime(f"{setup.model} {name}", sum(naive), tuple(together), tuple(apart))
 
 

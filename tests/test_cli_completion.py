@@ -118,8 +118,7 @@ def test_the_names_are_those_that_there_are() -> None:
     assert tuple(tables.FORMATS) == completion.FORMATS
     assert tuple(FORMATS) == completion.ANSWERS
     assert tuple(LISTS) == completion.LISTS
-    for grid in completion.GRIDS:
-        RunConfig.model_validate({"grid": grid})
+    assert tuple(GRIDS) == completion.GRIDS
     for runtime in completion.RUNTIMES:
         RunConfig.model_validate({"runtimes": [runtime]})
 

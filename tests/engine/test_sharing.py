@@ -14,7 +14,16 @@ from tempora.engine.config import RunConfig
 from tempora.engine.setup import settle_torch
 from tempora.measure import MethodTimes, Profile
 from tempora.methods import Method, register
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, relative_grid
+from tempora.scenarios import (
+    Amortised,
+    Bursty,
+    Continuous,
+    Deployment,
+    Discrete,
+    Periodic,
+    Poisson,
+    relative_grid,
+)
 
 GRID = [
     *relative_grid(),
@@ -25,8 +34,21 @@ GRID = [
     Deployment(interval_ms=70, threshold_ms=150, budget_ms=120),
     Deployment(arrivals="on_prediction", threshold_ms=150, budget_ms=120),
     Deployment(arrivals=[0.0, 0.0, 0.0, 50.0, 60.0, 300.0, 310.0, 900.0], queue=2),
+    Deployment(interval_ms=400, budget_ms=120),
+    Deployment(interval_ms=45, budget_ms=1e6, queue=3),
+    Deployment(arrivals=Poisson(utilisation=0.7), deadline_ms=97, queue=2),
+    Deployment(arrivals=Bursty(utilisation=0.5), threshold_x=3, budget_ms=200),
+    Deployment(arrivals="on_prediction", deadline_ms=97),
+    *(
+        Deployment(arrivals=arrivals, queue=queue, fallback=fallback, fallback_cost=cost, deadline_x=4)
+        for arrivals, queue in ((Periodic(utilisation=1.0), 0), (Poisson(utilisation=0.8), 1))
+        for fallback in ("latest", "standard")
+        for cost in ("free", "charged")
+    ),
+    Deployment(interval_ms=45, fallback="latest", budget_ms=120),
+    Deployment(interval_ms=45, fallback="standard", fallback_cost="charged", budget_ms=120),
 ]
-WHERE_FROM = ["origin", "adapting_pass", "frozen_pass"]
+WHERE_FROM = ["origin", "adapting_pass", "frozen_pass", "fallback_pass"]
 
 
 def same(first: tempora.store.Results, second: tempora.store.Results) -> None:

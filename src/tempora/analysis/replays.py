@@ -16,7 +16,7 @@ import pandas as pd
 
 from tempora.errors import TemporaError, unknown
 from tempora.published.methods import STANDARD, order
-from tempora.scenarios import Offline, Resolved, Scenario, route
+from tempora.scenarios import Resolved, Scenario, route
 from tempora.store import Cell, Results, StoredPass, Trace, utility_row
 
 _STREAM = ["model", "shift", "seed"]
@@ -105,7 +105,7 @@ class _Reader:
         resolved = self._resolved(row, adapting.num_batches)
         way = route(
             resolved,
-            adapting.course(Offline().resolve(num_batches=adapting.num_batches)),
+            adapting.offline_course(),
             history_free=stored.history_free,
             stateless=stored.stateless,
             time_aware=stored.time_aware,

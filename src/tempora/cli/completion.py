@@ -32,7 +32,10 @@ SHIFTS = (
 )
 CONSTANTS = ("imagenet", "cifar", "fashion")
 CLOCKS = ("measured", "published:rn50_inc", "published:vit_inc")
-GRIDS = ("relative", "paper-resnet50", "paper-vit", "paper-resnet18", "none")
+GRIDS = (
+    *("relative", "paper-resnet50", "paper-vit", "paper-resnet18"),
+    *("camera", "server", "kiosk", "drone", "wearable", "alfarra", "none"),
+)
 RUNTIMES = ("eager", "tf32", "channels_last", "amp", "compile")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 EXECUTORS = ("local", "ray")

@@ -93,21 +93,18 @@ def _scenarios() -> Iterator[Entry]:
     yield (
         "deployment",
         "Any of these together: a battery-powered camera has arrivals, patience and a budget",
-        "arrivals (on_completion, on_prediction or recorded times), and all knobs above",
+        "arrivals (on_completion, on_prediction, recorded times, or {poisson: {utilisation: 0.5}}; also periodic, "
+        "bursty, recorded), deadline_ms or deadline_x, fallback: latest or standard, and all knobs above",
     )
     yield from _grids()
 
 
 def _grids() -> Iterator[Entry]:
-    from tempora.scenarios import paper_grid, relative_grid
+    from tempora.scenarios import GRIDS, grid
 
-    grids = {"relative": relative_grid(), **{f"paper-{name}": paper_grid(name) for name in _PAPER_GRIDS}}
-    for name, scenarios in grids.items():
-        labels = ", ".join(scenario.label.replace(" ", UNBROKEN) for scenario in scenarios)
-        yield f"grid {name}", f"{len(scenarios)} scenarios besides offline", labels
-
-
-_PAPER_GRIDS = ("resnet50", "vit", "resnet18")
+    for name, about in GRIDS.items():
+        labels = ", ".join(scenario.label.replace(" ", UNBROKEN) for scenario in grid(name))
+        yield f"grid {name}", about.about, labels
 
 
 def _clocks() -> Iterator[Entry]:

@@ -83,7 +83,7 @@ def run(
     grid: Annotated[
         str | None,
         typer.Option(
-            help="relative, paper-resnet50, paper-vit, paper-resnet18 or none.",
+            help="relative, server, camera, ... from `tempora list scenarios`, or none.",
             autocompletion=completion.one_of(completion.GRIDS),
             rich_help_panel=WHAT,
         ),

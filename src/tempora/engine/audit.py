@@ -6,12 +6,14 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
+from tempora.data import BatchSource
 from tempora.engine.config import load_config
-from tempora.engine.job import Job, StreamSource
+from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
 from tempora.engine.observer import Observer
 from tempora.engine.passes import Pass
 from tempora.engine.setup import job_from_config
@@ -84,7 +86,12 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool) -> 
             f"{results.path / 'run.json'}: another run's files are in the folder, or it was edited"
         )
     scenario = results.scenarios[int(cell["scenario"])]
-    resolved = scenario.resolve(num_batches=source.num_batches, baseline_ms=float(cell["baseline_ms"]))
+    resolved = scenario.resolve(
+        num_batches=source.num_batches,
+        baseline_ms=float(cell["baseline_ms"]),
+        seed=source.seed,
+        shift=source.shift,
+    )
     stream = source.open()
     try:
         run = Pass(
@@ -93,6 +100,7 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool) -> 
             stream,
             job.clock,
             pace=_real_time() if realtime else None,
+            standard=cache(lambda: _standard(job, spec, stream)),
         )
         run.warm_up(job.warmup_batches)
         again = run.live(resolved)
@@ -112,6 +120,14 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool) -> 
         same_predictions=same,
         agrees=_agrees(cell, utility) if job.measured else utility == cell["utility"] and same,
     )
+
+
+def _standard(job: Job, spec: MethodSpec, stream: BatchSource) -> Pass:
+    """Standard beside the audited method, for deployments with a fallback."""
+    beside = MethodSpec(STANDARD).under(spec.runtime)
+    run = Pass(job.create(beside, stream.seed), beside.label, stream, job.clock)
+    run.warm_up(1)
+    return run
 
 
 def _source(job: Job, cell: pd.Series) -> StreamSource | None:

@@ -16,10 +16,7 @@ from tempora.data.registry import datasets
 from tempora.engine import suites
 from tempora.errors import TemporaError, suggestion
 from tempora.methods.settings import build
-from tempora.scenarios import from_spec
-
-GRIDS = ("relative", "paper-resnet50", "paper-vit", "paper-resnet18", "none")
-
+from tempora.scenarios import GRIDS, from_spec
 
 MOST_LINES, MOST_LEVELS, MOST_BYTES = 10_000, 30, 1 << 20
 """A configuration is far smaller; aliases (&, *) of aliases can make it endless."""
@@ -100,8 +97,9 @@ class RunConfig(_Strict):
     methods: list[str | MethodConfig] = Field(
         ["all"], description="Names, or name/label/settings; all takes every method that fits the model."
     )
-    grid: Literal["relative", "paper-resnet50", "paper-vit", "paper-resnet18", "none"] = Field(
-        "relative", description="Scenarios to evaluate besides Offline, which always is."
+    grid: str = Field(
+        "relative",
+        description="Scenarios to evaluate besides Offline, which always is: a name from `tempora list scenarios`.",
     )
     scenarios: list[dict[str, Any]] = Field(
         [], description="More scenarios: {protocol: discrete, utilisation: 1}."
@@ -135,6 +133,13 @@ class RunConfig(_Strict):
     deterministic: bool = Field(
         False, description="Deterministic algorithms on CUDA: slower, repeatable to the bit."
     )
+
+    @field_validator("grid")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in GRIDS:
+            raise ValueError(suggestion(name, GRIDS))
+        return name
 
     @field_validator("seeds")
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -166,11 +167,17 @@ class Job:
 def deployment_identity(resolved: Resolved, time_aware: bool) -> dict[str, Any]:
     """The knobs that decide which batches a live pass serves, adapts on and times.
 
-    Patience changes the score and not the pass, unless the method looks at the clock.
+    What a response is worth changes the score and not the pass, unless the method looks at the clock.
     """
     knobs = dataclasses.asdict(resolved)
-    if resolved.interval_ms is not None:
+    if knobs.pop("periodic"):
         del knobs["arrivals_ms"]
+    if resolved.waits or resolved.fallback is None:
+        del knobs["fallback"], knobs["fallback_cost"]
+    if not resolved.residuals:
+        del knobs["residuals"]
+    if not (time_aware and math.isfinite(resolved.deadline_ms)):
+        del knobs["deadline_ms"]
     if not time_aware:
         del knobs["threshold_ms"]
         knobs["untimed_tail"] = resolved.untimed_tail

@@ -17,10 +17,13 @@ import numpy as np
 import torch
 
 from tempora.data import BatchSource
+from tempora.engine.rescue import LatestState
+from tempora.errors import TemporaError
 from tempora.measure import Batch, Clock
 from tempora.methods import Method, Moment
 from tempora.scenarios import Budget, Resolved, Timeline, Turn
-from tempora.store import ADAPTED, FROZEN, Trace
+from tempora.store import ADAPTED, FALLBACK, FROZEN, Trace
+from tempora.store.trace import arrivals
 
 Progress = Callable[[Trace, int], None]
 """Called after every batch with the trace so far and the batch's index; may raise to stop the pass."""
@@ -68,6 +71,8 @@ class Pass:
     """Waits until a moment of the timeline has come; None: simulated time, nobody waits."""
     tail_batches: int = 1
     """Batches that an untimed frozen tail predicts at once."""
+    standard: Callable[[], Pass] | None = None
+    """Standard over the same stream, ready to predict: a fallback takes its time, or is it."""
     non_finite_batches: int = 0
     """Served batches whose scores were not all finite."""
     _costs_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -88,14 +93,22 @@ class Pass:
         """Drive the deployment's timeline: serve what it says, tell it how long that took."""
         timeline = resolved.timeline()
         trace = self._fresh_trace()
+        latest, standard = LatestState(self.method, resolved), self._standard_for(resolved)
         undoes = math.isfinite(resolved.budget_ms) and resolved.rule == "strict"
         while (turn := timeline.next()) is not None:
+            if turn.fallback and standard is not None:
+                lost_to = latest if resolved.fallback == "latest" else None
+                timeline.record(self._serve_lost(trace, turn, standard, lost_to), 0.0)
+                self._report(trace, turn.batch)
+                continue
+            latest.before(turn)
             before = self.method.snapshot() if undoes and turn.adapting else None
             if turn.adapting:
                 self._serve_adapting(trace, turn, timeline, resolved)
                 adapted = bool(trace.phase[turn.batch] == ADAPTED)
                 times = float(trace.predict_ms[turn.batch]), float(trace.adapt_ms[turn.batch])
                 if timeline.record(*times, adapted=adapted):
+                    latest.served(timeline.free_ms)
                     self._report(trace, turn.batch)
                     continue
                 trace.attempt_predict_ms[turn.batch], trace.attempt_adapt_ms[turn.batch] = times
@@ -105,6 +118,7 @@ class Pass:
             timeline.record(float(trace.predict_ms[turn.batch]), 0.0)
             self._report(trace, turn.batch)
         self._place(trace, timeline)
+        trace.arrived_ms[:] = arrivals(resolved, trace.arrived_ms)
         return trace
 
     def offline(self, resolved: Resolved, watches: Iterable[BudgetWatch] = ()) -> Trace:
@@ -189,6 +203,30 @@ class Pass:
         trace.phase[index] = FROZEN
         trace.action[index] = "none"
         self._note_predictions(trace, index, scores)
+
+    def _standard_for(self, resolved: Resolved) -> Pass | None:
+        """Standard, where a fallback answers lost batches: made before the first batch, not while one waits."""
+        if resolved.fallback is None or resolved.waits:
+            return None
+        if self.standard is None:
+            raise TemporaError(
+                f"fallback={resolved.fallback!r} takes Standard's time, and there is no Standard beside this pass"
+            )
+        return self.standard()
+
+    def _serve_lost(self, trace: Trace, turn: Turn, standard: Pass, latest: LatestState | None) -> float:
+        """Answer a lost batch, by Standard or in the latest state, in the time that Standard takes; returns that."""
+        index = turn.batch
+        x = self._batch(index)
+        scores, predict_ms = self.clock.predict(
+            lambda: standard._predict(x, _FIRST_MOMENT), standard._named(index), frozen=False
+        )
+        if latest is not None:
+            scores = latest.predict(turn, lambda: self._predict(x, _FIRST_MOMENT))
+        trace.phase[index], trace.action[index] = FALLBACK, "none"
+        trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, 0.0
+        self._note_predictions(trace, index, scores)
+        return predict_ms
 
     def _untimed_scores(self, index: int) -> torch.Tensor:
         if self.tail_batches == 1:

@@ -12,7 +12,7 @@ from tempora.data import BatchSource
 from tempora.engine.job import Job, MethodSpec
 from tempora.engine.passes import Pass
 from tempora.measure import MeasuredClock
-from tempora.scenarios import Offline
+from tempora.scenarios import Offline, route
 
 PROBE_BATCHES = 3
 """Enough to tell minutes from hours."""
@@ -94,16 +94,20 @@ def _plan_method(job: Job, spec: MethodSpec, stream: BatchSource) -> MethodPlan:
     if not job.share or method.time_aware:
         how = "each cell is its own pass" if not job.share else "sees the clock, so nothing is shared"
         return MethodPlan(spec.label, cells, cells, cells, how, seconds)
-    scheduled = [d for d in deployments if not isinstance(d.arrivals, str)]
-    budgets = [d for d in deployments if isinstance(d.arrivals, str) and d.has_budget]
-    live = sum(d.has_budget for d in scheduled)
-    skipping = 0 if method.history_free else len(scheduled) - live
-    tails = 0 if method.stateless and job.standard(spec.runtime) else len(budgets)
+    ways = [
+        route(deployment, history_free=method.history_free, stateless=method.stateless)
+        for deployment in deployments
+    ]
+    skipping = sum("live" in way.possible for way in ways)
+    tails = sum(way.possible == ("offline", "tail") for way in ways)
+    if method.stateless and job.standard(spec.runtime):
+        tails = 0
+    replays = sum(way.kind == "replay" for way in ways)
     parts = ["one offline pass"]
     parts += [f"{skipping} schedules live if they skip batches"] if skipping else []
-    parts += [f"{len(scheduled)} schedules replayed"] if scheduled and method.history_free else []
+    parts += [f"{replays} schedules replayed"] if replays else []
     parts += [f"{tails} frozen tails at most"] if tails else []
-    return MethodPlan(spec.label, cells, 1 + live, 1 + live + skipping + tails, ", ".join(parts), seconds)
+    return MethodPlan(spec.label, cells, 1, 1 + skipping + tails, ", ".join(parts), seconds)
 
 
 def _probe(run: Pass) -> float:

@@ -18,6 +18,7 @@ from tempora.scenarios import to_spec
 from tempora.store import Cell, Results, RunFolder, utilities_frame, utility_row
 from tempora.store.baselines import standard_above
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
+from tempora.store.schema import PASS_COLUMNS
 from tempora.store.verdicts import worst
 
 
@@ -77,8 +78,10 @@ class Run:
             if cell.status != "ok" or cell.adapting_pass is None:
                 rows.append(utility_row(cell, None))
                 continue
-            frozen = self.folder.trace(cell.frozen_pass) if cell.frozen_pass else None
-            rows.append(utility_row(cell, self.folder.trace(cell.adapting_pass), frozen))
+            frozen, fallback = (
+                self.folder.trace(key) if key else None for key in (cell.frozen_pass, cell.fallback_pass)
+            )
+            rows.append(utility_row(cell, self.folder.trace(cell.adapting_pass), frozen, fallback))
         return rows
 
     def _write_utilities(self) -> None:
@@ -90,7 +93,7 @@ class Run:
     def _verdict(self, baseline: Baseline) -> Verdict | None:
         if not self.job.measured:
             return None
-        keys = {row[name] for row in self.rows for name in ("adapting_pass", "frozen_pass") if row[name]}
+        keys = {row[name] for row in self.rows for name in PASS_COLUMNS if row[name]}
         facts = (
             self.folder.passes()[key].facts.get("verdict") for key in keys if key in self.folder.passes()
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tempora import methods
 from tempora.engine.job import Job, MethodSpec, StreamSource
 from tempora.errors import TemporaError
+from tempora.scenarios import route
 
 Tasks = Sequence[tuple[StreamSource, Sequence[MethodSpec]]]
 """The methods to run on each stream."""
@@ -20,12 +21,17 @@ _BACKWARD = 3.0
 def rough_cost(job: Job, spec: MethodSpec, source: StreamSource) -> float:
     """How long a task takes, in batches of standard inference: enough to order tasks by."""
     kind = methods.get(spec.name)
-    deployments = [scenario.deployment() for scenario in job.scenarios]
-    schedules = sum(not isinstance(deployment.arrivals, str) for deployment in deployments)
-    if not job.share or kind.time_aware:
-        passes = len(deployments)
-    else:
-        passes = 1 if kind.history_free is True else 1 + schedules
+    ways = [
+        route(
+            scenario.deployment(),
+            history_free=kind.history_free is True,
+            stateless=kind.stateless is True,
+            time_aware=kind.time_aware,
+        )
+        for scenario in job.scenarios
+    ]
+    apart = sum(way.kind == "live" or "live" in way.possible for way in ways)
+    passes = 1 + apart if job.share and not kind.time_aware else len(ways)
     return source.num_batches * passes * (_BACKWARD if kind.family == "gradient-based" else 1.0)
 
 

@@ -26,7 +26,7 @@ from tempora.errors import TemporaError, suggestion
 from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.models import Classifier
-from tempora.scenarios import Scenario, from_spec, paper_grid, relative_grid
+from tempora.scenarios import Scenario, from_spec, grid
 from tempora.store import Trace
 
 MANY_FILES = 5_000
@@ -140,18 +140,13 @@ def _fitting(config: RunConfig, model: Classifier, observer: Observer) -> Iterat
 
 def scenarios(config: RunConfig) -> list[Scenario]:
     """The grid, then the scenarios given one by one."""
-    if config.grid == "relative":
-        grid = relative_grid(config.rule, config.queue)
-    elif config.grid == "none":
-        grid = []
-    else:
-        grid = paper_grid(config.grid.removeprefix("paper-"), config.rule, config.queue)
+    found = grid(config.grid, config.rule, config.queue)
     for position, spec in enumerate(config.scenarios):
         try:
-            grid.append(from_spec(spec))
+            found.append(from_spec(spec))
         except TemporaError as error:
             raise TemporaError(f"scenarios[{position}]: {error}") from None
-    return grid
+    return found
 
 
 def dataset_options(config: DataConfig) -> dict[str, Any]:

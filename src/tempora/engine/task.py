@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from tempora.data import BatchSource
-from tempora.engine.job import Job, MethodSpec, StreamSource, deployment_identity
+from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource, deployment_identity
 from tempora.engine.observer import Observer
 from tempora.engine.passes import BudgetWatch, Pass, Stopped
 from tempora.engine.runtime import compiled_graphs
 from tempora.engine.sentinel import Sentinel
-from tempora.engine.sharing import LIVE, share
 from tempora.engine.tails import batches_at_once
 from tempora.errors import TemporaError
 from tempora.measure import Baseline
 from tempora.measure.spent import Spent
 from tempora.methods import Method
-from tempora.scenarios import Budget, Offline, Resolved, Scenario
+from tempora.scenarios import Budget, Offline, Resolved, Scenario, route
 from tempora.store import Cell, RunFolder, StoredPass, Trace, pass_key
 from tempora.store.atomic import CannotWrite
 from tempora.store.verdicts import worst
 
 OFFLINE, TAIL = "offline", "tail"
+LIVE, DERIVED, REPLAYED = "live", "derived", "replayed"
 
 
 @dataclass
@@ -91,14 +91,25 @@ class Task:
         if not self.job.share or method.time_aware:
             return self._live_cell(cell, resolved, scenario_index=cell.scenario_index)
         offline = self._offline()
-        shared = share(resolved, self.folder.trace(offline.key), method.history_free)
-        if shared is None:
+        way = route(
+            resolved,
+            self.folder.trace(offline.key).offline_course(),
+            history_free=method.history_free,
+            stateless=method.stateless,
+        )
+        if way.kind == "live":
             return self._live_cell(cell, resolved)
-        origin = LIVE if isinstance(cell.scenario, Offline) else shared.origin
-        if shared.cutoff is None:
-            return self._placed(cell, origin, offline)
-        frozen = self._frozen(method, resolved, shared.cutoff)
+        if way.kind == "replay":
+            lost = self._standard()._offline() if resolved.fallback is not None else None
+            return self._placed(cell, REPLAYED, offline, fallback=lost)
+        origin = LIVE if isinstance(cell.scenario, Offline) else DERIVED
+        frozen = None if way.cutoff is None else self._frozen(method, resolved, way.cutoff)
         return self._placed(cell, origin, offline, frozen)
+
+    def _standard(self) -> Task:
+        """Standard on the same stream, whose time a fallback takes; among the methods of the job or not."""
+        spec = MethodSpec(STANDARD).under(self.spec.runtime)
+        return replace(self, spec=spec, _method=None, _states={}, _tail_batches=None, _offline_failure=None)
 
     def _live_cell(self, cell: Cell, resolved: Resolved, **more: Any) -> Cell:
         """A pass of the cell's own. Unshared, the scenario's number keeps equal passes apart."""
@@ -107,16 +118,22 @@ class Task:
         return self._placed(cell, LIVE, self._pass(identity, lambda run: run.live(resolved)))
 
     def _placed(
-        self, cell: Cell, origin: str, adapting: StoredPass, frozen: StoredPass | str | None = None
+        self,
+        cell: Cell,
+        origin: str,
+        adapting: StoredPass,
+        frozen: StoredPass | str | None = None,
+        fallback: StoredPass | None = None,
     ) -> Cell:
         """The cell with its passes, the worse of their verdicts and the larger of their uncertainties."""
-        known = [found for found in (adapting, frozen) if isinstance(found, StoredPass)]
+        known = [found for found in (adapting, frozen, fallback) if isinstance(found, StoredPass)]
         verdicts = [found.facts.get("verdict", {}).get("status", "VALID") for found in known]
         return replace(
             cell,
             origin=origin,
             adapting_pass=adapting.key,
             frozen_pass=frozen.key if isinstance(frozen, StoredPass) else frozen,
+            fallback_pass=None if fallback is None else fallback.key,
             verdict=worst(verdicts),
             timing_uncertainty=max(found.facts.get("timing_uncertainty", 0.0) for found in known),
         )
@@ -149,7 +166,8 @@ class Task:
             raise
 
     def _budgets(self) -> list[Budget]:
-        """The budgets of all closed-loop scenarios, to be watched during the offline pass."""
+        """The budgets of all scenarios, to be watched during the offline pass: the state in which they run out is
+        where a frozen tail starts, also on a schedule that has lost nothing until then."""
         applicable = [
             self._resolve(scenario)
             for scenario in self.job.scenarios
@@ -158,7 +176,7 @@ class Task:
         return [
             Budget(resolved.budget_ms, resolved.baseline_ms, resolved.rule)
             for resolved in applicable
-            if resolved.arrivals_ms is None and math.isfinite(resolved.budget_ms)
+            if resolved.has_budget
         ]
 
     def _pass(self, identity: dict[str, Any], make: Callable[[Pass], Trace]) -> StoredPass:
@@ -176,6 +194,7 @@ class Task:
             self.job.clock,
             progress=self._on_batch,
             tail_batches=self._tail_batches,
+            standard=cache(lambda: self._standard()._beside(stream)),
         )
         self.observer.pass_started(identity["kind"], stream.num_batches)
         timed = identity.get("timed", True)
@@ -217,6 +236,12 @@ class Task:
             )
         return self.folder.write_pass(identity, trace, facts)
 
+    def _beside(self, stream: BatchSource) -> Pass:
+        """Ready to predict beside the pass of another method."""
+        run = Pass(self._created(), self.spec.label, stream, self.job.clock)
+        run.warm_up(1)
+        return run
+
     def _measured_facts(self, spent: Spent) -> dict[str, Any]:
         return {
             "baseline": self.baseline.to_json(),
@@ -237,7 +262,12 @@ class Task:
         return self._method
 
     def _resolve(self, scenario: Scenario) -> Resolved:
-        return scenario.resolve(num_batches=self.source.num_batches, baseline_ms=self.baseline.baseline_ms)
+        return scenario.resolve(
+            num_batches=self.source.num_batches,
+            baseline_ms=self.baseline.baseline_ms,
+            seed=self.source.seed,
+            shift=self.source.shift,
+        )
 
     def _identity(self, kind: str, **more: Any) -> dict[str, Any]:
         return self.job.identity(self.spec, self.source, kind, **more)

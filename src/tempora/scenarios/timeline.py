@@ -128,6 +128,11 @@ class Timeline:
         return self._budget.spent_ms
 
     @property
+    def free_ms(self) -> float:
+        """When the pipeline is, or was, done with what was recorded so far."""
+        return self._finish_ms
+
+    @property
     def budget_left_ms(self) -> float:
         return max(0.0, self._budget.budget_ms - self._budget.spent_ms)
 

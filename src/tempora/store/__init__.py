@@ -4,11 +4,12 @@ from tempora.store.cells import Cell, utilities_frame, utility_row
 from tempora.store.folder import RunFolder, StoredPass, pass_key, read_pass
 from tempora.store.results import Results, open_run
 from tempora.store.schema import CELL_COLUMNS, KEY_COLUMNS, SCHEMA_VERSION, TRACE, UTILITIES
-from tempora.store.trace import ADAPTED, FROZEN, SKIPPED, Trace
+from tempora.store.trace import ADAPTED, FALLBACK, FROZEN, SKIPPED, Trace
 
 __all__ = [
     "ADAPTED",
     "CELL_COLUMNS",
+    "FALLBACK",
     "FROZEN",
     "KEY_COLUMNS",
     "SCHEMA_VERSION",

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tempora.errors import TemporaError, TemporaWarning
-from tempora.store.schema import LATER, SCHEMA_VERSION, arrow_schema
+from tempora.store.schema import ADDED_LATER, SCHEMA_VERSION, arrow_schema
 
 _METADATA = b"tempora"
 _KINDS = {"run.json": "manifest", "utilities.parquet": "table of utilities"}
@@ -78,7 +78,7 @@ def read_sealed(path: Path, fields: Fields) -> pa.Table:
 
 def _came_later(name: str, schema: pa.Schema, told: Mapping[str, Any]) -> bool:
     """Whether a file lacks a column because it was written before there was one."""
-    return name in LATER and name not in schema.names and name not in told.get("rows_checksum", ())
+    return name in ADDED_LATER and name not in schema.names and name not in told.get("rows_checksum", ())
 
 
 def _agree(found: dict[str, str], written: Any) -> bool:

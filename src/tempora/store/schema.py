@@ -51,6 +51,14 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
     "page_faults": (pa.int64(), "Minor page faults while the batch was timed; empty under a recorded clock."),
 }
 
+ADDED_LATER = frozenset(
+    {
+        *("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms"),
+        *("fallback_fraction", "fallback_accuracy", "fallback_pass"),
+    }
+)
+"""Columns that files of earlier versions lack: they are empty there."""
+
 UTILITIES: dict[str, tuple[pa.DataType, str]] = {
     "method": (pa.string(), "Name of the method, or its label where a run has several settings of one."),
     "model": (pa.string(), "Name of the network."),
@@ -113,13 +121,10 @@ UTILITIES: dict[str, tuple[pa.DataType, str]] = {
     ),
 }
 
-LATER = {
-    *("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms"),
-    *("fallback_fraction", "fallback_accuracy", "fallback_pass"),
-}
-"""Columns that earlier files do not have: they are read as empty."""
 KEY_COLUMNS = ["method", "model", "shift", "seed", "protocol", "parameter", "value", "label", "queue", "rule"]
 """What names a cell."""
+PASS_COLUMNS = ["adapting_pass", "frozen_pass", "fallback_pass"]
+"""Where a cell's batches are."""
 CELL_COLUMNS = ["model", "shift", "seed", "scenario"]
 """What methods are ranked within."""
 

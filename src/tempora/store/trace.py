@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tempora.scenarios import Course, Resolved, Score, replay, utility_of
+from tempora.scenarios import Course, Offline, Resolved, Score, replay, utility_of
 from tempora.store.schema import TRACE, arrow_schema
 
 FloatArray = NDArray[np.float64]
@@ -103,6 +103,10 @@ class Trace:
             adapted=(self.phase == ADAPTED) | undone,
             fallback_ms=(self if fallback is None else fallback).predict_ms,
         )
+
+    def offline_course(self) -> Course:
+        """The course of an offline pass: every batch in its order, as `route` wants to know it."""
+        return self.course(Offline().resolve(num_batches=self.num_batches))
 
     def _placed(self, course: Course, frozen: Trace, fallback: Trace) -> Trace:
         """The served batches of a course: adapted ones from this trace, the others from `frozen` and `fallback`."""
