@@ -102,6 +102,7 @@ def test_the_names_are_those_that_there_are() -> None:
     from tempora.published import setups
     from tempora.published.profiles import PROFILED
     from tempora.report import tables
+    from tempora.scenarios import GRIDS
 
     # Other tests register methods and datasets of their own in this process.
     ours = [name for name in methods.names() if methods.get(name).__module__.startswith("tempora.")]

@@ -102,15 +102,14 @@ class Schedule:
     def take(self, emission_ms: float, adapt_ms: float, finish_ms: float) -> Pickup | None:
         self.admit_until(finish_ms)
         arrivals_ms, following = self._arrivals_ms, self._next
+        if not self._waiting and following == len(arrivals_ms):
+            return None
         dropped = len(self.evicted) > self._evicted_before
         self._evicted_before = len(self.evicted)
-
         if self._waiting:
             batch = self._waiting.popleft()
             arrived_ms = arrivals_ms[batch]
             return batch, arrived_ms, finish_ms, finish_ms - arrived_ms, False
-        if following == len(arrivals_ms):
-            return None
         # An idle pipeline takes the first arrival of an instant; the others of that instant queue.
         arrived_ms = arrivals_ms[following]
         self._next = upcoming = following + 1
