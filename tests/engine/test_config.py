@@ -11,6 +11,7 @@ import yaml
 from tempora import TemporaError
 from tempora.engine.config import RunConfig, load_config, template
 from tempora.engine.setup import scenarios
+from tempora.scenarios import GRIDS, Recorded, grid
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
@@ -137,3 +138,39 @@ def test_the_papers_setups_have_the_papers_sizes():
         config = yaml.safe_load((CONFIGS[0].parent / f"{name}.yaml").read_text())
         grid = scenarios(RunConfig.model_validate(config))
         assert len(grid) * 15 == expected, name
+
+
+def test_recorded_arrivals_come_from_files_and_functions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("0, 15 # two at once\n15\n40.5\n")
+    (tmp_path / "my_log.py").write_text("def times():\n    return range(0, 40, 10)\n")
+    specs = [
+        {"protocol": "deployment", "arrivals": {"recorded": name}} for name in ("log.csv", "my_log:times")
+    ]
+    found = scenarios(load_config(None, flags={"grid": "none", "scenarios": specs}))
+    assert [scenario.arrivals for scenario in found] == [
+        Recorded([0, 15, 15, 40.5]),
+        Recorded([0, 10, 20, 30]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "message"),
+    [
+        ({"recorded": "nowhere.csv"}, r"scenarios\[0\].*nowhere.csv.*cannot be read"),
+        ({"recorded": "words.txt"}, "'soon' is no number"),
+        ({"recorded": "no_such_module:times"}, "there is no module 'no_such_module'"),
+        ({"poisson": {"utilisation": -1}}, "utilisation=-1: must be a finite number above 0"),
+    ],
+)
+def test_wrong_arrivals_say_what_to_do(tmp_path, monkeypatch, arrivals, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.txt").write_text("0\nsoon\n")
+    spec = {"protocol": "deployment", "arrivals": arrivals}
+    with pytest.raises(TemporaError, match=message):
+        load_config(None, flags={"scenarios": [spec]})
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_every_grid_is_a_grid_of_a_run(name):
+    assert scenarios(load_config(None, flags={"grid": name})) == grid(name)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from tempora import methods
 from tempora.data.registry import datasets
 from tempora.engine import suites
+from tempora.engine.arrival_times import with_times
 from tempora.errors import TemporaError, suggestion
 from tempora.methods.settings import build
 from tempora.scenarios import GRIDS, from_spec
@@ -223,7 +224,7 @@ def _wrong_scenarios(config: RunConfig, origin: _Origin) -> Iterator[str]:
     """What is wrong with each scenario, at the key that the message is about where it is about one."""
     for position, spec in enumerate(config.scenarios):
         try:
-            from_spec(spec)
+            from_spec(with_times(spec))
         except TemporaError as error:
             message = str(error)
             key = next(

@@ -15,6 +15,7 @@ from tempora.data import BatchSource, Shift, Stream, open_stream
 from tempora.data.contents import Progress
 from tempora.data.registry import find
 from tempora.data.stream import check_request
+from tempora.engine.arrival_times import with_times
 from tempora.engine.clocks import open_clock
 from tempora.engine.config import DataConfig, MethodConfig, RunConfig
 from tempora.engine.conformity import departures
@@ -143,7 +144,7 @@ def scenarios(config: RunConfig) -> list[Scenario]:
     found = grid(config.grid, config.rule, config.queue)
     for position, spec in enumerate(config.scenarios):
         try:
-            found.append(from_spec(spec))
+            found.append(from_spec(with_times(spec)))
         except TemporaError as error:
             raise TemporaError(f"scenarios[{position}]: {error}") from None
     return found
