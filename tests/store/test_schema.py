@@ -12,7 +12,7 @@ import pytest
 from analysis.run_folders import write_run
 from tempora import TemporaError
 from tempora.errors import TemporaWarning
-from tempora.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, read_pass
+from tempora.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, integrity, read_pass
 from tempora.store.schema import as_markdown
 
 DOCS = Path(__file__).parents[2] / "docs" / "schema.md"
@@ -86,3 +86,14 @@ def test_passes_are_read_without_their_predictions_where_nobody_asks(tmp_path: P
 def test_labels_of_methods_are_words(tmp_path: Path) -> None:
     with pytest.raises(TemporaError, match="'method_labels' is"):
         write_run(tmp_path, method_labels={"tent": 3})
+
+
+def test_columns_that_came_later_are_empty_in_earlier_files_and_missed_in_later_ones(tmp_path):
+    path = tmp_path / "utilities.parquet"
+    fields = {name: UTILITIES[name] for name in ("method", "response_p99_ms")}
+    integrity.write_sealed(pa.table({"method": ["tent"]}), path, {})
+    assert integrity.read_sealed(path, fields).to_pylist() == [{"method": "tent", "response_p99_ms": None}]
+    integrity.write_sealed(pa.table({"method": ["tent"], "response_p99_ms": [80.0]}), path, {})
+    pq.write_table(pq.read_table(path).drop_columns(["response_p99_ms"]), path)
+    with pytest.raises(TemporaError, match="lacks the column response_p99_ms"):
+        integrity.read_sealed(path, fields)

@@ -103,7 +103,7 @@ def _grids() -> Iterator[Entry]:
     from tempora.scenarios import GRIDS, grid
 
     for name, about in GRIDS.items():
-        labels = ", ".join(scenario.label.replace(" ", UNBROKEN) for scenario in grid(name))
+        labels = "; ".join(scenario.label.replace(" ", UNBROKEN) for scenario in grid(name))
         yield f"grid {name}", about.about, labels
 
 

@@ -157,7 +157,7 @@ class Bursty(_Paced):
 
     @property
     def label(self) -> str:
-        return f"bursty {self._pace}, bursts ×{self.burst:g} of {self.length:g}"
+        return f"bursty ×{self.burst:g} of {self.length:g}, {self._pace}"
 
     def _units(self, n: int, seed: int, shift: str) -> FloatArray:
         # Time that passes only while on: there the arrivals are Poisson, and each end of an on-period before an

@@ -39,7 +39,7 @@ def paper_grid(setup: str, rule: str = "strict", queue: int = 1) -> list[Scenari
 
 
 def relative_grid(rule: str = "strict", queue: int = 1) -> list[Scenario]:
-    """A grid that means the same on any machine: every knob relative to its lambda."""
+    """A grid that means the same on Any machine: every knob relative to its lambda."""
     return [
         *_utilisations(queue),
         *(Continuous(threshold_x=x) for x in (1.25, 2.5, 5.0, 10.0, 25.0)),
@@ -102,29 +102,29 @@ def _alfarra(rule: str, queue: int) -> list[Scenario]:
 
 
 GRIDS: dict[str, Grid] = {
-    "relative": Grid("any machine: every knob relative to its λ", relative_grid),
+    "relative": Grid("Any machine: every knob relative to its λ", relative_grid),
     "paper-resnet50": Grid(
-        "the paper's ResNet-50 tables", lambda rule, queue: paper_grid("resnet50", rule, queue)
+        "The paper's ResNet-50 tables", lambda rule, queue: paper_grid("resnet50", rule, queue)
     ),
-    "paper-vit": Grid("the paper's ViT tables", lambda rule, queue: paper_grid("vit", rule, queue)),
+    "paper-vit": Grid("The paper's ViT tables", lambda rule, queue: paper_grid("vit", rule, queue)),
     "paper-resnet18": Grid(
-        "the paper's CIFAR-10-C tables", lambda rule, queue: paper_grid("resnet18", rule, queue)
+        "The paper's CIFAR-10-C tables", lambda rule, queue: paper_grid("resnet18", rule, queue)
     ),
     "camera": Grid(
-        "a frame that is answered too late is worth nothing: inspection, robots, driving", _camera
+        "A frame that is answered too late is worth nothing: inspection, robots, driving", _camera
     ),
     "server": Grid(
-        "requests come when they like, and the slowest of a hundred is promised (read response_p99_ms)",
+        "Requests come when they like, and the slowest of a hundred is promised (read response_p99_ms)",
         _server,
     ),
-    "kiosk": Grid("one user who asks again with each answer and loses patience", _kiosk),
-    "drone": Grid("frames on a clock, and a battery that pays for adapting only so long", _drone),
-    "wearable": Grid("bursts of activity, a wearer who waits, and a battery", _wearable),
+    "kiosk": Grid("One user who asks again with each answer and loses patience", _kiosk),
+    "drone": Grid("Frames on a clock, and a battery that pays for adapting only so long", _drone),
+    "wearable": Grid("Bursts of activity, a wearer who waits, and a battery", _wearable),
     "alfarra": Grid(
         "Alfarra et al.'s comparison: no queue, and a second device answers what the first has to skip",
         _alfarra,
     ),
-    "none": Grid("nothing but Offline and the scenarios given one by one", lambda rule, queue: []),
+    "none": Grid("Nothing but Offline and the scenarios given one by one", lambda rule, queue: []),
 }
 """Every grid by its name. `rule` and `queue` turn the paper's knobs; a preset has its own."""
 

@@ -99,7 +99,8 @@ def _interval(
     utilities = [utility]
     for factor in (1 - cell.timing_uncertainty, 1 + cell.timing_uncertainty):
         scaled = adapting.scaled(factor)
-        tail, rescued = (scaled if one is None else one.scaled(factor) for one in (frozen, fallback))
+        tail = scaled if frozen is None else frozen.scaled(factor)
+        rescued = (adapting if fallback is None else fallback).paced(factor)
         utilities.append(scaled.score(resolved, tail, rescued).utility)
     return min(utilities), max(utilities)
 

@@ -152,24 +152,26 @@ class Trace:
         served = self.served
         return utility_of(self.accuracy[served], self.kappa(resolved)[served], self.num_batches)
 
+    def paced(self, factor: float) -> Trace:
+        """The same pass on a machine `factor` times as slow."""
+        times = ("predict_ms", "adapt_ms", "attempt_predict_ms", "attempt_adapt_ms")
+        return replace(self, **{name: getattr(self, name) * factor for name in times})
+
     def scaled(self, factor: float) -> Trace:
-        """The same pass on a machine `factor` times as slow.
+        """The same, with something to go by for batches that another pace might reach.
 
-        Batches that were not served, which another pace might reach, get the mean of those that were: an
-        estimate for intervals, never for a utility itself.
+        Those that the pipeline lost get the mean of those that it served: an estimate for intervals, never for a
+        utility itself.
         """
+        by_pipeline = self.served & (self.phase != FALLBACK)
+        paced = self.paced(factor)
         return replace(
-            self,
-            predict_ms=_filled(self.predict_ms) * factor,
-            adapt_ms=_filled(self.adapt_ms) * factor,
-            attempt_predict_ms=self.attempt_predict_ms * factor,
-            attempt_adapt_ms=self.attempt_adapt_ms * factor,
-            correct=np.where(self.served, self.correct, self._mean_correct()),
-            phase=np.where(self.served, self.phase, ADAPTED).astype(np.int8),
+            paced,
+            predict_ms=_filled(np.where(by_pipeline, paced.predict_ms, np.nan)),
+            adapt_ms=_filled(np.where(by_pipeline, paced.adapt_ms, np.nan)),
+            correct=_filled(np.where(by_pipeline, self.correct, np.nan)),
+            phase=np.where(by_pipeline, self.phase, ADAPTED).astype(np.int8),
         )
-
-    def _mean_correct(self) -> float:
-        return float(self.correct[self.served].mean()) if self.served.any() else 0.0
 
     def to_table(self) -> pa.Table:
         """The rows as they are stored."""
@@ -224,8 +226,9 @@ def arrivals(resolved: Resolved, otherwise: FloatArray) -> FloatArray:
     return otherwise if resolved.arrivals_ms is None else np.array(resolved.arrivals_ms)
 
 
-def _filled(times_ms: FloatArray) -> FloatArray:
-    missing = np.isnan(times_ms)
+def _filled(values: FloatArray) -> FloatArray:
+    """With the mean of the others where there is none."""
+    missing = np.isnan(values)
     if missing.all() or not missing.any():
-        return times_ms
-    return np.where(missing, times_ms[~missing].mean(), times_ms)
+        return values
+    return np.where(missing, values[~missing].mean(), values)
