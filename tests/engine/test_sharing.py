@@ -231,8 +231,7 @@ def test_a_live_pass_replays_to_its_own_course(network, batches):
     _, unshared = both_ways(network("fashion_resnet"), batches, "tent")
     for _, cell in unshared.utilities[unshared.utilities["method"] == "tent"].iterrows():
         stored = unshared.folder.trace(cell["adapting_pass"])
-        scenario, baseline_ms = unshared.scenarios[int(cell["scenario"])], float(cell["baseline_ms"])
-        again = stored.on_timeline(scenario.resolve(num_batches=stored.num_batches, baseline_ms=baseline_ms))
+        again = stored.on_timeline(unshared.resolved(cell, stored.num_batches))
         pd.testing.assert_frame_equal(
             stored.to_frame().drop(columns=["attempt_predict_ms", "attempt_adapt_ms"]),
             again.to_frame().drop(columns=["attempt_predict_ms", "attempt_adapt_ms"]),

@@ -218,7 +218,7 @@ class Timeline:
         up to its start; then a batch that waits is served, and only then, or if none waits, comes the next turn.
         """
         free_ms = self._finish_ms
-        if not self._answered < self._turn_ends:
+        if self._answered == self._turn_ends:
             feed.admit_until(free_ms)
             turn_over = self._fallback == CHARGED and self._phases[-1:] == [_FALLBACK]
             if self._answered == len(feed.evicted) or (turn_over and feed.ready(free_ms)):
