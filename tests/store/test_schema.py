@@ -91,9 +91,11 @@ def test_labels_of_methods_are_words(tmp_path: Path) -> None:
 def test_columns_that_came_later_are_empty_in_earlier_files_and_missed_in_later_ones(tmp_path):
     path = tmp_path / "utilities.parquet"
     fields = {name: UTILITIES[name] for name in ("method", "response_p99_ms")}
-    integrity.write_sealed(pa.table({"method": ["tent"]}), path, {})
+    early = pa.table({"method": ["tent"]})
+    integrity.write_sealed(early, path, {}, integrity.rows_checksum(early))
     assert integrity.read_sealed(path, fields).to_pylist() == [{"method": "tent", "response_p99_ms": None}]
-    integrity.write_sealed(pa.table({"method": ["tent"], "response_p99_ms": [80.0]}), path, {})
+    later = pa.table({"method": ["tent"], "response_p99_ms": [80.0]})
+    integrity.write_sealed(later, path, {}, integrity.rows_checksum(later))
     pq.write_table(pq.read_table(path).drop_columns(["response_p99_ms"]), path)
     with pytest.raises(TemporaError, match="lacks the column response_p99_ms"):
         integrity.read_sealed(path, fields)

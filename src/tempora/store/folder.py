@@ -24,7 +24,7 @@ from tempora.store import integrity
 from tempora.store.atomic import remove_leftovers, write_atomically
 from tempora.store.lock import FolderLock
 from tempora.store.plausible import check_manifest, check_trace, check_utilities
-from tempora.store.schema import SCHEMA_VERSION, TRACE, UTILITIES, arrow_schema
+from tempora.store.schema import PASS_COLUMNS, SCHEMA_VERSION, TRACE, UTILITIES, arrow_schema
 from tempora.store.trace import Trace
 
 DAMAGED = ".damaged"
@@ -261,7 +261,7 @@ def read_pass(path: Path) -> StoredPass:
 
 def named_passes(utilities: pd.DataFrame) -> list[str]:
     """The keys of the passes that cells of the table refer to, each once."""
-    named = pd.concat([utilities["adapting_pass"], utilities["frozen_pass"]]).dropna()
+    named = pd.concat([utilities[name] for name in PASS_COLUMNS]).dropna()
     return sorted(map(str, named.unique()))
 
 
