@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tempora.errors import TemporaError
 from tempora.methods.norm import BatchStatistics
 from tempora.methods.settings import Settings
-from tempora.methods.state import clone, overwrite, restored
+from tempora.methods.source import Source, samples
+from tempora.methods.state import overwrite, restored, saved
 from tempora.models import Classifier
+
+#: What belongs to one class and is not inherited, and what a class has that says nothing.
+_OWN: dict[str, Any] = {"label": "", "history_free": False, "stateless": False}
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,14 @@ class Moment:
     baseline_ms: float | None = None
     threshold_ms: float | None = None
     interval_ms: float | None = None
+    #: A response that takes longer is worth nothing.
+    deadline_ms: float | None = None
+    #: How long the pipeline may stay busy before the next arrival; None where the future is random.
+    slack_ms: float | None = None
     #: Mean milliseconds that adapt() has taken so far, by the action it returned.
     cost_ms: Mapping[str, float] = field(default_factory=dict)
+    #: Mean milliseconds that predict() and adapt() have taken so far, by the mode that `work` named.
+    mode_cost_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 class Method:
@@ -50,9 +60,13 @@ class Method:
 
             def adapt(self) -> str: ...           # "step", "nothing_kept", ... or a word of yours
 
-    In `setup`, put parameters that will change into `self.trainable` (name to tensor) and, to use batch
-    statistics, set `self.statistics`; the base class then saves, restores, resets and freezes them. A method
-    never times, logs or moves anything between devices. `tempora check module:Class` tests all of this.
+    In `setup`, put parameters that a loss will change into `self.trainable` (name to tensor), tensors that change
+    otherwise, such as a teacher's weights, into `self.changing`, and, to use batch statistics, set
+    `self.statistics`; the base class then saves, restores, resets and freezes them. Everything else that changes
+    is named in `state`. `self.source(n)` gives n clean images that are never part of a stream. A method never
+    times, logs or moves anything between devices. `tempora check module:Class` tests all of this.
+
+    `history_free`, `stateless` and `label` are promises and a name of one class: subclasses have to make their own.
     """
 
     name: ClassVar[str] = ""
@@ -69,26 +83,74 @@ class Method:
     time_aware: ClassVar[bool] = False
     scores_are: ClassVar[Literal["logits", "probabilities"]] = "logits"
     Settings: ClassVar[type[Settings]] = Settings
-    #: Names of attributes that change: tensors, numbers, None, containers of them, optimisers. Those of base
-    #: classes are added.
+    #: Names of attributes that change: tensors, numbers, None, networks, optimisers, generators, containers of
+    #: them. Those of base classes are added.
     state: ClassVar[tuple[str, ...]] = ()
+    #: What adapt() may return, as far as it is known.
+    actions: ClassVar[tuple[str, ...]] = ("none",)
+    #: The words that `work` may hold: kinds of work that take different times.
+    modes: ClassVar[tuple[str, ...]] = ()
+    #: Those of `actions` and `modes` that take no time worth counting.
+    free: ClassVar[tuple[str, ...]] = ("none",)
+    #: Takes so many times Standard's time that a run makes it only if it is named.
+    costly: ClassVar[bool] = False
 
-    def __init__(self, model: Classifier, settings: Settings | None = None, seed: int = 2025) -> None:
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        for name, default in _OWN.items():
+            if name not in vars(cls) and not isinstance(getattr(cls, name), property):
+                setattr(cls, name, default)
+
+    def __init__(
+        self,
+        model: Classifier,
+        settings: Settings | None = None,
+        seed: int = 2025,
+        source: Source | None = None,
+    ) -> None:
         self.model = model.eval().requires_grad_(False)
         self.settings: Any = (settings or self.Settings()).resolved(model)
+        self.seed = seed
         self.generator = torch.Generator(model.device).manual_seed(seed)
-        self.trainable: dict[str, Tensor] = {}
+        self._source = source
+        self._trainable: dict[str, Tensor] = {}
+        #: Tensors that change without a gradient, by name: a teacher's weights, statistics of one's own.
+        self.changing: dict[str, Tensor] = {}
         self.statistics: BatchStatistics | None = None
+        #: What the last predict() or adapt() did: one of `modes`, and how much of what its time follows (samples
+        #: kept, iterations, views). Whoever reads it clears it before the next call.
+        self.work: tuple[str, float] | None = None
+        #: The method whose recipe these settings come from; None: no recipe.
+        self.recipe_of: str | None = None
         #: False while no adapt() will follow the next predict(), which may then save work.
         self.learning = True
         #: What predict leaves for adapt.
         self.pending: Any = None
         self.frozen = False
         self.setup()
-        for parameter in self.trainable.values():
-            parameter.requires_grad_(True)
+        self.trainable = self.trainable  # what was added one by one is differentiated too
+        self._source = None  # images are not kept
         self.unfreeze()
         self.remember()
+
+    @property
+    def trainable(self) -> dict[str, Tensor]:
+        """Parameters that a loss changes, by name. Assigned, they can be differentiated at once, in `setup` too."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, parameters: Mapping[str, Tensor]) -> None:
+        for parameter in self._trainable.values():
+            parameter.requires_grad_(False)
+        for parameter in parameters.values():
+            parameter.requires_grad_(True)
+        self._trainable = dict(parameters)
+
+    def source(self, n: int) -> Tensor:
+        """n clean unlabelled images, normalised, never part of a stream: for `setup`, outside every clock."""
+        return samples(self._source, n, self.name or type(self).__name__).to(
+            self.model.device, self.model.dtype
+        )
 
     def setup(self) -> None:
         """Prepare the copy of the model; raise TemporaError if the method does not fit it."""
@@ -118,19 +180,20 @@ class Method:
         """The state between two batches: what changes and nothing else, on the device."""
         return {
             "tensors": [tensor.detach().clone() for tensor in self._tensors()],
-            "state": {name: clone(getattr(self, name)) for name in self._state_names()},
+            "state": self._saved_state(),
             "generator": self.generator.get_state(),
             "frozen": self.frozen,
         }
 
-    def restore(self, saved: dict[str, Any]) -> None:
+    def restore(self, snapshot: dict[str, Any]) -> None:
         """Back to a snapshot, which stays good for more."""
         self.pending = None
-        overwrite(self._tensors(), saved["tensors"])
-        for name, value in saved["state"].items():
-            setattr(self, name, restored(getattr(self, name), value))
-        self.generator.set_state(saved["generator"])
-        if saved["frozen"]:
+        overwrite(self._tensors(), snapshot["tensors"])
+        seen: dict[int, Any] = {}
+        for name, value in snapshot["state"].items():
+            setattr(self, name, restored(getattr(self, name, None), value, f"{self.name}.{name}", seen))
+        self.generator.set_state(snapshot["generator"])
+        if snapshot["frozen"]:
             self.freeze()
         else:
             self.unfreeze()
@@ -154,12 +217,15 @@ class Method:
     @property
     def updated_parameters(self) -> tuple[str, ...]:
         """Names of the parameters that adapting changes, the model's as in `model.named_parameters()`."""
-        return tuple(self.trainable)
+        others = (name for name, tensor in self.changing.items() if isinstance(tensor, nn.Parameter))
+        return (*self.trainable, *others)
 
     @property
     def updated_buffers(self) -> tuple[str, ...]:
-        """Names of the model's buffers that adapting changes."""
-        return tuple(self.statistics.buffers()) if self.statistics else ()
+        """Names of the buffers that adapting changes, the model's as in `model.named_buffers()`."""
+        tracked = tuple(self.statistics.buffers()) if self.statistics else ()
+        others = (name for name, tensor in self.changing.items() if not isinstance(tensor, nn.Parameter))
+        return (*tracked, *others)
 
     def logits(self, x: Tensor) -> Tensor:
         """The network's logits, in whatever mode it is."""
@@ -175,7 +241,11 @@ class Method:
 
     def _tensors(self) -> list[Tensor]:
         buffers = self.statistics.buffers() if self.statistics else {}
-        return [*self.trainable.values(), *buffers.values()]
+        return [*self.trainable.values(), *buffers.values(), *self.changing.values()]
+
+    def _saved_state(self) -> dict[str, Any]:
+        seen: dict[int, Any] = {}
+        return {name: saved(getattr(self, name), f"{self.name}.{name}", seen) for name in self._state_names()}
 
     def _state_names(self) -> list[str]:
         classes = reversed(type(self).__mro__)

@@ -37,6 +37,7 @@ class DeYO(GradientMethod):
     name = "deyo"
     label = "DeYO"
     Settings = DeYOSettings
+    modes = ("kept",)
 
     def select(self) -> dict[str, nn.Parameter]:
         return norm_affine(self.model, lower=True)
@@ -52,7 +53,7 @@ class DeYO(GradientMethod):
     def loss(self, x: Tensor, z: Tensor) -> Tensor | None:
         limit = max_entropy(self.model.num_classes)
         certain = indices(entropy(z.detach()) < self.settings.max_entropy * limit)
-        if len(certain) == 0:
+        if not self.keep(certain):
             return None
         plpd = self.plpd(x[certain], z[certain].detach())
         grounded = indices(plpd > self.settings.min_plpd)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from tempora.methods.functions import entropy, indices, max_entropy
-from tempora.methods.gradient import GradientMethod, KeptOnlySettings, NormSettings, fill
+from tempora.methods.gradient import GradientMethod, KeptOnlySettings, NormSettings, by_classes, fill
 from tempora.methods.registry import register
 from tempora.methods.settings import setting
 from tempora.models import Classifier
@@ -26,8 +25,7 @@ class ETASettings(NormSettings, KeptOnlySettings):
     max_similarity: float | None = setting(None, above=0)
 
     def resolved(self, model: Classifier) -> ETASettings:
-        nearest = min(SIMILARITY, key=lambda classes: abs(math.log(classes / model.num_classes)))
-        return fill(super().resolved(model), max_similarity=SIMILARITY[nearest])
+        return fill(super().resolved(model), max_similarity=by_classes(model, SIMILARITY))
 
 
 @register
@@ -38,6 +36,7 @@ class ETA(GradientMethod):
     label = "ETA"
     Settings = ETASettings
     state = ("average",)
+    modes = ("kept",)
 
     def setup(self) -> None:
         super().setup()
@@ -50,7 +49,7 @@ class ETA(GradientMethod):
         if self.average is not None:
             keep &= cosine_similarity(self.average, p, dim=1).abs() < self.settings.max_similarity
         kept = indices(keep)
-        if len(kept) == 0:
+        if not self.keep(kept):
             return None
         mean = p[kept].mean(dim=0, keepdim=True)
         self.average = mean if self.average is None else 0.9 * self.average + 0.1 * mean

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,24 +15,33 @@ from torch import Tensor, nn
 from tempora.errors import TemporaError
 from tempora.methods.contract import Method, is_batch_too_small
 from tempora.methods.norm import BatchStatistics, StatisticsSettings, batchnorm_layers, norm_affine
+from tempora.methods.optimizers import OptimizerName, all_finite, gradients_of, make_optimizer
 from tempora.methods.settings import Settings, setting
-from tempora.methods.sgd import SGD, all_finite, gradients_of
 from tempora.models import Classifier
 
 S = TypeVar("S", bound=Settings)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSettings(Settings):
-    """lr, momentum: of SGD. The learning rate follows the network's family unless given."""
+    """How to step.
+
+    lr: the learning rate; follows the network's family unless given. momentum: of SGD.
+    optimizer: sgd, nesterov (SGD with Nesterov's momentum) or adam; sgd unless given or published otherwise.
+    """
 
     lr: float | None = setting(None, above=0)
     momentum: float = setting(0.9, low=0, high=1)
+    optimizer: OptimizerName | None = None
 
     default_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-4, "vit": 1e-3}
+    #: What was published, by `column`, where it is more than a learning rate.
+    published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def resolved(self, model: Classifier) -> GradientSettings:
-        return fill(self, lr=self.default_lr[model.family])
+        published = fill(self, **self.published.get(column(model), {}))
+        return fill(published, optimizer="sgd", lr=self.default_lr[model.family])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +66,19 @@ class TrackSettings(Settings):
     paper: ClassVar[dict[str, str]] = {"track": "every_forward"}
 
 
-def fill(settings: S, **defaults: float) -> S:
+def column(model: Classifier) -> str:
+    """Which of three kinds of experiment a network resembles: "cifar" and "imagenet" for CNNs, or "vit"."""
+    if model.family == "vit":
+        return "vit"
+    return by_classes(model, {10: "cifar", 100: "cifar", 1000: "imagenet"})
+
+
+def by_classes(model: Classifier, published: Mapping[int, T]) -> T:
+    """What was published for the number of classes that is nearest in log scale."""
+    return published[min(published, key=lambda classes: abs(math.log(classes / model.num_classes)))]
+
+
+def fill(settings: S, **defaults: Any) -> S:
     """`settings` with a default for each of these that is None."""
     missing = {name: value for name, value in defaults.items() if getattr(settings, name) is None}
     return dataclasses.replace(settings, **missing)
@@ -70,6 +93,7 @@ class GradientMethod(Method):
     family = "gradient-based"
     modifies = ("parameters",)
     state = ("optimizer",)
+    actions = ("step", "nothing_kept", "non_finite", "none")
     Settings = NormSettings
 
     def setup(self) -> None:
@@ -85,7 +109,7 @@ class GradientMethod(Method):
                 f"{self.name} does not fit {self.model.name}: it has no normalisation layer to update. "
                 "Leave it out, or use a network with BatchNorm, LayerNorm or GroupNorm."
             )
-        self.optimizer = SGD(self.groups(), self.settings.momentum)
+        self.optimizer = make_optimizer(self.settings.optimizer, self.groups(), self.settings.momentum)
 
     def select(self) -> dict[str, nn.Parameter]:
         """The parameters to train, by name."""
@@ -141,15 +165,24 @@ class GradientMethod(Method):
 
     def descend(self, loss: Tensor) -> str:
         """The step, unless something is not finite. Waits for the device once."""
-        gradients = gradients_of(loss, self.optimizer.parameters)
+        gradients = self.gradients(loss)
         if not all_finite(loss, gradients):
             return "non_finite"
         self.optimizer.step(gradients)
         self.after_step()
         return "step"
 
+    def gradients(self, loss: Tensor) -> Sequence[Tensor]:
+        """Which way to step, for each of the optimiser's parameters."""
+        return gradients_of(loss, self.optimizer.parameters)
+
     def after_step(self) -> None:
         """What follows a step that was made."""
+
+    def keep(self, kept: Tensor) -> bool:
+        """Note how many samples there are to learn from; whether there are any."""
+        self.work = ("kept", float(len(kept)))
+        return len(kept) > 0
 
     def kept_logits(self, x: Tensor, z: Tensor, kept: Tensor) -> Tensor:
         """The logits of the kept samples, with their graph."""

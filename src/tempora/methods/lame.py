@@ -37,6 +37,7 @@ class LAME(Method):
     stateless = True
     scores_are = "probabilities"
     Settings = LAMESettings
+    modes = ("iterations",)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
@@ -69,6 +70,7 @@ class LAME(Method):
             # Summed on the host, exactly: in single precision the sum itself would wander by more than 1e-8.
             energies += [-math.fsum(samples) for samples in logits.logsumexp(dim=2).tolist()]
             settled = self._settled(energies, since=len(energies) - steps)
+            self.work = ("iterations", float(len(energies)))
             if settled is not None:
                 return logits[settled].softmax(dim=1)
         return y

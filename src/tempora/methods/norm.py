@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from tempora.errors import TemporaError
 from tempora.methods.settings import Settings
 from tempora.models import Classifier
 
@@ -42,28 +45,97 @@ def norm_affine(model: Classifier, lower: bool = False) -> dict[str, nn.Paramete
     return {
         f"{name}.{key}": parameter
         for name, layer in model.named_modules()
-        if isinstance(layer, (_BatchNorm, nn.GroupNorm, nn.LayerNorm)) and not (lower and model.in_top(name))
+        if isinstance(layer, (_BatchNorm, OwnNorm, nn.GroupNorm, nn.LayerNorm))
+        and not (lower and model.in_top(name))
         for key, parameter in layer.named_parameters(recurse=False)
     }
+
+
+class OwnNorm(nn.Module):
+    """Base of a method's own BatchNorm layers: `normalise` decides which statistics are used.
+
+    Takes the place and the name of a BatchNorm layer, with its weight, bias and statistics.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, layer: _BatchNorm) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = layer.weight, layer.bias, layer.eps
+        self.num_features = layer.num_features
+        self.register_buffer("running_mean", layer.running_mean)
+        self.register_buffer("running_var", layer.running_var)
+        # What layers that are fused with an activation do after it.
+        self.after = [part for key in ("drop", "act") if (part := getattr(layer, key, None)) is not None]
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.normalise(x)
+        for part in self.after:
+            x = part(x)
+        return x
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """The normalised batch, times weight, plus bias."""
+        raise NotImplementedError
+
+    def with_statistics(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        """Normalised with these, through which no gradient flows."""
+        return batch_norm(x, mean, var, self.weight, self.bias, training=False, eps=self.eps)
+
+    def batch_statistics(self, x: Tensor, correction: int) -> tuple[Tensor, Tensor]:
+        """Mean and variance per channel; the variance is divided by count - correction."""
+        x = x.to(self.running_mean.dtype)
+        var, mean = torch.var_mean(x, dim=[0, *range(2, x.ndim)], correction=correction)
+        return mean, var
+
+
+N = TypeVar("N", bound=OwnNorm)
+
+
+def replace_batchnorm(model: Classifier, make: Callable[[_BatchNorm], N]) -> dict[str, N]:
+    """Put one of `make`'s in the place, and under the name, of every BatchNorm layer."""
+    made = {}
+    for name, layer in batchnorm_layers(model).items():
+        if layer.running_mean is None:
+            raise TemporaError(f"{model.name}: its layer {name} has no source statistics to start from.")
+        parent, _, child = name.rpartition(".")
+        made[name] = make(layer)
+        setattr(model.get_submodule(parent), child, made[name])
+    return made
 
 
 class BatchStatistics:
     """BatchNorm layers of a network that adapts: they normalise with the batch and track running statistics.
 
     Layers are switched one by one, never with `train()`, which would turn on dropout as well (also inside
-    layers that fuse normalisation with it).
+    layers that fuse normalisation with it). `followers` are further networks of the same shape (a teacher): they
+    normalise with their own batches, track nothing, and frozen use what the first network tracked.
     """
 
-    def __init__(self, model: Classifier, source: SourceStats, frozen: FrozenStats) -> None:
+    def __init__(
+        self,
+        model: Classifier,
+        source: SourceStats,
+        frozen: FrozenStats,
+        followers: Sequence[Classifier] = (),
+    ) -> None:
         self.layers = batchnorm_layers(model)
+        self.following = [layer for network in followers for layer in batchnorm_layers(network).values()]
         self.when_frozen = frozen
         for layer in self.layers.values():
             layer.momentum = MOMENTUM
             if source == "reset":
                 layer.reset_running_stats()  # mean 0, variance 1
+        self._guard = TrackedGuard(list(self.layers.values()))
+        for network in followers:
+            for name, layer in batchnorm_layers(network).items():
+                for key, buffer in self.layers[name].named_buffers(recurse=False):
+                    setattr(layer, key, buffer)
 
     def buffers(self) -> dict[str, Tensor]:
         """What tracking changes, by name."""
+        self._guard.mend()
         return {
             f"{name}.{key}": buffer
             for name, layer in self.layers.items()
@@ -74,12 +146,17 @@ class BatchStatistics:
         """Normalise with the batch, and track."""
         self._normalise_with_batch(True)
         self._track(True)
+        for layer in self.following:
+            layer.training, layer.track_running_stats = True, False
 
     def freeze(self) -> None:
         """Normalise with the tracked statistics, or still with the batch, and track no more."""
+        self._guard.mend()
         batch = self.when_frozen == "batch"
         self._normalise_with_batch(batch)
         self._track(not batch)
+        for layer in self.following:
+            layer.training, layer.track_running_stats = batch, not batch
 
     @contextmanager
     def untracked(self) -> Iterator[None]:
@@ -100,3 +177,46 @@ class BatchStatistics:
         """Whether a layer that uses batch statistics also feeds them to its running ones."""
         for layer in self.layers.values():
             layer.track_running_stats = wanted
+
+
+class TrackedGuard:
+    """Keeps NaN and infinity out of running statistics, whatever the batch held, without waiting for the device.
+
+    All of them lie in one tensor, so that looking after each forward costs three small launches and not three
+    hundred: what a forward made non-finite in a channel, mean or variance, goes back to what both were before.
+    """
+
+    ALIGNMENT = 32  # elements: kernels like to read from aligned addresses
+
+    def __init__(self, layers: Sequence[_BatchNorm]) -> None:
+        self.layers = [layer for layer in layers if layer.running_mean is not None]
+        if not self.layers:
+            return
+        places, size = [], 0
+        for layer in self.layers:
+            places.append(size)
+            size += -(-layer.num_features // self.ALIGNMENT) * self.ALIGNMENT
+        self.tracked = self.layers[0].running_mean.new_zeros(2, size)
+        for layer, place in zip(self.layers, places, strict=True):
+            for row, key in zip(self.tracked, ("running_mean", "running_var"), strict=True):
+                # .data: autograd keeps these for the backward pass, which reads none of them in training mode,
+                # and would take a change of one layer's for a change of all.
+                own = row[place : place + layer.num_features].data
+                setattr(layer, key, own.copy_(getattr(layer, key)))
+        self.before = self.tracked.clone()
+        self.layers[0].register_forward_pre_hook(self._keep)
+        self.layers[-1].register_forward_hook(self._look)
+
+    def mend(self) -> None:
+        """Put back what is not finite."""
+        if self.layers:
+            usable = self.tracked.isfinite().all(dim=0)
+            self.tracked.copy_(torch.where(usable, self.tracked, self.before))
+
+    def _keep(self, layer: nn.Module, _inputs: object) -> None:
+        if layer.training and layer.track_running_stats:
+            self.before.copy_(self.tracked)
+
+    def _look(self, layer: nn.Module, _inputs: object, _output: object) -> None:
+        if layer.training and layer.track_running_stats:
+            self.mend()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any, TypeVar
 
 from torch import nn
@@ -11,8 +12,9 @@ from tempora._own_code import find, is_own
 from tempora.errors import TemporaError, unknown
 from tempora.methods.contract import Method
 from tempora.methods.settings import build
+from tempora.methods.source import Source
 from tempora.methods.wrappers import Every, Reforward, StopAfter
-from tempora.models import wrap
+from tempora.models import Classifier, wrap
 
 PRESETS = ("paper",)
 
@@ -53,6 +55,7 @@ def create(
     preset: str | None = None,
     *,
     recipe: bool = True,
+    source: Source | None = None,
     **settings: Any,
 ) -> Method:
     """The method `name`, on its own copy of `model`, where `model` is; the caller's model is not touched.
@@ -60,7 +63,9 @@ def create(
     name: a registered name, `module:Class`, or a Method class.
     model: a Classifier, or a network that `tempora.models.wrap` understands.
     preset: "paper" for what the published tables did differently.
-    recipe: use the settings that the model recommends for this method.
+    recipe: use the settings that the model recommends for this method, or for the one it is derived from;
+        `method.recipe_of` says which.
+    source: clean unlabelled images, normalised, for methods that ask for some: a tensor, or a function of n.
     settings: the method's own, or `every=`, `stop_after=` and `reforward=`, which all methods have.
 
     What was given wins over the preset, that over the recipe, that over the method's defaults. The outcome is
@@ -70,14 +75,31 @@ def create(
     if preset is not None and preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     classifier = copy.deepcopy(wrap(model))
+    cook, recommended = recipe_for(kind, classifier) if recipe else (None, {})
     values = {
-        **(classifier.recipe.get(kind.name, {}) if recipe else {}),
+        **recommended,
         **(kind.Settings.paper if preset == "paper" else {}),
         **settings,
     }
-    method = kind(classifier, build(kind.Settings, values, kind.name or kind.__name__), seed)
+    given = {} if source is None else {"source": source}
+    method = kind(classifier, build(kind.Settings, values, kind.name or kind.__name__), seed, **given)
+    method.recipe_of = cook
     method.remember()
     return _wrapped(method)
+
+
+def recipe_for(kind: type[Method], model: Classifier) -> tuple[str | None, dict[str, Any]]:
+    """The recipe that a method gets on a network: its own, else that of the nearest method it is derived from.
+
+    Whose it is comes first. Of a base's recipe only what the method itself can be set to is taken.
+    """
+    for base in kind.__mro__:
+        name = vars(base).get("name", "")
+        if name in model.recipe:
+            known = {field.name for field in dataclasses.fields(kind.Settings)} if base is not kind else None
+            recommended = model.recipe[name].items()
+            return name, {key: value for key, value in recommended if known is None or key in known}
+    return None, {}
 
 
 def _wrapped(method: Method) -> Method:

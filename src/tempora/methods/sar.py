@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from tempora.methods.functions import entropy, indices, max_entropy
 from tempora.methods.gradient import GradientMethod, KeptOnlySettings, NormSettings, TrackSettings
 from tempora.methods.norm import norm_affine
+from tempora.methods.optimizers import all_finite, gradients_of
 from tempora.methods.registry import register
 from tempora.methods.settings import setting
-from tempora.methods.sgd import all_finite, gradients_of
 from tempora.methods.state import overwrite
 
 
@@ -33,6 +33,8 @@ class SAR(GradientMethod):
     label = "SAR"
     Settings = SARSettings
     state = ("ema",)
+    actions = ("step", "nothing_kept", "non_finite", "recovered", "none")
+    modes = ("kept",)
 
     def setup(self) -> None:
         super().setup()
@@ -45,7 +47,7 @@ class SAR(GradientMethod):
 
     def learn(self, x: Tensor, z: Tensor) -> str:
         kept = indices(entropy(z.detach()) < self.e0)
-        if len(kept) == 0:
+        if not self.keep(kept):
             return "nothing_kept"
         w = self.optimizer.parameters
         first = entropy(self.kept_logits(x, z, kept)).mean()

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from tempora.methods.functions import kl
 from tempora.methods.gradient import fill
+from tempora.methods.optimizers import all_finite, gradients_of
 from tempora.methods.projector import ProjectorMethod, ProjectorSettings
 from tempora.methods.registry import register
 from tempora.methods.settings import setting
-from tempora.methods.sgd import all_finite, gradients_of
 from tempora.models import Classifier
 
 DEFAULT_PATCH = 16

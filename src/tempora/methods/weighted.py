@@ -1,0 +1,90 @@
+"""What CMF and ROID share: samples weighted by certainty and diversity, and consistency with a view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from tempora.methods.functions import cross_entropy, entropy, indices
+from tempora.methods.gradient import GradientMethod, NormSettings, TrackSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedSettings(NormSettings, TrackSettings):
+    """Of a method that weighs samples and compares them with a view."""
+
+
+class WeightedMethod(GradientMethod):
+    """Norm affine; loss = sum over kept samples of weight * (likelihood ratio + consistency) / n."""
+
+    modifies = ("output", "parameters")
+    Settings = WeightedSettings
+    state = ("distribution",)
+    modes = ("kept",)
+
+    def setup(self) -> None:
+        super().setup()
+        classes = self.model.num_classes
+        uniform = torch.full((1, classes), 1 / classes, device=self.model.device, dtype=self.model.dtype)
+        self.distribution = uniform  # r, the running class distribution
+        self.source_weights = [w.detach().clone() for w in self.optimizer.parameters]
+
+    def scores(self, z: Tensor) -> Tensor:
+        """z times the smoothed prior of the batch."""
+        return z * smoothed_prior(z)
+
+    def loss(self, x: Tensor, z: Tensor) -> Tensor | None:
+        log_p = z.log_softmax(dim=1)
+        weight = self.weights(log_p.detach().exp(), entropy(z.detach()))
+        kept = indices(weight > 0)
+        if not self.keep(kept):
+            return None
+        log_p = log_p[kept]
+        log_q = self.view_logits(self.view(x[kept])).log_softmax(dim=1)
+        consistency = 0.5 * cross_entropy(log_p, log_q) + 0.5 * cross_entropy(log_q, log_p)
+        self.batch_distribution = z.detach().softmax(dim=1).mean(dim=0, keepdim=True)
+        return (weight[kept] * (likelihood_ratio(log_p.exp()) + consistency)).sum() / len(x)
+
+    def weights(self, p: Tensor, h: Tensor) -> Tensor:
+        """exp(3 div cert): more for certain samples unlike the running distribution; 0 for dropped ones."""
+        diversity = scaled(1 - cosine_similarity(self.distribution, p, dim=1))
+        certainty = scaled(-h)
+        return torch.where(diversity >= diversity.mean(), (3 * diversity * certainty).exp(), 0)
+
+    def view(self, x: Tensor) -> Tensor:
+        """One random view of each image."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """r follows the batch, the weights remember the source."""
+        self.distribution = 0.9 * self.distribution + 0.1 * self.batch_distribution
+        self.remember_source()
+
+    def remember_source(self) -> None:
+        """Draw the weights back, each step a little."""
+        raise NotImplementedError
+
+
+def smoothed_prior(z: Tensor) -> Tensor:
+    """The batch's mean prediction, smoothed the more the smaller the batch: (mean p + s) / (1 + s C)."""
+    n, classes = z.shape
+    mean = z.softmax(dim=1).mean(dim=0, keepdim=True)
+    smoothing = max(1 / n, 1 / classes) / mean.max()
+    return (mean + smoothing) / (1 + smoothing * classes)
+
+
+def likelihood_ratio(p: Tensor) -> Tensor:
+    """-sum u log(u / (1 - u)), u = p up to 0.99; unlike entropy's, its gradient outlasts certainty."""
+    u = p.clamp(max=0.99)
+    return -(u * (u / (1 - u) + 1e-5).log()).sum(dim=1)
+
+
+def scaled(values: Tensor) -> Tensor:
+    """Values moved and scaled to [0, 1]; 0 where all are equal."""
+    least, greatest = values.aminmax()
+    width = greatest - least
+    return torch.where(width > 0, (values - least) / width, 0)
