@@ -23,21 +23,39 @@ from tempora.methods.deyo import DeYO
 from tempora.methods.cmf import CMF
 from tempora.methods.spa import SPA
 from tempora.methods.zerosiam import ZeroSIAM
+from tempora.methods.alpha_bn import AlphaBN
+from tempora.methods.t3a import T3A
+from tempora.methods.foa import FOA
+from tempora.methods.eata import EATA
+from tempora.methods.rdumb import RDumb
+from tempora.methods.cotta import CoTTA
+from tempora.methods.rotta import RoTTA
+from tempora.methods.roid import ROID
+from tempora.methods.memo import MEMO
 
 __all__ = [
     "CMF",
+    "EATA",
     "ETA",
+    "FOA",
     "LAME",
+    "MEMO",
     "NEO",
+    "ROID",
     "SAR",
     "SHOTIM",
     "SPA",
+    "T3A",
     "AdaBN",
+    "AlphaBN",
+    "CoTTA",
     "DeYO",
     "Every",
     "Method",
     "Moment",
+    "RDumb",
     "Reforward",
+    "RoTTA",
     "Settings",
     "Standard",
     "StopAfter",

@@ -227,10 +227,10 @@ class Method:
         others = (name for name, tensor in self.changing.items() if not isinstance(tensor, nn.Parameter))
         return (*tracked, *others)
 
-    def logits(self, x: Tensor) -> Tensor:
-        """The network's logits, in whatever mode it is."""
+    def logits(self, x: Tensor, network: Classifier | None = None) -> Tensor:
+        """The logits of the model, or of another network of this method's, in whatever mode it is."""
         try:
-            return self.model(x)
+            return (network or self.model)(x)
         except ValueError as error:
             if not is_batch_too_small(error):
                 raise

@@ -13,32 +13,37 @@ ASPECT = (3 / 4, 4 / 3)  # width over height
 ATTEMPTS = 10  # at drawing a crop that lies within the image
 
 
-def random_resized_crops(x: Tensor, generator: torch.Generator) -> Tensor:
+def random_resized_crops(x: Tensor, generator: torch.Generator, scale: tuple[float, float] = SCALE) -> Tensor:
     """One random crop of each image, scaled back to its size, and flipped sideways half of the time.
 
     Crops are never larger than the image, so scaling only enlarges: antialiasing has nothing to smooth, and
-    bilinear sampling between the crop's own pixels is the whole of it.
+    bilinear sampling between the crop's own pixels is the whole of it. The generator may be on the host.
     """
     n, _, height, width = x.shape
-    crop_h, crop_w = _crop_sizes(n, height, width, x.device, generator)
+    crop_h, crop_w = _crop_sizes(n, height, width, generator.device, generator, scale)
     top = _random_offsets(height - crop_h, generator)
     left = _random_offsets(width - crop_w, generator)
-    flip = torch.rand(n, device=x.device, generator=generator) < 0.5
+    flip = torch.rand(n, device=generator.device, generator=generator) < 0.5
     rows = _sources(top, crop_h, height, x.dtype)
     columns = _sources(left, crop_w, width, x.dtype)
     columns = torch.where(flip[:, None], columns.flip(1), columns)
     grid = torch.stack(
         [columns[:, None, :].expand(n, height, width), rows[:, :, None].expand(n, height, width)], dim=3
-    )
+    ).to(x.device)
     return grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
 def _crop_sizes(
-    n: int, height: int, width: int, device: torch.device, generator: torch.Generator
+    n: int,
+    height: int,
+    width: int,
+    device: torch.device,
+    generator: torch.Generator,
+    scale: tuple[float, float] = SCALE,
 ) -> tuple[Tensor, Tensor]:
     """Height and width of each crop: area and aspect drawn at random until one fits, else the whole image."""
     area, aspect = torch.rand(2, n, ATTEMPTS, dtype=torch.float64, device=device, generator=generator)
-    area = height * width * (SCALE[0] + (SCALE[1] - SCALE[0]) * area)
+    area = height * width * (scale[0] + (scale[1] - scale[0]) * area)
     low, high = (math.log(limit) for limit in ASPECT)
     aspect = (low + (high - low) * aspect).exp()
     heights, widths = (area / aspect).sqrt().round(), (area * aspect).sqrt().round()

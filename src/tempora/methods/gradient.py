@@ -98,9 +98,7 @@ class GradientMethod(Method):
 
     def setup(self) -> None:
         if isinstance(self.settings, StatisticsSettings):
-            self.statistics = BatchStatistics(
-                self.model, self.settings.source_stats, self.settings.frozen_stats
-            )
+            self.statistics = self.make_statistics()
         if getattr(self.settings, "kept_only", False):
             self.refuse_batchnorm("kept_only=True needs samples that do not depend on each other")
         self.trainable = dict(self.select())
@@ -110,6 +108,10 @@ class GradientMethod(Method):
                 "Leave it out, or use a network with BatchNorm, LayerNorm or GroupNorm."
             )
         self.optimizer = make_optimizer(self.settings.optimizer, self.groups(), self.settings.momentum)
+
+    def make_statistics(self) -> BatchStatistics:
+        """BatchNorm's statistics while adapting."""
+        return BatchStatistics(self.model, self.settings.source_stats, self.settings.frozen_stats)
 
     def select(self) -> dict[str, nn.Parameter]:
         """The parameters to train, by name."""

@@ -1,0 +1,186 @@
+"""RoTTA (Yuan et al., 2023): a teacher learns from a memory that is balanced over classes and kept fresh."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tempora.errors import TemporaError
+from tempora.methods.functions import cross_entropy
+from tempora.methods.gradient import GradientMethod, GradientSettings
+from tempora.methods.jitter import Draws, Jitter
+from tempora.methods.memory import Memory
+from tempora.methods.norm import OwnNorm, norm_affine, replace_batchnorm
+from tempora.methods.optimizers import all_finite
+from tempora.methods.registry import register
+from tempora.methods.settings import setting
+from tempora.methods.state import overwrite
+
+TEACHER_MOMENTUM = 0.999
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoTTASettings(GradientSettings):
+    """capacity: N, how many samples the memory holds, and after how many it is learned from.
+
+    statistics_momentum: weight of a batch in the robust BatchNorm's statistics.
+    draws: whether a view's random draws are shared by the batch or made per sample.
+    """
+
+    capacity: int = setting(64, low=2)
+    statistics_momentum: float = setting(0.05, above=0, high=1)
+    draws: Draws = "batch"
+
+    published: ClassVar[dict[str, dict[str, Any]]] = {
+        column: {"optimizer": "adam", "lr": 1e-3} for column in ("cifar", "imagenet", "vit")
+    }
+
+
+class RobustNorm(OwnNorm):
+    """BatchNorm that learns slowly: R' = 0.95 R + 0.05 b, b with biased variance, and normalises with R'.
+
+    The gradient flows through b. R' becomes R only when the update that it belongs to was made.
+    """
+
+    def __init__(self, layer: _BatchNorm, momentum: float) -> None:
+        super().__init__(layer)
+        self.momentum = momentum
+        self.learning = False
+        self.proposed: tuple[Tensor, Tensor] | None = None
+
+    def normalise(self, x: Tensor) -> Tensor:
+        if not self.learning:
+            return self.with_statistics(x, self.running_mean, self.running_var)
+        mean, var = self.batch_statistics(x, correction=0)
+        mean = (1 - self.momentum) * self.running_mean + self.momentum * mean
+        var = (1 - self.momentum) * self.running_var + self.momentum * var
+        self.proposed = (mean.detach(), var.detach())
+        shape = (1, -1, *([1] * (x.ndim - 2)))
+        scale = (var + self.eps).rsqrt() * (1 if self.weight is None else self.weight)
+        shift = -mean * scale + (0 if self.bias is None else self.bias)
+        return torch.addcmul(shift.view(shape), x, scale.view(shape))
+
+
+@register
+class RoTTA(GradientMethod):
+    """Norm affine of the student; loss = mean over the memory of freshness * cross-entropy with the teacher."""
+
+    name = "rotta"
+    label = "RoTTA"
+    modifies = ("parameters", "activations")
+    Settings = RoTTASettings
+    state = ("memory", "images", "dice")
+    actions = ("step", "stored", "non_finite", "none")
+    modes = ("updates",)
+
+    def setup(self) -> None:
+        momentum = self.settings.statistics_momentum
+        teacher = copy.deepcopy(self.model)
+        self.student_norms = replace_batchnorm(self.model, lambda layer: RobustNorm(layer, momentum))
+        self.teacher_norms = replace_batchnorm(teacher, lambda layer: RobustNorm(layer, momentum))
+        self.teacher = teacher
+        super().setup()
+        self.teacher_weights = [norm_affine(teacher)[name] for name in self.trainable]
+        named = zip(self.trainable, self.teacher_weights, strict=True)
+        self.changing = {f"teacher.{name}": weight for name, weight in named}
+        for prefix, norms in (("", self.student_norms), ("teacher.", self.teacher_norms)):
+            for name, layer in norms.items():
+                self.changing[f"{prefix}{name}.running_mean"] = layer.running_mean
+                self.changing[f"{prefix}{name}.running_var"] = layer.running_var
+        self.memory = Memory(self.settings.capacity, self.model.num_classes)
+        self.images: Tensor | None = None  # one per place of the memory
+        self.jitter = Jitter(self.model, self.name)
+        self.dice = torch.Generator().manual_seed(self.seed)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        z = self.teacher(x)
+        self.pending = (x, z) if self.learning and not self.frozen else None
+        return z
+
+    @torch.no_grad()
+    def rescore(self, x: Tensor) -> Tensor:
+        return self.teacher(x)
+
+    def learn(self, x: Tensor, z: Tensor) -> str:
+        """Offer every sample to the memory; learn from it after every N-th, in the middle of a batch if so."""
+        p = z.softmax(dim=1)
+        uncertainty = -(p * (p + 1e-6).log()).sum(dim=1)
+        looked_at = torch.stack([z.argmax(dim=1).to(uncertainty), uncertainty]).tolist()  # waits, once
+        actions, written = [], {}
+        for index, (label, u) in enumerate(zip(*looked_at, strict=True)):
+            place = self.memory.offer(int(label), u)
+            if place is not None:
+                written[place] = index
+            if self.memory.seen % self.settings.capacity == 0:
+                self.write(x, written)
+                actions.append(self.update())
+        self.write(x, written)
+        self.work = ("updates", float(len(actions)))
+        if not actions or set(actions) == {"stored"}:
+            return "stored"
+        return "step" if "step" in actions else "non_finite"
+
+    def write(self, x: Tensor, written: dict[int, int]) -> None:
+        """Copy new images (place to index in the batch) into the memory, together."""
+        if self.images is None or self.images.shape[1:] != x.shape[1:]:
+            if self.images is not None:
+                raise TemporaError(
+                    f"rotta: images of {tuple(x.shape[1:])} after some of {tuple(self.images.shape[1:])}: its "
+                    "memory learns from both together. Use images of one size."
+                )
+            self.images = x.new_zeros(self.settings.capacity, *x.shape[1:])
+        if written:
+            places = torch.tensor(list(written), device=x.device)
+            self.images[places] = x[torch.tensor(list(written.values()), device=x.device)]
+            written.clear()
+
+    def update(self) -> str:
+        """One step of the student towards the teacher, on the memory, and of the teacher after it."""
+        entries = self.memory.entries()
+        if not entries:
+            return "stored"
+        x = self.images[torch.tensor([entry.place for entry in entries], device=self.images.device)]
+        freshness = x.new_tensor([self.memory.freshness(entry) for entry in entries])
+        with self.robust():
+            with torch.no_grad():
+                log_p = self.teacher(x).log_softmax(dim=1)
+            log_u = self.model(self.view(x)).log_softmax(dim=1)
+        loss = (freshness * cross_entropy(log_p, log_u)).mean()
+        gradients = self.gradients(loss)
+        if not all_finite(loss, gradients):
+            return "non_finite"
+        self.optimizer.step(gradients)
+        self.after_step()
+        return "step"
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """R = R' in both networks; t = 0.999 t + 0.001 w."""
+        layers = [*self.student_norms.values(), *self.teacher_norms.values()]
+        overwrite([layer.running_mean for layer in layers], [layer.proposed[0] for layer in layers])
+        overwrite([layer.running_var for layer in layers], [layer.proposed[1] for layer in layers])
+        torch._foreach_lerp_(self.teacher_weights, self.optimizer.parameters, 1 - TEACHER_MOMENTUM)
+
+    def view(self, x: Tensor) -> Tensor:
+        """One random view of each image."""
+        return self.jitter(x, self.dice, self.generator, self.settings.draws)
+
+    @contextmanager
+    def robust(self) -> Iterator[None]:
+        """Inside, both networks learn their statistics; outside they use what they have."""
+        layers = [*self.student_norms.values(), *self.teacher_norms.values()]
+        for layer in layers:
+            layer.learning = True
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.learning = False
