@@ -45,5 +45,6 @@ class RDumb(ETA):
         if self.resets_next:
             self.reset()
             return "recovered"
+        action = super().adapt()
         self.count += 1
-        return super().adapt()
+        return action

@@ -9,10 +9,16 @@ is sharpened first, so that methods which learn from certain predictions find so
 from __future__ import annotations
 
 import copy
+import dataclasses
+import hashlib
+import pickle
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,9 +30,12 @@ from tempora.methods.contract import Method, Moment
 from tempora.methods.functions import entropy, max_entropy
 from tempora.methods.norm import BatchStatistics
 from tempora.methods.registry import create, get
+from tempora.methods.state import InPlace
 from tempora.models import Classifier, wrap
 
 BATCHES, BATCH_SIZE = 4, 8
+MOST_BATCHES = 40  # until a method acts
+SOURCE_SAMPLES = 64  # for methods that want thousands, which would only take longer here
 BRANCH = 2  # the batch at which checks save, freeze or part ways
 
 
@@ -77,36 +86,87 @@ def check(
 ) -> Report:
     """Every promise of `method`, made by `create(method, model, seed, **settings)`, where `model` is.
 
-    batches: four or more batches of images to use instead of made-up ones.
+    batches: four or more batches of images to use instead of made-up ones. Of those there are as many as the
+        method needs to act, at most forty.
     """
     classifier = wrap(model)
     name = method if isinstance(method, str) else method.__name__
-    stream = list(batches) if batches is not None else made_up_batches(classifier)
+    stream = list(batches) if batches is not None else made_up_batches(classifier, MOST_BATCHES)
     if len(stream) < BATCHES:
         raise TemporaError(f"batches: {len(stream)} given, at least {BATCHES} needed.")
     ready = sharpened(classifier, stream[0])
-    make = partial(create, method, seed=seed, **settings)
-    get(method)
+    if any(field.name == "samples" for field in dataclasses.fields(get(method).Settings)):
+        settings = {"samples": SOURCE_SAMPLES, **settings}
+    make = partial(create, method, seed=seed, **{"source": partial(made_up_images, ready), **settings})
     try:
-        make(ready)
+        trial = make(ready)
     except TemporaError as refusal:
         return Report(name, classifier.name, refused=str(refusal))
-    kit = Kit(make, ready, stream)
+    kit = Kit(make, ready, stream if batches is not None else stream[: _batches_needed(trial, stream)])
     return Report(name, classifier.name, [_outcome(promise, test, kit) for promise, test in PROMISES.items()])
 
 
-def made_up_batches(model: Classifier) -> list[Tensor]:
-    """Smooth random images of the model's size, each batch brighter than the one before."""
+def made_up_batches(model: Classifier, count: int = BATCHES) -> list[Tensor]:
+    """Smooth random images of the model's size, each batch brighter than the one before, four by four."""
+    brightness = torch.linspace(0.4, 1.0, BATCHES).tolist()
+    return [
+        made_up_images(model, BATCH_SIZE, brightness[index % BATCHES], seed=index) for index in range(count)
+    ]
+
+
+def made_up_images(model: Classifier, count: int, brightness: float = 0.9, seed: int = -1) -> Tensor:
+    """Smooth random images, normalised."""
     channels, height, width = model.preprocessing.input_size
-    generator = torch.Generator().manual_seed(0)
-    coarse = torch.rand(BATCHES * BATCH_SIZE, channels, 8, 8, generator=generator)
-    images = interpolate(coarse, (height, width), mode="bilinear").unflatten(0, (BATCHES, BATCH_SIZE))
+    generator = torch.Generator().manual_seed(seed % 2**32)
+    coarse = torch.rand(count, channels, 8, 8, generator=generator)
+    images = brightness * interpolate(coarse, (height, width), mode="bilinear")
     low, high = (
         torch.tensor(limits)[:, None, None]
         for limits in (model.preprocessing.lowest, model.preprocessing.highest)
     )
-    brightness = torch.linspace(0.4, 1.0, BATCHES)[:, None, None, None, None]
-    return list((low + (high - low) * images * brightness).to(model.device, model.dtype))
+    return (low + (high - low) * images).to(model.device, model.dtype)
+
+
+def _batches_needed(method: Method, stream: Sequence[Tensor]) -> int:
+    """So many that it acts two batches before the last; the fewest there are if it never does."""
+    for index, x in enumerate(stream):
+        try:
+            before = _contents(method)
+            run(method, [x])
+            acted = _contents(method) != before
+        except Exception:
+            return BATCHES  # the promises will say what is wrong
+        if acted:
+            return max(BATCHES, index + 3)
+    return BATCHES
+
+
+def _contents(method: Method) -> str:
+    """Everything that adapting may change beside running statistics, as one text to compare."""
+    snapshot = method.snapshot()
+    while "inner" in snapshot:
+        snapshot = snapshot["inner"]
+    tensors = [tensor for name, tensor in method.trainable.items()] + list(method.changing.values())
+    held = [] if tensors else [snapshot["state"], [buffer.clone() for buffer in snapshot["tensors"]]]
+    digest = hashlib.sha256(pickle.dumps([[_bytes(tensor) for tensor in tensors], _plain(held)]))
+    return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _plain(value: Any) -> Any:
+    """Tensors as bytes, whatever holds them."""
+    if isinstance(value, Tensor):
+        return _bytes(value)
+    if isinstance(value, InPlace):
+        return _plain(value.held)
+    if isinstance(value, dict):
+        return [(str(key), _plain(entry)) for key, entry in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return repr(value)
 
 
 @torch.no_grad()
@@ -183,12 +243,68 @@ def _same(expected: list[tuple[Tensor, str]], given: list[tuple[Tensor, str]], w
 
 def _everything(method: Method) -> dict[str, Tensor]:
     """All tensors of the model and of the method, by name."""
-    own = {name: tensor for name, tensor in method.trainable.items() if tensor is not None}
+    own = {**method.trainable, **method.changing}
     return {name: tensor.detach().clone() for name, tensor in {**method.model.state_dict(), **own}.items()}
 
 
 def _changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> list[str]:
     return [name for name, tensor in before.items() if not torch.equal(tensor, after[name])]
+
+
+def _acts(kit: Kit) -> str:
+    """A pass that changed nothing shows nothing."""
+    method = kit.fresh()
+    before = _contents(method)
+    actions = Counter(action for _, action in run(method, kit.batches))
+    seen = ", ".join(f"{action} {count}" for action, count in actions.items())
+    if _contents(method) != before:
+        return f"something changed within {len(kit.batches)} batches: {seen}"
+    adapts = type(method).adapt is not Method.adapt or method.trainable or method._state_names()
+    if adapts and not method.frozen and not method.history_free:
+        raise Broken(
+            f"nothing changed in {MOST_BATCHES} batches ({seen}), so nothing was checked: give settings under which "
+            "it acts (--set)"
+        )
+    return f"has nothing to change: {seen}"
+
+
+def _scores(kit: Kit) -> str:
+    method = kit.fresh()
+    for index, x in enumerate(kit.batches):
+        scores = predict(method, x)
+        adapt(method)
+        wanted = (len(x), kit.model.num_classes)
+        if not isinstance(scores, Tensor) or scores.shape != wanted:
+            shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise Broken(f"scores of batch {index} have shape {shape}; expected (images, classes) = {wanted}")
+        if not scores.is_floating_point():
+            raise Broken(f"scores of batch {index} are {scores.dtype}; expected floating point")
+        if not scores.isfinite().all():
+            raise Broken(f"scores of batch {index}, a clean one, are not all finite")
+    return f"(images, classes) = {wanted}, all finite"
+
+
+def _leaves_nothing_open(kit: Kit) -> str:
+    method = kit.fresh()
+    run(method, kit.batches[:1])
+    threads, files = set(threading.enumerate()), _open_files()
+    run(method, kit.batches)
+    left = [thread.name for thread in threading.enumerate() if thread not in threads]
+    if left:
+        raise Broken(f"it left threads running: {', '.join(left[:3])}")
+    if opened := sorted(_open_files() - files):
+        raise Broken(f"it left files open: {', '.join(opened[:3])}")
+    return "no thread and no file"
+
+
+def _open_files() -> set[str]:
+    """What this process holds open, where the system tells."""
+    folder = Path("/proc/self/fd")
+    found = set()
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        with suppress(OSError):
+            found.add(f"{entry.name} -> {entry.readlink()}")
+    return {name for name in found if not name.endswith("/fd")}
 
 
 def _reset(kit: Kit) -> str:
@@ -331,7 +447,7 @@ def _not_finite(kit: Kit) -> str:
         predict(method, poisoned)
         actions.append(adapt(method))
     for name, tensor in _everything(method).items():
-        if name in method.updated_parameters and not tensor.isfinite().all():
+        if name in (*method.updated_parameters, *method.updated_buffers) and not tensor.isfinite().all():
             raise Broken(f"a batch with NaN made {name} non-finite")
     if not predict(method, kit.batches[-1]).isfinite().all():
         raise Broken("after a batch with NaN, scores of a clean batch are not finite")
@@ -339,6 +455,8 @@ def _not_finite(kit: Kit) -> str:
 
 
 PROMISES: dict[str, Callable[[Kit], str]] = {
+    "it acts": _acts,
+    "scores are one row per image": _scores,
     "reset is bit-exact": _reset,
     "same seed, same result": _same_seed,
     "snapshot and restore are exact mid-stream": _snapshot,
@@ -350,4 +468,5 @@ PROMISES: dict[str, Callable[[Kit], str]] = {
     "a batch of one works or is refused": _batch_of_one,
     "a batch with nothing to learn from works": _nothing_to_learn,
     "no NaN reaches the weights": _not_finite,
+    "nothing is left open": _leaves_nothing_open,
 }
