@@ -17,7 +17,8 @@ def is_own(name: str) -> bool:
 
 
 def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
-    """What `module:name` names, looked for where Python looks and in the working directory.
+    """What `module:name` or `file.py:name` names; modules are looked for where Python looks and in the working
+    directory.
 
     what: a method, a model or a dataset, for messages; kind: what it should be in its module, such as a class;
     fits: says of anything in the module whether it is such a one.
@@ -25,6 +26,13 @@ def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
     module_name, _, name = path.partition(":")
     if not module_name or not name:
         raise TemporaError(f"{what} {path!r}: write the module and the {kind} with a colon between them.")
+    if module_name.endswith(".py"):
+        folder, file = os.path.split(os.path.abspath(module_name))
+        if not os.path.isfile(os.path.join(folder, file)):
+            raise TemporaError(f"{what} {path!r}: there is no file {module_name!r}.")
+        module_name = file.removesuffix(".py")
+        if folder not in sys.path:
+            sys.path.append(folder)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:

@@ -30,6 +30,10 @@ def check(
             autocompletion=completion.one_of(completion.MODELS),
         ),
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="key=value, a setting of the method's; may be repeated."),
+    ] = None,
     pretrained: Annotated[
         bool, typer.Option(help="Fetch the network's weights; random ones serve as well.")
     ] = False,
@@ -42,10 +46,11 @@ def check(
     from tempora.models.loading import BUNDLED
 
     names = model or list(BUNDLED)
+    given = dict(_setting(text) for text in settings or ())
     networks = [load(name, pretrained=pretrained or name in BUNDLED) for name in names]
     for network in networks:
         try_on(network, network.preprocessing.input_size)
-    reports = [examine(method, network) for network in networks]
+    reports = [examine(method, network, **given) for network in networks]
     out = console()
     for report in reports:
         out.print(Text(f"{report.method} on {report.model}", style="bold"))
@@ -54,6 +59,20 @@ def check(
         out.print()
     if not all(report.passed for report in reports):
         raise typer.Exit(1)
+
+
+def _setting(text: str) -> tuple[str, object]:
+    import yaml
+
+    from tempora.errors import TemporaError
+
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise TemporaError(f"--set {text!r}: write key=value, for instance --set lr=0.001")
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise TemporaError(f"--set {text!r}: {value!r} is not a YAML value") from None
 
 
 def _table(report: Report) -> Table:

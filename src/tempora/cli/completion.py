@@ -15,6 +15,7 @@ Complete = Callable[[str], list[str]]
 
 METHODS = (
     *("standard", "adabn", "lame", "neo", "tent", "eta", "shot_im", "sar", "deyo", "cmf", "spa", "zerosiam"),
+    *("alpha_bn", "t3a", "foa", "eata", "rdumb", "cotta", "rotta", "roid", "memo"),
 )
 BUNDLED = ("fashion_resnet", "fashion_vit")
 MODELS = (*BUNDLED, "resnet50", "resnet18", "vit_b_16", "resnet50_gn", "cifar_resnet18")

@@ -66,6 +66,16 @@ class DataConfig(_Strict):
         return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
+class SourceConfig(_Strict):
+    """Clean images for methods that ask for some (EATA, FOA): training images, never those of the stream."""
+
+    dataset: str = Field(description="A name from `tempora data list`, or module:function.")
+    root: Path | None = Field(None, description="Where the dataset lies on disk.")
+    shift: str | None = Field(None, description="Which of its shifts, where it has several.")
+    samples: int = Field(2000, ge=1, description="How many images are drawn.")
+    options: dict[str, Any] = Field({}, description="What this dataset alone can be told.")
+
+
 class MethodConfig(BaseModel):
     """A method with settings of its own: `name`, an optional `label`, and whatever the method can be set to."""
 
@@ -95,8 +105,12 @@ class RunConfig(_Strict):
         True, description="Use the trained weights; false leaves them random, for timing only."
     )
     data: DataConfig = Field(DataConfig(), description="Which images.")
+    source: SourceConfig | None = Field(
+        None, description="Clean training images for EATA and FOA: {dataset: ..., root: ..., samples: 2000}."
+    )
     methods: list[str | MethodConfig] = Field(
-        ["all"], description="Names, or name/label/settings; all takes every method that fits the model."
+        ["all"],
+        description="Names, or name/label/settings; all: those that fit the model, cotta, foa and memo only by name.",
     )
     grid: str = Field(
         "relative",

@@ -44,6 +44,7 @@ def evaluate(
     tail_batches: int = 1,
     preset: str | None = None,
     share: bool = True,
+    source: torch.Tensor | None = None,
     out: Path | str | None = None,
     observer: Observer | None = None,
 ) -> Results:
@@ -54,6 +55,7 @@ def evaluate(
     methods: names, classes, or (name, settings).
     scenarios: default, the relative grid. Offline is always run.
     clock: "measured", a profile's path, "published:rn50_inc", or {"baseline_ms": 40, "tent": (41, 56), ...}.
+    source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); never the stream's.
     out: a run folder, which the same call resumes; default, a temporary one that lives as long as the results.
     """
     chosen = choose_device(device)
@@ -82,6 +84,7 @@ def evaluate(
         calibration_batches=calibration_batches,
         provision=provision,
         machine_kind=device_kind(facts),
+        source=source,
         facts={"machine": facts},
     )
     temporary = tempfile.TemporaryDirectory(prefix="tempora-") if out is None else None

@@ -98,6 +98,8 @@ class Job:
     calibration_batches: int = 700
     provision: float = 6.0
     machine_kind: str = ""
+    source: torch.Tensor | None = None
+    """Clean images, normalised, for methods that ask for some when they are made."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else belongs in run.json: configuration, machine."""
 
@@ -124,13 +126,27 @@ class Job:
         runtime = Runtime.parse(spec.runtime)
         model = runtime.prepare(self.model)
         return runtime.attach(
-            methods.create(spec.name, model, seed=seed, preset=self.preset, **spec.settings)
+            methods.create(
+                spec.name, model, seed=seed, preset=self.preset, source=self.source, **spec.settings
+            )
         )
 
     @cached_property
     def _weights(self) -> str:
         """The network does not change during a run."""
         return self.model.weights_hash()
+
+    @cached_property
+    def _source_hash(self) -> str:
+        images = self.source.detach().cpu().contiguous().numpy() if self.source is not None else b""
+        return hashlib.sha256(images).hexdigest()[:16]
+
+    def _source_of(self, spec: MethodSpec) -> dict[str, str]:
+        """The source images, where they may decide what a method does: ours say whether they ask for some."""
+        kind = methods.get(spec.name)
+        ours = kind.__module__.partition(".")[0] == "tempora"
+        asks = hasattr(kind.Settings, "samples") or not ours
+        return {"source_images": self._source_hash} if self.source is not None and asks else {}
 
     def standard(self, runtime: str = EAGER) -> MethodSpec | None:
         """Standard in that runtime, if it is among the methods."""
@@ -148,7 +164,8 @@ class Job:
             "settings": dict(spec.settings),
             **_source(spec.name),
             "preset": self.preset,
-            "recipe": self.model.recipe.get(name, {}),
+            "recipe": methods.recipe_for(methods.get(spec.name), self.model)[1],
+            **self._source_of(spec),
             "shift": stream.shift,
             "data": stream.fingerprint,
             "seed": stream.seed,

@@ -47,9 +47,13 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     streams = tuple(stream_sources(config, model, device, observer))
     facts = machine_facts(device)
     suite = suite_of(config, model, streams, observer)
+    source = source_images(config, model)
     return Job(
         model=model,
-        methods=_in_runtimes(method_specs(config, model, observer), config.runtimes, device, observer),
+        methods=_in_runtimes(
+            method_specs(config, model, observer, source), config.runtimes, device, observer
+        ),
+        source=source,
         scenarios=with_offline(scenarios(config)),
         streams=streams,
         clock=clock,
@@ -105,12 +109,47 @@ def load_model(config: RunConfig) -> Classifier:
     return models.load(config.model, **options)
 
 
-def method_specs(config: RunConfig, model: Classifier, observer: Observer) -> tuple[MethodSpec, ...]:
-    """The methods of the configuration; `all` means those that fit the model."""
+def source_images(config: RunConfig, model: Classifier) -> torch.Tensor | None:
+    """Clean images for methods that ask for some, drawn from the dataset that the run names."""
+    given = config.source
+    if given is None:
+        return None
+    if (given.dataset, given.root, given.options) == (
+        config.data.dataset,
+        config.data.root,
+        config.data.options,
+    ):
+        raise TemporaError(
+            f"source: {given.dataset} is what the stream comes from; a method must not see its images before. "
+            "Name a dataset of training images"
+        )
+    chosen = None if given.shift is None else [given.shift]
+    shifts = data.open(given.dataset, root=given.root, shifts=chosen, **given.options)
+    if len(shifts) > 1:
+        raise TemporaError(f"source: {given.dataset} has several shifts: say shift: {' or '.join(shifts)}")
+    (shift,) = shifts.values()
+    if len(shift) < given.samples:
+        raise TemporaError(f"source: {given.samples} samples wanted, {given.dataset} has {len(shift)}")
+    size = min(64, given.samples)
+    images = open_stream(
+        shift,
+        model.preprocessing,
+        batch_size=size,
+        limit_batches=-(-given.samples // size),
+        workers=config.data.workers,
+    )
+    parts = [images.batch(index) for index in range(images.num_batches)]
+    return torch.cat(parts)[: given.samples]
+
+
+def method_specs(
+    config: RunConfig, model: Classifier, observer: Observer, source: torch.Tensor | None = None
+) -> tuple[MethodSpec, ...]:
+    """The methods of the configuration; `all` means those that fit the model and are not costly."""
     specs = []
     for entry in config.methods:
         if entry == "all":
-            specs += list(_fitting(config, model, observer))
+            specs += list(_fitting(config, model, observer, source))
         elif isinstance(entry, MethodConfig):
             specs.append(MethodSpec(entry.name, entry.settings, entry.label))
         else:
@@ -129,10 +168,15 @@ def _in_runtimes(
     return tuple(spec.under(str(runtime)) for runtime in known for spec in specs)
 
 
-def _fitting(config: RunConfig, model: Classifier, observer: Observer) -> Iterator[MethodSpec]:
+def _fitting(
+    config: RunConfig, model: Classifier, observer: Observer, source: torch.Tensor | None
+) -> Iterator[MethodSpec]:
     for name in methods.names():
+        if methods.get(name).costly:
+            observer.note(f"left out {name}: it takes tens of times Standard's time; name it to run it")
+            continue
         try:
-            methods.create(name, model, preset=config.preset)
+            methods.create(name, model, preset=config.preset, source=source)
         except TemporaError as misfit:
             observer.note(f"left out {name}: {misfit}")
         else:

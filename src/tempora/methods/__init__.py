@@ -6,7 +6,8 @@ method.adapt()
 """
 
 from tempora.methods.contract import Method, Moment
-from tempora.methods.registry import create, get, names, register
+from tempora.methods.modules import from_module
+from tempora.methods.registry import create, get, names, recipe_for, register
 from tempora.methods.settings import Settings, setting
 from tempora.methods.wrappers import Every, Reforward, StopAfter
 
@@ -62,8 +63,10 @@ __all__ = [
     "Tent",
     "ZeroSIAM",
     "create",
+    "from_module",
     "get",
     "names",
+    "recipe_for",
     "register",
     "setting",
 ]

@@ -86,7 +86,7 @@ def autocontrast(x: Tensor, _strength: Tensor) -> Tensor:
 
 def equalize(x: Tensor, _strength: Tensor) -> Tensor:
     """Each channel with a histogram as flat as whole steps make it."""
-    values = x.long().flatten(2)
+    values = x.nan_to_num().long().flatten(2)
     histogram = torch.zeros(*values.shape[:2], 256, dtype=torch.long, device=x.device)
     histogram.scatter_add_(2, values, torch.ones_like(values))
     last = histogram.gather(2, values.amax(dim=2, keepdim=True))

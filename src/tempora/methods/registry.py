@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 from typing import Any, TypeVar
 
 from torch import nn
@@ -11,6 +12,7 @@ from torch import nn
 from tempora._own_code import find, is_own
 from tempora.errors import TemporaError, unknown
 from tempora.methods.contract import Method
+from tempora.methods.modules import adapter
 from tempora.methods.settings import build
 from tempora.methods.source import Source
 from tempora.methods.wrappers import Every, Reforward, StopAfter
@@ -38,11 +40,15 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str | type[Method]) -> type[Method]:
-    """The class behind a registered name or `module:Class`; a class is its own answer."""
+    """The class behind a registered name or `module:Class`; a class is its own answer.
+
+    `module:function` and `file.py:function` name a function that makes an adapting module (see `from_module`).
+    """
     if isinstance(name, type):
         return _check(name, name.__name__)
     if is_own(name):
-        return _check(find("method", name, "class", lambda one: isinstance(one, type)), name)
+        found = find("method", name, "class", lambda one: isinstance(one, type))
+        return adapter(found, name) if inspect.isfunction(found) else _check(found, name)
     if name not in _methods:
         raise unknown("method", name, _methods)
     return _methods[name]

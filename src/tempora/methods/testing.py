@@ -34,7 +34,10 @@ from tempora.methods.state import InPlace
 from tempora.models import Classifier, wrap
 
 BATCHES, BATCH_SIZE = 4, 8
-MOST_BATCHES = 40  # until a method acts
+MOST_BATCHES = 24  # until a method acts
+#: How certain the network is made (median entropy as a share of ln C) and how far its weights are shaken, in turn,
+#: until the method acts: promises hold for any weights.
+ATTEMPTS = ((0.2, 0.0), (0.02, 0.0), (0.2, 0.5))
 SOURCE_SAMPLES = 64  # for methods that want thousands, which would only take longer here
 BRANCH = 2  # the batch at which checks save, freeze or part ways
 
@@ -87,22 +90,26 @@ def check(
     """Every promise of `method`, made by `create(method, model, seed, **settings)`, where `model` is.
 
     batches: four or more batches of images to use instead of made-up ones. Of those there are as many as the
-        method needs to act, at most forty.
+        method needs to act, at most two dozen.
     """
     classifier = wrap(model)
     name = method if isinstance(method, str) else method.__name__
     stream = list(batches) if batches is not None else made_up_batches(classifier, MOST_BATCHES)
     if len(stream) < BATCHES:
         raise TemporaError(f"batches: {len(stream)} given, at least {BATCHES} needed.")
-    ready = sharpened(classifier, stream[0])
     if any(field.name == "samples" for field in dataclasses.fields(get(method).Settings)):
         settings = {"samples": SOURCE_SAMPLES, **settings}
-    make = partial(create, method, seed=seed, **{"source": partial(made_up_images, ready), **settings})
+    make = partial(create, method, seed=seed, **{"source": partial(made_up_images, classifier), **settings})
     try:
-        trial = make(ready)
+        make(classifier)
     except TemporaError as refusal:
         return Report(name, classifier.name, refused=str(refusal))
-    kit = Kit(make, ready, stream if batches is not None else stream[: _batches_needed(trial, stream)])
+    for share, shake in ATTEMPTS:
+        ready = sharpened(shaken(classifier, shake), stream[0], share)
+        needed = _batches_needed(make(ready), stream)
+        if needed is not None:
+            break
+    kit = Kit(make, ready, stream if batches is not None else stream[: max(BATCHES, (needed or 0) + 2)])
     return Report(name, classifier.name, [_outcome(promise, test, kit) for promise, test in PROMISES.items()])
 
 
@@ -127,18 +134,26 @@ def made_up_images(model: Classifier, count: int, brightness: float = 0.9, seed:
     return (low + (high - low) * images).to(model.device, model.dtype)
 
 
-def _batches_needed(method: Method, stream: Sequence[Tensor]) -> int:
-    """So many that it acts two batches before the last; the fewest there are if it never does."""
+def _batches_needed(method: Method, stream: Sequence[Tensor]) -> int | None:
+    """How many batches there are until it changes something; None: it never does."""
+    if not _has_something_to_change(method):
+        return 0
     for index, x in enumerate(stream):
         try:
             before = _contents(method)
             run(method, [x])
             acted = _contents(method) != before
         except Exception:
-            return BATCHES  # the promises will say what is wrong
+            return 0  # the promises will say what is wrong
         if acted:
-            return max(BATCHES, index + 3)
-    return BATCHES
+            return index + 1
+    return None
+
+
+def _has_something_to_change(method: Method) -> bool:
+    """Whether it declares anything that adapting changes."""
+    declared = method.trainable or method.changing or method.updated_buffers or method._state_names()
+    return bool(declared) and not method.frozen
 
 
 def _contents(method: Method) -> str:
@@ -170,15 +185,25 @@ def _plain(value: Any) -> Any:
 
 
 @torch.no_grad()
-def sharpened(model: Classifier, x: Tensor) -> Classifier:
-    """A copy whose classifier is scaled until the median entropy of `x` is a fifth of the greatest possible.
+def shaken(model: Classifier, size: float) -> Classifier:
+    """A copy with noise of that size on every weight: an untrained network hardly looks at its images."""
+    copied = copy.deepcopy(model)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in copied.parameters() if size else ():
+        parameter.add_(size * torch.randn(parameter.shape, generator=generator).to(parameter))
+    return copied
+
+
+@torch.no_grad()
+def sharpened(model: Classifier, x: Tensor, share: float = 0.2) -> Classifier:
+    """A copy whose classifier is scaled until the median entropy of `x` is that share of the greatest possible.
 
     Entropy as adapting methods see it: with batch statistics where there is BatchNorm.
     """
     sharp, probe = copy.deepcopy(model).eval(), copy.deepcopy(model).eval()
     BatchStatistics(probe, source="keep", frozen="batch").freeze()
     for _ in range(30):
-        if entropy(probe(x)).median() < 0.2 * max_entropy(model.num_classes):
+        if entropy(probe(x)).median() < share * max_entropy(model.num_classes):
             break
         for parameter in (*sharp.classifier.parameters(), *probe.classifier.parameters()):
             parameter.mul_(1.5)
@@ -259,11 +284,10 @@ def _acts(kit: Kit) -> str:
     seen = ", ".join(f"{action} {count}" for action, count in actions.items())
     if _contents(method) != before:
         return f"something changed within {len(kit.batches)} batches: {seen}"
-    adapts = type(method).adapt is not Method.adapt or method.trainable or method._state_names()
-    if adapts and not method.frozen and not method.history_free:
+    if _has_something_to_change(method):
         raise Broken(
-            f"nothing changed in {MOST_BATCHES} batches ({seen}), so nothing was checked: give settings under which "
-            "it acts (--set)"
+            f"it never did: nothing changed in {len(kit.batches)} batches ({seen}), so nothing was checked: "
+            "give settings under which it acts (--set)"
         )
     return f"has nothing to change: {seen}"
 

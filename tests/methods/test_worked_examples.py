@@ -1,0 +1,212 @@
+"""The later methods' arithmetic, by hand: numbers that anybody can check with a pocket calculator."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tempora.methods import create
+from tempora.methods.cma import Constants
+from tempora.methods.foa import FOA
+from tempora.methods.functions import cross_entropy
+from tempora.methods.memo import marginal_entropy
+from tempora.methods.memory import Memory
+from tempora.methods.mixed import MixedNorm
+from tempora.methods.optimizers import SGD, Adam
+from tempora.methods.rotta import RobustNorm
+from tempora.methods.weighted import likelihood_ratio, smoothed_prior
+from tempora.models import Classifier, wrap
+
+
+def values(*numbers: float) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def close(given: Tensor, *numbers: float) -> None:
+    assert given.detach().flatten().tolist() == pytest.approx(list(numbers), abs=1e-6)
+
+
+def bare_norm(mean: float, var: float) -> nn.BatchNorm2d:
+    layer = nn.BatchNorm2d(1, eps=0.0).double()
+    layer.running_mean.fill_(mean)
+    layer.running_var.fill_(var)
+    return layer
+
+
+class Norm1(nn.Module):
+    """One BatchNorm layer over the pixels, and two classes: the pixel itself and zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn = bare_norm(1.0, 4.0)
+        self.fc = nn.Linear(1, 2, bias=False).double()
+        self.fc.weight.data = torch.tensor([[1.0], [0.0]], dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.bn(x).flatten(1))
+
+
+def pixels(*numbers: float) -> Tensor:
+    return values(*numbers).view(-1, 1, 1, 1)
+
+
+def test_alpha_bn() -> None:
+    model = wrap(Norm1(), features=lambda network, x: network.bn(x).flatten(1), head="fc")
+    method = create("alpha_bn", model)
+    close(method.predict(pixels(3, 5, 7, 9))[:, 0], 0.726184, 1.694430, 2.662676, 3.630922)
+    layer = next(iter(method.layers.values()))
+    close(torch.cat(layer.mixed(layer.running_mean, layer.running_var)), 1.05, 4.026667)
+    ema = create("alpha_bn", model, mode="ema")
+    close(ema.predict(pixels(3, 5, 7, 9))[:, 0], 0.726184, 1.694430, 2.662676, 3.630922)
+    layer = next(iter(ema.layers.values()))
+    close(torch.cat([layer.running_mean, layer.running_var]), 1.5, 4.266667)
+    ema.predict(pixels(0, 2, 4, 2))
+    close(torch.cat([layer.running_mean, layer.running_var]), 1.55, 4.106667)
+
+
+def test_alpha_bn_in_two_passes_feeds_its_statistics_in_the_first(
+    resnet: Classifier, batches: list[Tensor]
+) -> None:
+    one, two = (create("alpha_bn", resnet, passes=passes) for passes in (1, 2))
+    assert torch.equal(one.predict(batches[0]), two.predict(batches[0]))  # mixing needs no tracking
+    first, *later = one.changing
+    assert torch.equal(one.changing[first], two.changing[first])  # nothing lies below the first layer
+    assert not torch.equal(one.changing[later[-1]], two.changing[later[-1]])
+
+
+def test_a_single_value_per_channel_takes_the_source_s_variance() -> None:
+    layer = MixedNorm(bare_norm(1.0, 4.0))
+    layer.weight_of_batch = 0.5
+    close(layer(pixels(3)), (3 - 2) / 2)
+
+
+def test_t3a() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=True)).double()
+    network[1].weight.data, network[1].bias.data = torch.eye(2, dtype=torch.float64), values(0, 0)
+    method = create("t3a", wrap(network, features=lambda net, x: x.flatten(1), head="1"))
+    close(method.predict(values(3, 1).view(1, 2, 1, 1)), 3.121445, 1.0)
+
+
+def test_eata_s_penalty(vit: Classifier) -> None:
+    method = create("eata", vit, beta=0)
+    w = nn.Parameter(values(1.002, 0.499))
+    method.settings = SimpleNamespace(beta=2000.0)
+    method.optimizer = SGD([([w], 2.5e-4)], 0.9)
+    method.anchors, method.importance = [values(1, 0.5)], [values(0.01, 0.04)]
+    loss = (w * values(0.3, -0.2)).sum()
+    (total,) = method.gradients(loss)
+    close(total, 0.38, -0.36)
+    method.optimizer.step([total])
+    close(w, 1.001905, 0.49909)
+
+
+def test_cotta_restores_after_the_teacher_has_followed(vit: Classifier) -> None:
+    method = create("cotta", vit, restore=0.01)
+    w, teacher = nn.Parameter(values(1, 2, 3, 4)), nn.Parameter(values(0, 0, 0, 0), requires_grad=False)
+    method.optimizer = SGD([([w], 1.0)], 0.0)
+    method.changing, method.source_weights = {"teacher": teacher}, [values(0, 0, 0, 0)]
+    method.mask = lambda w: values(0.005, 0.5, 0.02, 0.0099) < 0.01
+    method.after_step()
+    close(teacher, 0.001, 0.002, 0.003, 0.004)
+    close(w, 0, 2, 3, 0)
+    log_p, log_u = values(0.8, 0.2).log()[None], values(0.6, 0.4).log()[None]
+    close(cross_entropy(log_p, log_u), 0.591919)
+    close(0.5 * cross_entropy(log_p, log_u) + 0.5 * cross_entropy(log_u, log_p), 0.684790)
+
+
+def test_rotta_s_memory() -> None:
+    memory = Memory(capacity=2, num_classes=3)
+    offered = [("a", 0, 0.1), ("b", 0, 0.5), ("c", 0, 0.05), ("d", 1, 0.3), ("e", 2, 0.2), ("f", 1, 1.0)]
+    taken = {name: memory.offer(label, u) is not None for name, label, u in offered}
+    assert taken == {"a": True, "b": False, "c": True, "d": True, "e": True, "f": False}
+    c, e = memory.entries()
+    assert (c.label, c.uncertainty, memory.age(c)) == (0, 0.05, 4)
+    assert (e.label, e.uncertainty, memory.age(e)) == (2, 0.2, 2)
+    assert [memory.freshness(one) for one in (c, e)] == pytest.approx([0.1192, 0.2689], abs=1e-4)
+    assert memory.offer(1, float("nan")) is None
+
+
+def test_rotta_s_robust_batchnorm() -> None:
+    layer = RobustNorm(bare_norm(0.0, 1.0), momentum=0.05)
+    layer.learning = True
+    close(layer(pixels(2, 4)), 1.85, 3.85)
+    close(torch.cat(layer.proposed), 0.15, 1.0)
+    close(layer.running_mean, 0.0)  # until the update is made
+
+
+def test_roid(vit: Classifier) -> None:
+    close(likelihood_ratio(values(0.7, 0.2, 0.1)[None]), -0.096147)
+    method = create("roid", vit)
+    method.distribution = values(0.6, 0.2, 0.2)[None]
+    p = torch.stack([values(0.8, 0.1, 0.1), values(0.1, 0.8, 0.1), values(0.4, 0.3, 0.3)])
+    close(method.weights(p, -(p * p.log()).sum(dim=1)), 0.0, 20.085537, 0.0)
+    method.batch_distribution = p.mean(dim=0, keepdim=True)
+    method.remember_source = lambda: None
+    method.after_step()
+    close(method.distribution, 0.583333, 0.22, 0.196667)
+    rows = torch.stack([values(0.6, 0.3, 0.1)] * 4)
+    close(smoothed_prior(rows.log())[0], 0.433333, 0.320833, 0.245833)
+
+
+def test_memo() -> None:
+    close(marginal_entropy(torch.stack([values(0.9, 0.1), values(0.5, 0.5)]).log()), 0.610864)
+
+
+def test_rdumb_starts_over(vit: Classifier, batches: list[Tensor]) -> None:
+    method, fresh = (create("rdumb", vit, reset_every=3, margin=1.1, max_similarity=2.0) for _ in range(2))
+    actions = []
+    for x in batches[:3]:
+        method.predict(x)
+        actions.append(method.adapt())
+    assert actions == ["step", "step", "recovered"]
+    assert torch.equal(method.predict(batches[3]), fresh.predict(batches[3]))
+    assert method.adapt() == "step"
+
+
+def test_foa() -> None:
+    c = Constants(2304, 27)
+    given = [c.mass, c.c1 * 1e7, c.cm * 1e6, c.cc * 1e3, c.cs * 1e3, c.damp]
+    assert given == pytest.approx([7.824763, 3.763349, 2.332823, 1.734569, 4.244279, 1.004244], rel=1e-6)
+    assert sum(w for w in c.weights if w < 0) == pytest.approx(-1.161322, abs=1e-6)
+    assert len(c.weights) == 28
+    assert 16 < c.patience < 17
+
+
+def test_foa_s_discrepancy_and_shift() -> None:
+    method: Any = FOA.__new__(FOA)
+    method.settings = SimpleNamespace(prompts=1, discrepancy=0.4)
+    method.source_mean, method.source_std = values(0.5)[:, None], values(1.0)[:, None]
+    g = values(0, 2).view(1, 2, 1)
+    method.tokens = SimpleNamespace(prompted=lambda tokens, prompts: None, run=lambda _: g)
+    method.model = SimpleNamespace(head=lambda f: f * 0 + values(0, -1e9))  # certain: no entropy
+    fitness, _ = method.tried(torch.zeros(2, 1, 1), torch.zeros(1, 1))
+    close(fitness, 0.00526966)
+    method.model = SimpleNamespace(head=lambda f: f)
+    method.source_mean, method.mu = values(1.0)[:, None], None
+    shifts = []
+    for mean in (2.0, 4.0, 0.0):
+        shifts.append(float(method.head(values(0.0))))
+        method.mu = values(mean) if method.mu is None else 0.9 * method.mu + 0.1 * values(mean)
+    assert shifts == pytest.approx([0.0, -1.0, -1.2])
+
+
+@pytest.mark.parametrize("kind", ["adam", "nesterov", "sgd"])
+def test_optimisers_are_pytorch_s(kind: str) -> None:
+    ours, theirs = values(1, -2, 3), nn.Parameter(values(1, -2, 3))
+    reference: torch.optim.Optimizer
+    if kind == "adam":
+        mine: Any = Adam([([ours], 0.1)])
+        reference = torch.optim.Adam([theirs], lr=0.1)
+    else:
+        mine = SGD([([ours], 0.1)], 0.9, nesterov=kind == "nesterov")
+        reference = torch.optim.SGD([theirs], lr=0.1, momentum=0.9, nesterov=kind == "nesterov")
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        theirs.grad = torch.randn(3, dtype=torch.float64, generator=generator)
+        reference.step()
+        mine.step([theirs.grad])
+    torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-12)
