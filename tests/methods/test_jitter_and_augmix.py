@@ -124,16 +124,13 @@ def test_moves_are_pil_s_to_a_rounding(bytes_: Tensor, name: str, sign: int) -> 
     matrix = augmix.matrix(name, 0.95, sign, SIDE, SIDE)
     given = augmix.warped(bytes_, torch.tensor([matrix] * 4, dtype=torch.float64))
     for image, ours in zip(bytes_, given, strict=True):
-        flat = [*matrix[0], *matrix[1]]
-        moved = as_pil(image).transform(
-            (SIDE, SIDE), Image.Transform.AFFINE, flat, Image.Resampling.BILINEAR, fillcolor=128
-        )
+        flat, bilinear = [*matrix[0], *matrix[1]], Image.Resampling.BILINEAR
+        moved = as_pil(image).transform((SIDE, SIDE), Image.Transform.AFFINE, flat, bilinear, fillcolor=128)
         if name == "rotate":
-            moved = as_pil(image).rotate(-sign * int(3 * 0.95), Image.Resampling.BILINEAR, fillcolor=128)
+            moved = as_pil(image).rotate(sign * int(3 * 0.95), Image.Resampling.BILINEAR, fillcolor=128)
         difference = (as_tensor(moved) - ours).abs()
-        assert (difference > 1).double().mean() < 0.002, (
-            name
-        )  # a pixel at the very edge may fall to either side
+        # A pixel at the very edge may fall to either side.
+        assert (difference > 1).double().mean() < 0.002, name
 
 
 def test_views_mix_what_the_image_holds(pixels: Tensor) -> None:

@@ -79,7 +79,7 @@ def autocontrast(x: Tensor, _strength: Tensor) -> Tensor:
     """Each channel stretched to 0 ... 255."""
     wide = x.double()
     low, high = wide.amin(dim=(2, 3), keepdim=True), wide.amax(dim=(2, 3), keepdim=True)
-    scale = 255 / (high - low).clamp(min=1)
+    scale = torch.full_like(low, 255).div((high - low).clamp(min=1))  # 255 / x would be 255 * (1 / x)
     stretched = (wide * scale - low * scale).floor().clamp(0, 255)
     return torch.where(high > low, stretched, wide).to(x)
 
