@@ -177,9 +177,11 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def fitting(model: models.Classifier) -> list[str]:
-    """The methods that fit the network."""
+    """The methods that `all` means on this network."""
     found = []
     for name in methods.names():
+        if methods.get(name).costly:
+            continue
         try:
             methods.create(name, model)
         except tempora.TemporaError:

@@ -136,7 +136,8 @@ def main(
     classifier = tempora.models.load(model, pretrained=pretrained).to(device)
     x = torch.randn(batch, *classifier.preprocessing.input_size, device=device)
     settings = {name: {"kept_only": kept_only} for name in OPEN} if kept_only else {}
-    contenders = subjects(sharpened(classifier, x), method or list(tempora.methods.names()), settings)
+    usual = [name for name in tempora.methods.names() if not tempora.methods.get(name).costly]
+    contenders = subjects(sharpened(classifier, x), method or usual, settings)
     times: dict[str, list[tuple[float, float, str]]] = {name: [] for name in contenders}
     for _ in range(warmup):
         for subject in contenders.values():

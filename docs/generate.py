@@ -19,7 +19,6 @@ from tempora import methods, published
 from tempora.cli.app import app
 from tempora.engine.config import DataConfig, RunConfig, template
 from tempora.measure.verdict import Limits
-from tempora.published.methods import label
 from tempora.scenarios.specs import KINDS
 from tempora.store.schema import as_markdown
 
@@ -199,7 +198,8 @@ def _method_settings() -> str:
         kind = methods.get(name).Settings
         own = [field for field in dataclasses.fields(kind) if field.name not in common]
         rows += [
-            [label(name) if not number else "", *_setting(field, kind)] for number, field in enumerate(own)
+            [methods.get(name).label if not number else "", *_setting(field, kind)]
+            for number, field in enumerate(own)
         ]
     return markdown_table([["method", "setting", "default", "preset `paper`", "takes"], *rows])
 

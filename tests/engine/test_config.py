@@ -41,6 +41,8 @@ def test_overrides_and_flags(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("source:\n  dataset: cifar10\n  sample: 3\n", r"'source.sample' .*: did you mean 'samples'"),
+        ("source:\n  samples: 3\n", r"source.dataset is missing"),
         ("modle: x\n", r"unknown key 'modle' \(line 1 of .*run.yaml\): did you mean 'model'"),
         (
             "model: x\ndata:\n  severty: 3\n",
@@ -174,3 +176,26 @@ def test_wrong_arrivals_say_what_to_do(tmp_path, monkeypatch, arrivals, message)
 @pytest.mark.parametrize("name", GRIDS)
 def test_every_grid_is_a_grid_of_a_run(name):
     assert scenarios(load_config(None, flags={"grid": name})) == grid(name)
+
+
+def test_source_samples_are_drawn_from_another_dataset_than_the_stream_s(tmp_path):
+    from PIL import Image
+
+    from tempora import models
+    from tempora.engine.setup import source_images
+
+    for label in ("a", "b"):
+        for index in range(3):
+            path = tmp_path / "train" / label / f"{index}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (28, 28), 40 * index + 20).save(path)
+    (tmp_path / "train" / "classes.txt").write_text("a\nb\n")
+    model = models.load("fashion_resnet")
+    options = ["source.dataset=folder", f"source.root={tmp_path / 'train'}", "source.samples=5"]
+    images = source_images(load_config(None, options), model)
+    assert images.shape == (5, 1, 28, 28)
+    assert source_images(load_config(None), model) is None
+    with pytest.raises(TemporaError, match="7 samples wanted, folder has 6"):
+        source_images(load_config(None, [*options[:2], "source.samples=7"]), model)
+    with pytest.raises(TemporaError, match="fashion is what the stream comes from"):
+        source_images(load_config(None, ["source.dataset=fashion"]), model)

@@ -395,3 +395,20 @@ def test_save_keeps_a_temporary_run(network, batches, tmp_path):
     assert tempora.open(saved).utilities.equals(results.utilities)
     with pytest.raises(TemporaError, match="holds a run already"):
         results.save(tmp_path / "kept")
+
+
+def test_source_samples_reach_the_methods_that_ask_for_them(network, batches, tmp_path):
+    source = torch.cat([x for x, _ in batches]).flip(-1)
+    asked = [("eata", {"samples": 32}), "tent"]
+    times = {**CLOCK, "eata": (50.0, 60.0)}
+    options = {"scenarios": [], "clock": times, "out": tmp_path}
+    with pytest.raises(TemporaError, match="eata needs 32 clean unlabelled samples"):
+        evaluate(network("fashion_resnet"), batches, asked, **options)
+    results = evaluate(network("fashion_resnet"), batches, asked, source=source, **options)
+    assert set(results.utilities["method"]) == {"eata", "tent"}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "traces").iterdir()}
+    evaluate(network("fashion_resnet"), batches, asked, source=source.flip(-2), **options)
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "traces").iterdir()}
+    kept = {path for path in before if after.get(path) == before[path]}
+    assert len(after.keys() - before.keys()) == 1  # EATA with other source samples is another method
+    assert any("tent" in path.name for path in kept)

@@ -154,6 +154,11 @@ def method_specs(
             specs.append(MethodSpec(entry.name, entry.settings, entry.label))
         else:
             specs.append(MethodSpec(entry))
+    for spec in specs:
+        kind = methods.get(spec.name)
+        used, _ = methods.recipe_for(kind, model)
+        if used not in (None, kind.name):
+            observer.note(f"{spec.label} has no recipe on {model.name} and uses that of {used}")
     return tuple(specs)
 
 
