@@ -58,10 +58,23 @@ def same(first: tempora.store.Results, second: tempora.store.Results) -> None:
     pd.testing.assert_frame_equal(first.traces, second.traces, check_exact=True)
 
 
+SMALL = {
+    "eata": {"samples": 16},
+    "rdumb": {"reset_every": 3},
+    "cotta": {"views": 2},
+    "rotta": {"capacity": 16},
+    "memo": {"views": 2},
+}
+"""So that they act, and take no longer than the others."""
+
+
 def both_ways(model, batches, method, clock=CLOCK, scenarios=GRID, device="cpu", shares=(True, False)):
+    settings = SMALL.get(method, {}) if isinstance(method, str) else {}
+    methods = ["standard", (method, settings) if settings else method]
+    source = torch.cat([x for x, _ in batches]).flip(-1)
     return [
         tempora.evaluate(
-            model, batches, ["standard", method], scenarios, clock=clock, device=device, share=share
+            model, batches, methods, scenarios, clock=clock, device=device, share=share, source=source
         )
         for share in shares
     ]
@@ -72,7 +85,10 @@ QUICK = {
     ("fashion_vit", "tent"),
 }
 """One of each kind at every run of the tests; the rest with the slow ones."""
-UNFIT = {("fashion_resnet", "spa"), ("fashion_resnet", "zerosiam"), ("fashion_vit", "adabn")}
+UNFIT = {
+    *(("fashion_resnet", name) for name in ("spa", "zerosiam")),
+    *(("fashion_vit", name) for name in ("adabn", "alpha_bn")),
+}
 FITTING = [
     pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow)
     for pair in itertools.product(("fashion_resnet", "fashion_vit"), CLOCK)
