@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
+import threading
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -177,3 +181,65 @@ class Drifting(Method):
     def predict(self, x: Tensor) -> Tensor:
         next(self.model.parameters()).add_(0.1)
         return self.model(x)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SloppySettings(Settings):
+    """wrong: what is wrong with its scores, or with what it leaves behind."""
+
+    wrong: str = ""
+
+
+class Sloppy(Method):
+    """Counts batches, and returns what no run can use."""
+
+    name = "sloppy"
+    Settings = SloppySettings
+    state = ("seen",)
+
+    def setup(self) -> None:
+        self.seen = 0
+        self.opened: list[object] = []
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        wrong, z = self.settings.wrong, self.model(x)
+        if not self.frozen and wrong != "idle":
+            self.seen += 1
+        if wrong == "thread":
+            threading.Thread(target=time.sleep, args=(0.5,), daemon=True).start()
+        if wrong == "file":
+            self.opened.append(open(__file__))  # noqa: SIM115 (the mistake to notice)
+        altered = {"rows": z[:1], "classes": z[:, :3], "nan": z * torch.nan if self.seen % 2 else z}
+        return altered.get(wrong, z)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "promise", "seen"),
+    [
+        ("rows", "scores are one row per image", r"have shape \(1, 10\); expected .* = \(8, 10\)"),
+        ("classes", "scores are one row per image", r"have shape \(8, 3\)"),
+        ("nan", "scores are one row per image", "a clean one, are not all finite"),
+        ("idle", "it acts", "it never did: nothing changed in 4 batches"),
+        ("thread", "nothing is left open", "it left threads running"),
+        ("file", "nothing is left open", "it left files open"),
+    ],
+)
+def test_the_kit_notices_what_no_run_can_use(wrong: str, promise: str, seen: str, resnet: Classifier) -> None:
+    if wrong == "file" and not Path("/proc/self/fd").is_dir():
+        pytest.skip("this system does not tell which files are open")
+    report = check(Sloppy, resnet, wrong=wrong)
+    (row,) = (row for row in report.checks if row.promise == promise)
+    assert not row.passed
+    assert re.search(seen, row.reason)
+    assert check(Sloppy, resnet).passed
+
+
+def test_the_command_takes_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = typer.Typer()
+    app.command()(check_command)
+    monkeypatch.setenv("COLUMNS", "200")
+    command = [f"{__name__}:Sloppy", "--model", "fashion_resnet"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert CliRunner().invoke(app, [*command, "--set", "wrong=rows"]).exit_code == 1
+    assert isinstance(CliRunner().invoke(app, [*command, "--set", "wrong"]).exception, TemporaError)
