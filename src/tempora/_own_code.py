@@ -26,7 +26,8 @@ def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
     module_name, _, name = path.partition(":")
     if not module_name or not name:
         raise TemporaError(f"{what} {path!r}: write the module and the {kind} with a colon between them.")
-    if module_name.endswith(".py"):
+    wanted_file = os.path.realpath(module_name) if module_name.endswith(".py") else None
+    if wanted_file is not None:
         folder, file = os.path.split(os.path.abspath(module_name))
         if not os.path.isfile(os.path.join(folder, file)):
             raise TemporaError(f"{what} {path!r}: there is no file {module_name!r}.")
@@ -44,6 +45,8 @@ def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
             f"{what} {path!r}: there is no module {module_name!r} to import; "
             "run from the folder that holds it, or install it."
         ) from error
+    if wanted_file is not None and os.path.realpath(str(module.__file__)) != wanted_file:
+        raise TemporaError(f"{what} {path!r}: another module is called {module_name!r}; rename the file.")
     if not hasattr(module, name):
         raise unknown(
             f"{kind} of {module_name}", name, [key for key, one in vars(module).items() if fits(one)]

@@ -98,3 +98,6 @@ def test_a_file_and_a_function_name_one(
         create("their_adapter.py:nothing", vit)
     with pytest.raises(TemporaError, match=r"there is no file 'elsewhere.py'"):
         create("elsewhere.py:make", vit)
+    (tmp_path / "json.py").write_text("def make(network):\n    return network\n")
+    with pytest.raises(TemporaError, match="another module is called 'json'"):
+        create("json.py:make", vit)
