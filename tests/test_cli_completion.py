@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import tempora
 from tempora.cli import app, completion
 
 
@@ -92,13 +94,13 @@ def test_every_shell_gets_its_script_and_answers(shell: str) -> None:
 
 
 def test_the_names_are_those_that_there_are() -> None:
-    from tempora import methods, models
+    from tempora import methods, models, names
     from tempora.cli.list_ import LISTS
     from tempora.cli.query import FORMATS
     from tempora.data import CORRUPTIONS, EXTRA, GROUPS, datasets
     from tempora.data.corruptions.constants import CONSTANTS
+    from tempora.engine import suites
     from tempora.engine.config import RunConfig
-    from tempora.models.loading import BUNDLED
     from tempora.published import setups
     from tempora.published.profiles import PROFILED
     from tempora.report import tables
@@ -107,10 +109,19 @@ def test_the_names_are_those_that_there_are() -> None:
     # Other tests register methods and datasets of their own in this process.
     ours = [name for name in methods.names() if methods.get(name).__module__.startswith("tempora.")]
     cards = [card.name for card in datasets().values() if card.opener.__module__.startswith("tempora.")]
-    assert tuple(ours) == completion.METHODS
-    assert models.names() == completion.MODELS
-    assert completion.BUNDLED == BUNDLED
-    assert tuple(cards) == completion.DATASETS
+    assert ours == list(names.METHODS)
+    assert all(methods.get(name).name == name for name in names.METHODS)
+    for room, listed in (("methods", names.METHODS), ("data/loaders", names.DATASETS)):
+        for path in (Path(tempora.__file__).parent / room).glob("*.py"):
+            if re.search(r"^@(register|dataset)\b", path.read_text(encoding="utf-8"), re.MULTILINE):
+                module = f"tempora.{room.replace('/', '.')}.{path.stem}"
+                assert any(place.startswith(f"{module}:") for place in listed.values()), module
+    assert models.names() == tuple(names.MODELS)
+    assert cards == list(names.DATASETS)
+    assert suites.names() == sorted(
+        f"{path.parent.name}/{path.stem}" for path in suites.HERE.glob("*/*.yaml")
+    )
+    assert all(suites.path_of(name).is_file() for name in suites.names())
     assert ("all", *GROUPS, "extra", *CORRUPTIONS, *EXTRA) == completion.SHIFTS
     assert set(completion.CONSTANTS) == set(CONSTANTS)
     assert ("measured", *(f"published:{name}" for name in PROFILED)) == completion.CLOCKS
@@ -119,7 +130,9 @@ def test_the_names_are_those_that_there_are() -> None:
     assert tuple(tables.FORMATS) == completion.FORMATS
     assert tuple(FORMATS) == completion.ANSWERS
     assert tuple(LISTS) == completion.LISTS
-    assert tuple(GRIDS) == completion.GRIDS
+    assert list(GRIDS) == list(names.GRIDS)
+    for grid in names.GRIDS:
+        RunConfig.model_validate({"grid": grid})
     for runtime in completion.RUNTIMES:
         RunConfig.model_validate({"runtimes": [runtime]})
 

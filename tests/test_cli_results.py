@@ -23,7 +23,6 @@ from tempora.cli.query import query
 from tempora.cli.recommend import measuring_command, recommend
 from tempora.cli.show import show
 from tempora.errors import TemporaError, TemporaWarning
-from tempora.published import methods as published_methods
 from tempora.report import tables
 from tempora.scenarios import Amortised, Continuous, Discrete, Offline
 from tempora.store import Results, open_run
@@ -77,10 +76,8 @@ def test_a_run_that_is_not_judged_yet_is_shown(tmp_path: Path) -> None:
     assert tempora("show", tmp_path).rstrip().endswith("no verdict yet")
 
 
-def test_a_user_s_own_methods_stand_in_their_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every reader: the results say it when their table is read."""
-    for kept in ("_variants", "_families"):
-        monkeypatch.setattr(published_methods, kept, {})
+def test_a_user_s_own_methods_stand_in_their_family(tmp_path: Path) -> None:
+    """In folders without cards, as 0.1.0 wrote them, the passes say it."""
     methods = {"standard": METHODS["standard"], "lab:Mine": METHODS["tent"], "tuned": METHODS["adabn"]}
     write_run(
         tmp_path,
@@ -89,7 +86,8 @@ def test_a_user_s_own_methods_stand_in_their_family(tmp_path: Path, monkeypatch:
         identity={"tuned": {"name": "adabn"}},
         facts={"lab:Mine": {"family": "gradient-based"}},
     )
-    built = tables.build("offline", open_run(tmp_path).utilities, by_shift=True)
+    results = open_run(tmp_path)
+    built = tables.build("offline", results.utilities, by_shift=True, cards=results.cards)
     groups = {column.title: column.group for column in built.columns}
     assert (groups["Mine"], groups["tuned"]) == ("Gradient-based", "Gradient-free")
 

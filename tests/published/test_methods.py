@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tempora import published
-from tempora.methods import create, names
+from tempora.errors import TemporaError
+from tempora.methods import create, get, names
 from tempora.models import load
 from tempora.published import methods
 from tempora.report.colours import DARK_PAPER, contrast
@@ -52,7 +53,7 @@ def test_runtimes_of_the_paper_s_methods_have_colours_of_their_own() -> None:
     papers = [shown.colour for shown in methods.METHODS.values()]
     seen = {colour: lab(colour, VISION["normal"]) for colour in papers}
     for name in methods.METHODS:
-        shades = [methods.colour(f"{name}@{runtime}") for runtime in runtimes]
+        shades = [methods.card_of(f"{name}@{runtime}").colour for runtime in runtimes]
         seen |= {colour: lab(colour, VISION["normal"]) for colour in shades}
         others = [*combinations(shades, 2), *product(shades, papers)]
         assert min(np.linalg.norm(seen[one] - seen[other]) for one, other in others) > 4, name
@@ -60,7 +61,7 @@ def test_runtimes_of_the_paper_s_methods_have_colours_of_their_own() -> None:
 
 
 def test_a_user_s_own_methods_have_colours_that_are_readable_and_seldom_alike() -> None:
-    colours = [methods.colour(f"lab.ideas:Mine{number}") for number in range(60)]
+    colours = [methods.card_of(f"lab.ideas:Mine{number}").colour for number in range(60)]
     seen = [lab(colour, VISION["normal"]) for colour in colours]
     alike = [np.linalg.norm(one - other) < 5 for one, other in combinations(seen, 2)]
     assert np.mean(alike) < 0.02, "six spare colours made it 0.17"
@@ -87,27 +88,35 @@ def test_what_the_authors_logs_do_not_say_is_what_our_methods_promise() -> None:
     assert {name for name, method in ours.items() if method.stateless} == set(methods.STATELESS)
 
 
-def test_a_runtime_or_a_label_changes_no_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "_variants", {})
-    assert methods.family("tent@amp+compile") == "gradient-based"
-    assert methods.family("tuned@amp") == "other"
-    methods.introduce({}, {"tuned": "neo", "tuned@amp": "neo", "own": "lab.ideas:Mine"})
-    assert methods.family("tuned") == methods.family("tuned@amp") == "gradient-free"
-    assert methods.family("own") == "other"
-
-
-def test_a_user_s_own_method_is_of_the_family_that_its_run_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kept in ("_variants", "_families"):
-        monkeypatch.setattr(methods, kept, {})
-    own = "lab.ideas:Mine"
-    methods.introduce({}, {own: own, "tuned": "tent"}, {own: "gradient-based", "tuned": "other"})
-    assert methods.family(own) == methods.family("tuned") == "gradient-based"
-    methods.introduce({}, {own: own}, {own: "of a damaged file"})
-    assert methods.family(own) == "other"
+def test_a_runtime_changes_no_family() -> None:
+    assert methods.card_of("tent@amp+compile").family == "gradient-based"
+    assert methods.card_of("tuned@amp").family == "other"
 
 
 def test_a_user_s_own_method_has_a_stable_look() -> None:
-    own = methods.display("lab.ideas:Mine")
-    assert own == methods.display("lab.ideas:Mine")
+    own = methods.card_of("lab.ideas:Mine")
+    assert own == methods.card_of("lab.ideas:Mine")
     assert (own.label, own.family) == ("Mine", "other")
     assert methods.order("lab.ideas:Mine") > methods.order("zerosiam") > methods.order("standard")
+
+
+def test_the_catalogue_says_what_the_classes_say() -> None:
+    for name in names():
+        kind, card = get(name), methods.METHODS.get(name)
+        if card is not None:  # other tests register methods of their own
+            assert (kind.label, kind.family, kind.modifies) == (card.label, card.family, card.modifies), name
+
+
+def test_a_card_goes_into_plain_data_and_back() -> None:
+    card = methods.MethodCard("Mine", "gradient-based", "#123abc", ("output",))
+    assert methods.MethodCard.from_json("lab:Mine", card.to_json()) == card
+    assert methods.MethodCard.from_json("lab:Mine", {}) == methods.card_of("lab:Mine")
+    assert methods.MethodCard.from_json("lab:Mine", {"family": "of a damaged file"}).family == "other"
+
+
+@pytest.mark.parametrize(
+    "data", [{"label": 3}, {"modifies": "output"}, {"colour": "red"}, {"colour": "#12345g"}, {"colour": None}]
+)
+def test_what_is_no_card_is_refused(data: dict[str, object]) -> None:
+    with pytest.raises(TemporaError, match="the card of method 'lab:Mine'"):
+        methods.MethodCard.from_json("lab:Mine", data)

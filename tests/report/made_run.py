@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tempora.scenarios import Deployment, Scenario, relative_grid, to_spec
+from tempora.cards import Cards, scenario_cards
+from tempora.scenarios import Deployment, Scenario, relative_grid, to_record
 from tempora.scenarios.archetypes import Offline
 from tempora.scenarios.budget import budget_cutoff
 from tempora.store import FROZEN, Cell, Results, RunFolder, StoredPass, Trace, utilities_frame, utility_row
@@ -214,7 +215,8 @@ def _manifest(
         "seeds": list(seeds),
         "batch_size": run.batch_size,
         "batches": dict.fromkeys(shifts, run.batches),
-        "scenarios": [to_spec(scenario) for scenario in run.scenarios],
+        "scenarios": [to_record(scenario) for scenario in run.scenarios],
+        "cards": {"scenarios": Cards(scenario_cards(run.scenarios)).to_json()["scenarios"]},
         "clock": "measured",
         "shared": True,
         "baseline": {"baseline_ms": BASELINE_MS, "mean_ms": 38.0, "median_ms": 38.0, "sd_ms": 0.3},

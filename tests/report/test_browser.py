@@ -6,8 +6,9 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +16,15 @@ import pytest
 from report.made_run import BASELINE_MS, GRID, METHODS, make_run
 from tempora.analysis.replays import answer
 from tempora.report.html import write_report
-from tempora.scenarios import Amortised, Continuous, Discrete, Scenario
+from tempora.scenarios import (
+    Amortised,
+    Continuous,
+    Deployment,
+    Discrete,
+    Offline,
+    Scenario,
+    ScenarioCard,
+)
 from tempora.store import Results
 
 pytestmark = [
@@ -224,6 +233,54 @@ def test_other_limits_have_the_answers_that_the_analysis_has_and_no_others(
     assert set(silent) == set(expected.unanswered)
     value_ms = getattr(scenario, scenario.parameter)
     opened.wait(f"return document.getElementById('curves').view.data('here')[0].x === {value_ms!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turns(Scenario):
+    """A scenario of the user's own: a short wait, then a long one."""
+
+    protocol: ClassVar[str] = "two cameras"
+    parameter: ClassVar[str] = "short_ms"
+    card = ScenarioCard(situation="Two cameras take turns", knob="The short wait", symbol="s")
+    short_ms: float
+
+    @property
+    def label(self) -> str:
+        return f"s {self.short_ms:g} ms"
+
+    def deployment(self) -> Deployment:
+        return Deployment(arrivals=np.cumsum(np.tile([self.short_ms, 90.0], 40)))
+
+
+def test_a_scenario_of_the_user_s_own_has_its_panel_and_its_timelines(
+    browser: Browser, tmp_path: Path
+) -> None:
+    grid = (Offline(), Turns(short_ms=20.0), Turns(short_ms=60.0))
+    results = make_run(tmp_path, scenarios=grid, shifts={"fog": 0.5}, batches=20)
+    browser.open(write_report(results))
+    assert browser.problems() == []
+    assert browser.text("#protocols") == "Two cameras take turns"
+    assert browser.text("#slider-name") == "The short wait"
+    assert browser.text("#exact-unit") == "ms"
+    assert browser.run("return [...document.querySelectorAll('#ticks span')].map((t) => t.textContent)") == [
+        "20 ms",
+        "60 ms",
+    ]
+    browser.limit("'two cameras'", 60.0)
+    cells = results.utilities[results.utilities["label"] == "s 60 ms"].set_index("method")["utility"]
+    assert browser.utilities() == pytest.approx(cells.to_dict(), abs=1e-9)
+    browser.limit("'two cameras'", 47.0)
+    assert browser.utilities() == {}, "between evaluated points nothing is made up"
+    assert '{scenario: "report.test_browser:Turns", short_ms: 47}' in browser.text("#unanswered")
+    # AdaBN shares the offline pass: its course on these arrivals was computed for the page.
+    for name, text in (("scenario", "s 20 ms"), ("method", "AdaBN")):
+        browser.choose(f"cell-{name}", text)
+    drawn = "document.getElementById('timeline').view?.data('arrivals')"
+    browser.wait(f"return {drawn}?.length")
+    arrived = dict(browser.run(f"return {drawn}.map((one) => [one.batch, one.from])"))
+    wanted = grid[1].deployment().resolve(num_batches=20).arrivals_ms
+    assert wanted is not None
+    assert [arrived[batch] for batch in range(8)] == pytest.approx(wanted[:8], abs=1e-3)
 
 
 def test_a_winner_leads_to_its_cell(opened: Browser, results: Results) -> None:

@@ -12,7 +12,7 @@ import pytest
 from report.made_run import GRID, METHODS, make_run
 from tempora import analysis
 from tempora.errors import TemporaError
-from tempora.published.methods import colour
+from tempora.published.methods import card_of
 from tempora.report.colours import BASELINE, EXTRINSIC, FROZEN, IDLE, INTRINSIC
 from tempora.report.figures import FORMATS, make_figures
 from tempora.report.figures.costs import latency
@@ -68,7 +68,7 @@ def test_the_grid_has_the_winners_in_their_colours(results: Results) -> None:
         figure = winners(results)
     best = analysis.winners(results.utilities.drop(columns="scenario"))
     squares = [to_hex(patch.get_facecolor()) for patch in figure.axes[0].patches]
-    assert sorted(squares) == sorted(colour(name) for name in best["winner"])
+    assert sorted(squares) == sorted(card_of(name).colour for name in best["winner"])
 
 
 def test_a_run_that_is_not_judged_yet_is_drawn_and_shown(tmp_path: Path) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tempora.analysis.frames import OVERALL, keys, ordered, temporal
+from tempora.analysis.frames import keys, ordered, temporal
+from tempora.cards import CATALOGUE, OVERALL, Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD
 
 
-def beside_standard(frame: pd.DataFrame) -> pd.DataFrame:
+def beside_standard(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """The temporal rows with `standard_utility`: what standard inference gets in the same cell."""
-    rows = temporal(frame)
+    rows = temporal(frame, cards)
     cell = keys(rows)
     standard = rows.loc[rows["method"] == STANDARD, [*cell, "utility"]]
     if standard.empty:
@@ -19,12 +20,12 @@ def beside_standard(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.merge(standard.rename(columns={"utility": "standard_utility"}), on=cell)
 
 
-def below_standard(frame: pd.DataFrame) -> pd.DataFrame:
+def below_standard(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """How often a method's utility is below Standard's: `cells`, `count`, and `share` of the method's count.
 
     As the paper prints it, `share` says where the misses happen: the protocol rows of a method sum to 1.
     """
-    rows = beside_standard(frame)
+    rows = beside_standard(frame, cards)
     rows = rows[rows["method"] != STANDARD]
     rows["below"] = rows["utility"] < rows["standard_utility"]
     by_protocol = rows.groupby(["method", "protocol"])["below"].agg(cells="size", count="sum").reset_index()
@@ -34,4 +35,4 @@ def below_standard(frame: pd.DataFrame) -> pd.DataFrame:
     )
     total = table["method"].map(totals.set_index("method")["count"]).astype(float)
     table["share"] = table["count"] / total.where(total > 0)
-    return ordered(table[["method", "group", "cells", "count", "share"]])
+    return ordered(table[["method", "group", "cells", "count", "share"]], cards)

@@ -7,26 +7,27 @@ import pandas as pd
 from tempora.analysis.frames import keys, ordered, scored
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
+from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 
 _MEASURES = ("availability", "utility", "rank", "waitspan_ms", "response_ms", "response_sd_ms")
 
 
-def buffering(frame: pd.DataFrame) -> pd.DataFrame:
+def buffering(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """Queue 0 beside each longer queue, per interval and method, pooled over shifts.
 
     Columns end in `_unbuffered`, `_buffered` and, for availability and utility, `_delta` (buffered minus
     unbuffered). Waitspan and response appear where the frame has them.
     """
     rows = scored(frame)
-    rows = rows[rows["protocol"] == "discrete"]
-    queues = sorted(rows["queue"].dropna().unique())
-    if len(queues) < 2 or queues[0] != 0:
-        found = ", ".join(f"{queue:g}" for queue in queues) or "none"
+    queues = rows.groupby("protocol")["queue"]
+    compared = rows[(queues.transform("min") == 0) & (queues.transform("nunique") > 1)]
+    if compared.empty:
+        found = ", ".join(f"{queue:g}" for queue in sorted(rows["queue"].dropna().unique())) or "none"
         raise TemporaError(
             f"buffering compares queue 0 with a longer one, found {found}; run queue=0 and queue=1 both"
         )
-    rows = pool(rows) if rows["shift"].nunique() > 1 else with_ranks(rows)
+    rows = pool(compared, cards=cards) if rows["shift"].nunique() > 1 else with_ranks(compared)
     shared = keys(rows, ("run", "hardware", "model", "shift", "seed", "protocol", "parameter", "value"))
     measures = keys(rows, ("label", *_MEASURES))
     unbuffered = rows.loc[rows["queue"] == 0, [*shared, "method", *measures]]
@@ -38,9 +39,13 @@ def buffering(frame: pd.DataFrame) -> pd.DataFrame:
         )
     if "label" in rows:  # names of their own tell the queues apart, and not the interval
         same = table["label_buffered"] == table["label_unbuffered"]
-        interval = "γ " + table["value"].map("{:g}".format) + " ms"
+        numbers = [
+            cards.scenario(protocol).number(value)
+            for protocol, value in zip(table["protocol"], table["value"], strict=True)
+        ]
+        interval = pd.Series(numbers, index=table.index)
         table["label"] = table["label_buffered"].where(same, interval)
         table = table.drop(columns=["label_buffered", "label_unbuffered"])
     for name in keys(rows, ("availability", "utility")):
         table[f"{name}_delta"] = table[f"{name}_buffered"] - table[f"{name}_unbuffered"]
-    return ordered(table)
+    return ordered(table, cards)

@@ -16,6 +16,7 @@ from tempora.analysis.frames import ordered, scored
 from tempora.analysis.replays import batch_worth
 from tempora.analysis.uncertainty import FloatArray, interval
 from tempora.analysis.verdicts import verdict_of
+from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.store import Results
 
@@ -73,7 +74,7 @@ def compare_runs(run: Results, other: Results) -> RunComparison:
         )
     mine, theirs = _Side(run, rows.merge(common)), _Side(other, others.merge(common))
     paired = "seed" in stream and mine.batches() == theirs.batches()
-    cells = _with_ranks(pd.DataFrame(_compared(mine, theirs, paired)))
+    cells = _with_ranks(pd.DataFrame(_compared(mine, theirs, paired)), run.cards)
     return RunComparison(
         cells=cells,
         flips=_flips(cells, mine, theirs),
@@ -193,11 +194,11 @@ def _change(cell: Mapping[str, Any]) -> str:
 # -- places --------------------------------------------------------------------------------------------------
 
 
-def _with_ranks(cells: pd.DataFrame) -> pd.DataFrame:
+def _with_ranks(cells: pd.DataFrame, cards: Cards) -> pd.DataFrame:
     for suffix in _SIDES:
         within = cells.groupby(_SCENARIO, dropna=False)[f"utility{suffix}"]
         cells[f"rank{suffix}"] = within.rank(method="min", ascending=False).astype(int)
-    return ordered(cells)
+    return ordered(cells, cards)
 
 
 def _changed_winners(cells: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from tempora.analysis.frames import SCENARIO, STREAM, keys, offline, ordered, temporal
+from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 
 
@@ -24,25 +25,25 @@ def spearman(left: ArrayLike, right: ArrayLike) -> float:
     return float((centred[0] * centred[1]).sum() / np.sqrt(left_spread * right_spread))
 
 
-def correlations(frame: pd.DataFrame) -> pd.DataFrame:
+def correlations(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """Spearman correlation of offline accuracy and utility over all methods, one row per temporal cell.
 
     `methods` is how many were ranked: those with both an offline and a temporal score.
     """
-    reference = offline(frame)
+    reference = offline(frame, cards)
     if reference.empty:
         raise TemporaError("no offline rows: correlation compares every scenario with offline; run it too")
     stream = keys(reference, STREAM)
     reference = reference[[*stream, "method", "utility"]].rename(columns={"utility": "offline_utility"})
-    rows = temporal(frame).merge(reference, on=[*stream, "method"])
+    rows = temporal(frame, cards).merge(reference, on=[*stream, "method"])
     cell = keys(rows)
     groups = rows.groupby(cell, dropna=False, sort=False)
     table = groups.size().rename("methods").reset_index()
     table["spearman_r"] = [spearman(group["offline_utility"], group["utility"]) for _, group in groups]
-    return ordered(table)
+    return ordered(table, cards)
 
 
-def correlation_summary(correlations: pd.DataFrame) -> pd.DataFrame:
+def correlation_summary(correlations: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """Mean and sample standard deviation (n - 1) over shifts per scenario, and the extreme shifts.
 
     Takes `correlations(...)` or the shift rows of the published table.
@@ -54,4 +55,4 @@ def correlation_summary(correlations: pd.DataFrame) -> pd.DataFrame:
     # Where all methods tie there is no correlation, and no shift where it is lowest.
     table["lowest_shift"] = by_shift.apply(lambda values: None if values.isna().all() else values.idxmin())
     table["highest_shift"] = by_shift.apply(lambda values: None if values.isna().all() else values.idxmax())
-    return ordered(table.rename(columns={"count": "streams"}).reset_index())
+    return ordered(table.rename(columns={"count": "streams"}).reset_index(), cards)

@@ -1,7 +1,8 @@
 """The vocabulary of the analysis: what a cell is, in which order things are shown, what can be scored.
 
 Every function of this package takes a *utilities* frame (the columns of `utilities.parquet`, one row per
-method and cell) and gives a frame back. Runs and published tables go through the same code.
+method and cell) and gives a frame back. Runs and published tables go through the same code. `cards` say how scenarios
+and methods are ordered and called: those of a run are `results.cards`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import order
 from tempora.published.setups import CORRUPTIONS
@@ -23,9 +25,6 @@ SCENARIO = ("protocol", "parameter", "value", "label", "queue", "rule")
 
 CELL = (*STREAM, *SCENARIO)
 """Rows that agree in these columns differ by method only: they are ranked against each other."""
-
-PROTOCOLS = ("offline", "discrete", "continuous", "amortised", "deployment")
-OVERALL = "overall"
 
 _REQUIRED = ("method", "protocol", "value", "utility")
 _GRID = ("run", "hardware", "model")
@@ -61,23 +60,39 @@ def _with_one_value(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(value=rows["value"].where(~differ, values.transform("mean")))
 
 
-def offline(frame: pd.DataFrame) -> pd.DataFrame:
+def offline(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """The scored rows without temporal pressure."""
     rows = scored(frame)
-    return rows[rows["protocol"] == "offline"]
+    return rows[is_offline(rows, cards)]
 
 
-def temporal(frame: pd.DataFrame) -> pd.DataFrame:
+def temporal(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """The scored rows under temporal pressure."""
     rows = scored(frame)
-    return rows[rows["protocol"] != "offline"]
+    return rows[~is_offline(rows, cards)]
 
 
-def strictest(frame: pd.DataFrame) -> pd.DataFrame:
-    """The temporal rows at the smallest interval, threshold and budget of each machine and model."""
-    rows = temporal(frame)
-    least = rows.groupby(_grids(rows), dropna=False)["value"].transform("min")
-    return one_scenario(rows[rows["value"] == least])
+def is_offline(rows: pd.DataFrame, cards: Cards) -> pd.Series[bool]:
+    """Which rows are of the reference, without pressure."""
+    return rows["protocol"].isin(list(cards.references))
+
+
+def strictest(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
+    """The temporal rows at the strictest point of each protocol, machine and model."""
+    rows = temporal(frame, cards)
+    return one_scenario(rows[at_strictest(rows, cards)])
+
+
+def at_strictest(rows: pd.DataFrame, cards: Cards) -> pd.Series[bool]:
+    """Which rows are at the point with most pressure of their protocol, machine and model."""
+    ease = rows["value"] * ease_sign(rows["protocol"], cards)
+    return ease == ease.groupby([rows[name] for name in _grids(rows)], dropna=False).transform("min")
+
+
+def ease_sign(protocols: pd.Series[str], cards: Cards) -> pd.Series[float]:
+    """1 where a larger value is less pressure, -1 where it is more."""
+    signs = {name: -1.0 if cards.scenario(name).rising else 1.0 for name in protocols.unique()}
+    return protocols.map(signs).astype(float)
 
 
 def one_scenario(rows: pd.DataFrame) -> pd.DataFrame:
@@ -96,26 +111,24 @@ def stack(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([frame.assign(run=name) for name, frame in runs.items()], ignore_index=True)
 
 
-def ordered(frame: pd.DataFrame) -> pd.DataFrame:
+def ordered(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """Rows as they are read: protocol, strict to relaxed, then shift and method in the paper's order."""
     sort_keys: dict[str, Callable[[Any], Any]] = {
-        "protocol": protocol_order,
+        "protocol": cards.protocol_order,
         "value": float,
         "queue": float,
         "shift": _shift_order,
         "method": order,
-        "group": protocol_order,
+        "group": cards.protocol_order,
     }
     present = keys(frame, sort_keys)
+    columns = {name: frame[name] for name in present}
+    if "protocol" in columns and "value" in columns:
+        columns["value"] = frame["value"].astype(float) * ease_sign(frame["protocol"], cards)
     places = pd.DataFrame(
-        {name: _places(frame[name], sort_keys[name]) for name in present}, index=frame.index
+        {name: _places(column, sort_keys[name]) for name, column in columns.items()}, index=frame.index
     )
     return frame.loc[places.sort_values(present, kind="stable").index].reset_index(drop=True)
-
-
-def protocol_order(name: str) -> int:
-    """Offline first, then the protocols as the paper has them; overall before all of them."""
-    return PROTOCOLS.index(name) if name in PROTOCOLS else -1
 
 
 def _shift_order(shift: str) -> int:

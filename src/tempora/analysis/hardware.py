@@ -8,10 +8,11 @@ from tempora.analysis.frames import keys, ordered, scored
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
 from tempora.analysis.winners import winners
+from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 
 
-def across_hardware(frame: pd.DataFrame, machine: str = "hardware") -> pd.DataFrame:
+def across_hardware(frame: pd.DataFrame, machine: str = "hardware", cards: Cards = CATALOGUE) -> pd.DataFrame:
     """Utility and rank of every method and scenario on every machine, pooled over shifts.
 
     Scenarios are the same if their labels are: what the user held fixed, be it utilisation, milliseconds or a
@@ -24,10 +25,10 @@ def across_hardware(frame: pd.DataFrame, machine: str = "hardware") -> pd.DataFr
             f"comparing machines needs a column {machine!r} with two or more of them; stack their runs: "
             "analysis.stack({'gpu': ..., 'pi': ...}) and machine='run'"
         )
-    rows = pool(rows) if rows["shift"].nunique() > 1 else with_ranks(rows)
+    rows = pool(rows, cards=cards) if rows["shift"].nunique() > 1 else with_ranks(rows)
     scenario = keys(rows, ("protocol", "label", "queue", "rule"))
-    best = winners(rows).groupby(scenario, dropna=False)["winner"].nunique()
+    best = winners(rows, cards).groupby(scenario, dropna=False)["winner"].nunique()
     changed = best[best > 1].reset_index()[scenario].assign(changed=True)
     table = rows[[machine, *keys(rows, ("model",)), *scenario, "value", "method", "utility", "rank"]]
     table = table.merge(changed, on=scenario, how="left")
-    return ordered(table.assign(changed=table["changed"].notna()))
+    return ordered(table.assign(changed=table["changed"].notna()), cards)

@@ -8,10 +8,10 @@ import pandas as pd
 
 from tempora.analysis.below_standard import below_standard
 from tempora.analysis.deficit import deficit
-from tempora.analysis.frames import OVERALL
 from tempora.analysis.winners import win_counts, winners
+from tempora.cards import CATALOGUE, OVERALL, TEMPORAL, Cards
 from tempora.errors import TemporaError
-from tempora.published.methods import STANDARD, label
+from tempora.published.methods import STANDARD
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Headline:
     temporal_winner: str
     temporal_wins: int
 
-    def sentence(self) -> str:
+    def sentence(self, cards: Cards = CATALOGUE) -> str:
         """For people: `CMF wins 10 of 15 offline, loses 211 of 240 under pressure, by 15.0 points ...`."""
         loses = f"loses {self.losses} of {self.temporal_cells} under pressure"
         if self.losses:
@@ -37,23 +37,26 @@ class Headline:
         if self.offline_winner != STANDARD:
             loses += f", {self.below_standard} times below Standard"
         return (
-            f"{label(self.offline_winner)} wins {self.offline_wins} of {self.offline_cells} offline and "
-            f"{loses}; {label(self.temporal_winner)} wins most there, {self.temporal_wins}."
+            f"{cards.label(self.offline_winner)} wins {self.offline_wins} of {self.offline_cells} offline and "
+            f"{loses}; {cards.label(self.temporal_winner)} wins most there, {self.temporal_wins}."
         )
 
 
-def headline(frame: pd.DataFrame) -> Headline:
+def headline(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> Headline:
     """The headline of a run that has offline rows, Standard and at least one temporal scenario."""
-    cells = winners(frame)
-    if cells["protocol"].nunique() < 2 or "offline" not in set(cells["protocol"]):
+    cells = winners(frame, cards)
+    if cells["protocol"].nunique() < 2 or not cards.references & set(cells["protocol"]):
         raise TemporaError("a headline sets offline beside temporal scenarios; the run needs cells of both")
-    return compose(cells, deficit(frame), below_standard(frame))
+    return compose(cells, deficit(frame, cards), below_standard(frame, cards), cards)
 
 
-def compose(winners: pd.DataFrame, deficits: pd.DataFrame, below: pd.DataFrame) -> Headline:
+def compose(
+    winners: pd.DataFrame, deficits: pd.DataFrame, below: pd.DataFrame, cards: Cards = CATALOGUE
+) -> Headline:
     """The headline from its parts: a run's own, or the published tables, which print no more than these."""
-    counts = win_counts(winners)
-    offline, temporal = (counts[counts["group"] == group] for group in ("offline", "temporal"))
+    counts = win_counts(winners, cards)
+    offline = counts[counts["group"].isin(list(cards.references))]
+    temporal = counts[counts["group"] == TEMPORAL]
     best_offline, best_temporal = offline.iloc[0], temporal.iloc[0]
     method = str(best_offline["method"])
     lost = deficits[(deficits["group"] == OVERALL) & (deficits["method"] == method)].iloc[0]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tempora.analysis.frames import keys, ordered
+from tempora.analysis.frames import is_offline, keys, ordered
+from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 
 
-def overhead(traces: pd.DataFrame, baseline_ms: float) -> pd.DataFrame:
+def overhead(traces: pd.DataFrame, baseline_ms: float, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """Mean latency per batch and method over the offline passes, with standard deviations.
 
     `service_ms` = `predict_ms` + `adapt_ms` (delta = e + l), `intrinsic_ms` = max(0, predict_ms - lambda), the
     part of the overhead that delays the answer, and `slowdown` = service_ms / lambda.
     """
-    rows = traces[(traces["protocol"] == "offline") & traces["served"] & traces["predict_ms"].notna()]
+    rows = traces[is_offline(traces, cards) & traces["served"] & traces["predict_ms"].notna()]
     if rows.empty:
         raise TemporaError("no timed offline batches: latency is read from offline passes; run Offline too")
     rows = rows.assign(service_ms=rows["predict_ms"] + rows["adapt_ms"])
@@ -26,4 +27,4 @@ def overhead(traces: pd.DataFrame, baseline_ms: float) -> pd.DataFrame:
     table["slowdown"] = table["service_ms"] / baseline_ms
     table["baseline_ms"] = baseline_ms
     table["batches"] = by_method.size()
-    return ordered(table.reset_index())
+    return ordered(table.reset_index(), cards)

@@ -11,10 +11,11 @@ import pandas as pd
 
 from tempora.analysis.frames import keys, ordered, scored
 from tempora.analysis.ranks import with_ranks
+from tempora.cards import CATALOGUE, Cards
 from tempora.store.verdicts import VERDICTS
 
 
-def pool(frame: pd.DataFrame, over: str = "shift") -> pd.DataFrame:
+def pool(frame: pd.DataFrame, over: str = "shift", cards: Cards = CATALOGUE) -> pd.DataFrame:
     """One row per method and scenario, pooled over `over` (shift, seed or repeat).
 
     Streams weigh by their `batches` where the frame has that column, equally otherwise. A column named like
@@ -32,7 +33,7 @@ def pool(frame: pd.DataFrame, over: str = "shift") -> pd.DataFrame:
     table = table.join(_whole_streams(rows, batches, group))
     if "availability" in rows:
         table = table.join(_terms(rows, batches, group))
-    return ordered(with_ranks(table))
+    return ordered(with_ranks(table), cards)
 
 
 def _whole_streams(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Series[int]) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -21,8 +21,9 @@ from tempora.analysis.uncertainty import (
     with_timing_ties,
 )
 from tempora.analysis.verdicts import verdict_of
+from tempora.cards import Cards
 from tempora.errors import TemporaError
-from tempora.published.methods import STANDARD, label
+from tempora.published.methods import STANDARD
 from tempora.scenarios import Scenario
 from tempora.store import Results
 from tempora.store.verdicts import worst
@@ -88,7 +89,8 @@ def recommend(results: Results, scenario: Scenario, shifts: Sequence[str] | None
     if answers.rows.empty:
         reasons = "; ".join(sorted(set(answers.unanswered.values())))
         raise NoExactAnswer(f"{scenario.label}: this run has no exact answer for any method ({reasons})")
-    table = _table(answers)
+    cards = _with_card_of(results.cards, scenario)
+    table = _table(answers, cards)
     best, second = table.iloc[0], table.iloc[1] if len(table) > 1 else None
     margin = None if second is None else _margin(answers, str(best["method"]), str(second["method"]))
     return Recommendation(
@@ -96,30 +98,35 @@ def recommend(results: Results, scenario: Scenario, shifts: Sequence[str] | None
         table=table,
         margin=margin,
         timing_margin=_timing_margin(best, second),
-        why=_why(best, second, table),
+        why=_why(best, second, table, cards),
         certainty=_certainty(results.manifest, answers, best["method"]),
         unanswered=answers.unanswered,
     )
 
 
-def _table(answers: Answers) -> pd.DataFrame:
-    pooled = with_timing_ties(pool(pool(answers.rows), over="seed"))
+def _with_card_of(cards: Cards, scenario: Scenario) -> Cards:
+    """The run's cards and that of the scenario that is asked for, which the run need not have."""
+    return replace(cards, scenarios={scenario.protocol: scenario.full_card(), **cards.scenarios})
+
+
+def _table(answers: Answers, cards: Cards) -> pd.DataFrame:
+    pooled = with_timing_ties(pool(pool(answers.rows, cards=cards), over="seed", cards=cards))
     how = answers.rows.groupby("method")["answer"].agg(
         lambda found: "replayed" if "replayed" in set(found) else "evaluated"
     )
     pooled["answer"] = pooled["method"].map(how)
     pooled = pooled.sort_values("rank", kind="stable", ignore_index=True)
-    pooled["break_even_accuracy"] = _needed_accuracy(pooled)
+    pooled["break_even_accuracy"] = _needed_accuracy(pooled, cards)
     pooled["insolvent"] = pooled["break_even_accuracy"] > 1
     return pooled
 
 
-def _needed_accuracy(table: pd.DataFrame) -> pd.Series[float]:
+def _needed_accuracy(table: pd.DataFrame, cards: Cards) -> pd.Series[float]:
     """With which each would match the best; offline, where nothing else counts, that is the best's own."""
     best = table.iloc[0]
-    if best["protocol"] == "offline":
+    if best["protocol"] in cards.references:
         return pd.Series(best["utility"], index=table.index).where(table["method"] != best["method"])
-    needed = break_even(table, against=str(best["method"])).set_index("method")
+    needed = break_even(table, str(best["method"]), cards).set_index("method")
     return table["method"].map(needed["break_even_accuracy"])
 
 
@@ -147,10 +154,11 @@ def _worth(answers: Answers, method: str) -> pd.Series[float]:
     return pd.concat(list(parts.values()), keys=list(parts))
 
 
-def _why(best: pd.Series[Any], second: pd.Series[Any] | None, table: pd.DataFrame) -> str:
-    sentences = [f"{label(best['method'])} {_story(best)}"]
+def _why(best: pd.Series[Any], second: pd.Series[Any] | None, table: pd.DataFrame, cards: Cards) -> str:
+    card = cards.scenario(best["protocol"])
+    sentences = [f"{cards.label(best['method'])} {card.sentence(_as_terms(best))}"]
     if second is not None:
-        sentences[0] += f"; {label(second['method'])} {_story(second)}"
+        sentences[0] += f"; {cards.label(second['method'])} {card.sentence(_as_terms(second))}"
         sentences += _decided_by(best, second)
     standard = table[table["method"] == STANDARD]
     if best["method"] == STANDARD:
@@ -161,32 +169,12 @@ def _why(best: pd.Series[Any], second: pd.Series[Any] | None, table: pd.DataFram
     return ". ".join(sentences) + "."
 
 
-def _story(row: pd.Series[Any]) -> str:
-    """The terms that this protocol moves, as half a sentence."""
-    if row["protocol"] == "offline":
-        return f"gets {row['accuracy']:.1%} right"
-    if row["protocol"] == "deployment":
-        return (
-            f"serves {row['availability']:.1%} of the batches, gets {row['served_accuracy']:.1%} of them right and "
-            f"keeps {row['responsiveness']:.1%} of their value"
-        )
-    if row["protocol"] == "discrete":
-        return f"serves {row['availability']:.1%} of the batches and gets {row['served_accuracy']:.1%} of them right"
-    if row["protocol"] == "continuous":
-        return f"is right in {row['accuracy']:.1%} and its answers keep {row['responsiveness']:.1%} of their value"
-    if row["adapted_fraction"] == 1:
-        return f"adapts to the end within the budget and gets {row['accuracy']:.1%} right"
-    before = "" if math.isnan(row["adapt_accuracy"]) else f" ({row['adapt_accuracy']:.1%} right)"
-    return (
-        f"adapts on {row['adapted_fraction']:.1%} of the batches{before} and predicts the rest frozen "
-        f"({row['frozen_accuracy']:.1%} right)"
-    )
+def _as_terms(row: pd.Series[Any]) -> dict[str, Any]:
+    return {str(name): value for name, value in row.items()}
 
 
 def _decided_by(best: pd.Series[Any], second: pd.Series[Any]) -> list[str]:
     """Whether time or accuracy tips the scales."""
-    if best["protocol"] == "amortised":
-        return []
     in_time, other_in_time = (row["availability"] * row["responsiveness"] for row in (best, second))
     if best["accuracy"] < second["accuracy"] and in_time > other_in_time:
         return ["Being in time outweighs being less accurate"]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tempora.analysis.frames import is_offline
 from tempora.errors import TemporaError, unknown
 from tempora.published.methods import STANDARD, order
 from tempora.scenarios import Resolved, Scenario, route
@@ -96,7 +97,7 @@ class _Reader:
         return None
 
     def _replayed(self, rows: pd.DataFrame) -> tuple[dict[str, Any], Trace]:
-        offline = rows[(rows["protocol"] == "offline") & (rows["status"] == "ok")]
+        offline = self._offline(rows)
         if offline.empty:
             raise _CannotAnswer("it has no offline pass to replay")
         row = offline.iloc[0]
@@ -142,10 +143,15 @@ class _Reader:
         scored = utility_row(cell, adapting, frozen, fallback)
         return self._named(scored, "replayed"), adapting.on_timeline(resolved, frozen, fallback)
 
+    def _offline(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows[is_offline(rows, self._results.cards) & (rows["status"] == "ok")]
+
     def _frozen_pass(self, rows: pd.DataFrame, stored: StoredPass, cutoff: int) -> str:
         """Where the batches after the cut-off are: in a tail frozen at the same batch, or in Standard's pass."""
-        tails = rows[(rows["protocol"] == "amortised") & (rows["status"] == "ok")]
-        tails = tails[(tails["cutoff"] == cutoff) & (tails["adapted_fraction"] < 1)]
+        tails = rows[(rows["cutoff"] == cutoff) & (rows["adapted_fraction"] < 1) & (rows["status"] == "ok")]
+        # The stream waited for every batch up to there, so they met the same states.
+        scenarios = [self._results.scenarios[number] for number in tails["scenario"].astype(int)]
+        tails = tails[np.array([scenario.deployment().waits for scenario in scenarios], dtype=bool)]
         if not tails.empty:
             tail = tails.iloc[0]
             return str(tail["frozen_pass"] if isinstance(tail["frozen_pass"], str) else tail["adapting_pass"])
@@ -162,13 +168,12 @@ class _Reader:
         name = f"{STANDARD}@{runtime}" if runtime else STANDARD
         standard = self._utilities[self._utilities["method"] == name]
         standard = standard[(standard[_STREAM] == rows.iloc[0][_STREAM]).all(axis=1)]
-        standard = standard[(standard["protocol"] == "offline") & (standard["status"] == "ok")]
+        standard = self._offline(standard)
         return None if standard.empty else str(standard["adapting_pass"].iloc[0])
 
     def _named(self, row: dict[str, Any], how: str) -> dict[str, Any]:
         """All rows get the asked deployment's name, whatever a grid called it."""
-        knob = self._scenario.parameter
-        value = getattr(self._scenario.deployment(), knob) if knob else None
+        value = self._scenario.value(self._resolved(row, int(row["batches"])))
         return {**row, "label": self._scenario.label, "value": value, "answer": how}
 
     def _resolved(self, row: Mapping[str, Any] | pd.Series[Any], num_batches: int) -> Resolved:

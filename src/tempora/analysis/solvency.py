@@ -8,6 +8,7 @@ import pandas as pd
 
 from tempora.analysis.below_standard import beside_standard
 from tempora.analysis.frames import keys, ordered, temporal
+from tempora.cards import CATALOGUE, Cards
 from tempora.errors import unknown
 from tempora.published.methods import STANDARD
 from tempora.scenarios.diagnosis import break_even_accuracy, diagnose
@@ -15,14 +16,14 @@ from tempora.scenarios.diagnosis import break_even_accuracy, diagnose
 _TERMS = ("availability", "responsiveness", "served_accuracy", "frozen_accuracy")
 
 
-def break_even(frame: pd.DataFrame, against: str | None = None) -> pd.DataFrame:
+def break_even(frame: pd.DataFrame, against: str | None = None, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """The accuracy each method would need to match a competitor: its cell's winner, or the method `against`.
 
     `factor` is what the deployment leaves of accuracy (availability * responsiveness), `break_even_accuracy`
     the competitor's utility divided by it, at zero covariance. Above 1 the method is `insolvent`: even
     predicting everything right it would lose. The competitor's own rows are left out.
     """
-    rows = temporal(frame)
+    rows = temporal(frame, cards)
     cell = keys(rows)
     if against is None:
         best = rows.sort_values("utility", kind="stable").groupby(cell, dropna=False).tail(1)
@@ -49,12 +50,12 @@ def break_even(frame: pd.DataFrame, against: str | None = None) -> pd.DataFrame:
         "factor",
         "break_even_accuracy",
     ]
-    return ordered(rows[[*cell, "method", *shown, "insolvent"]])
+    return ordered(rows[[*cell, "method", *shown, "insolvent"]], cards)
 
 
-def findings(frame: pd.DataFrame) -> pd.DataFrame:
+def findings(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """What adaptation did to each cell, compared with standard inference: `mode` and a `sentence`."""
-    rows = beside_standard(frame)
+    rows = beside_standard(frame, cards)
     rows = rows[rows["method"] != STANDARD]
     cell = keys(rows)
     found = []
@@ -65,4 +66,4 @@ def findings(frame: pd.DataFrame) -> pd.DataFrame:
         for finding in diagnose(float(row["utility"]), terms, float(row["standard_utility"])):
             found.append({"index": index, "mode": finding.mode, "sentence": finding.sentence})
     modes = pd.DataFrame(found, columns=["index", "mode", "sentence"]).set_index("index")
-    return ordered(rows[[*cell, "method", "utility", "standard_utility"]].join(modes, how="inner"))
+    return ordered(rows[[*cell, "method", "utility", "standard_utility"]].join(modes, how="inner"), cards)

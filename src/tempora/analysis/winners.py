@@ -6,18 +6,19 @@ from collections import Counter
 
 import pandas as pd
 
-from tempora.analysis.frames import OVERALL, keys, ordered, protocol_order
+from tempora.analysis.frames import keys, ordered
 from tempora.analysis.ranks import with_ranks
+from tempora.cards import CATALOGUE, OVERALL, TEMPORAL, Cards
 from tempora.published.methods import order
 
 
-def winners(frame: pd.DataFrame) -> pd.DataFrame:
+def winners(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """One row per cell: `winner`, its `utility`, the `runner_up`, the `margin` to it, and `shared_with`.
 
     Methods with exactly the winner's utility are named in `shared_with` (text, nearly always empty); the
     first of them in the paper's order is then called the winner. A `timing_tie` (see `with_timing_ties`) is kept.
     """
-    rows = ordered(with_ranks(frame)).sort_values("rank", kind="stable")
+    rows = ordered(with_ranks(frame), cards).sort_values("rank", kind="stable")
     cell = keys(rows)
     groups = rows.groupby(cell, dropna=False, sort=False)
     first, second = groups.nth(0).set_index(cell), groups.nth(1).set_index(cell)
@@ -27,17 +28,17 @@ def winners(frame: pd.DataFrame) -> pd.DataFrame:
     table["margin"] = table["utility"] - second["utility"]
     table["shared_with"] = others.groupby(cell, dropna=False)["method"].agg(", ".join)
     table["shared_with"] = table["shared_with"].fillna("")
-    return ordered(table.reset_index())
+    return ordered(table.reset_index(), cards)
 
 
-def win_counts(winners: pd.DataFrame) -> pd.DataFrame:
+def win_counts(winners: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """Wins per method from one row per cell: `group`, `method`, `wins`, `cells`, `share`, most wins first.
 
     `group` is overall (with offline, as the paper's legends count), temporal (without) or a protocol. A cell
     shared by several methods is a win for each of them. Methods without a win do not appear.
     """
-    protocols = sorted(winners["protocol"].unique(), key=protocol_order)
-    members = {OVERALL: protocols, "temporal": [name for name in protocols if name != "offline"]}
+    protocols = cards.in_protocol_order(winners["protocol"].unique())
+    members = {OVERALL: protocols, TEMPORAL: [name for name in protocols if name not in cards.references]}
     members |= {name: [name] for name in protocols}
     counted: list[dict[str, str | int]] = []
     for group, named in members.items():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tempora import names
 from tempora.cli import completion
 from tempora.cli.terminal import console, plain_table
 
@@ -20,14 +21,14 @@ def check(
         str,
         typer.Argument(
             help="A method's name, or module:Class for your own.",
-            autocompletion=completion.one_of(completion.METHODS),
+            autocompletion=completion.one_of(names.METHODS),
         ),
     ],
     model: Annotated[
         list[str] | None,
         typer.Option(
             help="A network to check it on, or module:function; may be repeated. Default: the two bundled ones.",
-            autocompletion=completion.one_of(completion.MODELS),
+            autocompletion=completion.one_of(names.MODELS),
         ),
     ] = None,
     settings: Annotated[
@@ -43,11 +44,10 @@ def check(
 
     from tempora.methods.testing import check as examine
     from tempora.models import load, try_on
-    from tempora.models.loading import BUNDLED
 
-    names = model or list(BUNDLED)
+    chosen = model or list(names.BUNDLED)
     given = dict(_setting(text) for text in settings or ())
-    networks = [load(name, pretrained=pretrained or name in BUNDLED) for name in names]
+    networks = [load(name, pretrained=pretrained or name in names.BUNDLED) for name in chosen]
     for network in networks:
         try_on(network, network.preprocessing.input_size)
     reports = [examine(method, network, **given) for network in networks]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tempora.analysis.compare import RunComparison
+    from tempora.cards import Cards
     from tempora.published import Comparison
     from tempora.report.tables import Cell, Table
     from tempora.store import Results
@@ -64,7 +65,7 @@ def compare(
         from tempora.published import compare as with_paper
 
         compared = with_paper(results.utilities, published)
-        tables = _published_tables(compared, by_shift)
+        tables = _published_tables(compared, by_shift, results.cards)
         _print(compared.cells, tables, format_, partial(_about_paper, compared=compared))
         return
     assert other is not None
@@ -73,7 +74,7 @@ def compare(
     second = open_run(other)
     found = compare_runs(results, second)
     about = partial(_about_runs, run=results, other=second, found=found)
-    _print(found.cells, _run_tables(found), format_, about)
+    _print(found.cells, _run_tables(found, results.cards), format_, about)
 
 
 def _print(
@@ -120,12 +121,12 @@ def _about_runs(console: Console, run: Results, other: Results, found: RunCompar
     )
     if not found.paired:
         console.print("The runs saw different batches: differences are not paired, and their intervals wide.")
-    _about_places(console, found, int(numbers["scenarios"]))
+    _about_places(console, found, int(numbers["scenarios"]), run.cards.label)
 
 
-def _about_places(console: Console, found: RunComparison, scenarios: int) -> None:
-    from tempora.published.methods import label
-
+def _about_places(
+    console: Console, found: RunComparison, scenarios: int, label: Callable[[str], str]
+) -> None:
     if found.winners.empty:
         console.print(f"The same methods win in all {scenarios} scenarios.")
     for _, row in found.winners.iterrows():
@@ -148,7 +149,7 @@ def _about_places(console: Console, found: RunComparison, scenarios: int) -> Non
         )
 
 
-def _run_tables(found: RunComparison) -> list[Table]:
+def _run_tables(found: RunComparison, cards: Cards) -> list[Table]:
     cells = found.cells.assign(
         group=[_scenario(row) for _, row in found.cells.iterrows()],
         flag=found.cells["change"].map({"changed": "*", "timing noise": "≈"}).fillna(""),
@@ -163,9 +164,10 @@ def _run_tables(found: RunComparison) -> list[Table]:
         _table(
             rows,
             f"compare-{protocol}",
-            f"{protocol.capitalize()}: utility (%) and rank of both runs",
+            f"{cards.title(protocol)}: utility (%) and rank of both runs",
             sides,
             (note,),
+            cards,
         )
         for protocol, rows in cells.groupby("protocol", sort=False)
     ]
@@ -211,11 +213,11 @@ def _about_paper(console: Console, compared: Comparison) -> None:
         )
 
 
-def _published_tables(compared: Comparison, by_shift: bool) -> list[Table]:
+def _published_tables(compared: Comparison, by_shift: bool, cards: Cards) -> list[Table]:
     """A table per protocol: over all shifts where the run has them all, else shift by shift."""
     from tempora.analysis import ordered
 
-    cells = ordered(compared.cells)
+    cells = ordered(compared.cells, cards)
     whole = cells["shift"] == "all"
     if whole.any():
         cells = cells[~whole if by_shift else whole]
@@ -227,10 +229,10 @@ def _published_tables(compared: Comparison, by_shift: bool) -> list[Table]:
     tables = []
     for (protocol, name), rows in cells.groupby(["protocol", cells["label"].where(~whole, "")], sort=False):
         rows = rows.assign(group=rows["label"] if name == "" else rows["shift"])
-        where = f"{protocol.capitalize()}{f', {name}' if name not in ('', protocol) else ''}"
+        where = f"{cards.title(protocol)}{f', {name}' if name not in ('', protocol) else ''}"
         notes = tuple(dict.fromkeys(f"! {note}" for note in rows["note"] if note))
         caption = f"{where}: utility (%) and rank among the common methods"
-        tables.append(_table(rows, f"published-{protocol}", caption, sides, notes))
+        tables.append(_table(rows, f"published-{protocol}", caption, sides, notes, cards))
     return tables
 
 
@@ -257,14 +259,19 @@ class _Side(NamedTuple):
 
 
 def _table(
-    rows: pd.DataFrame, name: str, caption: str, sides: tuple[_Side, ...], notes: tuple[str, ...]
+    rows: pd.DataFrame,
+    name: str,
+    caption: str,
+    sides: tuple[_Side, ...],
+    notes: tuple[str, ...],
+    cards: Cards,
 ) -> Table:
     """Methods down; for each `group` of the rows, the sides across."""
-    from tempora.published.methods import label, order
+    from tempora.published.methods import order
     from tempora.report.tables import Cell, Column, Table
 
     columns = [Column("method")]
-    body = {method: [Cell(label(method))] for method in sorted(rows["method"].unique(), key=order)}
+    body = {method: [Cell(cards.label(method))] for method in sorted(rows["method"].unique(), key=order)}
     for group, cells in rows.groupby("group", sort=False):
         known = {row["method"]: row for _, row in cells.iterrows()}
         for side in sides:

@@ -1,6 +1,7 @@
 """What the shell offers behind Tab besides commands and options: names, and run folders.
 
-The names are written out because the shell must not wait for torch; a test compares them with what there is.
+The names are those of `tempora.names`, which imports nothing. Words of other rooms are written out, because the shell
+must not wait for pandas; a test compares them with what there is.
 """
 
 from __future__ import annotations
@@ -11,32 +12,17 @@ from pathlib import Path
 
 import typer
 
+from tempora.names import CORRUPTION_GROUPS, EXTRA_CORRUPTIONS, SUITES
+
 Complete = Callable[[str], list[str]]
 
-METHODS = (
-    *("standard", "adabn", "lame", "neo", "tent", "eta", "shot_im", "sar", "deyo", "cmf", "spa", "zerosiam"),
-    *("alpha_bn", "t3a", "foa", "eata", "rdumb", "cotta", "rotta", "roid", "memo"),
-)
-BUNDLED = ("fashion_resnet", "fashion_vit")
-MODELS = (*BUNDLED, "resnet50", "resnet18", "vit_b_16", "resnet50_gn", "cifar_resnet18")
-DATASETS = (
-    *("cifar10", "cifar100", "cifar100_c", "cifar10_1", "cifar10_c", "fashion", "folder"),
-    *("imagenet", "imagenet_a", "imagenet_c", "imagenet_r", "imagenet_v2"),
-)
 SHIFTS = (
-    *("all", "noise", "blur", "weather", "digital", "extra"),
-    *("gaussian_noise", "shot_noise", "impulse_noise"),
-    *("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    *("snow", "frost", "fog", "brightness"),
-    *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-    *("speckle_noise", "gaussian_blur", "spatter", "saturate"),
+    *("all", *CORRUPTION_GROUPS, "extra"),
+    *(name for group in CORRUPTION_GROUPS.values() for name in group),
+    *EXTRA_CORRUPTIONS,
 )
 CONSTANTS = ("imagenet", "cifar", "fashion")
 CLOCKS = ("measured", "published:rn50_inc", "published:vit_inc")
-GRIDS = (
-    *("relative", "paper-resnet50", "paper-vit", "paper-resnet18"),
-    *("camera", "server", "kiosk", "drone", "wearable", "alfarra", "none"),
-)
 RUNTIMES = ("eager", "tf32", "channels_last", "amp", "compile")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 EXECUTORS = ("local", "ray")
@@ -76,6 +62,11 @@ def some_of(names: Iterable[str]) -> Complete:
 def clock(incomplete: str) -> list[str]:
     """The clocks that have names, and profiles, which are JSON files."""
     return [*one_of(CLOCKS)(incomplete), *_paths(incomplete, lambda path: path.suffix == ".json")]
+
+
+def configuration(incomplete: str) -> list[str]:
+    """The suites that ship with Tempora, and YAML files."""
+    return [*one_of(SUITES)(incomplete), *_paths(incomplete, lambda path: path.suffix == ".yaml")]
 
 
 def run_folder(incomplete: str) -> list[str]:

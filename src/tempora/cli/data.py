@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tempora import names
 from tempora.cli import bar, completion
 from tempora.cli.terminal import Entry, console, print_entries, say
 
@@ -37,7 +38,7 @@ def fetch(
     name: Annotated[
         str,
         typer.Argument(
-            help="A dataset of `tempora data list`.", autocompletion=completion.one_of(completion.DATASETS)
+            help="A dataset of `tempora data list`.", autocompletion=completion.one_of(names.DATASETS)
         ),
     ],
     to: Annotated[
@@ -71,7 +72,7 @@ def verify(
         str | None,
         typer.Option(
             help="Which dataset it is, if the folder's name does not say so.",
-            autocompletion=completion.one_of(completion.DATASETS),
+            autocompletion=completion.one_of(names.DATASETS),
         ),
     ] = None,
     decode: Annotated[bool, typer.Option("--decode", help="Also decode every image file.")] = False,

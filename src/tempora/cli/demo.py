@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tempora import names
 from tempora.cli import completion
 from tempora.cli.run import Redo, execute, prepare_environment
 
@@ -48,7 +49,7 @@ def demo(
             "--model",
             "--network",
             help="fashion_resnet or fashion_vit.",
-            autocompletion=completion.one_of(completion.BUNDLED),
+            autocompletion=completion.one_of(names.BUNDLED),
         ),
     ] = "fashion_resnet",
     quick: Annotated[

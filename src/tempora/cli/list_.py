@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tempora import names
 from tempora.cli import completion
 from tempora.cli.terminal import UNBROKEN, Entry, console, print_entries
 
@@ -45,7 +46,7 @@ def _methods() -> Iterator[Entry]:
 
 
 def _models() -> Iterator[Entry]:
-    from tempora.models.loading import ALIASES, BUNDLED, names
+    from tempora.models.loading import ALIASES
 
     about = {
         "fashion_resnet": "A small residual network for Fashion-MNIST, with BatchNorm",
@@ -56,8 +57,8 @@ def _models() -> Iterator[Entry]:
         "resnet50_gn": "ResNet-50 for ImageNet, with GroupNorm",
         "cifar_resnet18": "ResNet-18 for 32-pixel images (the paper's on CIFAR-10-C)",
     }
-    for name in names():
-        if name in BUNDLED:
+    for name in names.MODELS:
+        if name in names.BUNDLED:
             facts = "ships with Tempora"
         elif name in ALIASES:
             facts = f"timm: {ALIASES[name]}"
@@ -123,7 +124,7 @@ def _suites() -> Iterator[Entry]:
     from tempora.engine import suites
     from tempora.engine.config import load_config
 
-    for name in suites.names():
+    for name in names.SUITES:
         config = load_config(suites.path_of(name))
         shifts = ", ".join(config.data.shifts)
         about = (

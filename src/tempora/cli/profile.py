@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tempora import names
 from tempora.cli import completion
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table
@@ -18,14 +19,14 @@ def profile(
         str,
         typer.Option(
             help="A name from `tempora list models`, one of timm's, or module:function.",
-            autocompletion=completion.one_of(completion.MODELS),
+            autocompletion=completion.one_of(names.MODELS),
         ),
     ] = "fashion_resnet",
     dataset: Annotated[
         str,
         typer.Option(
             help="A name from `tempora list datasets`, or module:function.",
-            autocompletion=completion.one_of(completion.DATASETS),
+            autocompletion=completion.one_of(names.DATASETS),
         ),
     ] = "fashion",
     root: Annotated[Path | None, typer.Option(help="Where the dataset lies.")] = None,
@@ -33,7 +34,7 @@ def profile(
         str,
         typer.Option(
             help="Names or module:Class, with commas; or all.",
-            autocompletion=completion.some_of(("all", *completion.METHODS)),
+            autocompletion=completion.some_of(("all", *names.METHODS)),
         ),
     ] = "all",
     batches: Annotated[int, typer.Option(help="Batches to time per method.")] = 100,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +36,9 @@ def recommend(
         typer.Option(help="Only this shift; may be repeated.", autocompletion=completion.shift_of_run),
     ] = None,
     queue: Annotated[int, typer.Option(help="Batches that may wait (with --interval-ms or --fps).")] = 1,
+    scenario: Annotated[
+        str | None, typer.Option(help="Or one of the run's own scenarios, by its label, or module:Class.")
+    ] = None,
 ) -> None:
     """Which method to use at this pace, patience or budget: exactly, or with the command that would tell."""
     from tempora.analysis.recommend import NoExactAnswer
@@ -44,11 +47,11 @@ def recommend(
     from tempora.store import open_run
 
     results = open_run(run)
-    scenario = _scenario(results, interval_ms, fps, cameras, threshold_ms, budget_s, queue)
+    asked = _scenario(results, interval_ms, fps, cameras, threshold_ms, budget_s, queue, scenario)
     try:
-        found = find(results, scenario, shift or None)
+        found = find(results, asked, shift or None)
     except NoExactAnswer as error:
-        raise TemporaError(f"{error}. {_how_to_measure(results, scenario)}") from None
+        raise TemporaError(f"{error}. {_how_to_measure(results, asked)}") from None
     _show(new_console(), results, found, shift)
 
 
@@ -60,6 +63,7 @@ def _scenario(
     threshold_ms: float | None,
     budget_s: float | None,
     queue: int,
+    scenario: str | None,
 ) -> Scenario:
     from tempora.errors import TemporaError
     from tempora.scenarios import Amortised, Continuous, Discrete
@@ -69,6 +73,7 @@ def _scenario(
         "--fps": fps,
         "--threshold-ms": threshold_ms,
         "--budget-s": budget_s,
+        "--scenario": scenario,
     }
     given = [name for name, value in asked.items() if value is not None]
     if len(given) != 1:
@@ -82,6 +87,8 @@ def _scenario(
             raise TemporaError(
                 f"{option} {value}: only with {' or '.join(paces)}; leave it out with {given[0]}"
             )
+    if scenario is not None:
+        return _of_run(results, scenario)
     if fps is not None:
         if not (fps > 0 and cameras > 0):
             raise TemporaError(f"--fps {fps:g} --cameras {cameras}: both must be above 0")
@@ -94,19 +101,34 @@ def _scenario(
     return Amortised(budget_ms=1000 * budget_s, rule=_rule(results))
 
 
+def _of_run(results: Results, name: str) -> Scenario:
+    """The scenario that the run calls so, or a user's class with its defaults."""
+    from tempora._own_code import is_own
+    from tempora.errors import unknown
+    from tempora.scenarios import from_spec
+
+    by_label = {scenario.label: scenario for scenario in results.scenarios}
+    if name not in by_label and is_own(name):
+        return from_spec(name)
+    if name not in by_label:
+        raise unknown("scenario of this run", name, by_label)
+    return by_label[name]
+
+
 def _rule(results: Results) -> str:
     """The budget rule that the run uses."""
-    rules = results.utilities.loc[results.utilities["protocol"] == "amortised", "rule"]
-    return "strict" if rules.empty else str(rules.iloc[0])
+    from tempora.scenarios import Amortised
+
+    budgets = [scenario.deployment() for scenario in results.scenarios if scenario.deployment().has_budget]
+    waiting = [deployment.rule for deployment in budgets if deployment.arrivals == "on_completion"]
+    return waiting[0] if waiting else Amortised.rule
 
 
 def _show(console: Console, results: Results, found: Recommendation, shifts: list[str] | None) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from tempora.published.methods import label
-
-    best = found.table.iloc[0]
+    label, best = results.cards.label, found.table.iloc[0]
     console.print(Text(_deployment(results, found, shifts), style="dim"))
     console.print()
     answered, methods = len(found.table), len(found.table) + len(found.unanswered)
@@ -115,7 +137,7 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
     )
     console.print(Text(f"Use {label(found.best)}{limited}: utility {best['utility']:.1%}.", style="bold"))
     if found.runner_up is not None:
-        console.print(_margin(found), markup=False)
+        console.print(_margin(found, label), markup=False)
     console.print(f"Why: {found.why}", markup=False)
     if found.insolvent:
         names = ", ".join(label(name) for name in found.insolvent)
@@ -123,37 +145,45 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
     for sentence in found.certainty:
         console.print(sentence, markup=False)
     console.print()
-    console.print(_table(found))
+    console.print(_table(results, found))
     console.print()
     console.print(Text("needed: the accuracy with which it would match the best", style="dim"))
     if found.unanswered:
         console.print()
         console.print(Text("No exact answer, and none is made up:", style="yellow"))
-        for reason, names in _by_reason(found.unanswered).items():
+        for reason, names in _by_reason(found.unanswered, label).items():
             console.print(Padding(Text(f"{', '.join(names)}: {reason}"), (0, 0, 0, 2)))
         console.print(_how_to_measure(results, found.scenario), markup=False, soft_wrap=True)
 
 
 def _deployment(results: Results, found: Recommendation, shifts: list[str] | None) -> str:
-    deployment = found.scenario.deployment()
+    from tempora.cards import OURS
+
     baseline_ms = float(found.table["baseline_ms"].iloc[0])
     where = ", ".join(shifts) if shifts else "all shifts"
-    if deployment.interval_ms is not None:
-        size = results.manifest["batch_size"]
-        text = (
-            f"A batch of {size} every {deployment.interval_ms:g} ms (utilisation "
-            f"{baseline_ms / deployment.interval_ms:.0%}), {deployment.queue} may wait"
-        )
-    elif deployment.threshold_ms is not None:
-        text = f"Answers are worth half after {deployment.threshold_ms:g} ms"
-    else:
-        text = f"{found.scenario.label} of overhead, rule {deployment.rule}"
+    text = _one_limit(found.scenario, results.manifest["batch_size"], baseline_ms)
+    if text is None or found.scenario.protocol not in OURS:  # one of the user's own speaks for itself
+        text = f"{found.scenario.full_card().situation}: {found.scenario.label}"
     return f"{text}; λ {baseline_ms:.1f} ms; {where}"
 
 
-def _margin(found: Recommendation) -> str:
-    from tempora.published.methods import label
+def _one_limit(scenario: Scenario, batch_size: int, baseline_ms: float) -> str | None:
+    """A deployment that one number decides, in words."""
+    deployment = scenario.deployment()
+    limits = (deployment.interval_ms, deployment.threshold_ms, deployment.budget_ms)
+    if sum(limit is not None for limit in limits) != 1:
+        return None
+    if deployment.interval_ms is not None:
+        return (
+            f"A batch of {batch_size} every {deployment.interval_ms:g} ms (utilisation "
+            f"{baseline_ms / deployment.interval_ms:.0%}), {deployment.queue} may wait"
+        )
+    if deployment.threshold_ms is not None:
+        return f"Answers are worth half after {deployment.threshold_ms:g} ms"
+    return f"{scenario.label} of overhead, rule {deployment.rule}"
 
+
+def _margin(found: Recommendation, label: Callable[[str], str]) -> str:
     assert found.margin is not None
     margin, runner_up = found.margin, label(str(found.runner_up))
     lo, hi = found.timing_margin
@@ -172,12 +202,12 @@ def _margin(found: Recommendation) -> str:
     return text
 
 
-def _table(found: Recommendation) -> Table:
+def _table(results: Results, found: Recommendation) -> Table:
     from rich.text import Text
 
-    from tempora.published.methods import label
-
-    parts = _COLUMNS[found.scenario.protocol]
+    card, label = found.scenario.full_card(), results.cards.label
+    terms = sorted(card.terms, key=lambda term: term != card.factor)  # what the pressure acts on comes first
+    parts = {term: _HEADINGS[term] for term in terms if term in _HEADINGS}
     measured = ("utility %", *parts.values(), "needed %")
     table = plain_table("method", *measured, "answer", numbers=measured)
     for _, row in found.table.iterrows():
@@ -189,24 +219,23 @@ def _table(found: Recommendation) -> Table:
     return table
 
 
-_COLUMNS = {
-    "discrete": {"availability": "available %", "served_accuracy": "right %"},
-    "continuous": {"responsiveness": "responsive %", "accuracy": "right %"},
-    "amortised": {
-        "adapted_fraction": "adapted %",
-        "adapt_accuracy": "right %",
-        "frozen_accuracy": "frozen %",
-    },
+_HEADINGS = {
+    "availability": "available %",
+    "served_accuracy": "right %",
+    "accuracy": "right %",
+    "responsiveness": "responsive %",
+    "adapted_fraction": "adapted %",
+    "adapt_accuracy": "right %",
+    "frozen_accuracy": "frozen %",
 }
+"""Those terms of a card that are fractions."""
 
 
 def _percent(value: float) -> str:
     return "–" if value != value else f"{100 * value:.1f}"
 
 
-def _by_reason(unanswered: Mapping[str, str]) -> dict[str, list[str]]:
-    from tempora.published.methods import label
-
+def _by_reason(unanswered: Mapping[str, str], label: Callable[[str], str]) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
     for method, reason in unanswered.items():
         reasons.setdefault(reason, []).append(label(method))

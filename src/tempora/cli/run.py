@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tempora import names
+from tempora._own_code import is_own
 from tempora.cli import completion
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import is_live, say
@@ -36,7 +38,8 @@ def run(
     config: Annotated[
         Path | None,
         typer.Argument(
-            help="A YAML configuration (see --init, configs/), or a suite's part: tempora list suites."
+            help="A YAML configuration (see --init, configs/), or a suite's part: tempora list suites.",
+            autocompletion=completion.configuration,
         ),
     ] = None,
     out: Annotated[
@@ -51,7 +54,7 @@ def run(
         str | None,
         typer.Option(
             help="A name from `tempora list models`, one of timm's, or module:function.",
-            autocompletion=completion.one_of(completion.MODELS),
+            autocompletion=completion.one_of(names.MODELS),
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -59,7 +62,7 @@ def run(
         str | None,
         typer.Option(
             help="A name from `tempora list datasets`, or module:function.",
-            autocompletion=completion.one_of(completion.DATASETS),
+            autocompletion=completion.one_of(names.DATASETS),
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -76,15 +79,22 @@ def run(
         str | None,
         typer.Option(
             help="Names or module:Class, with commas; or all.",
-            autocompletion=completion.some_of(("all", *completion.METHODS)),
+            autocompletion=completion.some_of(("all", *names.METHODS)),
             rich_help_panel=WHAT,
         ),
     ] = None,
     grid: Annotated[
         str | None,
         typer.Option(
-            help="relative, server, camera, ... from `tempora list scenarios`, or none.",
-            autocompletion=completion.one_of(completion.GRIDS),
+            help="relative, server, camera, ... from `tempora list scenarios`, none, or module:function.",
+            autocompletion=completion.one_of(names.GRIDS),
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One more: module:Class, or {protocol: discrete, interval_ms: 60}; may be repeated.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -179,6 +189,7 @@ def run(
         "data.shifts": shifts,
         "methods": _names(methods),
         "grid": grid,
+        "scenarios": _scenarios(scenario),
         "seeds": _numbers("--seeds", seeds),
         "batches": batches,
         "batch_size": batch_size,
@@ -203,6 +214,22 @@ def run(
         quiet=quiet,
         plain=plain,
     )
+
+
+def _scenarios(given: list[str] | None) -> list[Any] | None:
+    """Each as YAML: a text names a class of the user's own, a mapping has settings too."""
+    import yaml
+
+    from tempora.errors import TemporaError
+
+    if not given:
+        return None
+    try:
+        return [text if is_own(text) and not text.startswith("{") else yaml.safe_load(text) for text in given]
+    except yaml.YAMLError:
+        raise TemporaError(
+            f"--scenario {' '.join(given)}: write module:Class, or {{protocol: discrete, interval_ms: 60}}"
+        ) from None
 
 
 def _run_name(config: Path | None, configuration: RunConfig) -> str:

@@ -26,8 +26,8 @@ def show(
     table: Annotated[
         str | None,
         typer.Option(
-            help="winners, offline, discrete, continuous, amortised, sweep, overhead, temporal-factors, correlation, "
-            "deficit, below-standard, buffering, response, ablation or hardware. Default: the overview.",
+            help=f"{', '.join(completion.TABLES[:-1])} or {completion.TABLES[-1]}; or any other protocol of the run. "
+            "Default: the overview.",
             autocompletion=completion.one_of(completion.TABLES),
         ),
     ] = None,
@@ -74,7 +74,15 @@ def show(
 
     results = open_run(run)
     traces = offline_batches(results) if table == "overhead" else None
-    built = tables.build(table, results.utilities, traces, shift=shift, scenario=scenario, by_shift=by_shift)
+    built = tables.build(
+        table,
+        results.utilities,
+        traces,
+        shift=shift,
+        scenario=scenario,
+        by_shift=by_shift,
+        cards=results.cards,
+    )
     if format == "terminal":
         console.print(tables.renderable(built, console.width))
         _mark_invalid(results, console)
@@ -98,14 +106,15 @@ def show_overview(run: Path, console: Console, shift: str | None = None) -> None
         utilities = utilities[utilities["shift"] == shift]
     console.print(describe(results.manifest), markup=False)
     console.print()
-    for name in OVERVIEW if len(results.scenarios) > 1 else ("offline",):
+    cards = results.cards
+    for name in OVERVIEW if len(results.scenarios) > 1 else (results.scenarios[0].protocol,):
         try:
-            console.print(tables.renderable(tables.build(name, utilities), console.width))
+            console.print(tables.renderable(tables.build(name, utilities, cards=cards), console.width))
         except TemporaError as missing:
             console.print(str(missing), markup=False)
         console.print()
     with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
-        console.print(headline(utilities).sentence())
+        console.print(headline(utilities, cards).sentence(cards))
     _mark_invalid(results, console)
 
 

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tempora.errors import unknown
-
-GROUPS: dict[str, tuple[str, ...]] = {
-    "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
-    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    "weather": ("snow", "frost", "fog", "brightness"),
-    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-}
-"""What is evaluated, in the order of the paper's tables."""
-
-EXTRA: tuple[str, ...] = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-"""Corruptions outside the fifteen: settings are tuned on these, never on what is evaluated."""
+from tempora.names import CORRUPTION_GROUPS as GROUPS
+from tempora.names import EXTRA_CORRUPTIONS as EXTRA
 
 CORRUPTIONS: tuple[str, ...] = tuple(name for members in GROUPS.values() for name in members)
 

@@ -1,4 +1,5 @@
-"""The datasets that can be opened by name. A new one is one file in `loaders/` with one decorator."""
+"""The datasets that can be opened by name. A new one is one file in `loaders/` and a line in
+`tempora.names`."""
 
 from __future__ import annotations
 
@@ -6,10 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from textwrap import indent
 from typing import Any
 
@@ -19,6 +17,7 @@ from tempora.data.contents import Progress
 from tempora.data.groups import expand
 from tempora.data.shift import Shift
 from tempora.errors import TemporaError, unknown
+from tempora.names import DATASETS, found
 
 Opener = Callable[..., dict[str, Shift]]
 _EVERYWHERE = ("root", "severity", "shifts", "progress")
@@ -123,16 +122,10 @@ def dataset(
     return register
 
 
-@cache
-def _load_loaders() -> None:
-    package = import_module("tempora.data.loaders")
-    for module in iter_modules(package.__path__):
-        import_module(f"{package.__name__}.{module.name}")
-
-
 def datasets() -> dict[str, Dataset]:
-    """Every dataset by name."""
-    _load_loaders()
+    """Every dataset by name: ours, and what the user's modules have registered."""
+    for path in DATASETS.values():
+        found(path)  # its module registers the card
     return dict(sorted(_DATASETS.items()))
 
 
@@ -140,10 +133,11 @@ def find(name: str) -> Dataset:
     """The dataset called `name`, or the one that a user's `module:function` opens."""
     if is_own(name):
         return _own(name)
-    known = datasets()
-    if name not in known:
-        raise unknown("dataset", name, known)
-    return known[name]
+    if name in DATASETS:
+        found(DATASETS[name])
+    if name not in _DATASETS:
+        raise unknown("dataset", name, {**DATASETS, **_DATASETS})
+    return _DATASETS[name]
 
 
 def _own(name: str) -> Dataset:

@@ -12,12 +12,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from tempora import methods
+from tempora._own_code import is_own
 from tempora.data.registry import datasets
 from tempora.engine import suites
 from tempora.engine.arrival_times import with_times
 from tempora.errors import TemporaError, suggestion
 from tempora.methods.settings import build
-from tempora.scenarios import GRIDS, from_spec
+from tempora.names import GRIDS
+from tempora.scenarios import from_spec
 
 MOST_LINES, MOST_LEVELS, MOST_BYTES = 10_000, 30, 1 << 20
 """A configuration is far smaller; aliases (&, *) of aliases can make it endless."""
@@ -114,10 +116,13 @@ class RunConfig(_Strict):
     )
     grid: str = Field(
         "relative",
-        description="Scenarios to evaluate besides Offline, which always is: a name from `tempora list scenarios`.",
+        description="Scenarios to evaluate besides Offline, which always is: a name from "
+        "`tempora list scenarios`, or module:function, which returns them.",
     )
-    scenarios: list[dict[str, Any]] = Field(
-        [], description="More scenarios: {protocol: discrete, utilisation: 1}."
+    scenarios: list[Any] = Field(
+        [],
+        description="More scenarios: {protocol: discrete, utilisation: 1}, module:Class, or with settings "
+        "{scenario: module:Class, ...}.",
     )
     queue: int = Field(1, ge=0, description="Batches that may wait, in the grid's discrete scenarios.")
     rule: Literal["strict", "overshoot"] = Field(
@@ -151,10 +156,18 @@ class RunConfig(_Strict):
 
     @field_validator("grid")
     @classmethod
-    def _known(cls, name: str) -> str:
-        if name not in GRIDS:
-            raise ValueError(suggestion(name, GRIDS))
-        return name
+    def _known_grid(cls, grid: str) -> str:
+        if grid not in GRIDS and not is_own(grid):
+            raise ValueError(suggestion(grid, GRIDS))
+        return grid
+
+    @field_validator("scenarios")
+    @classmethod
+    def _named_or_described(cls, scenarios: list[Any]) -> list[Any]:
+        for entry in scenarios:
+            if not isinstance(entry, (str, dict)):
+                raise ValueError("must be scenarios: {protocol: discrete, utilisation: 1}, or module:Class")
+        return scenarios
 
     @field_validator("seeds")
     @classmethod
@@ -241,8 +254,13 @@ def _wrong_scenarios(config: RunConfig, origin: _Origin) -> Iterator[str]:
             from_spec(with_times(spec))
         except TemporaError as error:
             message = str(error)
-            key = next(
-                (key for key in spec if message.startswith(f"{key}=") or f"setting {key!r}" in message), None
+            key = (
+                None
+                if isinstance(spec, str)
+                else next(
+                    (key for key in spec if message.startswith(f"{key}=") or f"setting {key!r}" in message),
+                    None,
+                )
             )
             yield f"scenarios[{position}]{origin.place('scenarios', position, key)}: {message}"
 

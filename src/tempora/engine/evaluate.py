@@ -21,10 +21,11 @@ from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.methods import Method
 from tempora.models import try_on, wrap
-from tempora.scenarios import Scenario, relative_grid
+from tempora.scenarios import Scenario, from_spec, relative_grid
 from tempora.store import Results, RunFolder
 
 MethodLike = str | type[Method] | tuple[str | type[Method], Mapping[str, Any]] | MethodSpec
+ScenarioLike = Scenario | str | Mapping[str, Any]
 Batches = Sequence[tuple[Any, Any]]
 
 
@@ -32,7 +33,7 @@ def evaluate(
     model: nn.Module,
     batches: Batches | Mapping[str, Batches],
     methods: Iterable[MethodLike],
-    scenarios: Iterable[Scenario] | None = None,
+    scenarios: Iterable[ScenarioLike] | None = None,
     *,
     device: str | torch.device = "auto",
     clock: str | Path | Mapping[str, Any] = "measured",
@@ -53,7 +54,8 @@ def evaluate(
     model: a Classifier, or any network that `tempora.models.wrap` understands.
     batches: (x normalised float32, y int64) pairs, or a dict of shift name to such a list.
     methods: names, classes, or (name, settings).
-    scenarios: default, the relative grid. Offline is always run.
+    scenarios: objects, "module:Class", or {"protocol": ..., knobs} as in a configuration; default, the relative grid.
+        Offline is always run.
     clock: "measured", a profile's path, "published:rn50_inc", or {"baseline_ms": 40, "tent": (41, 56), ...}.
     source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); never the stream's.
     out: a run folder, which the same call resumes; default, a temporary one that lives as long as the results.
@@ -72,7 +74,9 @@ def evaluate(
     job = Job(
         model=classifier,
         methods=tuple(method_spec(method) for method in methods),
-        scenarios=with_offline(relative_grid() if scenarios is None else list(scenarios)),
+        scenarios=with_offline(
+            relative_grid() if scenarios is None else [as_scenario(one) for one in scenarios]
+        ),
         streams=streams,
         clock=the_clock,
         device=chosen,
@@ -92,6 +96,11 @@ def evaluate(
         results = Run(job, folder, observer).execute()
     results.keeps_alive = temporary
     return results
+
+
+def as_scenario(scenario: ScenarioLike) -> Scenario:
+    """A scenario as a user names it: an object, `module:Class`, or a mapping as in a configuration."""
+    return scenario if isinstance(scenario, Scenario) else from_spec(scenario)
 
 
 def method_spec(method: MethodLike) -> MethodSpec:

@@ -17,12 +17,14 @@ import torch
 
 from tempora import methods
 from tempora._version import __version__
+from tempora.cards import scenario_cards
 from tempora.data import BatchSource
 from tempora.engine.runtime import EAGER, Runtime
 from tempora.errors import TemporaError
 from tempora.measure import Baseline, Clock
 from tempora.methods import Method
 from tempora.models import Classifier
+from tempora.published.methods import MethodCard, card_of, check_colour, colour_in, family_called
 from tempora.scenarios import Offline, Resolved, Scenario
 
 STANDARD = "standard"
@@ -52,6 +54,16 @@ class MethodSpec:
         name, at, runtime = self.label.partition("@")
         label = methods.get(self.name).label
         return f"{label}{at}{runtime}" if label and name == self._own_name else self.label
+
+    @property
+    def card(self) -> MethodCard:
+        """How the results show it: as its class says, under the name that the run gives it."""
+        kind, named = methods.get(self.name), card_of(self.label)
+        colour = named.colour
+        if kind.colour:
+            chosen = check_colour(kind.colour, f"method {kind.__name__}")
+            colour = colour_in(self.label.partition("@")[2], chosen)
+        return MethodCard(self.shown_as, family_called(kind.family), colour, kind.modifies)
 
     def under(self, runtime: str) -> MethodSpec:
         """The same method in another runtime: `tent@tf32`."""
@@ -218,6 +230,7 @@ def with_offline(scenarios: list[Scenario] | tuple[Scenario, ...]) -> tuple[Scen
                 f"two scenarios are both called {scenario.label!r}: give one of them a name of its own (name=...)"
             )
         known.add(shown)
+    scenario_cards(unique)  # two kinds under one name are told apart by nobody
     return tuple(unique)
 
 

@@ -13,6 +13,7 @@ from tempora.engine.job import Job, MethodSpec
 from tempora.engine.passes import Pass
 from tempora.measure import MeasuredClock
 from tempora.scenarios import Offline, route
+from tempora.scenarios.routes import LIVE, OFFLINE, TAIL
 
 PROBE_BATCHES = 3
 """Enough to tell minutes from hours."""
@@ -98,8 +99,8 @@ def _plan_method(job: Job, spec: MethodSpec, stream: BatchSource) -> MethodPlan:
         route(deployment, history_free=method.history_free, stateless=method.stateless)
         for deployment in deployments
     ]
-    skipping = sum("live" in way.possible for way in ways)
-    tails = sum(way.possible == ("offline", "tail") for way in ways)
+    skipping = sum(LIVE in way.possible for way in ways)
+    tails = sum(way.possible == (OFFLINE, TAIL) for way in ways)
     if method.stateless and job.standard(spec.runtime):
         tails = 0
     replays = sum(way.kind == "replay" for way in ways)

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tempora.cards import Cards, scenario_cards
 from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
 from tempora.engine.schedule import Shard
 from tempora.measure import Baseline, RecordedClock, Verdict, judge_baseline, judge_run
 from tempora.published import known_accuracy
-from tempora.scenarios import to_spec
+from tempora.scenarios import Offline, to_record
 from tempora.store import Cell, Results, RunFolder, utilities_frame, utility_row
 from tempora.store.baselines import standard_above
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
@@ -110,7 +111,7 @@ class Run:
         """A Standard that is far from its known accuracy means wrong weights, preprocessing or labels."""
         dataset, severity = self.job.facts.get("dataset"), self.job.facts.get("severity")
         known = known_accuracy(self.job.model.name, str(dataset))
-        rows = [row for row in self.rows if row["method"] == STANDARD and row["protocol"] == "offline"]
+        rows = [row for row in self.rows if row["method"] == STANDARD and row["protocol"] == Offline.protocol]
         shifts = {row["shift"] for row in rows if row["status"] == "ok"}
         whole = len(shifts) == 15 and severity == 5 if dataset == "imagenet_c" else len(shifts) == 1
         if known is None or not whole:
@@ -122,6 +123,10 @@ class Run:
                 "tag, the normalisation and the labels"
             )
 
+    def _cards(self) -> Cards:
+        methods = {spec.label: spec.card for spec in self.job.methods}
+        return Cards(scenario_cards(self.job.scenarios), methods)
+
     def _write_manifest(self, baseline: Baseline, finished: bool, verdict: Verdict | None = None) -> None:
         previous = self.folder.manifest() if self.folder.has_manifest() else {}
         text = verdict.to_json() if verdict else _recorded_verdict(self.job) or previous.get("verdict")
@@ -130,13 +135,14 @@ class Run:
                 **self.job.facts,
                 "model": self.job.model.name,
                 "methods": [spec.label for spec in self.job.methods],
-                "method_labels": {spec.label: spec.shown_as for spec in self.job.methods},
+                "method_labels": {spec.label: spec.shown_as for spec in self.job.methods},  # what 0.1.0 reads
+                "cards": self._cards().to_json(),
                 "shifts": list(dict.fromkeys(source.shift for source in self.job.streams)),
                 "seeds": sorted({source.seed for source in self.job.streams}),
                 "batch_size": self.job.streams[0].batch_size,
                 "batches": {source.shift: source.num_batches for source in self.job.streams},
                 "dropped_samples": {source.shift: source.dropped for source in self.job.streams},
-                "scenarios": [to_spec(scenario) for scenario in self.job.scenarios],
+                "scenarios": [to_record(scenario) for scenario in self.job.scenarios],
                 "clock": self.job.clock.name,
                 "shared": self.job.share,
                 "baseline": baseline.to_json(),

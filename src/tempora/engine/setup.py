@@ -11,6 +11,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from tempora import data, methods, models
+from tempora._own_code import find as find_own
 from tempora.data import BatchSource, Shift, Stream, open_stream
 from tempora.data.contents import Progress
 from tempora.data.registry import find
@@ -27,6 +28,7 @@ from tempora.errors import TemporaError, suggestion
 from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.models import Classifier
+from tempora.names import GRIDS
 from tempora.scenarios import Scenario, from_spec, grid
 from tempora.store import Trace
 
@@ -190,13 +192,24 @@ def _fitting(
 
 def scenarios(config: RunConfig) -> list[Scenario]:
     """The grid, then the scenarios given one by one."""
-    found = grid(config.grid, config.rule, config.queue)
+    found = _grid(config.grid, config.rule, config.queue)
     for position, spec in enumerate(config.scenarios):
         try:
             found.append(from_spec(with_times(spec)))
         except TemporaError as error:
             raise TemporaError(f"scenarios[{position}]: {error}") from None
     return found
+
+
+def _grid(name: str, rule: str, queue: int) -> list[Scenario]:
+    """The scenarios of a grid of ours, or those that a user's `module:function` returns."""
+    if name in GRIDS:
+        return grid(name, rule, queue)
+    made = list(find_own("grid", name, "function", callable)())
+    for scenario in made:
+        if not isinstance(scenario, Scenario):
+            raise TemporaError(f"grid {name!r}: its function must return scenarios; got {scenario!r:.60}")
+    return made
 
 
 def dataset_options(config: DataConfig) -> dict[str, Any]:

@@ -73,6 +73,8 @@ class Method:
     #: As tables print it.
     label: ClassVar[str] = ""
     family: ClassVar[Literal["gradient-free", "gradient-based"]] = "gradient-free"
+    #: As figures draw it, #rrggbb; empty: the paper's, or one that its name decides.
+    colour: ClassVar[str] = ""
     #: Any of "input", "output", "activations", "parameters".
     modifies: ClassVar[tuple[str, ...]] = ()
     #: While adapting, the prediction on a batch does not depend on earlier batches.

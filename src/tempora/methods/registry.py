@@ -17,6 +17,7 @@ from tempora.methods.settings import build
 from tempora.methods.source import Source
 from tempora.methods.wrappers import Every, Reforward, StopAfter
 from tempora.models import Classifier, wrap
+from tempora.names import METHODS, found
 
 PRESETS = ("paper",)
 
@@ -28,15 +29,18 @@ def register(method: _M) -> _M:
     """Class decorator: makes a method known under its `name`."""
     if not method.name:
         raise TemporaError(f"{method.__name__} has no name: write `name = ...` in the class.")
-    if method.name in _methods and _methods[method.name].__module__ != method.__module__:
+    taken_by = METHODS.get(method.name, "").partition(":")[0]
+    if not taken_by and method.name in _methods:
+        taken_by = _methods[method.name].__module__
+    if taken_by and taken_by != method.__module__:
         raise TemporaError(f"there is already a method {method.name!r}: choose another name.")
     _methods[method.name] = method
     return method
 
 
 def names() -> tuple[str, ...]:
-    """Registered methods, in the paper's order."""
-    return tuple(_methods)
+    """Ours, in the order of `tempora.names`, then those that the user's modules have registered."""
+    return tuple(dict.fromkeys((*METHODS, *_methods)))
 
 
 def get(name: str | type[Method]) -> type[Method]:
@@ -47,10 +51,12 @@ def get(name: str | type[Method]) -> type[Method]:
     if isinstance(name, type):
         return _check(name, name.__name__)
     if is_own(name):
-        found = find("method", name, "class", lambda one: isinstance(one, type))
-        return adapter(found, name) if inspect.isfunction(found) else _check(found, name)
+        own = find("method", name, "class", lambda one: isinstance(one, type))
+        return adapter(own, name) if inspect.isfunction(own) else _check(own, name)
+    if name in METHODS:
+        return _check(found(METHODS[name]), name)
     if name not in _methods:
-        raise unknown("method", name, _methods)
+        raise unknown("method", name, names())
     return _methods[name]
 
 

@@ -16,6 +16,7 @@ from tempora.errors import TemporaError
 from tempora.models import checkpoint as checkpoints
 from tempora.models.classifier import Classifier
 from tempora.models.wrapping import wrap
+from tempora.names import MODELS, found
 
 #: The paper's networks, as tags of timm.
 ALIASES = {
@@ -24,14 +25,13 @@ ALIASES = {
     "vit_b_16": "vit_base_patch16_224.augreg2_in21k_ft_in1k",
     "resnet50_gn": "resnet50_gn.a1h_in1k",
 }
-BUNDLED = ("fashion_resnet", "fashion_vit")
 CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
 CIFAR_STD = (0.2470, 0.2435, 0.2616)
 
 
 def names() -> tuple[str, ...]:
     """Names with a meaning of their own; any name that timm knows works too."""
-    return (*BUNDLED, *ALIASES, "cifar_resnet18")
+    return tuple(MODELS)
 
 
 def load(
@@ -50,11 +50,9 @@ def load(
     weights = None if checkpoint is None else checkpoints.read(checkpoint)
     if is_own(name):
         return _own(name, weights, num_classes)
-    if name in BUNDLED:
-        return _bundled(name, weights, pretrained, num_classes)
-    if name == "cifar_resnet18":
-        return _cifar_resnet18(weights, pretrained, num_classes)
-    return _timm(name, weights, pretrained, num_classes)
+    loader = found(MODELS[name]) if name in MODELS else from_timm
+    classifier: Classifier = loader(name, weights, pretrained, num_classes)
+    return classifier
 
 
 def _own(name: str, weights: dict[str, Tensor] | None, num_classes: int | None) -> Classifier:
@@ -93,40 +91,39 @@ def _must_be_given(function: Callable[..., object]) -> list[str]:
     return [one.name for one in named if one.default is one.empty]
 
 
-def _bundled(
+def bundled(
     name: str, weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
 ) -> Classifier:
-    from tempora.models import bundled
+    from tempora.models import bundled as ours
 
-    if num_classes not in (None, bundled.NUM_CLASSES):
+    if num_classes not in (None, ours.NUM_CLASSES):
         raise TemporaError(
-            f"num_classes={num_classes}: {name} has {bundled.NUM_CLASSES} classes. Leave num_classes out, or wrap "
+            f"num_classes={num_classes}: {name} has {ours.NUM_CLASSES} classes. Leave num_classes out, or wrap "
             "a network of your own."
         )
-    model = bundled.load(name, pretrained=pretrained and weights is None)
+    model = ours.load(name, pretrained=pretrained and weights is None)
     if weights is not None:
         _fill(model.network, weights, name)
     return model.eval()
 
 
-def _cifar_resnet18(
-    weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
+def cifar_resnet18(
+    name: str, weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
 ) -> Classifier:
     """ResNet-18 for 32 pixels: a 3x3 stem without stride; the max-pool stays."""
     if weights is None and pretrained:
         raise TemporaError(
-            "cifar_resnet18 has no weights of its own: give checkpoint=PATH, "
-            "or pretrained=False for random ones."
+            f"{name} has no weights of its own: give checkpoint=PATH, or pretrained=False for random ones."
         )
     from timm.models.resnet import resnet18
 
     network = resnet18(num_classes=num_classes or _classes_of(weights, "fc") or 10)
     network.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
     if weights is not None:
-        _fill(network, weights, "cifar_resnet18")
+        _fill(network, weights, name)
     return wrap(
         network,
-        name="cifar_resnet18",
+        name=name,
         mean=CIFAR_MEAN,
         std=CIFAR_STD,
         input_size=(3, 32, 32),
@@ -135,7 +132,7 @@ def _cifar_resnet18(
     ).eval()
 
 
-def _timm(
+def from_timm(
     name: str, weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
 ) -> Classifier:
     import timm

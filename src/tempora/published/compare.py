@@ -9,7 +9,7 @@ import pandas as pd
 
 from tempora.errors import TemporaError
 from tempora.published.inconsistencies import known_inconsistencies
-from tempora.published.methods import STANDARD, label
+from tempora.published.methods import STANDARD, card_of
 from tempora.published.reading import table
 from tempora.published.setups import Point, Setup, setup
 from tempora.published.utilities import as_utilities
@@ -170,7 +170,7 @@ def _flags(cells: pd.DataFrame, utilities: pd.DataFrame, found: Setup) -> list[s
         )
     missing = sorted(set(_published(found)["method"]) - set(cells["method"]))
     if missing:
-        flags.append(f"not in the run: {', '.join(label(method) for method in missing)}")
+        flags.append(f"not in the run: {', '.join(card_of(method).label for method in missing)}")
     for known in known_inconsistencies(found.name):
         if known.table == "utility_sweeps" and known.touches(cells.assign(setup=found.name)).any():
             flags.append(f"known inconsistency {known.number}: {known.what}; {known.expected}")

@@ -1,7 +1,8 @@
-"""How the methods are called, grouped and coloured wherever people see them.
+"""The catalogue of methods: how the paper's are called, grouped and coloured wherever people see them, and how any
+other name is shown that says nothing of itself.
 
-Kept here, in the lowest pure package, because results must open on a laptop without torch: tables and figures
-read these names and never import the methods themselves.
+Data, in the lowest pure packages, because results must open on a laptop without torch. What a run says of its own
+methods comes with its results (`tempora.cards`) and wins over this.
 """
 
 from __future__ import annotations
@@ -9,39 +10,81 @@ from __future__ import annotations
 import colorsys
 import hashlib
 import math
+import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+from tempora.errors import TemporaError
 
 Family = Literal["gradient-free", "gradient-based", "other"]
-_DECLARABLE: tuple[Family, ...] = ("gradient-free", "gradient-based")
+FAMILIES: tuple[Family, ...] = get_args(Family)
+"""In the order of tables."""
+
+_COLOUR = re.compile("#[0-9a-f]{6}")
 
 
-class Display(NamedTuple):
+@dataclass(frozen=True)
+class MethodCard:
     """What a reader sees of a method."""
 
     label: str
     family: Family
     colour: str
+    modifies: tuple[str, ...] = ()
+    """Any of input, output, activations and parameters."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for run.json."""
+        return {
+            "label": self.label,
+            "family": self.family,
+            "colour": self.colour,
+            "modifies": list(self.modifies),
+        }
+
+    @classmethod
+    def from_json(cls, name: str, data: Mapping[str, Any]) -> MethodCard:
+        """The card that plain data describe; what they leave out is as the name alone would have it."""
+        known = {**card_of(name).to_json(), **data}
+        words = known["modifies"]
+        if not isinstance(known["label"], str) or not isinstance(words, list):
+            raise TemporaError(f"the card of method {name!r} is {data!r:.60}")
+        colour = check_colour(known["colour"], f"the card of method {name!r}")
+        return cls(known["label"] or name, family_called(known["family"]), colour, tuple(map(str, words)))
+
+
+def family_called(name: object) -> Family:
+    """The family of that name; what is none is other."""
+    return next((family for family in FAMILIES if family == name), "other")
+
+
+def check_colour(colour: object, whose: str) -> str:
+    """Refuse what is no colour: it goes into pages and figures as it is."""
+    if not isinstance(colour, str) or not _COLOUR.fullmatch(colour.lower()):
+        raise TemporaError(f"{whose}: colour {colour!r:.40}; write red, green and blue as #1f77b4")
+    return colour.lower()
 
 
 STANDARD = "standard"
 """Standard inference: the non-adaptive baseline that every table compares with."""
 
-METHODS: dict[str, Display] = {
-    "standard": Display("Standard", "gradient-free", "#767676"),
-    "neo": Display("NEO", "gradient-free", "#60c5ff"),
-    "lame": Display("LAME", "gradient-free", "#524531"),
-    "adabn": Display("AdaBN", "gradient-free", "#0096fb"),
-    "tent": Display("Tent", "gradient-based", "#ebb300"),
-    "eta": Display("ETA", "gradient-based", "#43904d"),
-    "shot_im": Display("SHOT-IM", "gradient-based", "#b06db2"),
-    "deyo": Display("DeYO", "gradient-based", "#823c00"),
-    "cmf": Display("CMF", "gradient-based", "#3f4aa6"),
-    "sar": Display("SAR", "gradient-based", "#b3800a"),
-    "spa": Display("SPA", "gradient-based", "#65366a"),
-    "zerosiam": Display("ZeroSIAM", "gradient-based", "#40ce9f"),
-    "eta_star": Display("ETA*", "gradient-based", "#a5cfab"),
-    "shot_im_star": Display("SHOT-IM*", "gradient-based", "#dcbcdd"),
+METHODS: dict[str, MethodCard] = {
+    "standard": MethodCard("Standard", "gradient-free", "#767676"),
+    "neo": MethodCard("NEO", "gradient-free", "#60c5ff", ("activations",)),
+    "lame": MethodCard("LAME", "gradient-free", "#524531", ("output",)),
+    "adabn": MethodCard("AdaBN", "gradient-free", "#0096fb", ("activations",)),
+    "tent": MethodCard("Tent", "gradient-based", "#ebb300", ("parameters",)),
+    "eta": MethodCard("ETA", "gradient-based", "#43904d", ("parameters",)),
+    "shot_im": MethodCard("SHOT-IM", "gradient-based", "#b06db2", ("parameters",)),
+    "deyo": MethodCard("DeYO", "gradient-based", "#823c00", ("parameters",)),
+    "cmf": MethodCard("CMF", "gradient-based", "#3f4aa6", ("output", "parameters")),
+    "sar": MethodCard("SAR", "gradient-based", "#b3800a", ("parameters",)),
+    "spa": MethodCard("SPA", "gradient-based", "#65366a", ("parameters",)),
+    "zerosiam": MethodCard("ZeroSIAM", "gradient-based", "#40ce9f", ("parameters",)),
+    "eta_star": MethodCard("ETA*", "gradient-based", "#a5cfab", ("parameters",)),
+    "shot_im_star": MethodCard("SHOT-IM*", "gradient-based", "#dcbcdd", ("parameters",)),
 }
 """In the order of the paper's tables. The first twelve colours stay apart for colour-blind readers too."""
 
@@ -49,86 +92,51 @@ HISTORY_FREE = ("standard", "lame", "adabn")
 STATELESS = ("standard", "lame")
 """Of the paper's methods: what those of a run are is in its traces, but the authors' logs hold only names."""
 
-_introduced: dict[str, str] = {}
-"""Labels of methods that are not the paper's, from the runs that were opened."""
-_variants: dict[str, str] = {}
-"""Which method stands behind a label of a run's own."""
-_families: dict[str, str] = {}
-"""What the passes of a run say about the family of a method."""
 
+@lru_cache(maxsize=1024)
+def card_of(method: str) -> MethodCard:
+    """The card that a name alone makes: the catalogue's, or the class name, no family, and a colour that is the same
+    in every table, figure and run; in a runtime, a method has a shade of its colour.
 
-def introduce(
-    labels: Mapping[str, str],
-    names: Mapping[str, str] | None = None,
-    families: Mapping[str, str] | None = None,
-) -> None:
-    """Let a user's own methods be shown as their authors call them. The last run to name a method decides.
-
-    `names` says which method is behind each of a run's own: a variant of the paper's is of its family. `families`
-    says what the classes of the others declare.
-    """
-    _introduced.update(labels)
-    _variants.update(names or {})
-    _families.update(families or {})
-
-
-def display(method: str) -> Display:
-    """Label, family and colour of a method; a user's own method gets the label that its run recorded, else its
-    class name, and a colour of its own; in a runtime, a method has a shade of its colour.
-
-    >>> display("shot_im").label
+    >>> card_of("shot_im").label
     'SHOT-IM'
-    >>> display("my_package.methods:Mine").label
+    >>> card_of("my_package.methods:Mine").label
     'Mine'
-    >>> display("tent@amp").family
+    >>> card_of("tent@amp").family
     'gradient-based'
     """
-    known = METHODS.get(method)
-    if known is not None:
-        return known
-    label = _introduced.get(method) or method.rsplit(":", 1)[-1]
-    return Display(label, _family(method), _spare_colour(method))
-
-
-def label(method: str) -> str:
-    return display(method).label
-
-
-def family(method: str) -> Family:
-    return display(method).family
-
-
-def colour(method: str) -> str:
-    return display(method).colour
+    if method in METHODS:
+        return METHODS[method]
+    name, _, runtime = method.partition("@")
+    known = METHODS.get(name)
+    colour = colour_in(runtime, known.colour if known else _written(_colour_of_its_own(name)))
+    shown = method.rsplit(":", 1)[-1]
+    return (
+        MethodCard(shown, known.family, colour, known.modifies)
+        if known
+        else MethodCard(shown, "other", colour)
+    )
 
 
 def order(method: str) -> tuple[int, str]:
     """A sort key: the paper's order, then everyone else by name."""
-    names = list(METHODS)
-    return (names.index(method) if method in METHODS else len(names), method)
+    return (_PLACES.get(method, len(_PLACES)), method)
 
 
-def _family(method: str) -> Family:
-    """That of the method which a run calls `method`, whatever runtime it is in: the part after @."""
-    behind = METHODS.get(_variants.get(method, method).partition("@")[0])
-    if behind is not None:
-        return behind.family
-    return next((known for known in _DECLARABLE if known == _families.get(method)), "other")
-
+_PLACES = {name: place for place, name in enumerate(METHODS)}
 
 _RGB = tuple[float, float, float]
 
 
-def _spare_colour(method: str) -> str:
-    """A colour that the name alone decides, so that it is the same in every table, figure and run."""
-    name, _, runtime = method.partition("@")
-    if name in METHODS:
-        red, green, blue = (int(METHODS[name].colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
-        colour = (red, green, blue)
-    else:
-        colour = _colour_of_its_own(name)
-    if runtime:
-        colour = _shade(colour, runtime)
+def colour_in(runtime: str, colour: str) -> str:
+    """The colour of a method in a runtime: a shade of its own; the colour itself without one."""
+    if not runtime:
+        return colour
+    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
+    return _written(_shade((red, green, blue), runtime))
+
+
+def _written(colour: _RGB) -> str:
     return "#" + "".join(f"{round(255 * part):02x}" for part in colour)
 
 

@@ -7,16 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tempora.errors import TemporaError, unknown
+from tempora.names import CORRUPTION_GROUPS
 
 NOMINAL_RHO_PERCENT = (100, 70, 50, 35, 25)
 """How the paper labels utilisation lambda / interval = 2^(-k/2): "70" and "35" stand for 70.7 and 35.4 %."""
 
-CORRUPTION_GROUPS: dict[str, tuple[str, ...]] = {
-    "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
-    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    "weather": ("snow", "frost", "fog", "brightness"),
-    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-}
 CORRUPTIONS = tuple(name for group in CORRUPTION_GROUPS.values() for name in group)
 
 

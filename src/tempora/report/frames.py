@@ -5,6 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from tempora import analysis
+from tempora.analysis.frames import is_offline
+from tempora.cards import Cards
 from tempora.store import Results
 
 _SCENARIO = ["protocol", "label", "queue", "rule"]
@@ -12,27 +14,27 @@ _PASS = ("method", "model", "shift", "seed", "protocol", "adapting_pass")
 _BATCH = ("served", "phase", "correct", "total", "predict_ms", "adapt_ms")
 
 
-def over_seeds(utilities: pd.DataFrame) -> pd.DataFrame:
+def over_seeds(utilities: pd.DataFrame, cards: Cards) -> pd.DataFrame:
     """The scored rows, one per method, shift and scenario."""
     rows = analysis.scored(utilities).assign(queue=lambda frame: frame["queue"].fillna(1))
     numbers = rows[[*_SCENARIO, "scenario"]].drop_duplicates(_SCENARIO)
     if rows["seed"].nunique() > 1:
-        rows = analysis.pool(rows, over="seed").merge(numbers, on=_SCENARIO)
-    return analysis.ordered(rows)
+        rows = analysis.pool(rows, over="seed", cards=cards).merge(numbers, on=_SCENARIO)
+    return analysis.ordered(rows, cards)
 
 
-def over_shifts(utilities: pd.DataFrame) -> pd.DataFrame:
+def over_shifts(utilities: pd.DataFrame, cards: Cards) -> pd.DataFrame:
     """One row per method and scenario, of methods that were scored on every shift.
 
     A budget relative to the stream has other milliseconds on every shift and is one scenario all the same: its
     `value` here is their mean.
     """
-    rows = over_seeds(utilities)
+    rows = over_seeds(utilities, cards)
     rows = rows.assign(value=rows.groupby("scenario")["value"].transform("mean"))
     numbers = rows[[*_SCENARIO, "scenario"]].drop_duplicates(_SCENARIO)
     shifts = rows.groupby(["scenario", "method"])["shift"].transform("nunique")
     rows = rows[shifts == rows["shift"].nunique()]
-    return analysis.ordered(analysis.pool(rows).merge(numbers, on=_SCENARIO))
+    return analysis.ordered(analysis.pool(rows, cards=cards).merge(numbers, on=_SCENARIO), cards)
 
 
 def scenario_titles(utilities: pd.DataFrame) -> dict[int, str]:
@@ -48,7 +50,7 @@ def scenario_titles(utilities: pd.DataFrame) -> dict[int, str]:
 def offline_batches(results: Results) -> pd.DataFrame:
     """One row per batch of every offline pass, with the columns that name it: what `analysis.overhead` reads."""
     utilities, folder = results.utilities, results.folder
-    offline = utilities[(utilities["protocol"] == "offline") & (utilities["status"] == "ok")]
+    offline = utilities[is_offline(utilities, results.cards) & (utilities["status"] == "ok")]
     frames = []
     for _, row in offline.iterrows():
         trace = folder.trace(row["adapting_pass"], predictions=False)

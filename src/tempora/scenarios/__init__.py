@@ -6,11 +6,12 @@ Pure: numpy at most, no torch and no clock, so it opens on any laptop.
 from tempora.scenarios.archetypes import Amortised, Continuous, Discrete, Offline
 from tempora.scenarios.arrivals import Arrivals, Bursty, Periodic, Poisson, Recorded
 from tempora.scenarios.budget import Budget, budget_cutoff
+from tempora.scenarios.cards import ScenarioCard
 from tempora.scenarios.deployment import Deployment, Resolved, Scenario
 from tempora.scenarios.diagnosis import Finding, break_even_accuracy, diagnose, is_insolvent
 from tempora.scenarios.grids import GRIDS, grid, paper_grid, relative_grid
 from tempora.scenarios.routes import Route, route
-from tempora.scenarios.specs import from_spec, to_spec
+from tempora.scenarios.specs import from_record, from_spec, to_record, to_spec
 from tempora.scenarios.timeline import Course, Timeline, Turn, replay, serve
 from tempora.scenarios.utility import SIX_TERMS, Score, Value, decay, percentiles, utility_of
 
@@ -33,6 +34,7 @@ __all__ = [
     "Resolved",
     "Route",
     "Scenario",
+    "ScenarioCard",
     "Score",
     "Timeline",
     "Turn",
@@ -41,6 +43,7 @@ __all__ = [
     "budget_cutoff",
     "decay",
     "diagnose",
+    "from_record",
     "from_spec",
     "grid",
     "is_insolvent",
@@ -50,6 +53,7 @@ __all__ = [
     "replay",
     "route",
     "serve",
+    "to_record",
     "to_spec",
     "utility_of",
 ]

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from tempora.scenarios import _validate as check
 from tempora.scenarios._validate import FloatArray
+from tempora.scenarios.cards import ScenarioCard
 from tempora.scenarios.deployment import Deployment, Scenario, _percent, budget_label, threshold_label
 from tempora.scenarios.utility import Score
 
@@ -19,6 +20,16 @@ class Offline(Scenario):
 
     protocol: ClassVar[str] = "offline"
     parameter: ClassVar[str] = ""
+    card = ScenarioCard(
+        title="Offline",
+        situation="Nothing presses",
+        story="the stream waits for adaptation",
+        terms=("accuracy",),
+        sentences=("gets {accuracy:.1%} right",),
+        pace="gets {accuracy:.0%} right",
+        place=0,
+        reference=True,
+    )
 
     @property
     def label(self) -> str:
@@ -41,6 +52,18 @@ class Discrete(Scenario):
 
     protocol: ClassVar[str] = "discrete"
     parameter: ClassVar[str] = "interval_ms"
+    card = ScenarioCard(
+        title="Discrete",
+        situation="Batches arrive on a clock",
+        story="batches arrive on a clock; late ones are skipped",
+        knob="A batch every",
+        symbol="γ",
+        axis="Arrival interval γ (ms)",
+        terms=("availability", "served_batches", "served_accuracy"),
+        sentences=("serves {availability:.1%} of the batches and gets {served_accuracy:.1%} of them right",),
+        pace="serves {availability:.0%} of the batches",
+        place=1,
+    )
 
     interval_ms: float | None = None
     utilisation: float | None = None
@@ -80,6 +103,19 @@ class Continuous(Scenario):
 
     protocol: ClassVar[str] = "continuous"
     parameter: ClassVar[str] = "threshold_ms"
+    card = ScenarioCard(
+        title="Continuous",
+        situation="A user waits for answers",
+        story="the next batch comes with each prediction",
+        knob="Value halves after",
+        symbol="T",
+        axis="Patience threshold T (ms)",
+        terms=("accuracy", "responsiveness", "covariance"),
+        factor="responsiveness",
+        sentences=("is right in {accuracy:.1%} and its answers keep {responsiveness:.1%} of their value",),
+        pace="keeps {responsiveness:.0%} of its value",
+        place=2,
+    )
 
     threshold_ms: float | None = None
     threshold_x: float | None = None
@@ -123,6 +159,25 @@ class Amortised(Scenario):
 
     protocol: ClassVar[str] = "amortised"
     parameter: ClassVar[str] = "budget_ms"
+    card = ScenarioCard(
+        title="Amortised",
+        situation="Overhead is budgeted",
+        story="adapts until the budget is spent, then frozen",
+        knob="Overhead budget",
+        symbol="B",
+        axis="Overhead budget B (ms)",
+        terms=("adapted_fraction", "adapt_accuracy", "frozen_accuracy"),
+        factor="cutoff",
+        sentences=(
+            "adapts on {adapted_fraction:.1%} of the batches ({adapt_accuracy:.1%} right) and predicts the rest "
+            "frozen ({frozen_accuracy:.1%} right)",
+            "adapts on {adapted_fraction:.1%} of the batches and predicts the rest frozen "
+            "({frozen_accuracy:.1%} right)",
+            "adapts to the end within the budget and gets {accuracy:.1%} right",
+        ),
+        pace="adapts on {adapted_fraction:.0%} of the stream",
+        place=3,
+    )
 
     budget_ms: float | None = None
     budget_x: float | None = None

@@ -22,6 +22,7 @@ from tempora.scenarios import _validate as check
 from tempora.scenarios._validate import FloatArray
 from tempora.scenarios.arrivals import Arrivals, Periodic, Recorded, from_plain
 from tempora.scenarios.budget import Budget
+from tempora.scenarios.cards import ScenarioCard
 from tempora.scenarios.feeds import ClosedLoop, Feed, Schedule
 from tempora.scenarios.timeline import CHARGED, FREE, Course, Timeline, replay
 from tempora.scenarios.utility import Score, Value, score_course
@@ -94,6 +95,20 @@ class Scenario(ABC):
     protocol: ClassVar[str]
     parameter: ClassVar[str]
     """The knob that this protocol varies, under its name in milliseconds; empty where there is none."""
+    card: ClassVar[ScenarioCard | None] = None
+    """How it is called, ordered and explained; what it leaves out follows from protocol and parameter."""
+
+    def full_card(self) -> ScenarioCard:
+        """The card with every field filled."""
+        return ScenarioCard.of(self.protocol, self.parameter, self.card)
+
+    def value(self, resolved: Resolved) -> float | None:
+        """The parameter in numbers: of the deployment where it has such a knob, else the scenario's own."""
+        if not self.parameter:
+            return None
+        found = getattr(resolved, self.parameter, None)
+        found = getattr(self, self.parameter, None) if found is None else found
+        return None if found is None else float(found)
 
     @abstractmethod
     def deployment(self) -> Deployment:
@@ -134,6 +149,7 @@ class Deployment(Scenario):
 
     protocol: ClassVar[str] = "deployment"
     parameter: ClassVar[str] = ""
+    card = ScenarioCard(title="Deployment", situation="Several limits at once", place=4)
 
     arrivals: str | Arrivals | Mapping[str, Any] | Sequence[float] | None = None
     """`on_completion`, `on_prediction`; Periodic, Poisson, Bursty or Recorded; or arrival times in ms. Leave it out

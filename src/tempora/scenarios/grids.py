@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tempora import names
 from tempora.errors import unknown
 from tempora.scenarios.archetypes import Amortised, Continuous, Discrete
 from tempora.scenarios.arrivals import Bursty, Periodic, Poisson
@@ -39,7 +40,7 @@ def paper_grid(setup: str, rule: str = "strict", queue: int = 1) -> list[Scenari
 
 
 def relative_grid(rule: str = "strict", queue: int = 1) -> list[Scenario]:
-    """A grid that means the same on Any machine: every knob relative to its lambda."""
+    """Any machine: every knob relative to its λ."""
     return [
         *_utilisations(queue),
         *(Continuous(threshold_x=x) for x in (1.25, 2.5, 5.0, 10.0, 25.0)),
@@ -62,7 +63,8 @@ class Grid:
     make: Callable[[str, int], list[Scenario]]
 
 
-def _camera(rule: str, queue: int) -> list[Scenario]:
+def camera(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """A frame that is answered too late is worth nothing: inspection, robots, driving."""
     return [
         Deployment(arrivals=Periodic(utilisation=rho), queue=1, deadline_x=deadline)
         for rho in (1.0, 0.5, 0.25)
@@ -70,22 +72,26 @@ def _camera(rule: str, queue: int) -> list[Scenario]:
     ]
 
 
-def _server(rule: str, queue: int) -> list[Scenario]:
+def server(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """Requests come when they like, and the slowest of a hundred is promised (read response_p99_ms)."""
     return [Deployment(arrivals=Poisson(utilisation=rho), queue=16) for rho in (0.7, 0.5, 0.25, 0.125)]
 
 
-def _kiosk(rule: str, queue: int) -> list[Scenario]:
+def kiosk(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """One user who asks again with each answer and loses patience."""
     return [Deployment(arrivals="on_prediction", threshold_x=x) for x in (2.0, 5.0, 10.0)]
 
 
-def _drone(rule: str, queue: int) -> list[Scenario]:
+def drone(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """Frames on a clock, and a battery that pays for adapting only so long."""
     return [
         Deployment(arrivals=Periodic(utilisation=0.5), queue=1, budget_x=share)
         for share in (1 / 16, 1 / 4, 1.0)
     ]
 
 
-def _wearable(rule: str, queue: int) -> list[Scenario]:
+def wearable(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """Bursts of activity, a wearer who waits, and a battery."""
     return [
         Deployment(
             arrivals=Bursty(utilisation=rho, burst=4, length=8), queue=2, threshold_x=5.0, budget_x=0.25
@@ -94,38 +100,40 @@ def _wearable(rule: str, queue: int) -> list[Scenario]:
     ]
 
 
-def _alfarra(rule: str, queue: int) -> list[Scenario]:
+def alfarra(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """Alfarra et al.'s comparison: no queue, and a second device answers what the first has to skip."""
     return [
         Deployment(arrivals=Periodic(utilisation=2.0 ** (-k / 2)), queue=0, fallback=LATEST)
         for k in UTILISATIONS.values()
     ]
 
 
-GRIDS: dict[str, Grid] = {
-    "relative": Grid("Any machine: every knob relative to its λ", relative_grid),
-    "paper-resnet50": Grid(
-        "The paper's ResNet-50 tables", lambda rule, queue: paper_grid("resnet50", rule, queue)
-    ),
-    "paper-vit": Grid("The paper's ViT tables", lambda rule, queue: paper_grid("vit", rule, queue)),
-    "paper-resnet18": Grid(
-        "The paper's CIFAR-10-C tables", lambda rule, queue: paper_grid("resnet18", rule, queue)
-    ),
-    "camera": Grid(
-        "A frame that is answered too late is worth nothing: inspection, robots, driving", _camera
-    ),
-    "server": Grid(
-        "Requests come when they like, and the slowest of a hundred is promised (read response_p99_ms)",
-        _server,
-    ),
-    "kiosk": Grid("One user who asks again with each answer and loses patience", _kiosk),
-    "drone": Grid("Frames on a clock, and a battery that pays for adapting only so long", _drone),
-    "wearable": Grid("Bursts of activity, a wearer who waits, and a battery", _wearable),
-    "alfarra": Grid(
-        "Alfarra et al.'s comparison: no queue, and a second device answers what the first has to skip",
-        _alfarra,
-    ),
-    "none": Grid("Nothing but Offline and the scenarios given one by one", lambda rule, queue: []),
-}
+def paper_resnet50(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """The paper's ResNet-50 tables."""
+    return paper_grid("resnet50", rule, queue)
+
+
+def paper_vit(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """The paper's ViT tables."""
+    return paper_grid("vit", rule, queue)
+
+
+def paper_resnet18(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """The paper's CIFAR-10-C tables."""
+    return paper_grid("resnet18", rule, queue)
+
+
+def no_grid(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """Nothing but Offline and the scenarios given one by one."""
+    return []
+
+
+def _grid_at(path: str) -> Grid:
+    make: Callable[[str, int], list[Scenario]] = globals()[path.partition(":")[2]]
+    return Grid((make.__doc__ or "").strip().removesuffix("."), make)
+
+
+GRIDS: dict[str, Grid] = {name: _grid_at(path) for name, path in names.GRIDS.items()}
 """Every grid by its name. `rule` and `queue` turn the paper's knobs; a preset has its own."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tempora.scenarios import Offline
 from tempora.store.folder import RunFolder
 
 
@@ -11,7 +12,7 @@ def standard_above(folder: RunFolder) -> float | None:
     """The share of Standard's offline batches that took longer than lambda; None without such batches."""
     table = folder.utilities()
     rows = table[
-        (table["method"] == "standard") & (table["protocol"] == "offline") & (table["status"] == "ok")
+        (table["method"] == "standard") & (table["protocol"] == Offline.protocol) & (table["status"] == "ok")
     ]
     above = [
         folder.trace(key).service_ms > baseline_ms

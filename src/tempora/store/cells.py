@@ -76,7 +76,7 @@ def utility_row(
     timed = ~np.isnan(course.response_ms)
     row |= {name: value for name, value in score.terms.items() if name in UTILITIES}
     row |= {
-        "value": getattr(resolved, cell.scenario.parameter) if cell.scenario.parameter else None,
+        "value": cell.scenario.value(resolved),
         "utility": score.utility,
         "utility_lo": lowest,
         "utility_hi": highest,

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tempora.scenarios import SIX_TERMS
-from tempora.scenarios.specs import KINDS
 from tempora.store.integrity import damaged, warn
 from tempora.store.trace import PHASES
 from tempora.store.verdicts import VERDICTS
@@ -39,9 +38,10 @@ _OPTIONAL: dict[str, Any] = {
     "machine.command": [str],
     "machine.versions": {str: object},
     "method_labels": {str: str},
+    "cards": {str: {str: {str: object}}},
     "imported": {str: object},
     "config": (None, {str: object}),
-    "config.scenarios": [{str: object}],
+    "config.scenarios": [(str, {str: object})],
     "verdict": (None, {"status": str, "text": str}),
     "shard": (None, str),
     "dataset": (None, str),
@@ -171,7 +171,6 @@ def _utility_problems(table: pd.DataFrame) -> Iterator[tuple[str, pd.Series[bool
         yield f"{name} is empty", ok & table[name].isna()
     yield "it has a utility although it did not run", ~ok & table["utility"].notna()
     yield "the same cell stands there twice", table.duplicated(_CELL)
-    yield f"the protocol is none of {', '.join(KINDS)}", ~table["protocol"].isin(list(KINDS))
     yield f"the verdict is none of {', '.join(VERDICTS)}", ~table["verdict"].isin(VERDICTS)
     for name in _FRACTIONS:
         yield f"{name} is not between 0 and 1", ok & _outside(table[name], 0, 1)
@@ -214,6 +213,12 @@ def check_cells(table: pd.DataFrame, manifest: Mapping[str, Any], path: Path) ->
     scenarios = len(manifest["scenarios"])
     if not table["scenario"].between(0, scenarios - 1).all():
         raise damaged(path, f"it has cells of other scenarios than the {scenarios} in run.json")
+    named = table["scenario"].map(dict(enumerate(map(_protocol, manifest["scenarios"]))))
+    if (table["protocol"] != named).any():
+        row = table[table["protocol"] != named].iloc[0]
+        raise damaged(
+            path, f"{row['method']} on {row['shift']}, {row['label']}: run.json has another protocol for it"
+        )
     wanted = scenarios * int(np.prod([len(manifest[name]) for name in ("methods", "shifts", "seeds")]))
     whole = manifest["finished"] and not manifest.get("shard") and "imported" not in manifest
     if whole and len(table) != wanted:
@@ -221,3 +226,9 @@ def check_cells(table: pd.DataFrame, manifest: Mapping[str, Any], path: Path) ->
             f"{path} has {len(table)} cells and run.json names {wanted}: some are missing or another run's. "
             "Run the same command again to make it whole"
         )
+
+
+def _protocol(record: Mapping[str, Any]) -> object:
+    """Of a scenario in run.json: one of ours names it, a user's describes it."""
+    told = record.get("described")
+    return told.get("protocol") if isinstance(told, dict) else record.get("protocol")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tempora.cards import Cards
 from tempora.errors import TemporaError
-from tempora.published.methods import METHODS, introduce
-from tempora.scenarios import Resolved, Scenario, from_spec
+from tempora.published.methods import METHODS, MethodCard, card_of, family_called
+from tempora.scenarios import Resolved, Scenario, ScenarioCard, from_record
 from tempora.store.belonging import check_belonging
-from tempora.store.folder import RunFolder
-from tempora.store.integrity import warn
+from tempora.store.folder import RunFolder, StoredPass
+from tempora.store.integrity import damaged, warn
 from tempora.store.plausible import check_cells
 from tempora.store.schema import KEY_COLUMNS
 from tempora.store.trace import Trace
@@ -47,26 +49,50 @@ class Results:
         table = self.folder.utilities()
         check_cells(table, self.manifest, self.folder.utilities_parquet)
         check_belonging(self.folder, table, self.manifest)
-        self._introduce_methods(table["method"].unique())
         return table
 
-    def _introduce_methods(self, methods: Iterable[str]) -> None:
-        """Whoever shows this run calls and groups its methods as the run does."""
-        introduce(self.manifest.get("method_labels") or {})
-        if all(method.partition("@")[0] in METHODS for method in methods):
-            return  # Passes are many: they are asked only about methods that nobody knows.
+    @cached_property
+    def cards(self) -> Cards:
+        """What the run's scenarios and methods say of themselves."""
+        told = self.manifest.get("cards", {})
+        try:
+            cards = Cards.from_json(told)
+        except TemporaError as error:
+            raise damaged(self.path / "run.json", str(error)) from error
+        return cards if "methods" in told else replace(cards, methods=self._methods_of_passes())
+
+    def _methods_of_passes(self) -> dict[str, MethodCard]:
+        """Folders of 0.1.0 have no cards; what their methods are is in the passes."""
+        labels = self.manifest.get("method_labels") or {}
+        known = [name for name in self.manifest["methods"] if name not in METHODS]
+        if all(name.partition("@")[0] in METHODS for name in known):
+            passes = {}  # Passes are many: they are asked only about methods that nobody knows.
+        else:
+            passes = self._pass_by_method()
+        cards = {}
+        for name in known:
+            card, stored = card_of(name), passes.get(name)
+            family = card.family
+            if stored is not None:
+                behind = card_of(str(stored.identity.get("name"))).family
+                family = family_called(stored.facts.get("family")) if behind == "other" else behind
+            cards[name] = replace(card, label=labels.get(name) or card.label, family=family)
+        return cards
+
+    def _pass_by_method(self) -> dict[str, StoredPass]:
         with suppress(TemporaError):  # A pass that is damaged is an error for whoever needs its batches.
-            passes = {str(one.identity.get("method")): one for one in self.folder.passes().values()}
-            introduce(
-                {},
-                {method: str(one.identity.get("name")) for method, one in passes.items()},
-                {method: str(one.facts.get("family")) for method, one in passes.items()},
-            )
+            return {str(one.identity.get("method")): one for one in self.folder.passes().values()}
+        return {}
 
     @cached_property
     def scenarios(self) -> list[Scenario]:
         """The scenarios of the run, as `utilities.scenario` counts them."""
-        return [from_spec(spec) for spec in self.manifest["scenarios"]]
+        return [from_record(record, self._card_of(record)) for record in self.manifest["scenarios"]]
+
+    def _card_of(self, record: Mapping[str, Any]) -> ScenarioCard | None:
+        """The card of a user's scenario; those of ours have their own."""
+        told = record.get("described")
+        return self.cards.scenarios.get(str(told.get("protocol"))) if isinstance(told, dict) else None
 
     def trace(self, cell: pd.Series, predictions: bool = True) -> Trace:
         """The batches of one cell (a row of `utilities`), placed on that cell's own clock; without `predictions` it

@@ -11,17 +11,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tempora.names import SUITES
+
 HERE = Path(__file__).parent
 
 
 def names() -> list[str]:
     """The parts of all suites: `tempora-fashion-v1/resnet`."""
-    return sorted(f"{path.parent.name}/{path.stem}" for path in HERE.glob("*/*.yaml"))
+    return list(SUITES)
 
 
 def path_of(name: str) -> Path:
     """The configuration file of a part."""
-    return HERE / f"{name}.yaml"
+    return HERE / SUITES[name].partition(":")[2]
 
 
 def parts_of(suite: str) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tempora import analysis
-from tempora.published.methods import STANDARD, display, label
+from tempora.analysis.pareto import is_budgeted
+from tempora.published.methods import STANDARD
 from tempora.report import colours
 from tempora.report.figures.style import FAINT, LINE, SOFT, new_figure, short, verdict_note
 from tempora.report.frames import offline_batches, over_shifts
-from tempora.report.tables.parts import in_order
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,8 +23,8 @@ def latency(results: Results) -> Figure | None:
     if batches.empty:
         return None
     baseline_ms = float(results.utilities["baseline_ms"].iloc[0])
-    rows = analysis.overhead(batches, baseline_ms).set_index("method")
-    methods = in_order(rows.index)
+    rows = analysis.overhead(batches, baseline_ms, results.cards).set_index("method")
+    methods = results.cards.in_order(rows.index)
     figure, axes = new_figure(7, 0.9 + 0.3 * len(methods))
     for place, method in enumerate(methods):
         predict, adapt = float(rows["predict_ms"][method]), float(rows["adapt_ms"][method])
@@ -38,7 +38,7 @@ def latency(results: Results) -> Figure | None:
             at += length
         axes.text(at, place, f"  {at / baseline_ms:.2f}λ", va="center", fontsize=7.5, color=SOFT)
     axes.axvline(baseline_ms, color=FAINT, ls=(0, (3, 3)), lw=1)
-    axes.set_yticks(range(len(methods)), [short(label(method)) for method in methods])
+    axes.set_yticks(range(len(methods)), [short(results.cards.label(method)) for method in methods])
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0, labelcolor="#1b1d21")
     axes.spines["left"].set_visible(False)
@@ -50,10 +50,11 @@ def latency(results: Results) -> Figure | None:
 
 def pareto(results: Results) -> Figure | None:
     """Utility against the overhead spent, budget by budget, over all shifts, with the front nobody beats."""
-    rows = over_shifts(results.utilities)
-    if not (rows["protocol"] == "amortised").any() or STANDARD not in set(rows["method"]):
+    cards = results.cards
+    rows = over_shifts(results.utilities, cards)
+    if not is_budgeted(rows, cards).any() or STANDARD not in set(rows["method"]):
         return None
-    curves, front = analysis.budget_curves(rows), analysis.pareto_front(rows)
+    curves, front = analysis.budget_curves(rows, cards), analysis.pareto_front(rows, cards)
     figure, axes = new_figure(7, 4.2)
     axes.step(
         front["overhead_ms"] / 1000,
@@ -66,15 +67,15 @@ def pareto(results: Results) -> Figure | None:
         label="Pareto front",
         solid_capstyle="round",
     )
-    for method in in_order(curves["method"]):
+    for method in cards.in_order(curves["method"]):
         own = curves[curves["method"] == method]
         axes.plot(
             own["overhead_ms"] / 1000,
             100 * own["utility"],
-            color=display(method).colour,
+            color=cards.method(method).colour,
             marker="o",
             ms=4,
-            label=short(label(method)),
+            label=short(cards.label(method)),
         )
     turn = front[front["diminishing"]]
     if not turn.empty:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tempora.published.methods import label
+from tempora.analysis.frames import is_offline
 from tempora.report import colours
 from tempora.report.figures.style import SOFT, bare, new_figure, short
 from tempora.report.figures.timelines import block, legend, name_lane, typical_method
@@ -34,7 +34,7 @@ def protocols(results: Results) -> Figure | None:
     method = typical_method(utilities, results)
     if method is None:
         return None
-    offline = utilities[(utilities["method"] == method) & (utilities["protocol"] == "offline")].iloc[0]
+    offline = utilities[(utilities["method"] == method) & is_offline(utilities, results.cards)].iloc[0]
     baseline_ms, trace = float(offline["baseline_ms"]), results.trace(offline)
     count = min(BATCHES, trace.num_batches)
     arrivals_ms = baseline_ms * np.arange(count)
@@ -54,7 +54,7 @@ def protocols(results: Results) -> Figure | None:
         axes.text(1, 1.03, story, transform=axes.transAxes, ha="right", va="bottom", color=SOFT, fontsize=8)
     panels[-1].set_xlabel("ms", loc="right", labelpad=1)
     legend(figure, ("baseline", "intrinsic", "extrinsic", "idle", "frozen", "skipped"))
-    name = f"{short(label(method))} on {short(shift_title(str(offline['shift'])))}"
+    name = f"{short(results.cards.label(method))} on {short(shift_title(str(offline['shift'])))}"
     figure.suptitle(f"{name}, a batch every λ = {baseline_ms:.4g} ms", x=0.01, ha="left", weight="bold")
     return figure
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tempora.published.methods import STANDARD, label
+from tempora.analysis.frames import is_offline
+from tempora.published.methods import STANDARD
 from tempora.report import colours
 from tempora.report.figures.style import SOFT, bare, new_figure, short
-from tempora.report.tables.parts import PROTOCOL_TITLES, shift_title
+from tempora.report.tables.parts import shift_title
+from tempora.scenarios import Resolved, ScenarioCard
 from tempora.store.trace import FROZEN, TIMES
 
 if TYPE_CHECKING:
@@ -20,17 +22,10 @@ if TYPE_CHECKING:
 
     from tempora.store import Results, Trace
 
-BATCHES = {"discrete": 9}
-"""How many are drawn: those that do not wait take less time."""
-A_FEW = 4
+ON_A_CLOCK, WAITING = 9, 4
+"""How many batches are drawn: those that do not wait take less time."""
 STREAM, PIPELINE, PREDICTIONS = 2.0, 1.0, 0.0
 HEIGHT = 0.52
-STORIES = {
-    "offline": "the stream waits for adaptation",
-    "discrete": "batches arrive on a clock; late ones are skipped",
-    "continuous": "the next batch comes with each prediction",
-    "amortised": "adapts until the budget is spent, then frozen",
-}
 
 
 def timelines(results: Results) -> Figure | None:
@@ -41,19 +36,24 @@ def timelines(results: Results) -> Figure | None:
         return None
     rows = utilities[(utilities["method"] == method) & (utilities["seed"] == utilities["seed"].min())]
     rows = rows[rows["shift"] == rows["shift"].iloc[0]]
-    chosen = [row for row in (_chosen(rows, protocol) for protocol in STORIES) if row is not None]
+    cards = results.cards
+    protocols = [cards.scenario(name) for name in cards.in_protocol_order(rows["protocol"])]
+    drawn = [card for card in protocols if card.parameter or card.reference]
+    chosen = [row for row in (_chosen(rows, card) for card in drawn) if row is not None]
     figure, panels = new_figure(8.2, 1.5 * len(chosen) + 0.4, nrows=len(chosen), squeeze=False, sharex=True)
     for row, axes in zip(chosen, panels[:, 0], strict=True):
-        _panel(axes, row, results.trace(row))
+        trace = results.trace(row)
+        resolved = results.resolved(row, trace.num_batches)
+        _panel(axes, row, trace, resolved, cards.scenario(row["protocol"]))
     legend(figure, ("baseline", "intrinsic", "extrinsic", "idle", "frozen", "skipped"))
-    name = f"{short(label(method))} on {short(shift_title(str(rows['shift'].iloc[0])))}"
+    name = f"{short(cards.label(method))} on {short(shift_title(str(rows['shift'].iloc[0])))}"
     figure.suptitle(f"{name}, λ = {rows['baseline_ms'].iloc[0]:.4g} ms", x=0.01, ha="left", weight="bold")
     return figure
 
 
 def typical_method(utilities: pd.DataFrame, results: Results) -> str | None:
     """The adapting method whose service is nearest to two and a half times lambda: slow enough to show all."""
-    offline = utilities[(utilities["protocol"] == "offline") & (utilities["method"] != STANDARD)]
+    offline = utilities[is_offline(utilities, results.cards) & (utilities["method"] != STANDARD)]
     offline = offline.drop_duplicates("method")
     if offline.empty:
         return None
@@ -64,10 +64,11 @@ def typical_method(utilities: pd.DataFrame, results: Results) -> str | None:
     return min(distances, key=lambda name: distances[name])
 
 
-def _chosen(rows: pd.DataFrame, protocol: str) -> pd.Series[Any] | None:
+def _chosen(rows: pd.DataFrame, card: ScenarioCard) -> pd.Series[Any] | None:
     """The strictest scenario of a protocol; of the budgets, the first that lasts for a few batches."""
-    part = rows[rows["protocol"] == protocol].sort_values(["value", "queue"], ascending=[True, False])
-    if protocol == "amortised":
+    part = rows[rows["protocol"] == card.protocol]
+    part = part.sort_values(["value", "queue"], ascending=[not card.rising, False])
+    if card.factor == "cutoff":
         part = part[(part["adapted_fraction"] < 1) & (part["cutoff"] >= 2)]
     return None if part.empty else part.iloc[0]
 
@@ -87,12 +88,13 @@ def name_lane(axes: Axes, name: str, lane: float) -> None:
     )
 
 
-def _panel(axes: Axes, row: pd.Series[Any], trace: Trace) -> None:
-    count = BATCHES.get(row["protocol"], A_FEW)
+def _panel(axes: Axes, row: pd.Series[Any], trace: Trace, resolved: Resolved, card: ScenarioCard) -> None:
+    count = WAITING if resolved.arrivals_ms is None else ON_A_CLOCK
     # The interesting moment of a budget is its end.
-    first = max(0, int(row["cutoff"]) - 3) if row["protocol"] == "amortised" else 0
-    shown = range(first, min(trace.num_batches, first + count + 2 * (row["protocol"] == "amortised")))
-    trace = _timed(trace, row)
+    budgeted = card.factor == "cutoff"
+    first = max(0, int(row["cutoff"]) - 3) if budgeted else 0
+    shown = range(first, min(trace.num_batches, first + count + 2 * budgeted))
+    trace = _timed(trace, row, resolved)
     origin = trace.start_ms[shown[0]]
     for name, lane in (("arrivals", STREAM), ("pipeline", PIPELINE), ("predictions", PREDICTIONS)):
         name_lane(axes, name, lane)
@@ -102,11 +104,11 @@ def _panel(axes: Axes, row: pd.Series[Any], trace: Trace) -> None:
     axes.set_ylim(-0.5, 2.55)
     bare(axes)
     axes.spines["bottom"].set_visible(True)
-    axes.set_title(f"{PROTOCOL_TITLES[row['protocol']]}", pad=8)
+    axes.set_title(card.title, pad=8)
     axes.text(
         1,
         1.03,
-        f"{STORIES[row['protocol']]}  ({row['label']})",
+        f"{card.story}  ({row['label']})",
         transform=axes.transAxes,
         ha="right",
         va="bottom",
@@ -117,7 +119,7 @@ def _panel(axes: Axes, row: pd.Series[Any], trace: Trace) -> None:
     axes.set_xlabel("ms" if origin == 0 else f"ms after batch {shown[0]} starts", loc="right", labelpad=1)
 
 
-def _timed(trace: Trace, row: pd.Series[Any]) -> Trace:
+def _timed(trace: Trace, row: pd.Series[Any], resolved: Resolved) -> Trace:
     """Frozen batches that nobody timed are drawn lambda long; skipped ones arrive when they arrived.
 
     A copy, because the run keeps the traces that it has read.
@@ -130,8 +132,8 @@ def _timed(trace: Trace, row: pd.Series[Any]) -> Trace:
             trace.start_ms[batch] = trace.arrived_ms[batch] = start
             trace.predict_ms[batch], trace.adapt_ms[batch] = baseline_ms, 0.0
             trace.emission_ms[batch] = trace.finish_ms[batch] = start + baseline_ms
-        elif not trace.served[batch] and row["protocol"] == "discrete":
-            trace.arrived_ms[batch] = batch * float(row["value"])
+        elif not trace.served[batch] and resolved.arrivals_ms is not None:
+            trace.arrived_ms[batch] = resolved.arrivals_ms[batch]
     return trace
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tempora.published.methods import STANDARD, display
-from tempora.published.setups import CORRUPTION_GROUPS
+from tempora.cards import Cards
+from tempora.names import CORRUPTION_GROUPS
+from tempora.published.methods import STANDARD
 from tempora.report.figures.style import BELOW, BEST, LINE, SOFT, new_figure, short, verdict_note
 from tempora.report.frames import over_seeds
-from tempora.report.tables.parts import PROTOCOL_TITLES, in_order, shift_title
+from tempora.report.tables.parts import shift_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,21 +21,18 @@ if TYPE_CHECKING:
     from tempora.store import Results
 
 COLUMNS = 4
-SYMBOLS = {
-    "discrete": "Utilisation or interval",
-    "continuous": "Patience T",
-    "amortised": "Overhead budget B",
-}
 
 
 def utility(results: Results) -> Figure | None:
     """One row per protocol, one column per shift: the best leads in green, below standard inference is grey."""
-    rows = over_seeds(results.utilities)
-    rows = rows[rows["protocol"].isin(SYMBOLS)]
+    cards = results.cards
+    rows = over_seeds(results.utilities, cards)
+    varied = [name for name in rows["protocol"].unique() if cards.scenario(name).parameter]
+    rows = rows[rows["protocol"].isin(varied)]
     rows = rows[rows["queue"] == rows.groupby("protocol")["queue"].transform("max")]
     if rows.empty:
         return None
-    protocols = [name for name in SYMBOLS if name in set(rows["protocol"])]
+    protocols = cards.in_protocol_order(rows["protocol"])
     shifts = chosen_shifts(list(rows["shift"].unique()))
     figure, panels = new_figure(
         2.2 + 2.3 * len(shifts),
@@ -45,11 +43,11 @@ def utility(results: Results) -> Figure | None:
     )
     for protocol, line in zip(protocols, panels, strict=True):
         for shift, axes in zip(shifts, line, strict=True):
-            _panel(axes, rows[(rows["protocol"] == protocol) & (rows["shift"] == shift)])
-        line[0].set_ylabel(f"{PROTOCOL_TITLES[protocol]}\nutility (%)")
+            _panel(axes, rows[(rows["protocol"] == protocol) & (rows["shift"] == shift)], cards)
+        line[0].set_ylabel(f"{cards.title(protocol)}\nutility (%)")
     for shift, axes in zip(shifts, panels[0], strict=True):
         axes.set_title(short(shift_title(shift), 22))
-    _legend(figure, list(rows["method"].unique()))
+    _legend(figure, list(rows["method"].unique()), cards)
     verdict_note(figure, results)
     return figure
 
@@ -63,15 +61,15 @@ def chosen_shifts(shifts: list[str]) -> list[str]:
     return one_each if len(one_each) == COLUMNS else shifts[:COLUMNS]
 
 
-def _panel(axes: Axes, rows: pd.DataFrame) -> None:
+def _panel(axes: Axes, rows: pd.DataFrame, cards: Cards) -> None:
     wide = 100 * rows.pivot_table(index="scenario", columns="method", values="utility", sort=False)
     labels = rows.drop_duplicates("scenario").set_index("scenario")["label"]
     x = np.arange(len(wide))
     _regions(axes, x, wide)
-    for method in in_order(wide.columns):
-        _curve(axes, x, wide[method], method)
+    for method in cards.in_order(wide.columns):
+        _curve(axes, x, wide[method], method, cards)
     for place, leader in enumerate(wide.idxmax(axis=1)):
-        ring = display(str(leader)).colour
+        ring = cards.method(str(leader)).colour
         axes.plot(place, wide.iloc[place].max(), "o", ms=8.5, mfc="none", mec=ring, mew=1.3, zorder=5)
     axes.set_xticks(x, [_tick(str(labels[number])) for number in wide.index])
     axes.set_xlim(-0.2, len(wide) - 0.8)
@@ -90,25 +88,32 @@ def _regions(axes: Axes, x: np.ndarray[Any, Any], wide: pd.DataFrame) -> None:
         )
 
 
-def _curve(axes: Axes, x: np.ndarray[Any, Any], utilities: pd.Series[float], method: str) -> None:
-    shown = display(method)
+def _curve(
+    axes: Axes, x: np.ndarray[Any, Any], utilities: pd.Series[float], method: str, cards: Cards
+) -> None:
+    shown = cards.method(method)
     dashed = (0, (4, 2.5)) if method == STANDARD else "-"
     marker = "s" if shown.family == "gradient-free" else "o"
     axes.plot(x, utilities, color=shown.colour, ls=dashed, marker=marker, ms=3, lw=1.4)
 
 
 def _tick(label: str) -> str:
-    """`ρ 100 %` -> `100 %`; the axis says what it is."""
-    return label.partition(" ")[2].replace(" of λN", "") or label
+    """`ρ 100 %` -> `100 %`; a name in words stays whole.
+
+    >>> _tick("ρ 100 %"), _tick("two paces")
+    ('100 %', 'two paces')
+    """
+    symbol, _, number = label.partition(" ")
+    return number.replace(" of λN", "") if len(symbol) == 1 and number else label
 
 
-def _legend(figure: Figure, methods: list[str]) -> None:
+def _legend(figure: Figure, methods: list[str], cards: Cards) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles: list[Any] = []
-    for method in in_order(methods):
-        shown = display(method)
+    for method in cards.in_order(methods):
+        shown = cards.method(method)
         marker = "s" if shown.family == "gradient-free" else "o"
         line = "--" if method == STANDARD else "-"
         handles.append(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tempora import analysis
-from tempora.published.methods import display
+from tempora.cards import Cards
 from tempora.report.colours import text_on
 from tempora.report.figures.style import SOFT, bare, new_figure, short, verdict_note
 from tempora.report.frames import over_seeds, scenario_titles
-from tempora.report.tables.parts import PROTOCOL_TITLES, shift_title
+from tempora.report.tables.parts import shift_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,15 +25,15 @@ GAP = 0.35
 
 def winners(results: Results) -> Figure:
     """The method with the highest utility per shift and scenario, in its colour; ≈ marks timing ties."""
-    rows = analysis.with_timing_ties(over_seeds(results.utilities))
+    rows = analysis.with_timing_ties(over_seeds(results.utilities, results.cards))
     best = rows.sort_values("utility", ascending=False, kind="stable").drop_duplicates(["shift", "scenario"])
-    best = analysis.ordered(best)
+    best = analysis.ordered(best, results.cards)
     shifts, places = list(best["shift"].unique()), _columns(best)
     width = max(places.values()) + 1
     figure, axes = new_figure(1.7 + 0.62 * width, 1.1 + 0.3 * len(shifts))
     for _, row in best.iterrows():
-        _square(axes, row, places[int(row["scenario"])], shifts.index(row["shift"]))
-    _headings(axes, best, places, scenario_titles(results.utilities))
+        _square(axes, row, places[int(row["scenario"])], shifts.index(row["shift"]), results.cards)
+    _headings(axes, best, places, scenario_titles(results.utilities), results.cards)
     axes.set_xlim(-0.05, width)
     axes.set_ylim(len(shifts) + 0.02, -0.05)
     bare(axes)
@@ -41,7 +41,7 @@ def winners(results: Results) -> Figure:
         [place + 0.5 for place in range(len(shifts))], [short(shift_title(name)) for name in shifts]
     )
     axes.tick_params(length=0)
-    _legend(axes, best)
+    _legend(axes, best, results.cards)
     verdict_note(figure, results)
     return figure
 
@@ -58,10 +58,10 @@ def _columns(best: pd.DataFrame) -> dict[int, float]:
     return places
 
 
-def _square(axes: Axes, row: pd.Series[Any], x: float, y: int) -> None:
+def _square(axes: Axes, row: pd.Series[Any], x: float, y: int, cards: Cards) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    shown = display(row["method"])
+    shown = cards.method(row["method"])
     box = FancyBboxPatch(
         (x + 0.05, y + 0.07),
         0.9,
@@ -84,7 +84,9 @@ def _square(axes: Axes, row: pd.Series[Any], x: float, y: int) -> None:
     )
 
 
-def _headings(axes: Axes, best: pd.DataFrame, places: dict[int, float], titles: dict[int, str]) -> None:
+def _headings(
+    axes: Axes, best: pd.DataFrame, places: dict[int, float], titles: dict[int, str], cards: Cards
+) -> None:
     first = best.drop_duplicates("scenario")
     ticks = [places[int(number)] + 0.5 for number in first["scenario"]]
     labels = [titles[int(number)] for number in first["scenario"]]
@@ -94,7 +96,7 @@ def _headings(axes: Axes, best: pd.DataFrame, places: dict[int, float], titles: 
     for protocol, part in first.groupby("protocol", sort=False):
         columns = [places[int(number)] for number in part["scenario"]]
         middle = (columns[0] + columns[-1] + 1) / 2
-        title = PROTOCOL_TITLES[str(protocol)]
+        title = cards.title(str(protocol))
         axes.annotate(
             title,
             (middle, 1),
@@ -107,12 +109,12 @@ def _headings(axes: Axes, best: pd.DataFrame, places: dict[int, float], titles: 
         )
 
 
-def _legend(axes: Axes, best: pd.DataFrame) -> None:
+def _legend(axes: Axes, best: pd.DataFrame, cards: Cards) -> None:
     from matplotlib.patches import Patch
 
     wins = {str(name): count for name, count in best["method"].value_counts().items()}
     handles = [
-        Patch(color=display(name).colour, label=f"{short(display(name).label)} {count}")
+        Patch(color=cards.method(name).colour, label=f"{short(cards.label(name))} {count}")
         for name, count in wins.items()
     ]
     axes.legend(

@@ -22,11 +22,6 @@ PARTS = {
     "frozen": colours.FROZEN,
     "skipped": colours.SKIPPED,
 }
-PARAMETERS = {
-    "discrete": "Arrival interval γ (ms)",
-    "continuous": "Patience threshold T (ms)",
-    "amortised": "Overhead budget B (ms)",
-}
 
 
 @cache
@@ -39,9 +34,9 @@ def scripts() -> str:
 
 
 @cache
-def specifications(methods: int) -> dict[str, dict[str, Any]]:
-    """Every chart of the page by name, for a run of so many methods."""
-    charts = {f"curves_{protocol}": curves(title) for protocol, title in PARAMETERS.items()}
+def specifications(methods: int, axes: tuple[tuple[str, str], ...]) -> dict[str, dict[str, Any]]:
+    """Every chart of the page by name, for a run of so many methods; `axes` are protocols and their axis titles."""
+    charts = {f"curves_{protocol}": curves(title) for protocol, title in axes}
     charts |= {
         "decomposition": decomposition(),
         "timeline": timeline(),

@@ -49,7 +49,7 @@ class Grid:
 
 def winners_grid(results: Results, names: Names) -> Grid:
     """Who wins where, over all seeds."""
-    rows = analysis.with_timing_ties(over_seeds(results.utilities))
+    rows = analysis.with_timing_ties(over_seeds(results.utilities, results.cards))
     best = rows.sort_values("utility", ascending=False, kind="stable").drop_duplicates(["shift", "scenario"])
     squares = {(row["shift"], int(row["scenario"])): row for _, row in best.iterrows()}
     titles = scenario_titles(results.utilities)

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tempora.analysis import budget_curves, overhead, pareto_front
+from tempora.analysis.pareto import is_budgeted
 from tempora.analysis.verdicts import verdict_of
+from tempora.cards import Cards
 from tempora.errors import TemporaError
+from tempora.published.methods import STANDARD
 from tempora.report.frames import offline_batches, over_shifts
 from tempora.report.html import charts, words
 from tempora.report.html.grid import winners_grid
@@ -59,14 +62,16 @@ def render(results: Results) -> str:
         raise TemporaError(
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
         )
-    batches = offline_batches(results)
-    data = payload(results, batches) | {
-        "charts": charts.specifications(utilities["method"].nunique()),
-        "latency": _latency(batches, utilities),
-        **_budgets(utilities),
+    cards, batches = results.cards, offline_batches(results)
+    data = payload(results, batches)
+    axis_titles = tuple((one["protocol"], cards.scenario(one["protocol"]).axis) for one in data["protocols"])
+    data |= {
+        "charts": charts.specifications(utilities["method"].nunique(), axis_titles),
+        "latency": _latency(batches, utilities, cards),
+        **_budgets(utilities, cards),
     }
     own, library = _own_script(), charts.scripts()
-    environment = _environment()
+    environment = _environment(cards)
     return environment.get_template("report.html").render(
         manifest=results.manifest,
         verdict=verdict_of(results.manifest),
@@ -76,11 +81,11 @@ def render(results: Results) -> str:
         seeds=data["seeds"],
         scenarios=data["scenarios"],
         baseline_ms=data["baseline_ms"],
-        headline=words.headline(utilities),
-        advice=words.advice(utilities),
-        troubles=words.troubles(utilities),
+        headline=words.headline(utilities, cards),
+        advice=words.advice(utilities, cards),
+        troubles=words.troubles(utilities, cards),
         grid=winners_grid(results, axes(results)),
-        tables=all_tables(utilities, batches),
+        tables=all_tables(utilities, batches, cards),
         machine=_machine(results.manifest),
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),
@@ -93,22 +98,22 @@ def render(results: Results) -> str:
     )
 
 
-def _latency(batches: pd.DataFrame, utilities: pd.DataFrame) -> list[dict[str, Any]]:
+def _latency(batches: pd.DataFrame, utilities: pd.DataFrame, cards: Cards) -> list[dict[str, Any]]:
     if batches.empty:
         return []
-    rows = overhead(batches, float(utilities["baseline_ms"].iloc[0]))
+    rows = overhead(batches, float(utilities["baseline_ms"].iloc[0]), cards)
     return _records(rows[["method", "service_ms", "predict_ms", "adapt_ms", "slowdown"]])
 
 
-def _budgets(utilities: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+def _budgets(utilities: pd.DataFrame, cards: Cards) -> dict[str, list[dict[str, Any]]]:
     """What overhead buys over all shifts together; empty without budgets or without standard inference."""
-    rows = over_shifts(utilities)
-    if not {"standard"} <= set(rows["method"]) or not (rows["protocol"] == "amortised").any():
+    rows = over_shifts(utilities, cards)
+    if STANDARD not in set(rows["method"]) or not is_budgeted(rows, cards).any():
         return {"budgets": [], "front": []}
     columns = ["method", "label", "overhead_ms", "utility", "gain", "gain_per_s", "diminishing"]
     return {
-        "budgets": _records(budget_curves(rows)[columns]),
-        "front": _records(pareto_front(rows)[columns]),
+        "budgets": _records(budget_curves(rows, cards)[columns]),
+        "front": _records(pareto_front(rows, cards)[columns]),
     }
 
 
@@ -142,11 +147,10 @@ def _not_scored(utilities: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _environment() -> Environment:
+def _environment(cards: Cards) -> Environment:
     from jinja2 import DictLoader, Environment
 
-    from tempora.published.methods import label
-    from tempora.report.tables.parts import PROTOCOL_TITLES, shift_title
+    from tempora.report.tables.parts import shift_title
 
     environment = Environment(
         loader=DictLoader({"report.html": _template("report.html")}),
@@ -154,8 +158,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(label=label, shift_title=shift_title, heading_groups=heading_groups)
-    environment.globals.update(protocol_titles=PROTOCOL_TITLES)
+    environment.filters.update(
+        label=cards.label, title=cards.title, shift_title=shift_title, heading_groups=heading_groups
+    )
     return environment
 
 

@@ -8,19 +8,21 @@ of their own bring the beginning of it, to be drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tempora.analysis.frames import protocol_order
-from tempora.published.methods import STANDARD, display
+from tempora.analysis.frames import ease_sign, is_offline
+from tempora.cards import Cards
+from tempora.published.methods import STANDARD
 from tempora.published.setups import CORRUPTIONS
 from tempora.report.colours import on_dark, text_on
 from tempora.report.frames import scenario_titles
 from tempora.report.html.packing import pack, pack_words
-from tempora.report.tables.parts import in_order, shift_title
-from tempora.scenarios import SIX_TERMS
+from tempora.report.tables.parts import shift_title
+from tempora.scenarios import SIX_TERMS, Deployment, Scenario, to_spec
 from tempora.store import Results, StoredPass, Trace
 
 TIMELINE_BATCHES = 48
@@ -53,18 +55,20 @@ def axes(results: Results) -> Names:
     shifts = list(utilities["shift"].drop_duplicates())
     known = {name: place for place, name in enumerate(CORRUPTIONS)}
     return {
-        "methods": in_order(utilities["method"]),
+        "methods": results.cards.in_order(utilities["method"]),
         "shifts": sorted(shifts, key=lambda name: known.get(name, len(known))),
         "seeds": sorted(utilities["seed"].unique().tolist()),
-        "scenarios": scenario_order(utilities),
+        "scenarios": scenario_order(utilities, results.cards),
     }
 
 
-def scenario_order(utilities: pd.DataFrame) -> list[int]:
+def scenario_order(utilities: pd.DataFrame, cards: Cards) -> list[int]:
     """Positions in run.json, by protocol and from strict to relaxed."""
     first = utilities.groupby("scenario")[["protocol", "value", "queue"]].first().reset_index()
-    first["place"] = [protocol_order(name) for name in first["protocol"]]
-    return [int(number) for number in first.sort_values(["place", "value", "queue", "scenario"])["scenario"]]
+    places = {name: place for place, name in enumerate(cards.in_protocol_order(first["protocol"]))}
+    first["place"] = first["protocol"].map(places)
+    first["ease"] = first["value"] * ease_sign(first["protocol"], cards)
+    return [int(number) for number in first.sort_values(["place", "ease", "queue", "scenario"])["scenario"]]
 
 
 def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
@@ -76,34 +80,35 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
     utilities = results.utilities.reset_index(drop=True)
     folder = results.folder
     passes = folder.passes()
-    offline = utilities[(utilities["protocol"] == "offline") & (utilities["status"] == "ok")]
+    offline = utilities[is_offline(utilities, results.cards) & (utilities["status"] == "ok")]
     shared = set(offline["adapting_pass"])
     titles = scenario_titles(utilities)
+    scenarios = {number: _scenario(results, utilities, number) for number in names["scenarios"]}
     return {
         "baseline_ms": float(utilities["baseline_ms"].iloc[0]),
-        "methods": [_method(name, offline, passes) for name in names["methods"]],
+        "methods": [_method(name, offline, passes, results.cards) for name in names["methods"]],
         "shifts": [{"name": name, "title": shift_title(name)} for name in names["shifts"]],
         "seeds": names["seeds"],
-        "scenarios": [
-            _scenario(results, utilities, number) | {"title": titles[number]} for number in names["scenarios"]
-        ],
+        "scenarios": [scenario | {"title": titles[number]} for number, scenario in scenarios.items()],
+        "protocols": _protocols(results, scenarios),
         "cells": _cells(utilities, names),
         "streams": [
             _stream(part, names, passes[str(key)].facts)
             for key, part in batches.groupby("adapting_pass", sort=False)
         ],
-        # A pass of a cell's own was driven by the cell's clock, so it lies on it as it is stored.
         "timelines": {
-            str(index): _timeline(folder.trace(row["adapting_pass"], predictions=False))
+            str(index): _timeline(_placed(results, row, row["adapting_pass"] in shared))
             for index, row in utilities[utilities["status"] == "ok"].iterrows()
-            if row["adapting_pass"] not in shared
+            if row["adapting_pass"] not in shared or scenarios[int(row["scenario"])]["limit"] is None
         },
     }
 
 
-def _method(name: str, offline: pd.DataFrame, passes: Mapping[str, StoredPass]) -> dict[str, Any]:
+def _method(
+    name: str, offline: pd.DataFrame, passes: Mapping[str, StoredPass], cards: Cards
+) -> dict[str, Any]:
     """How a method is shown, and what may be concluded from its offline pass."""
-    shown = display(name)
+    shown = cards.method(name)
     keys = offline.loc[offline["method"] == name, "adapting_pass"]
     stored = passes[keys.iloc[0]] if len(keys) else None
     return {
@@ -123,15 +128,74 @@ def _method(name: str, offline: pd.DataFrame, passes: Mapping[str, StoredPass]) 
 
 
 def _scenario(results: Results, utilities: pd.DataFrame, number: int) -> dict[str, Any]:
-    row = utilities[utilities["scenario"] == number].iloc[0]
-    deployment = results.scenarios[number].deployment()
+    """What the page shows of a scenario, and the one limit of it that the page may move."""
+    row, scenario = utilities[utilities["scenario"] == number].iloc[0], results.scenarios[number]
+    deployment, limit = scenario.deployment(), _limit(scenario)
+    variant = {"interval_ms": deployment.queue, "threshold_ms": None, "budget_ms": deployment.rule}
+    own = f"queue {deployment.queue}" + (f", {deployment.rule}" if deployment.has_budget else "")
     return {
         "number": number,
         "protocol": row["protocol"],
         "label": row["label"],
+        "limit": limit,
+        "variant": variant.get(limit or "", own),
         "queue": deployment.queue,
-        "rule": deployment.rule,
+        "reference": row["protocol"] in results.cards.references,
+        "budgeted": deployment.has_budget,
         "patience_ms": _finite(deployment.threshold(float(row["baseline_ms"]))),
+    }
+
+
+def _limit(scenario: Scenario) -> str | None:
+    """The knob that alone decides the deployment, as the scripts understand it; empty where there is none, None where
+    there are several or other ones: then the page shows what was evaluated, on courses computed here."""
+    deployment = replace(scenario.deployment(), name=None)
+    if deployment == Deployment(arrivals="on_completion"):
+        return ""
+    forms = {
+        "interval_ms": ("interval_ms", "utilisation", "queue"),
+        "threshold_ms": ("arrivals", "threshold_ms", "threshold_x"),
+        "budget_ms": ("arrivals", "budget_ms", "budget_x", "budget_baselines", "rule"),
+    }
+    loops = {"interval_ms": None, "threshold_ms": "on_prediction", "budget_ms": "on_completion"}
+    for knob, used in forms.items():
+        if scenario.parameter != knob or deployment.arrivals != loops[knob]:
+            continue
+        if deployment == Deployment(**{name: getattr(deployment, name) for name in used}):
+            return knob
+    return None
+
+
+def _protocols(results: Results, scenarios: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The kinds of scenarios that vary a knob: what the what-if panel offers."""
+    found = []
+    for protocol in results.cards.in_protocol_order(one["protocol"] for one in scenarios.values()):
+        card = results.cards.scenario(protocol)
+        members = [number for number, one in scenarios.items() if one["protocol"] == protocol]
+        limits = {scenarios[number]["limit"] for number in members}
+        if card.parameter and not card.reference:
+            found.append(
+                {
+                    "protocol": protocol,
+                    "situation": card.situation,
+                    "knob": card.knob,
+                    "symbol": card.symbol,
+                    "unit": card.unit,
+                    "parameter": card.parameter,
+                    "limit": limits.pop() if len(limits) == 1 else None,
+                    "spec": _to_add(results.scenarios[members[0]]),
+                }
+            )
+    return found
+
+
+def _to_add(scenario: Scenario) -> dict[str, Any]:
+    """What a configuration says besides the knob that varies, to have one more of the kind."""
+    spec = to_spec(scenario)
+    if "scenario" not in spec:
+        return {"protocol": scenario.protocol}
+    return {
+        name: value for name, value in spec.items() if name not in (scenario.parameter, "name", "described")
     }
 
 
@@ -158,8 +222,26 @@ def _stream(batches: pd.DataFrame, names: Names, facts: dict[str, Any]) -> dict[
     }
 
 
+def _placed(results: Results, row: pd.Series[Any], shared: bool) -> Trace:
+    """The batches of a cell on its own clock, with the arrivals of those that were skipped."""
+    trace = (
+        results.trace(row, predictions=False)
+        if shared
+        else results.folder.trace(
+            row["adapting_pass"],
+            predictions=False,  # driven by the cell's clock, it lies on it as it is stored
+        )
+    )
+    if trace.served[:TIMELINE_BATCHES].all():
+        return trace
+    arrivals_ms = results.resolved(row, trace.num_batches).arrivals_ms
+    if arrivals_ms is None:
+        return trace
+    return replace(trace, arrived_ms=np.where(trace.served, trace.arrived_ms, arrivals_ms))
+
+
 def _timeline(trace: Trace) -> dict[str, Any]:
-    """The beginning of a cell's own pass. Drawn, not computed with: single precision will do."""
+    """The beginning of a cell's pass. Drawn, not computed with: single precision will do."""
     first = slice(0, TIMELINE_BATCHES)
     drawn = {name: pack(getattr(trace, name)[first]) for name in ("phase", "correct", "total")}
     for name in ("arrived_ms", "start_ms", "predict_ms", "adapt_ms"):

@@ -7,9 +7,10 @@ from itertools import groupby
 
 import pandas as pd
 
+from tempora.cards import Cards
 from tempora.errors import TemporaError
-from tempora.report.tables import NAMES, Column, Table, build
-from tempora.report.tables.build import BY_SHIFT
+from tempora.report.tables import Column, Table, build
+from tempora.report.tables.build import BUILDERS, BY_SHIFT, names
 
 _FIRST = "sweep"
 """All scenarios at a glance."""
@@ -17,17 +18,17 @@ _ELSEWHERE = ("winners",)
 """Shown in a better way already."""
 
 
-def all_tables(utilities: pd.DataFrame, batches: pd.DataFrame) -> list[Table]:
+def all_tables(utilities: pd.DataFrame, batches: pd.DataFrame, cards: Cards) -> list[Table]:
     """Every table that can be built, those with a row per shift after their summaries."""
     several = utilities["shift"].nunique() > 1
-    names = [_FIRST, *(name for name in NAMES if name not in (_FIRST, *_ELSEWHERE))]
-    wanted = [(name, by_shift) for name in names for by_shift in (False, True)]
+    shown = [_FIRST, *(name for name in names(utilities) if name not in (_FIRST, *_ELSEWHERE))]
+    wanted = [(name, by_shift) for name in shown for by_shift in (False, True)]
     tables = []
     for name, by_shift in wanted:
-        if by_shift and not (several and name in BY_SHIFT):
+        if by_shift and not (several and (name in BY_SHIFT or name not in BUILDERS)):
             continue
         try:
-            tables.append(build(name, utilities, batches, by_shift=by_shift))
+            tables.append(build(name, utilities, batches, by_shift=by_shift, cards=cards))
         except TemporaError:
             continue  # the run lacks what this table is about: a second machine, a second queue, ...
     return tables

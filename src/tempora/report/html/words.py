@@ -9,17 +9,13 @@ from typing import Any
 import pandas as pd
 
 from tempora import analysis
+from tempora.analysis.frames import is_offline
+from tempora.cards import CATALOGUE, TEMPORAL, Cards
 from tempora.errors import TemporaError
-from tempora.published.methods import STANDARD, label
+from tempora.published.methods import STANDARD
 from tempora.report.frames import over_seeds, over_shifts
-from tempora.report.tables.parts import in_order, shift_title
+from tempora.report.tables.parts import shift_title
 
-SITUATIONS = {
-    "discrete": "Batches arrive on a clock",
-    "continuous": "A user waits for answers",
-    "amortised": "Overhead is budgeted",
-    "deployment": "Several limits at once",
-}
 WORST_FIRST = ("availability collapse", "accuracy erosion", "harmful adaptation", "drift")
 
 
@@ -59,39 +55,39 @@ class Trouble:
     """Reason -> how many cells have no number because of it."""
 
 
-def headline(utilities: pd.DataFrame) -> str:
+def headline(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
     """What the offline winner loses under pressure; empty where the run cannot say."""
     try:
-        return analysis.headline(over_seeds(utilities)).sentence()
+        return analysis.headline(over_seeds(utilities, cards), cards).sentence(cards)
     except TemporaError:
         return ""
 
 
-def advice(utilities: pd.DataFrame) -> list[Advice]:
+def advice(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> list[Advice]:
     """For each protocol, who wins over all shifts together and why."""
-    rows = over_shifts(utilities)
-    accurate = rows[rows["protocol"] == "offline"].sort_values("utility", kind="stable")
+    rows = over_shifts(utilities, cards)
+    accurate = rows[is_offline(rows, cards)].sort_values("utility", kind="stable")
     best_offline = str(accurate["method"].iloc[-1]) if len(accurate) else None
     found = []
-    for protocol, situation in SITUATIONS.items():
-        part = rows[rows["protocol"] == protocol]
-        if not part.empty:
-            found.append(Advice(protocol, situation, tuple(_choices(part, best_offline))))
+    for protocol in cards.in_protocol_order(rows["protocol"]):
+        if protocol not in cards.references:
+            choices = _choices(rows[rows["protocol"] == protocol], best_offline, cards)
+            found.append(Advice(protocol, cards.scenario(protocol).situation, tuple(choices)))
     return found
 
 
-def troubles(utilities: pd.DataFrame) -> list[Trouble]:
+def troubles(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> list[Trouble]:
     """Each adapting method's losses against standard inference, with the worst of them explained."""
-    scored = analysis.temporal(utilities)
-    methods = [name for name in in_order(utilities["method"]) if name != STANDARD]
+    scored = analysis.temporal(utilities, cards)
+    methods = [name for name in cards.in_order(utilities["method"]) if name != STANDARD]
     if not (scored["method"] == STANDARD).any():
         return [Trouble(name, 0, 0, not_scored=_not_scored(utilities, name)) for name in methods]
-    beside = analysis.beside_standard(utilities)
-    losing = analysis.findings(utilities)
+    beside = analysis.beside_standard(utilities, cards)
+    losing = analysis.findings(utilities, cards)
     losing = losing[(losing["utility"] < losing["standard_utility"]) & losing["mode"].isin(WORST_FIRST)]
     losing = losing.assign(gap=losing["standard_utility"] - losing["utility"])
-    counts = analysis.win_counts(analysis.winners(utilities))
-    wins = counts[counts["group"] == "temporal"].set_index("method")["wins"].to_dict()
+    counts = analysis.win_counts(analysis.winners(utilities, cards), cards)
+    wins = counts[counts["group"] == TEMPORAL].set_index("method")["wins"].to_dict()
     return [_trouble(name, utilities, beside, losing, int(wins.get(name, 0))) for name in methods]
 
 
@@ -126,7 +122,7 @@ def _not_scored(utilities: pd.DataFrame, name: str) -> dict[str, int]:
     return {str(reason): int(count) for reason, count in rows["status"].value_counts().items()}
 
 
-def _choices(part: pd.DataFrame, best_offline: str | None) -> list[Choice]:
+def _choices(part: pd.DataFrame, best_offline: str | None, cards: Cards) -> list[Choice]:
     """Neighbouring scenarios with the same winner are one choice."""
     best = [_best(rows) for _, rows in part.groupby("scenario", sort=False)]
     choices = []
@@ -135,7 +131,7 @@ def _choices(part: pd.DataFrame, best_offline: str | None) -> list[Choice]:
         _, first, ties = stretches[0]
         last = stretches[-1][1].iloc[0]["label"]
         where = _stretch(str(first.iloc[0]["label"]), str(last))
-        choices.append(Choice(method, where, _sentence(method, first, best_offline), ties))
+        choices.append(Choice(method, where, _sentence(method, first, best_offline, cards), ties))
     return choices
 
 
@@ -161,7 +157,7 @@ def _best(rows: pd.DataFrame) -> tuple[str, pd.DataFrame, tuple[str, ...]]:
     return method, rows, tuple(str(name) for name in ties)
 
 
-def _sentence(method: str, rows: pd.DataFrame, best_offline: str | None) -> str:
+def _sentence(method: str, rows: pd.DataFrame, best_offline: str | None, cards: Cards) -> str:
     """Utility, gain over standard inference, and the term that made the difference, at the strictest point."""
     by_method = {str(row["method"]): row for _, row in rows.iterrows()}
     own = by_method[method]
@@ -174,17 +170,12 @@ def _sentence(method: str, rows: pd.DataFrame, best_offline: str | None) -> str:
     if best_offline is None or best_offline not in by_method:
         return f"{text}."
     if best_offline == method:
-        return f"{text}. It is also the most accurate offline, and {_pace(own)}."
-    other = _pace(by_method[best_offline])
-    return f"{text}. It {_pace(own)}; {label(best_offline)}, the most accurate offline, {other}."
+        return f"{text}. It is also the most accurate offline, and {_pace(own, cards)}."
+    other = _pace(by_method[best_offline], cards)
+    return f"{text}. It {_pace(own, cards)}; {cards.label(best_offline)}, the most accurate offline, {other}."
 
 
-def _pace(row: pd.Series[Any]) -> str:
+def _pace(row: pd.Series[Any], cards: Cards) -> str:
     """What the deployment left of a method's accuracy, or of its adapting."""
-    if row["protocol"] == "discrete":
-        return f"serves {row['availability']:.0%} of the batches"
-    if row["protocol"] == "amortised":
-        return f"adapts on {row['adapted_fraction']:.0%} of the stream"
-    if row["protocol"] == "continuous":
-        return f"keeps {row['responsiveness']:.0%} of its value"
-    return f"serves {row['availability']:.0%} of the batches and keeps {row['responsiveness']:.0%} of their value"
+    terms = {str(name): value for name, value in row.items()}
+    return cards.scenario(str(row["protocol"])).short_sentence(terms)

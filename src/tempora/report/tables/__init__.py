@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tempora._plain_text import visible
 from tempora.errors import unknown
 from tempora.report.tables.build import BUILDERS, build, build_published
+from tempora.report.tables.build import names as build_names
 from tempora.report.tables.model import Cell, Column, Table
 from tempora.report.tables.terminal import renderable, to_terminal
 from tempora.report.tables.text import to_csv, to_json, to_latex, to_markdown
@@ -36,6 +37,7 @@ __all__ = [
     "Column",
     "Table",
     "build",
+    "build_names",
     "build_published",
     "render",
     "renderable",

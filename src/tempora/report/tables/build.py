@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from tempora import analysis, published
-from tempora.analysis.frames import one_scenario
+from tempora.analysis.frames import at_strictest, is_offline, one_scenario
+from tempora.analysis.pareto import is_budgeted
+from tempora.cards import CATALOGUE, OURS, Cards
 from tempora.errors import TemporaError, unknown
 from tempora.report.tables import contents
 from tempora.report.tables.model import Table
@@ -23,30 +25,41 @@ class Material:
     traces: pd.DataFrame | None
     scenario: str | None
     by_shift: bool
+    cards: Cards
 
     def of(self, protocol: str) -> pd.DataFrame:
-        rows = self.rows.loc[self.rows["protocol"] == protocol]
-        if rows.empty:
+        return self.where(self.rows["protocol"] == protocol, protocol)
+
+    def where(self, wanted: pd.Series[bool], what: str) -> pd.DataFrame:
+        """The wanted rows, if there are any."""
+        if not wanted.any():
             found = ", ".join(self.rows["protocol"].unique())
-            raise TemporaError(f"no {protocol} cells in this run (it has {found}); choose another table")
-        return rows
+            raise TemporaError(f"no {what} cells in this run (it has {found}); choose another table")
+        return self.rows.loc[wanted]
+
+    def explained_by(self, term: str) -> pd.Series[bool]:
+        """Which rows are of scenarios that name the term on their card."""
+        return self.rows["protocol"].map(
+            {name: term in self.cards.scenario(name).terms for name in self.rows["protocol"].unique()}
+        )
 
     def under_pressure(self) -> pd.DataFrame:
         """All rows, if they hold what a comparison under pressure needs: two methods and a temporal scenario."""
-        if self.rows["method"].nunique() < 2 or analysis.temporal(self.rows).empty:
+        if self.rows["method"].nunique() < 2 or analysis.temporal(self.rows, self.cards).empty:
             raise TemporaError("this table compares methods under pressure: it needs two methods and a grid")
         return self.rows
 
-    def at_one_scenario(self, protocol: str) -> pd.DataFrame:
+    def at_one_scenario(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows of the chosen scenario, or of the strictest."""
-        return one_scenario(self.chosen(self.of(protocol), f"{protocol} scenario"))
+        return one_scenario(self.chosen(rows, f"{rows['protocol'].iloc[0]} scenario"))
 
     def chosen(self, rows: pd.DataFrame, what: str) -> pd.DataFrame:
-        """The rows of the label that the reader named, or of the smallest value."""
+        """The rows of the label that the reader named, or with most pressure; all, where nothing varies."""
         if self.scenario is not None and self.scenario not in set(rows["label"]):
             raise unknown(what, self.scenario, rows["label"].unique())
-        strictest = rows["value"] == rows["value"].min()
-        return rows.loc[strictest if self.scenario is None else rows["label"] == self.scenario]
+        if self.scenario is not None:
+            return rows.loc[rows["label"] == self.scenario]
+        return rows if rows["value"].isna().all() else rows.loc[at_strictest(rows, self.cards)]
 
 
 def build(
@@ -57,16 +70,18 @@ def build(
     shift: str | None = None,
     scenario: str | None = None,
     by_shift: bool = False,
+    cards: Cards = CATALOGUE,
 ) -> Table:
-    """A table of a run by name.
+    """A table of a run by name; that of a protocol explains its utility. `cards` are the run's.
 
-    Numbers are pooled over seeds and shifts; `shift` chooses one, `by_shift` gives a row to each (offline, the
-    three protocols). `scenario` is the label of the point that a protocol's table explains, otherwise its
+    Numbers are pooled over seeds and shifts; `shift` chooses one, `by_shift` gives a row to each (of the protocols'
+    tables). `scenario` is the label of the point that a protocol's table explains, otherwise its
     strictest. `traces` is needed for `overhead`, a column `hardware` or `run` for `hardware`.
     """
-    if name not in BUILDERS:
-        raise unknown("table", name, BUILDERS)
-    if by_shift and name not in BY_SHIFT:
+    of_protocols = [protocol for protocol in utilities["protocol"].unique() if protocol not in BUILDERS]
+    if name not in (*BUILDERS, *of_protocols):
+        raise unknown("table", name, [*BUILDERS, *of_protocols])
+    if by_shift and name not in (*BY_SHIFT, *of_protocols):
         raise TemporaError(
             f"table {name!r} has no rows by shift: use --shift NAME, or one of {', '.join(BY_SHIFT)}"
         )
@@ -81,8 +96,9 @@ def build(
         rows = rows[rows["shift"] == shift]
     seeds = rows["seed"].nunique() if "seed" in rows else 1
     if seeds > 1:
-        rows = analysis.pool(rows, over="seed")
-    table = BUILDERS[name](Material(_shown(rows), traces, scenario, by_shift))
+        rows = analysis.pool(rows, over="seed", cards=cards)
+    builder = BUILDERS.get(name) or _of_protocol(name)
+    table = builder(Material(_shown(rows, cards), traces, scenario, by_shift, cards))
     return replace(table, notes=(*table.notes, f"mean over {seeds} seeds")) if seeds > 1 else table
 
 
@@ -96,12 +112,12 @@ def build_published(name: str, setup: str) -> Table:
     return build(name, published.as_utilities(setup, part))
 
 
-def _shown(rows: pd.DataFrame) -> pd.DataFrame:
-    return analysis.with_timing_ties(analysis.with_ranks(analysis.ordered(rows)))
+def _shown(rows: pd.DataFrame, cards: Cards) -> pd.DataFrame:
+    return analysis.with_timing_ties(analysis.with_ranks(analysis.ordered(rows, cards)))
 
 
-def _aggregated(rows: pd.DataFrame) -> pd.DataFrame:
-    return _shown(analysis.pool(rows)) if rows["shift"].nunique() > 1 else rows
+def _aggregated(rows: pd.DataFrame, cards: Cards) -> pd.DataFrame:
+    return _shown(analysis.pool(rows, cards=cards), cards) if rows["shift"].nunique() > 1 else rows
 
 
 def _where(rows: pd.DataFrame) -> str:
@@ -113,31 +129,31 @@ def _where(rows: pd.DataFrame) -> str:
 
 
 def _winners(given: Material) -> Table:
-    return contents.winners(analysis.winners(given.rows))
+    return contents.winners(analysis.winners(given.rows, given.cards), given.cards)
 
 
-def _offline(given: Material) -> Table:
-    rows = given.of("offline")
-    if given.by_shift:
-        return contents.offline_by_shift(rows, _aggregated(rows))
-    return contents.offline(_aggregated(rows), _where(rows))
+def _of_protocol(protocol: str) -> Callable[[Material], Table]:
+    """The table of one protocol: accuracy where nothing presses, else utility and the terms that explain it."""
 
-
-def _decomposition(protocol: str) -> Callable[[Material], Table]:
     def table(given: Material) -> Table:
-        rows = given.at_one_scenario(protocol)
+        rows, cards = given.of(protocol), given.cards
+        if cards.scenario(protocol).reference:
+            if given.by_shift:
+                return contents.offline_by_shift(rows, _aggregated(rows, cards), cards)
+            return contents.offline(_aggregated(rows, cards), _where(rows), cards)
+        rows = given.at_one_scenario(rows)
         if given.by_shift:
-            return contents.decomposition_by_shift(rows)
-        return contents.decomposition(_aggregated(rows), _where(rows))
+            return contents.decomposition_by_shift(rows, cards)
+        return contents.decomposition(_aggregated(rows, cards), _where(rows), cards)
 
     return table
 
 
 def _sweep(given: Material) -> Table:
-    rows = analysis.temporal(given.rows)
+    rows = analysis.temporal(given.rows, given.cards)
     if rows.empty:
         raise TemporaError("this run has offline cells only; choose table offline, or run it with a grid")
-    return contents.sweep(_aggregated(rows), _where(rows))
+    return contents.sweep(_aggregated(rows, given.cards), _where(rows), given.cards)
 
 
 def _overhead(given: Material) -> Table:
@@ -146,48 +162,78 @@ def _overhead(given: Material) -> Table:
     batches = given.traces
     if "shift" in batches:
         batches = batches[batches["shift"].isin(given.rows["shift"])]
-    return contents.overhead(analysis.overhead(batches, float(given.rows["baseline_ms"].iloc[0])))
+    baseline_ms = float(given.rows["baseline_ms"].iloc[0])
+    return contents.overhead(analysis.overhead(batches, baseline_ms, given.cards), given.cards)
 
 
 def _buffering(given: Material) -> Table:
-    rows = given.chosen(analysis.buffering(given.rows), "interval")
-    return contents.buffering(rows.drop_duplicates("method"))  # of several longer queues, the first
+    rows = given.chosen(analysis.buffering(given.rows, given.cards), "interval")
+    return contents.buffering(
+        rows.drop_duplicates("method"), given.cards
+    )  # of several longer queues, the first
 
 
 def _correlation(given: Material) -> Table:
-    rows = analysis.correlations(given.under_pressure())
-    return contents.correlation(rows, analysis.correlation_summary(rows))
+    rows = analysis.correlations(given.under_pressure(), given.cards)
+    return contents.correlation(rows, analysis.correlation_summary(rows, given.cards), given.cards)
 
 
 def _response(given: Material) -> Table:
     if "response_ms" not in given.rows:
         raise TemporaError("these results say nothing about response times; choose another table")
-    return contents.response(_aggregated(given.of("discrete")))
+    waiting = ~is_offline(given.rows, given.cards) & given.explained_by("availability")
+    rows = given.where(waiting, "skipping")
+    return contents.response(_aggregated(rows, given.cards), given.cards)
+
+
+def _factors(given: Material) -> Table:
+    return contents.temporal_factors(analysis.temporal_factors(given.rows, given.cards), given.cards)
+
+
+def _deficit(given: Material) -> Table:
+    return contents.deficit(analysis.deficit(given.under_pressure(), given.cards), given.cards)
+
+
+def _below_standard(given: Material) -> Table:
+    return contents.below_standard(analysis.below_standard(given.under_pressure(), given.cards), given.cards)
+
+
+def _ablation(given: Material) -> Table:
+    rows = given.where(is_budgeted(given.rows, given.cards), "budgeted")
+    first = rows["protocol"].iloc[0]
+    return contents.ablation(given.at_one_scenario(given.of(first)), given.cards)
 
 
 def _hardware(given: Material) -> Table:
     machine = "run" if "run" in given.rows else "hardware"
-    return contents.hardware(analysis.across_hardware(given.rows, machine), machine)
+    return contents.hardware(analysis.across_hardware(given.rows, machine, given.cards), machine, given.cards)
 
+
+BY_SHIFT = tuple(name for name, card in OURS.items() if card.parameter or card.reference)
+"""The protocols of the paper; those of a run that are none of them have a table too."""
 
 BUILDERS: dict[str, Callable[[Material], Table]] = {
     "winners": _winners,
-    "offline": _offline,
-    "discrete": _decomposition("discrete"),
-    "continuous": _decomposition("continuous"),
-    "amortised": _decomposition("amortised"),
+    **{protocol: _of_protocol(protocol) for protocol in BY_SHIFT},
     "sweep": _sweep,
     "overhead": _overhead,
-    "temporal-factors": lambda given: contents.temporal_factors(analysis.temporal_factors(given.rows)),
+    "temporal-factors": _factors,
     "correlation": _correlation,
-    "deficit": lambda given: contents.deficit(analysis.deficit(given.under_pressure())),
-    "below-standard": lambda given: contents.below_standard(analysis.below_standard(given.under_pressure())),
+    "deficit": _deficit,
+    "below-standard": _below_standard,
     "buffering": _buffering,
     "response": _response,
-    "ablation": lambda given: contents.ablation(given.at_one_scenario("amortised")),
+    "ablation": _ablation,
     "hardware": _hardware,
 }
-BY_SHIFT = ("offline", "discrete", "continuous", "amortised")
+
+
+def names(utilities: pd.DataFrame) -> list[str]:
+    """The tables that a run could have: every one of ours, and those of the protocols of the user's own."""
+    own = [protocol for protocol in utilities["protocol"].unique() if protocol not in BUILDERS]
+    ours = list(BUILDERS)
+    after = ours.index(BY_SHIFT[-1]) + 1
+    return [*ours[:after], *own, *ours[after:]]
 
 
 def _printed_correlation(setup: str) -> Table:
@@ -195,22 +241,26 @@ def _printed_correlation(setup: str) -> Table:
     by_shift = rows[~rows["shift"].isin(["mean", "std"])]
     means, deviations = (rows[rows["shift"] == name].reset_index(drop=True) for name in ("mean", "std"))
     summary = means.assign(mean=means["spearman_r"], std=deviations["spearman_r"])
-    return contents.correlation(by_shift, summary)
+    return contents.correlation(by_shift, summary, CATALOGUE)
 
 
 def _printed_hardware(setup: str) -> Table:
     machines = [name for name in published.setups() if published.setup(name).dataset == "cifar10_c"]
     rows = pd.concat([published.as_utilities(name, "aggregate") for name in machines])
-    return contents.hardware(analysis.across_hardware(rows), "hardware")
+    return contents.hardware(analysis.across_hardware(rows), "hardware", CATALOGUE)
 
 
 _PRINTED: dict[str, Callable[[str], Table]] = {
-    "winners": lambda setup: contents.winners(analysis.ordered(published.table("winners", setup))),
-    "temporal-factors": lambda setup: contents.temporal_factors(published.table("temporal_factors", setup)),
-    "overhead": lambda setup: contents.overhead(published.table("overhead", setup)),
+    "winners": lambda setup: contents.winners(analysis.ordered(published.table("winners", setup)), CATALOGUE),
+    "temporal-factors": lambda setup: contents.temporal_factors(
+        published.table("temporal_factors", setup), CATALOGUE
+    ),
+    "overhead": lambda setup: contents.overhead(published.table("overhead", setup), CATALOGUE),
     "correlation": _printed_correlation,
-    "deficit": lambda setup: contents.deficit(published.table("deficit", setup)),
-    "below-standard": lambda setup: contents.below_standard(published.table("below_standard", setup)),
+    "deficit": lambda setup: contents.deficit(published.table("deficit", setup), CATALOGUE),
+    "below-standard": lambda setup: contents.below_standard(
+        published.table("below_standard", setup), CATALOGUE
+    ),
     "hardware": _printed_hardware,
 }
 """Tables whose cells the paper does not print one by one; the others are built from its utilities."""

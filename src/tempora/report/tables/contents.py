@@ -5,20 +5,19 @@ Frames come with one row per method and cell, ordered; nothing is computed here 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from tempora import analysis
-from tempora.analysis.frames import OVERALL, keys
-from tempora.published.methods import display, label
+from tempora.analysis.frames import keys
+from tempora.cards import OVERALL, Cards
 from tempora.report.tables.model import TIMING_TIE, Cell, Column, Table
 from tempora.report.tables.parts import (
-    PROTOCOL_TITLES,
     Layout,
     family_rules,
     flag_notes,
-    in_order,
     method_cell,
     methods_by_measure,
     methods_by_scenario,
@@ -28,42 +27,45 @@ from tempora.report.tables.parts import (
     shifts_by_scenario,
 )
 
-TERMS: dict[str, dict[str, Column]] = {
-    "discrete": {
-        "availability": Column("availability", "percent", 1),
-        "served_batches": Column("served batches", "count"),
-        "served_accuracy": Column("served accuracy", "percent", 1),
-    },
-    "continuous": {
-        "accuracy": Column("accuracy", "percent", 2),
-        "responsiveness": Column("responsiveness", "percent", 1),
-        "covariance": Column("covariance", "number", 4),
-        "within_covariance": Column("within shifts", "number", 4, "of which"),
-        "between_covariance": Column("between", "number", 4, "of which"),
-    },
-    "amortised": {
-        "adapted_fraction": Column("adapted fraction", "percent", 1),
-        "adapt_accuracy": Column("adapt accuracy", "percent", 2),
-        "frozen_accuracy": Column("frozen accuracy", "percent", 2),
-    },
+TERMS: dict[str, Column] = {
+    "availability": Column("availability", "percent", 1),
+    "served_batches": Column("served batches", "count"),
+    "served_accuracy": Column("served accuracy", "percent", 1),
+    "accuracy": Column("accuracy", "percent", 2),
+    "responsiveness": Column("responsiveness", "percent", 1),
+    "covariance": Column("covariance", "number", 4),
+    "within_covariance": Column("within shifts", "number", 4, "of which"),
+    "between_covariance": Column("between", "number", 4, "of which"),
+    "adapted_fraction": Column("adapted fraction", "percent", 1),
+    "adapt_accuracy": Column("adapt accuracy", "percent", 2),
+    "frozen_accuracy": Column("frozen accuracy", "percent", 2),
+    "cutoff": Column("cut-off", "count"),
+    "spent_ms": Column("spent (s)", "s", 2),
 }
-"""The terms that explain each protocol's utility."""
+"""How each term is written. Which of them explain a utility is on the scenario's card."""
+
+FACTORS: dict[str, Column] = {
+    "availability": Column("availability (%)", "percent", 1),
+    "responsiveness": Column("responsiveness (%)", "percent", 1),
+    "cutoff": Column("cut-off (batches)", "count", 0),
+}
+"""The same above columns that stand alone."""
 
 UTILITY = Column("utility", "percent", 2)
 
 
-def winners(cells: pd.DataFrame) -> Table:
+def winners(cells: pd.DataFrame, cards: Cards) -> Table:
     """Who wins where: one row per shift, one column per scenario, wins counted below."""
 
     def cell(row: pd.Series[Any]) -> Cell:
-        shown = display(str(row["winner"]))
+        shown = cards.method(str(row["winner"]))
         return Cell(shown.label, flag=TIMING_TIE * bool(row.get("timing_tie", False)), colour=shown.colour)
 
-    layout = shifts_by_scenario(cells, cell, Column(""), list(cells["shift"].unique()))
-    counts = analysis.win_counts(cells)
+    layout = shifts_by_scenario(cells, cell, Column(""), list(cells["shift"].unique()), cards)
+    counts = analysis.win_counts(cells, cards)
     overall = counts[counts["group"] == OVERALL]
     wins = ", ".join(
-        f"{label(name)} {wins}" for name, wins in zip(overall["method"], overall["wins"], strict=True)
+        f"{cards.label(name)} {wins}" for name, wins in zip(overall["method"], overall["wins"], strict=True)
     )
     shared = cells.get("shared_with", pd.Series("", index=cells.index)) != ""
     notes = (f"wins: {wins}" + ("; a cell that methods share counts for each" if shared.any() else ""),)
@@ -72,37 +74,38 @@ def winners(cells: pd.DataFrame) -> Table:
     )
 
 
-def offline(rows: pd.DataFrame, where: str) -> Table:
+def offline(rows: pd.DataFrame, where: str, cards: Cards) -> Table:
     """Offline accuracy and rank of every method."""
-    layout = methods_by_scenario(rows.assign(label="accuracy"))
+    layout = methods_by_scenario(rows.assign(label="accuracy"), cards)
     return _table("offline", f"Offline accuracy (%), {where}", layout, rows, flag_notes(rows))
 
 
-def offline_by_shift(rows: pd.DataFrame, mean: pd.DataFrame) -> Table:
+def offline_by_shift(rows: pd.DataFrame, mean: pd.DataFrame, cards: Cards) -> Table:
     """Offline accuracy by shift, with the pooled mean in the last row."""
-    layout = _with_summary(shifts_by_method(rows), shifts_by_method(mean), "Mean")
+    layout = _with_summary(shifts_by_method(rows, cards), shifts_by_method(mean, cards), "Mean")
     return _table("offline", "Offline accuracy (%) by shift", layout, rows)
 
 
-def decomposition(rows: pd.DataFrame, where: str) -> Table:
+def decomposition(rows: pd.DataFrame, where: str, cards: Cards) -> Table:
     """Utility of one scenario and the terms that explain it."""
     protocol, title = rows["protocol"].iloc[0], rows["label"].iloc[0]
-    measures = {name: TERMS[protocol][name] for name in keys(rows, TERMS[protocol])}
+    measures = {name: TERMS[name] for name in keys(rows, _terms(protocol, cards))}
     accuracies = {name: True for name in measures if name.endswith("accuracy")}
-    layout = methods_by_measure(rows, {**measures, "utility": UTILITY}, best={**accuracies, "utility": True})
-    caption = f"{PROTOCOL_TITLES[protocol]} utility (%) at {title} and its terms, {where}"
-    return _table(protocol, caption, _with_utility_cells(layout, rows), rows, flag_notes(rows))
+    best = {**accuracies, "utility": True}
+    layout = methods_by_measure(rows, {**measures, "utility": UTILITY}, cards, best)
+    caption = f"{cards.title(protocol)} utility (%) at {title} and its terms, {where}"
+    return _table(protocol, caption, _with_utility_cells(layout, rows, cards), rows, flag_notes(rows))
 
 
-def decomposition_by_shift(rows: pd.DataFrame) -> Table:
+def decomposition_by_shift(rows: pd.DataFrame, cards: Cards) -> Table:
     """One row per shift, and for each method the accuracies that explain its utility."""
     protocol, title = rows["protocol"].iloc[0], rows["label"].iloc[0]
-    terms = [name for name in keys(rows, TERMS[protocol]) if name.endswith("accuracy")]
-    shifts, methods = list(rows["shift"].unique()), in_order(rows["method"])
+    terms = [name for name in keys(rows, _terms(protocol, cards)) if name.endswith("accuracy")]
+    shifts, methods = list(rows["shift"].unique()), cards.in_order(rows["method"])
     headings = [Column("Shift")]
     for method in methods:
         for name in (*terms, "utility"):
-            headings.append(Column(name.replace("_", " "), "percent", 1, label(method)))
+            headings.append(Column(name.replace("_", " "), "percent", 1, cards.label(method)))
     by_cell = rows.set_index(["shift", "method"])
     lines = []
     for shift in shifts:
@@ -115,15 +118,15 @@ def decomposition_by_shift(rows: pd.DataFrame) -> Table:
             )
         lines.append(tuple(line))
     layout = Layout(tuple(headings), tuple(lines), frozenset())
-    return _table(protocol, f"{PROTOCOL_TITLES[protocol]} utility (%) at {title} by shift", layout, rows)
+    return _table(protocol, f"{cards.title(protocol)} utility (%) at {title} by shift", layout, rows)
 
 
-def sweep(rows: pd.DataFrame, where: str) -> Table:
+def sweep(rows: pd.DataFrame, where: str, cards: Cards) -> Table:
     """Utility across the whole grid, from strict to relaxed."""
-    return _table("sweep", f"Utility (%), {where}", methods_by_scenario(rows), rows, flag_notes(rows))
+    return _table("sweep", f"Utility (%), {where}", methods_by_scenario(rows, cards), rows, flag_notes(rows))
 
 
-def overhead(rows: pd.DataFrame) -> Table:
+def overhead(rows: pd.DataFrame, cards: Cards) -> Table:
     """Where a batch's time goes."""
     measures = {
         "service_ms": Column("service (ms)", "ms", 1),
@@ -134,31 +137,27 @@ def overhead(rows: pd.DataFrame) -> Table:
     }
     shown = {name: column for name, column in measures.items() if name in rows and rows[name].notna().any()}
     caption = f"Mean latency per batch, baseline λ = {rows['baseline_ms'].iloc[0]:g} ms"
-    return _table("overhead", caption, methods_by_measure(rows, shown), rows)
+    return _table("overhead", caption, methods_by_measure(rows, shown, cards), rows)
 
 
-def temporal_factors(rows: pd.DataFrame) -> Table:
+def temporal_factors(rows: pd.DataFrame, cards: Cards) -> Table:
     """What time alone decides under the strictest pressure."""
-    columns = {
-        "availability": ("availability (%)", "percent", 1),
-        "responsiveness": ("responsiveness (%)", "percent", 1),
-        "cutoff": ("cut-off (batches)", "count", 0),
-    }
     measures = {}
-    for factor, title in rows[["factor", "label"]].drop_duplicates().itertuples(index=False):
-        name, unit, digits = columns[factor]
-        measures[factor] = Column(name, unit, digits, f"at {title}")  # type: ignore[arg-type]
-    wide = rows.pivot(index="method", columns="factor", values="factor_value").reset_index()
-    layout = methods_by_measure(wide, measures)
+    for protocol, factor, title in (
+        rows[["protocol", "factor", "label"]].drop_duplicates().itertuples(index=False)
+    ):
+        measures[protocol] = replace(FACTORS.get(factor) or TERMS[factor], group=f"at {title}")
+    wide = rows.pivot(index="method", columns="protocol", values="factor_value").reset_index()
+    layout = methods_by_measure(wide, measures, cards)
     return _table("temporal-factors", "Temporal factors under the strictest pressure", layout, rows)
 
 
-def correlation(rows: pd.DataFrame, summary: pd.DataFrame) -> Table:
+def correlation(rows: pd.DataFrame, summary: pd.DataFrame, cards: Cards) -> Table:
     """Spearman correlation with the offline ranking, by shift, with mean and standard deviation below."""
     number = Column("", "number", 2)
     shifts = list(rows["shift"].unique())
-    layout = shifts_by_scenario(rows, lambda row: Cell(row["spearman_r"]), number, shifts)
-    slices = scenario_slices(summary)
+    layout = shifts_by_scenario(rows, lambda row: Cell(row["spearman_r"]), number, shifts, cards)
+    slices = scenario_slices(summary, cards)
     lines = tuple(
         (Cell(title), *(Cell(part.rows[name].iloc[0]) for part in slices))
         for title, name in (("Mean", "mean"), ("Std", "std"))
@@ -169,36 +168,33 @@ def correlation(rows: pd.DataFrame, summary: pd.DataFrame) -> Table:
     return _table("correlation", "Spearman correlation of offline and temporal rankings", layout, rows)
 
 
-def deficit(rows: pd.DataFrame) -> Table:
+def deficit(rows: pd.DataFrame, cards: Cards) -> Table:
     """How often each method loses, and by how much."""
     columns = {
         "losses": Column("losses", "count"),
         "mean_gap": Column("gap (pp)", "percent", 2),
     }
     cells = int(rows["cells"].max())
-    wide, measures = _by_group(rows, columns)
+    wide, measures = _by_group(rows, columns, cards)
     caption = f"Losses and mean gap to the winner over {cells} temporal cells"
-    return _table("deficit", caption, methods_by_measure(wide, measures), rows)
+    return _table("deficit", caption, methods_by_measure(wide, measures, cards), rows)
 
 
-def below_standard(rows: pd.DataFrame) -> Table:
+def below_standard(rows: pd.DataFrame, cards: Cards) -> Table:
     """How often a method is worse than not adapting, and where."""
     overall = rows[rows["group"] == OVERALL].set_index("method")
     shares = rows[rows["group"] != OVERALL].pivot(index="method", columns="group", values="share")
     wide = shares.assign(count=overall["count"]).reset_index()
-    groups = [group for group in PROTOCOL_TITLES if group in shares]
+    groups = cards.in_protocol_order(shares.columns)
     measures = {
         "count": Column(f"of {int(overall['cells'].max())}", "count"),
-        **{
-            group: Column(f"{PROTOCOL_TITLES[group].lower()} (%)", "percent", 0, "of which")
-            for group in groups
-        },
+        **{group: Column(f"{cards.title(group).lower()} (%)", "percent", 0, "of which") for group in groups},
     }
-    layout = methods_by_measure(wide, measures)
+    layout = methods_by_measure(wide, measures, cards)
     return _table("below-standard", "Cells with less utility than standard inference", layout, rows)
 
 
-def buffering(rows: pd.DataFrame) -> Table:
+def buffering(rows: pd.DataFrame, cards: Cards) -> Table:
     """Queue 0 beside a queue: availability, utility, ranks."""
     rows = rows.assign(
         ranks=[f"{a}→{b}" for a, b in zip(rows["rank_unbuffered"], rows["rank_buffered"], strict=True)]
@@ -210,15 +206,15 @@ def buffering(rows: pd.DataFrame) -> Table:
         measures[f"{name}_delta"] = Column("change (pp)", "points", 1, f"{name} (%)")
     measures["ranks"] = Column("rank")
     best = {"utility_unbuffered": True, "utility_buffered": True}
-    layout = methods_by_measure(rows, measures, best)
+    layout = methods_by_measure(rows, measures, cards, best)
     return _table("buffering", f"Effect of the buffer at {rows['label'].iloc[0]}", layout, rows)
 
 
-def response(rows: pd.DataFrame) -> Table:
+def response(rows: pd.DataFrame, cards: Cards) -> Table:
     """What the user waits (mean ± standard deviation), and the idling that dropped arrivals force."""
-    methods = in_order(rows["method"])
-    headings, columns = [Column("Method")], [[method_cell(method) for method in methods]]
-    for title, _, part in scenario_slices(rows):
+    methods = cards.in_order(rows["method"])
+    headings, columns = [Column("Method")], [[method_cell(method, cards) for method in methods]]
+    for title, _, part in scenario_slices(rows, cards):
         by_method = part.set_index("method").reindex(methods)
         pairs = zip(by_method["response_ms"], by_method["response_sd_ms"], strict=True)
         headings.append(Column("response (ms)", "text", 1, title))
@@ -226,20 +222,21 @@ def response(rows: pd.DataFrame) -> Table:
         if (by_method["waitspan_ms"] > 0).any():
             headings.append(Column("waitspan (s)", "s", 1, title))
             columns.append([Cell(value) for value in by_method["waitspan_ms"]])
-    layout = Layout(tuple(headings), tuple(zip(*columns, strict=True)), family_rules(methods))
+    layout = Layout(tuple(headings), tuple(zip(*columns, strict=True)), family_rules(methods, cards))
     return _table("response", "Time from arrival to prediction", layout, rows)
 
 
-def ablation(rows: pd.DataFrame) -> Table:
+def ablation(rows: pd.DataFrame, cards: Cards) -> Table:
     """Utility of one budget by shift and method."""
-    layout = shifts_by_method(rows, digits=1)
-    return _table("ablation", f"Amortised utility (%) at {rows['label'].iloc[0]} by shift", layout, rows)
+    layout = shifts_by_method(rows, cards, digits=1)
+    title = cards.title(rows["protocol"].iloc[0])
+    return _table("ablation", f"{title} utility (%) at {rows['label'].iloc[0]} by shift", layout, rows)
 
 
-def hardware(rows: pd.DataFrame, machine: str) -> Table:
+def hardware(rows: pd.DataFrame, machine: str, cards: Cards) -> Table:
     """The same scenarios on different machines."""
-    methods = in_order(rows["method"])
-    headings, columns = [Column("Method")], [[method_cell(method) for method in methods]]
+    methods = cards.in_order(rows["method"])
+    headings, columns = [Column("Method")], [[method_cell(method, cards) for method in methods]]
     for (_, title), part in rows.groupby(["protocol", "label"], sort=False):
         for name in rows[machine].unique():
             own = part[part[machine] == name]
@@ -252,17 +249,23 @@ def hardware(rows: pd.DataFrame, machine: str) -> Table:
     changed = rows.loc[rows["changed"], "label"].unique()
     total = rows[["protocol", "label"]].drop_duplicates().shape[0]
     note = f"the winner changes with the machine in {len(changed)} of {total} scenarios"
-    layout = Layout(tuple(headings), tuple(zip(*columns, strict=True)), family_rules(methods))
+    layout = Layout(tuple(headings), tuple(zip(*columns, strict=True)), family_rules(methods, cards))
     return _table("hardware", "Utility (%) by machine", layout, rows, (note,))
+
+
+def _terms(protocol: str, cards: Cards) -> list[str]:
+    """The terms on the card; covariance with its two parts, where rows were pooled."""
+    terms = [name for name in cards.scenario(protocol).terms if name in TERMS]
+    return [*terms, "within_covariance", "between_covariance"] if "covariance" in terms else terms
 
 
 def _table(name: str, caption: str, layout: Layout, data: pd.DataFrame, notes: tuple[str, ...] = ()) -> Table:
     return Table(name, caption, layout.columns, layout.rows, data, layout.rules, notes)
 
 
-def _with_utility_cells(layout: Layout, rows: pd.DataFrame) -> Layout:
+def _with_utility_cells(layout: Layout, rows: pd.DataFrame, cards: Cards) -> Layout:
     """The last column with ranks and flags, as utilities are always shown."""
-    utilities = methods_by_scenario(rows)
+    utilities = methods_by_scenario(rows, cards)
     lines = tuple((*line[:-1], other[-1]) for line, other in zip(layout.rows, utilities.rows, strict=True))
     return layout._replace(rows=lines)
 
@@ -272,12 +275,14 @@ def _with_summary(layout: Layout, summary: Layout, title: str) -> Layout:
     return Layout(layout.columns, (*layout.rows, line), layout.rules | {len(layout.rows)})
 
 
-def _by_group(rows: pd.DataFrame, columns: dict[str, Column]) -> tuple[pd.DataFrame, dict[str, Column]]:
+def _by_group(
+    rows: pd.DataFrame, columns: dict[str, Column], cards: Cards
+) -> tuple[pd.DataFrame, dict[str, Column]]:
     """Long rows (method, group, values) as one row per method, with the groups as headings."""
     wide = rows.pivot(index="method", columns="group", values=list(columns))
-    groups = [group for group in PROTOCOL_TITLES if group in set(rows["group"])]
+    groups = cards.in_protocol_order(rows["group"])
     measures = {
-        f"{name} {group}": Column(column.title, column.unit, column.digits, PROTOCOL_TITLES[group])
+        f"{name} {group}": Column(column.title, column.unit, column.digits, cards.title(group))
         for group in groups
         for name, column in columns.items()
     }

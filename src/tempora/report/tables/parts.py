@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from tempora.analysis.frames import SCENARIO, keys
 from tempora.analysis.ranks import incomplete
-from tempora.published.methods import STANDARD, display, family, order
-from tempora.published.setups import CORRUPTION_GROUPS
+from tempora.cards import Cards
+from tempora.names import CORRUPTION_GROUPS
+from tempora.published.methods import STANDARD
 from tempora.report.tables.model import INCOMPLETE, INVALID, TIMING_TIE, Cell, Column, Mark, marks
-
-PROTOCOL_TITLES = {
-    "overall": "Overall",
-    "offline": "Offline",
-    "discrete": "Discrete",
-    "continuous": "Continuous",
-    "amortised": "Amortised",
-    "deployment": "Deployment",
-}
 
 
 class Layout(NamedTuple):
@@ -51,31 +43,24 @@ def shift_title(shift: str) -> str:
     return "JPEG" + words[4:] if words.startswith("jpeg") else words[:1].upper() + words[1:]
 
 
-def in_order(methods: Iterable[str]) -> list[str]:
-    """Methods by family, within it in the paper's order."""
-    families = ["gradient-free", "gradient-based", "other"]
-    return sorted(set(methods), key=lambda name: (families.index(family(name)), order(name)))
-
-
-def scenario_slices(rows: pd.DataFrame) -> list[Slice]:
+def scenario_slices(rows: pd.DataFrame, cards: Cards) -> list[Slice]:
     """Ordered rows, cut by scenario. Queues and rules are named where a run has more than one of them."""
-    several = [
-        name for name in keys(rows, ("queue", "rule")) if rows.groupby("protocol")[name].nunique().max() > 1
-    ]
+    by_protocol = rows.groupby("protocol")
+    several = {name: by_protocol[name].nunique() > 1 for name in keys(rows, ("queue", "rule"))}
     slices = []
     for _, group in rows.groupby(keys(rows, SCENARIO), dropna=False, sort=False):
         first = group.iloc[0]
-        title = str(first["label"])
-        if "queue" in several and first["protocol"] == "discrete":
+        protocol, title = str(first["protocol"]), str(first["label"])
+        if "queue" in several and several["queue"][protocol] and "queue" not in title:
             title += f", queue {first['queue']:g}"
-        if "rule" in several and first["rule"]:
+        if "rule" in several and several["rule"].any() and first["rule"]:
             title += f", {first['rule']}"
-        slices.append(Slice(title, PROTOCOL_TITLES.get(first["protocol"], first["protocol"]), group))
+        slices.append(Slice(title, cards.title(protocol), group))
     return slices
 
 
-def method_cell(method: str) -> Cell:
-    shown = display(method)
+def method_cell(method: str, cards: Cards) -> Cell:
+    shown = cards.method(method)
     return Cell(shown.label, colour=shown.colour)
 
 
@@ -114,60 +99,65 @@ def flag_notes(rows: pd.DataFrame) -> tuple[str, ...]:
 
 
 def methods_by_measure(
-    rows: pd.DataFrame, measures: Mapping[str, Column], best: Mapping[str, bool] | None = None
+    rows: pd.DataFrame, measures: Mapping[str, Column], cards: Cards, best: Mapping[str, bool] | None = None
 ) -> Layout:
     """One row per method, one column per measure. `best` names those with a winner: is higher better?"""
-    methods = in_order(rows["method"])
+    methods = cards.in_order(rows["method"])
     by_method = rows.set_index("method").loc[methods]
-    columns = [[method_cell(method) for method in methods]]
+    columns = [[method_cell(method, cards) for method in methods]]
     for name in measures:
         values = list(by_method[name])
         signs: list[Mark] = [""] * len(values)
         if best and name in best:
             signs = marks([float(value) for value in values], higher_is_better=best[name])
         columns.append([Cell(value, mark=sign) for value, sign in zip(values, signs, strict=True)])
-    return Layout((Column("Method"), *measures.values()), _transposed(columns), family_rules(methods))
+    return Layout((Column("Method"), *measures.values()), _transposed(columns), family_rules(methods, cards))
 
 
-def methods_by_scenario(rows: pd.DataFrame, digits: int = 2) -> Layout:
+def methods_by_scenario(rows: pd.DataFrame, cards: Cards, digits: int = 2) -> Layout:
     """One row per method, one column per scenario: utilities with ranks."""
-    methods = in_order(rows["method"])
-    headings, columns = [Column("Method")], [[method_cell(method) for method in methods]]
-    for title, group, cells in scenario_slices(rows):
+    methods = cards.in_order(rows["method"])
+    headings, columns = [Column("Method")], [[method_cell(method, cards) for method in methods]]
+    for title, group, cells in scenario_slices(rows, cards):
         headings.append(Column(title, "percent", digits, group))
         found = utility_cells(cells)
         columns.append([found.get(method, Cell()) for method in methods])
-    return Layout(tuple(headings), _transposed(columns), family_rules(methods))
+    return Layout(tuple(headings), _transposed(columns), family_rules(methods, cards))
 
 
-def shifts_by_method(rows: pd.DataFrame, digits: int = 2) -> Layout:
+def shifts_by_method(rows: pd.DataFrame, cards: Cards, digits: int = 2) -> Layout:
     """One row per shift, one column per method: utilities of one scenario, ranked along the row."""
-    methods = in_order(rows["method"])
+    methods = cards.in_order(rows["method"])
     shifts = list(rows["shift"].unique())
     lines = []
     for shift in shifts:
         found = utility_cells(rows[rows["shift"] == shift])
         lines.append((Cell(shift_title(shift)), *(found.get(method, Cell()) for method in methods)))
-    groups = {"gradient-free": "Gradient-free", "gradient-based": "Gradient-based", "other": "Other"}
-    headings = [Column(display(name).label, "percent", digits, groups[family(name)]) for name in methods]
+    headings = [
+        Column(cards.label(name), "percent", digits, cards.family(name).capitalize()) for name in methods
+    ]
     return Layout((Column("Shift"), *headings), tuple(lines), group_rules(shifts))
 
 
 def shifts_by_scenario(
-    rows: pd.DataFrame, cell: Callable[[pd.Series[Any]], Cell], column: Column, shifts: Sequence[str]
+    rows: pd.DataFrame,
+    cell: Callable[[pd.Series[Any]], Cell],
+    column: Column,
+    shifts: Sequence[str],
+    cards: Cards,
 ) -> Layout:
     """One row per shift, one column per scenario; `cell` makes a cell from the row of both."""
     headings, columns = [Column("Shift")], [[Cell(shift_title(shift)) for shift in shifts]]
-    for title, group, cells in scenario_slices(rows):
+    for title, group, cells in scenario_slices(rows, cards):
         headings.append(Column(title, column.unit, column.digits, group))
         found = {row["shift"]: cell(row) for _, row in cells.iterrows()}
         columns.append([found.get(shift, Cell()) for shift in shifts])
     return Layout(tuple(headings), _transposed(columns), group_rules(shifts))
 
 
-def family_rules(methods: Sequence[str]) -> frozenset[int]:
+def family_rules(methods: Sequence[str], cards: Cards) -> frozenset[int]:
     """Lines between families, as the paper separates gradient-free from gradient-based."""
-    return _changes([family(method) for method in methods])
+    return _changes([cards.family(method) for method in methods])
 
 
 def group_rules(shifts: Sequence[str]) -> frozenset[int]:

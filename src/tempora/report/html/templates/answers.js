@@ -3,7 +3,8 @@
 // The same reasons as in tempora.analysis.replays: any patience, any schedule that skips nothing, any schedule
 // of a method without history, any budget that lasts or whose frozen tail is known.
 
-// A limit: { protocol, value, variant (queue or rule), scenario (position, if the run evaluated it) }
+// A limit: { protocol, kind (the knob that the page may move, else null), value, variant (queue or rule),
+// scenario (position, if the run evaluated it) }
 function answerStream(run, method, shift, seed, limit) {
   const evaluated = evaluatedRow(run, method, shift, seed, limit);
   if (evaluated !== undefined) {
@@ -14,25 +15,26 @@ function answerStream(run, method, shift, seed, limit) {
   const stream = run.stream(method, shift, seed);
   if (!stream) return { why: "it has no offline pass to replay" };
   if (run.methods[method].time_aware) return { why: "it looks at the clock: every limit is a run of its own" };
-  const found = REPLAYS[limit.protocol](run, method, shift, seed, stream, limit);
+  if (!REPLAYS[limit.kind]) return { why: "only evaluated points have an answer here" };
+  const found = REPLAYS[limit.kind](run, method, shift, seed, stream, limit);
   return found.why ? found : { ...found, batches: stream.count, verdict: offlineVerdict(run, method, shift, seed) };
 }
 
 const REPLAYS = {
-  continuous(run, method, shift, seed, stream, { value }) {
+  threshold_ms(run, method, shift, seed, stream, { value }) {
     if (!(value > run.baseline_ms)) return { why: "T must be above λ: standard inference itself would be late" };
-    return ranged(stream, "recomputed", (pace) => continuousUtility(stream, value, run.baseline_ms, pace));
+    return ranged(stream, "recomputed", (pace) => patienceUtility(stream, value, run.baseline_ms, pace));
   },
 
-  discrete(run, method, shift, seed, stream, { value, variant }) {
-    const { evicted } = discreteUtility(stream, value, variant);
+  interval_ms(run, method, shift, seed, stream, { value, variant }) {
+    const { evicted } = scheduleUtility(stream, value, variant);
     if (evicted && !run.methods[method].history_free) {
       return { why: `would skip batches here (${evicted} or so of ${stream.count}), which was not measured` };
     }
-    return ranged(stream, "replayed", (pace) => discreteUtility(stream, value, variant, pace).utility);
+    return ranged(stream, "replayed", (pace) => scheduleUtility(stream, value, variant, pace).utility);
   },
 
-  amortised(run, method, shift, seed, stream, { value, variant }) {
+  budget_ms(run, method, shift, seed, stream, { value, variant }) {
     const cutoff = budgetCutoff(stream, run.baseline_ms, value, variant);
     if (cutoff === stream.count) return ranged(stream, "replayed", () => mean(stream.accuracy));
     const frozen = frozenHere(run, method, shift, seed, cutoff);
@@ -68,22 +70,20 @@ function evaluatedRow(run, method, shift, seed, limit) {
 
 // An evaluated budget that froze the same stream at the same batch.
 function frozenHere(run, method, shift, seed, cutoff) {
-  return scenariosOf(run, "amortised")
+  return run.scenarios.flatMap((scenario, place) => (scenario.limit === "budget_ms" ? [place] : []))
     .map((scenario) => run.row(method, shift, seed, scenario))
     .find((row) => row !== undefined && run.cells.status[row] === "ok" && run.cells.cutoff[row] === cutoff);
 }
 
 function offlineVerdict(run, method, shift, seed) {
-  const offline = run.scenarios.findIndex((scenario) => scenario.protocol === "offline");
+  const offline = run.scenarios.findIndex((scenario) => scenario.reference);
   const row = run.row(method, shift, seed, offline);
   return row === undefined ? "" : run.cells.verdict[row];
 }
 
-const variantOf = (scenario) => ({ discrete: scenario.queue, amortised: scenario.rule })[scenario.protocol];
-
 function scenariosOf(run, protocol, variant) {
   return run.scenarios.flatMap((scenario, place) =>
-    scenario.protocol === protocol && (variant === undefined || variantOf(scenario) === variant) ? [place] : []);
+    scenario.protocol === protocol && (variant === undefined || scenario.variant === variant) ? [place] : []);
 }
 
 // One answer per method over several shifts and all seeds, weighted by batches as tempora.analysis.pool does.

@@ -23,7 +23,7 @@ class CellView {
 
   // Before anybody chose: the best method of the strictest scenario.
   first() {
-    const strict = Math.max(0, this.run.scenarios.findIndex((scenario) => scenario.protocol !== "offline"));
+    const strict = Math.max(0, this.run.scenarios.findIndex((scenario) => !scenario.reference));
     const best = this.run.methods.findIndex((_, method) => {
       const row = this.run.row(method, 0, 0, strict);
       return row !== undefined && this.run.cells.rank[row] === 1;
@@ -66,7 +66,7 @@ class CellView {
       ` ranks ${rank} with a utility of ${percent(utility, 2)}${utility_hi > utility_lo ? ` (${rangeText(utility_lo, utility_hi)} within timing)` : ""}.`,
       `It served ${served_batches} of ${batches} batches${Number.isFinite(response_ms) ? `, ${response_ms.toFixed(1)} ms from arrival to answer` : ""}.`,
       waitspan_ms > 0 ? `It idled ${(waitspan_ms / 1000).toFixed(2)} s because of dropped arrivals.` : "",
-      this.run.scenarios[this.scenario].protocol === "amortised" ? `It spent ${(spent_ms / 1000).toFixed(2)} s of overhead.` : "",
+      this.run.scenarios[this.scenario].budgeted ? `It spent ${(spent_ms / 1000).toFixed(2)} s of overhead.` : "",
       { live: "A pass of its own.", derived: "Scored from a shared pass that would have gone the same way.", replayed: "Its offline times, replayed on this clock." }[origin] ?? "",
     ];
     place.replaceChildren(name, sentences.filter(Boolean).join(" "), ...(verdict === "VALID" ? [] : [make("span", { className: "flag" }, ` ! Timing ${verdict}`)]));
@@ -139,12 +139,11 @@ class CellView {
   course() {
     const own = this.run.timeline(this.row);
     if (own) {
-      const periodic = this.run.scenarios[this.scenario].protocol === "discrete";
       const batches = Array.from(own.phase, (phase, batch) => ({
-        batch, phase, arrived: phase ? own.arrived_ms[batch] : periodic ? batch * this.cell.value : NaN, start: own.start_ms[batch],
+        batch, phase, arrived: own.arrived_ms[batch], start: own.start_ms[batch],
         predict: own.predict_ms[batch], adapt: own.adapt_ms[batch], accuracy: own.correct[batch] / own.total[batch],
       }));
-      return { batches, note: `The first ${batches.length} batches of this cell’s own pass.` };
+      return { batches, note: this.cell.origin === "live" ? `The first ${batches.length} batches of this cell’s own pass.` : `The first ${batches.length} batches.` };
     }
     const stream = this.run.stream(this.method, this.shift, this.seed);
     return stream ? sharedCourse(stream, this.cell, this.run.scenarios[this.scenario], this.run.baseline_ms) : null;
@@ -154,17 +153,17 @@ class CellView {
 // A cell that shares the offline pass, placed on its own clock.
 function sharedCourse(stream, cell, scenario, baseline) {
   const one = (batch, phase, arrived, start) => ({ batch, phase, arrived, start, predict: stream.predict_ms[batch], adapt: stream.adapt_ms[batch], accuracy: stream.accuracy[batch] });
-  if (scenario.protocol === "discrete") {
+  if (scenario.limit === "interval_ms") {
     const course = servePeriodic(stream.service_ms, cell.value, scenario.queue);
     const start = new Map(course.served.map((batch, place) => [batch, course.start[place]]));
     const batches = Array.from(stream.phase, (phase, batch) => one(batch, start.has(batch) ? phase : 0, batch * cell.value, start.get(batch)));
     return { batches, note: "" };
   }
   let free = 0, emitted = 0;
-  const frozenFrom = scenario.protocol === "amortised" && cell.adapted_fraction < 1 ? cell.cutoff : Infinity;
+  const frozenFrom = scenario.limit === "budget_ms" && cell.adapted_fraction < 1 ? cell.cutoff : Infinity;
   const batches = Array.from(stream.phase, (phase, batch) => {
     const frozen = batch >= frozenFrom;
-    const placed = one(batch, frozen ? 2 : phase, scenario.protocol === "continuous" ? emitted : free, free);
+    const placed = one(batch, frozen ? 2 : phase, scenario.limit === "threshold_ms" ? emitted : free, free);
     if (frozen) Object.assign(placed, { predict: baseline, adapt: 0, accuracy: undefined });
     emitted = placed.start + placed.predict;
     free = emitted + placed.adapt;

@@ -36,7 +36,7 @@ function decay(response, threshold, baseline) {
 }
 
 // Utility under a greedy user with patience `threshold`; `pace` scales all times.
-function continuousUtility(stream, threshold, baseline, pace = 1) {
+function patienceUtility(stream, threshold, baseline, pace = 1) {
   let sum = 0, before = 0;
   for (let batch = 0; batch < stream.count; batch++) {
     const response = pace * (before + stream.predict_ms[batch]);
@@ -46,7 +46,7 @@ function continuousUtility(stream, threshold, baseline, pace = 1) {
   return sum / stream.count;
 }
 
-function discreteUtility(stream, interval, queue, pace = 1) {
+function scheduleUtility(stream, interval, queue, pace = 1) {
   const service = pace === 1 ? stream.service_ms : stream.service_ms.map((time) => pace * time);
   const course = servePeriodic(service, interval, queue);
   const sum = course.served.reduce((total, batch) => total + stream.accuracy[batch], 0);

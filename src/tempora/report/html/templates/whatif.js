@@ -1,10 +1,7 @@
 // The what-if panel: a limit moves, the ranking and the recommendation follow.
 
-const LIMITS = {
-  discrete: { title: "Batches arrive on a clock", knob: "A batch every", symbol: "γ", variant: "Queue" },
-  continuous: { title: "A user waits", knob: "Value halves after", symbol: "T" },
-  amortised: { title: "Overhead is budgeted", knob: "Overhead budget", symbol: "B", variant: "Rule" },
-};
+const VARIANTS = { interval_ms: "Queue", budget_ms: "Rule" };
+const BETWEEN = { threshold_ms: 40, interval_ms: 18 }; // points of a curve besides those that were evaluated
 const STEPS = 1000;
 const SNAP = 7; // slider steps within which it falls onto an evaluated point
 
@@ -12,37 +9,40 @@ class WhatIf {
   constructor(run) {
     this.run = run;
     this.picked = null;
-    const present = Object.keys(LIMITS).filter((protocol) => scenariosOf(run, protocol).length);
+    const present = run.protocols.filter(({ protocol }) => scenariosOf(run, protocol).some((scenario) => this.typicalValue(scenario) > 0));
     if (!present.length) { byId("what-if").hidden = true; return; }
-    byId("protocols").append(...present.map((protocol) => this.tab(protocol)));
+    const tabs = present.map((card) => this.tab(card));
+    byId("protocols").append(...tabs);
     fill(byId("whatif-shift"), [...(run.shifts.length > 1 ? [["all", "All shifts"]] : []), ...run.shifts.map((shift, place) => [place, shift.title])]);
     byId("whatif-shift").addEventListener("change", () => this.redraw());
-    byId("whatif-variant").addEventListener("change", () => this.choose(this.protocol));
+    byId("whatif-variant").addEventListener("change", () => this.choose(this.card));
     byId("slider").addEventListener("input", () => this.slid());
     byId("exact").addEventListener("change", () => this.typed());
-    const start = present.includes("continuous") ? "continuous" : present[0];
-    document.querySelector(`#protocols input[value=${start}]`).checked = true;
-    this.choose(start);
+    const start = Math.max(0, present.findIndex((card) => card.limit === "threshold_ms")); // any patience has an answer
+    tabs[start].firstChild.checked = true;
+    this.choose(present[start]);
   }
 
-  tab(protocol) {
-    const input = make("input", { type: "radio", name: "protocol", value: protocol });
-    input.addEventListener("change", () => { byId("whatif-variant").replaceChildren(); this.choose(protocol); });
-    return make("label", {}, input, make("span", {}, LIMITS[protocol].title));
+  tab(card) {
+    const input = make("input", { type: "radio", name: "protocol", value: card.protocol });
+    input.addEventListener("change", () => { byId("whatif-variant").replaceChildren(); this.choose(card); });
+    return make("label", {}, input, make("span", {}, card.situation));
   }
 
   // Show a protocol: its slider, with a tick for every point that was evaluated.
-  choose(protocol) {
-    this.protocol = protocol;
+  choose(card) {
+    this.card = card;
     this.chooseVariant();
-    this.points = scenariosOf(this.run, protocol, this.variant).map((scenario) => ({ scenario, x: this.typicalValue(scenario), label: this.run.scenarios[scenario].label }))
+    this.points = scenariosOf(this.run, card.protocol, this.variant).map((scenario) => ({ scenario, x: this.typicalValue(scenario), label: this.run.scenarios[scenario].label }))
       .filter((point) => point.x > 0).sort((a, b) => a.x - b.x);
     const values = this.points.map((point) => point.x);
-    const least = protocol === "continuous" ? this.run.baseline_ms * 1.02 : values[0] / 1.5;
+    const least = card.limit === "threshold_ms" ? this.run.baseline_ms * 1.02 : values[0] / 1.5;
     this.reach = [Math.log(least), Math.log(1.5 * values.at(-1))];
-    byId("slider-name").textContent = LIMITS[protocol].knob;
+    byId("slider-name").textContent = card.knob;
+    byId("exact-unit").textContent = card.unit;
+    byId("exact").setAttribute("aria-label", `Exact value in ${unitName(card.unit)}`);
     byId("ticks").replaceChildren(...this.points.map((point) => {
-      const tick = make("span", {}, point.label.replace(/^[TB] /, ""));
+      const tick = make("span", {}, card.symbol && point.label.startsWith(`${card.symbol} `) ? point.label.slice(card.symbol.length + 1) : point.label);
       tick.style.left = `${this.step(point.x) / STEPS * 100}%`;
       return tick;
     }));
@@ -51,11 +51,11 @@ class WhatIf {
   }
 
   chooseVariant() {
-    const variants = [...new Set(scenariosOf(this.run, this.protocol).map((place) => variantOf(this.run.scenarios[place])))];
+    const variants = [...new Set(scenariosOf(this.run, this.card.protocol).map((place) => this.run.scenarios[place].variant))];
     const field = byId("variant-field"), select = byId("whatif-variant");
     field.hidden = variants.length < 2;
     if (!field.hidden && !select.options.length) fill(select, variants.map((variant, place) => [place, String(variant)]));
-    field.querySelector("span").textContent = LIMITS[this.protocol].variant ?? "";
+    field.querySelector("span").textContent = VARIANTS[this.card.limit] ?? "Variant";
     this.variant = variants[field.hidden ? 0 : select.selectedIndex];
   }
 
@@ -89,16 +89,16 @@ class WhatIf {
 
   move(x) {
     this.x = x;
-    const slider = byId("slider"), { knob } = LIMITS[this.protocol];
+    const slider = byId("slider"), { knob, unit } = this.card;
     slider.value = Math.round(this.step(x));
-    slider.setAttribute("aria-valuetext", `${knob} ${Number(x.toPrecision(5))} milliseconds`);
+    slider.setAttribute("aria-valuetext", `${knob} ${Number(x.toPrecision(5))} ${unitName(unit)}`);
     byId("exact").value = String(Number(x.toPrecision(12)));
     this.show();
   }
 
   get limit() {
     const point = this.points.find((candidate) => close(candidate.x, this.x));
-    return { protocol: this.protocol, variant: this.variant, value: this.x, scenario: point?.scenario };
+    return { protocol: this.card.protocol, kind: this.card.limit, variant: this.variant, value: this.x, scenario: point?.scenario };
   }
 
   show() {
@@ -156,8 +156,9 @@ class WhatIf {
       return item;
     });
     keepFocus(byId("ranking"), () => byId("ranking").replaceChildren(...known, ...others));
-    byId("unanswered").textContent = unknown.length && this.protocol !== "continuous"
-      ? `To measure what is missing: add --set 'scenarios=[{protocol: ${this.protocol}, ${{ discrete: "interval_ms", amortised: "budget_ms" }[this.protocol]}: ${Number(this.x.toPrecision(12))}}]' to the command of this run.` : "";
+    const spec = { ...this.card.spec, [this.card.parameter]: Number(this.x.toPrecision(12)) };
+    byId("unanswered").textContent = unknown.length && this.card.limit !== "threshold_ms"
+      ? `To measure what is missing: add --set 'scenarios=[{${Object.entries(spec).map(([name, value]) => `${name}: ${yaml(value)}`).join(", ")}}]' to the command of this run.` : "";
   }
 
   single(method) {
@@ -167,7 +168,7 @@ class WhatIf {
 
   async drawCurves() {
     const rows = this.curves();
-    this.view = await draw(this.run, "curves", `curves_${this.protocol}`, { rows, here: [{ x: this.x }] });
+    this.view = await draw(this.run, "curves", `curves_${this.card.protocol}`, { rows, here: [{ x: this.x }] });
     feed(this.view, { here: [{ x: this.x }] }); // the slider may have moved while a new chart was made
   }
 
@@ -178,12 +179,12 @@ class WhatIf {
       const best = ranked(answer(this.run, shifts, { ...this.limit, value: x, scenario }));
       best.forEach((one) => rows.push(this.dot(one, x, label, true, one.rank === 1)));
     }
-    const between = { continuous: 40, discrete: 18, amortised: 0 }[this.protocol];
+    const between = BETWEEN[this.card.limit] ?? 0;
     for (let part = 0; part < between; part++) {
       const x = Math.exp(this.reach[0] + (part + 0.5) / between * (this.reach[1] - this.reach[0]));
       this.run.methods.forEach((method, place) => {
-        if (this.protocol === "discrete" && !method.history_free) return;
-        const one = answerMethod(this.run, place, shifts, { protocol: this.protocol, variant: this.variant, value: x });
+        if (this.card.limit === "interval_ms" && !method.history_free) return;
+        const one = answerMethod(this.run, place, shifts, { protocol: this.card.protocol, kind: this.card.limit, variant: this.variant, value: x });
         if (!one.why) rows.push(this.dot(one, x, "", false, false));
       });
     }
@@ -196,4 +197,6 @@ class WhatIf {
   }
 }
 
+const unitName = (unit) => (unit === "ms" ? "milliseconds" : unit);
+const yaml = (value) => (typeof value === "string" && /^\w+$/.test(value) ? value : JSON.stringify(value));
 const points = (difference) => `${(100 * difference).toFixed(1)} points`;
