@@ -145,7 +145,7 @@ def main(
     figures = json.loads(json_file.read_text(encoding="utf-8")) if goes_on else work | {"methods": {}}
     if figures | work != figures:
         raise SystemExit(f"{json_file} holds other work; name another file, or leave out --out")
-    options = {"device": device, "tail_batches": tail_batches}
+    options = {"clock": "measured", "device": device, "tail_batches": tail_batches}
     grid = Grid(classifier, given, options, json_file, figures)
     grid.share(names, out)
     if device == "cuda":

@@ -210,6 +210,8 @@ def _timing(manifest: Mapping[str, Any], rows: pd.DataFrame) -> str:
     if str(manifest.get("clock", "")).startswith("recorded"):
         source = (manifest.get("config") or {}).get("clock", manifest["clock"])
         return f"Timing: recorded ({source}), so it repeats exactly and is as good as that profile."
+    if str(manifest.get("clock", "")).startswith("steady"):
+        return f"Timing: this machine's own profile, kept beside the run ({verdict_of(manifest).text})."
     if status == "VALID":
         return "Timing: measured, and the passes behind this are VALID."
     count = int((rows["verdict"] == status).sum())

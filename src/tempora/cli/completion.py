@@ -22,7 +22,7 @@ SHIFTS = (
     *EXTRA_CORRUPTIONS,
 )
 CONSTANTS = ("imagenet", "cifar", "fashion")
-CLOCKS = ("measured", "published:rn50_inc", "published:vit_inc")
+CLOCKS = ("steady", "measured", "published:rn50_inc", "published:vit_inc")
 RUNTIMES = ("eager", "tf32", "channels_last", "amp", "compile")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 EXECUTORS = ("local", "ray")

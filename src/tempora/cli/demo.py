@@ -13,14 +13,16 @@ from tempora.cli.run import Redo, execute, prepare_environment
 
 USUAL = {
     "data.shifts": ["gaussian_noise", "contrast", "brightness"],
-    "batches": 40,
+    "batches": 30,
     "calibration_batches": 300,
+    "profile_s": 35.0,
 }
 """One shift that adaptation repairs well, one that it must, and one where there is little to gain."""
 QUICK = {
     "data.shifts": ["contrast"],
     "batches": 10,
     "calibration_batches": 50,
+    "profile_s": 10.0,
 }
 """Enough for a ranking and a report in half a minute, too little for a verdict on anything."""
 QUICK_METHODS = {
@@ -59,15 +61,18 @@ def demo(
     clock: Annotated[
         str,
         typer.Option(
-            help="measured, a profile's file, or published:rn50_inc.", autocompletion=completion.clock
+            help="steady, measured, a profile's file, or published:rn50_inc.", autocompletion=completion.clock
         ),
-    ] = "measured",
+    ] = "steady",
+    profile_s: Annotated[
+        float | None, typer.Option(help="Seconds that the steady clock's profile may take.")
+    ] = None,
     redo: Redo = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
     ] = False,
 ) -> None:
-    """Rank the methods on real data that ships with Tempora: a few minutes on two CPU cores."""
+    """Rank the methods on real data that ships with Tempora: two minutes on two CPU cores."""
     prepare_environment()
     from tempora.engine.config import load_config
     from tempora.errors import TemporaError
@@ -80,6 +85,8 @@ def demo(
         flags["data.shifts"] = list(CORRUPTIONS)
     else:
         flags |= {"grid": "none", "scenarios": THINNED, **(QUICK if quick else USUAL)}
+    if profile_s is not None:
+        flags["profile_s"] = profile_s
     if quick:
         flags["methods"] = QUICK_METHODS.get(model, "all")
     execute(load_config(None, flags=flags), out, redo=redo, plain=plain, say_how_long=full)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from tempora import names
 from tempora.cli import completion
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table
+
+if TYPE_CHECKING:
+    from tempora.measure import SteadyProfile
 
 
 def profile(
@@ -37,7 +40,16 @@ def profile(
             autocompletion=completion.some_of(("all", *names.METHODS)),
         ),
     ] = "all",
-    batches: Annotated[int, typer.Option(help="Batches to time per method.")] = 100,
+    shifts: Annotated[
+        str | None,
+        typer.Option(
+            help="Corruptions or groups, with commas; the first three are fitted on, the fourth checks.",
+            autocompletion=completion.some_of(completion.SHIFTS),
+        ),
+    ] = None,
+    profile_s: Annotated[
+        float, typer.Option(help="Seconds that it may take; it ends when it is good.")
+    ] = 180.0,
     batch_size: Annotated[int, typer.Option(help="Samples per batch.")] = 64,
     device: Annotated[
         str,
@@ -45,12 +57,12 @@ def profile(
             help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.one_of(completion.DEVICES)
         ),
     ] = "auto",
-    threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; one unless more are given.")] = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
     ] = False,
 ) -> None:
-    """Measure how long every method takes on this machine (the paper's Table 2) and keep it as a clock."""
+    """Record how long every method's work takes on this machine (the paper's Table 2) and keep it as a clock."""
     from tempora.cli.run import prepare_environment
 
     prepare_environment()
@@ -58,20 +70,22 @@ def profile(
 
     from tempora.cli.progress import LiveProgress
     from tempora.engine.config import load_config
-    from tempora.engine.profiling import record_profile
+    from tempora.engine.own_profile import recorded_alone
+    from tempora.engine.profiling import overhead_rows
     from tempora.engine.setup import job_from_config
     from tempora.errors import TemporaError
 
+    usual = ["gaussian_noise", "contrast", "brightness", "fog"] if dataset == "fashion" else None
     flags = {
         "model": model,
         "data.dataset": dataset,
         "data.root": root,
-        "data.shifts": ["clean"] if dataset == "fashion" else None,
+        "data.shifts": usual if shifts is None else shifts,
         "methods": [name.strip() for name in methods.split(",")],
-        "batches": batches,
         "batch_size": batch_size,
         "device": device,
         "threads": threads,
+        "profile_s": profile_s,
     }
     console = new_console()
     if not out.parent.is_dir():
@@ -79,24 +93,45 @@ def profile(
     observer = LiveProgress(console, plain=plain)
     job = job_from_config(load_config(None, flags=flags), observer)
     with observer.watching(gently=False):
-        recorded, table = record_profile(job, f"{model} on {job.machine_kind}", observer)
+        recorded = recorded_alone(job, observer)
     recorded.save(out)
 
-    times = ("δ ms", "e ms", "e − λ ms", "ℓ ms", "δ / λ", "parameters")
+    times = ("δ ms", "e ms", "e − λ ms", "ℓ ms", "±", "δ / λ", "memory", "energy", "parameters")
     shown = plain_table("method", *times, numbers=times)
-    for row in table.to_dict("records"):
+    for row in overhead_rows(recorded):
+        spent = row["spent"]
         shown.add_row(
             Text(row["method"]),
-            f"{row['service_ms']:.1f} ± {row['service_sd_ms']:.1f}",
-            f"{row['predict_ms']:.1f} ± {row['predict_sd_ms']:.1f}",
+            f"{row['service_ms']:.1f}",
+            f"{row['predict_ms']:.1f}",
             f"{row['intrinsic_ms']:.1f}",
-            f"{row['adapt_ms']:.1f} ± {row['adapt_sd_ms']:.1f}",
+            f"{row['adapt_ms']:.1f}",
+            f"{row['error']:.1%}",
             f"{row['slowdown']:.2f}×",
-            f"{row['updated_parameters']:,}",
+            "–" if spent.peak_memory_bytes is None else f"{spent.peak_memory_bytes / 2**20:,.0f} MiB",
+            "–" if spent.energy_joules is None else f"{spent.energy_joules:.2f} J",
+            f"{spent.updated_parameters:,}",
         )
-    console.print(f"λ = {recorded.baseline_ms:.2f} ms on {job.machine_kind}", markup=False)
-    console.print(f"timing: {recorded.verdict}", markup=False)
+    console.print(
+        f"λ = {recorded.baseline_ms:.2f} ms on {recorded.device}: 1.03 × {recorded.standard_ms:.2f} ms of "
+        f"{recorded.times}",
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print(_tail(recorded), markup=False, soft_wrap=True)
+    console.print(
+        f"{len(recorded.rounds.shift)} rounds, {recorded.clean_share:.0%} clean; {recorded.verdict}",
+        markup=False,
+    )
     console.print()
     console.print(shown)
     console.print()
     console.print(f"wrote {out}; use it with: tempora run ... --clock {out}", markup=False, soft_wrap=True)
+
+
+def _tail(recorded: SteadyProfile) -> str:
+    """What is known of this machine's slow batches."""
+    if recorded.tail_x is None:
+        samples = recorded.residuals.clean_samples
+        return f"tail: not known on this machine ({samples} clean samples; 299 would tell)"
+    return f"tail: clean 99th percentile / median is {recorded.tail_x:.2f} (provision_x: tail uses it)"

@@ -109,10 +109,14 @@ def run(
     clock: Annotated[
         str | None,
         typer.Option(
-            help="measured, a profile's file, or published:rn50_inc.",
+            help="steady (default), measured, a profile's file, or published:rn50_inc.",
             autocompletion=completion.clock,
             rich_help_panel=HOW,
         ),
+    ] = None,
+    profile_s: Annotated[
+        float | None,
+        typer.Option(help="Seconds that the steady clock's profile may take.", rich_help_panel=HOW),
     ] = None,
     device: Annotated[
         str | None,
@@ -194,6 +198,7 @@ def run(
         "batches": batches,
         "batch_size": batch_size,
         "clock": clock,
+        "profile_s": profile_s,
         "device": device,
         "threads": threads,
         "deterministic": deterministic,
@@ -311,7 +316,13 @@ def _job_and_executor(
         raise unknown("--executor", executor, ["local", "ray"])
     if address is not None:
         raise TemporaError(f"--address {address}: only with --executor ray")
-    return job_from_config(config, observer), LocalExecutor
+    from tempora.engine.executors.processes import ProcessExecutor, cores_for
+
+    job = job_from_config(config, observer)
+    processes = cores_for(config, job)
+    if processes > 1:
+        return job, partial(ProcessExecutor, config=config, processes=processes)
+    return job, LocalExecutor
 
 
 def _show_failures(rows: list[dict[str, Any]], console: Console) -> None:

@@ -123,7 +123,8 @@ def describe(manifest: dict[str, Any]) -> str:
     from tempora.analysis.compare import machine_name
 
     where = machine_name(manifest)
-    timing = f"measured on {where}" if manifest["clock"] == "measured" else f"times from the {where}"
+    ways = {"measured": "measured on", "steady": "profiled on"}
+    timing = f"{ways.get(str(manifest['clock']).partition(':')[0], 'times from the')} {where}"
     name = manifest.get("suite") or manifest["model"]
     batches = sorted(set(manifest["batches"].values()))
     sizes = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"

@@ -15,9 +15,12 @@ from tempora.data import BatchSource
 from tempora.engine.config import load_config
 from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
 from tempora.engine.observer import Observer
+from tempora.engine.own_profile import PROFILE_FILE
 from tempora.engine.passes import Pass
 from tempora.engine.setup import job_from_config
+from tempora.engine.tails import batches_at_once
 from tempora.errors import TemporaError
+from tempora.measure import SteadyClock, SteadyProfile, load_profile
 from tempora.store import Results, Trace
 
 MEASURED_TOLERANCE = 0.02
@@ -70,7 +73,12 @@ def _job(results: Results) -> Job:
             "`tempora run` and `tempora demo` can be audited"
         )
     try:
-        return job_from_config(load_config(None, flags=config))
+        job = job_from_config(load_config(None, flags=config))
+        if isinstance(job.clock, SteadyClock) and job.clock.own:
+            profile = load_profile(results.path / PROFILE_FILE)
+            if isinstance(profile, SteadyProfile):
+                job.clock.profile = profile
+        return job
     except TemporaError as error:
         raise TemporaError(
             f"the configuration in {results.path / 'run.json'} cannot be run: {error}"
@@ -94,11 +102,14 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool) -> 
     )
     stream = source.open()
     try:
+        method = job.create(spec, source.seed)
         run = Pass(
-            job.create(spec, source.seed),
+            method,
             spec.label,
             stream,
             job.clock,
+            tail_batches=batches_at_once(method, stream, job.tail_batches),
+            times_as=spec.times_as,
             pace=_real_time() if realtime else None,
             standard=cache(lambda: _standard(job, spec, stream)),
         )

@@ -9,19 +9,38 @@ from typing import Any
 import torch
 
 from tempora.errors import TemporaError
-from tempora.measure import Baseline, Clock, MeasuredClock, RecordedClock, load_profile
+from tempora.measure import (
+    Baseline,
+    Clock,
+    MeasuredClock,
+    RecordedClock,
+    SteadyClock,
+    SteadyProfile,
+    load_profile,
+)
+from tempora.measure.steady import PROVISION_X, TAIL
 
-MEASURED = "measured"
+STEADY, MEASURED = "steady", "measured"
 
 
 def open_clock(
-    clock: str | Path | Mapping[str, Any], device: torch.device, baseline_ms: float | None = None
+    clock: str | Path | Mapping[str, Any],
+    device: torch.device,
+    baseline_ms: float | None = None,
+    provision_x: float | str = PROVISION_X,
 ) -> tuple[Clock, Baseline | None]:
     """The clock, and its lambda: given, or the profile's own; None where it has yet to be measured."""
     given = None if baseline_ms is None else Baseline(_checked(baseline_ms), source="given")
+    if isinstance(provision_x, str) and provision_x != TAIL:
+        raise TemporaError(f"provision_x={provision_x!r}: give a factor such as 1.03, or tail")
     if clock == MEASURED:
         return MeasuredClock(device), given
+    if clock == STEADY:
+        return SteadyClock(None, provision_x), given
     profile = load_profile(clock)
+    if isinstance(profile, SteadyProfile):
+        steady = SteadyClock(profile, provision_x, own=False)
+        return steady, given or profile.baseline(provision_x)
     recorded = RecordedClock(profile)
     return recorded, given or Baseline(profile.baseline_ms, source=recorded.name)
 

@@ -79,11 +79,13 @@ class SourceConfig(_Strict):
 
 
 class MethodConfig(BaseModel):
-    """A method with settings of its own: `name`, an optional `label`, and whatever the method can be set to."""
+    """A method with settings of its own: `name`, an optional `label`, `times_as` (the method whose recorded times
+    stand for its own), and whatever the method can be set to."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str
     label: str = ""
+    times_as: str = ""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -138,16 +140,34 @@ class RunConfig(_Strict):
     batches: int | None = Field(None, ge=1, description="Use only the first so many batches of every shift.")
     preset: Literal["paper"] | None = Field(None, description="paper: settings behind the published tables.")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps.")
-    threads: int | None = Field(None, ge=1, description="CPU threads of torch; default as torch chooses.")
-    clock: str = Field("measured", description="measured, a profile's file, or published:rn50_inc.")
+    threads: int | None = Field(
+        None, ge=1, description="CPU threads of torch; default one under steady, else as torch chooses."
+    )
+    clock: str = Field(
+        "steady",
+        description="steady (profile this machine first), measured, a profile's file, or published:rn50_inc.",
+    )
+    profile_s: float = Field(
+        180.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="steady: seconds that the profile may take; it ends when it is good.",
+    )
+    provision_x: float | Literal["tail"] = Field(
+        1.03, description="steady: lambda over Standard's steady time; tail: its clean 99th percentile."
+    )
     baseline_ms: float | None = Field(None, gt=0, description="lambda; default measured, or the profile's.")
     calibration_batches: int = Field(
-        700, ge=2, description="Batches of standard inference that lambda comes from."
+        700, ge=2, description="measured: batches of standard inference that lambda comes from."
     )
-    provision: float = Field(6.0, ge=0, allow_inf_nan=False, description="lambda = mean + provision * sigma.")
-    warmup_batches: int = Field(5, ge=0, description="Batches before each pass that do not count.")
-    tail_batches: int = Field(
-        1, ge=1, description="Batches of an untimed frozen tail at once, where no prediction changes by it."
+    provision: float = Field(
+        6.0, ge=0, allow_inf_nan=False, description="measured: lambda = mean + provision * sigma."
+    )
+    warmup_batches: int = Field(5, ge=0, description="measured: batches before each pass that do not count.")
+    tail_batches: int | None = Field(
+        None,
+        ge=1,
+        description="Batches of an untimed frozen tail at once, where no prediction changes by it.",
     )
     share: bool = Field(True, description="Share passes between scenarios where the result is the same.")
     deterministic: bool = Field(
@@ -175,6 +195,13 @@ class RunConfig(_Strict):
         if len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
             raise ValueError("must be whole numbers from 0 to 2^63 - 1, each once")
         return seeds
+
+    @field_validator("provision_x")
+    @classmethod
+    def _a_factor(cls, factor: float | str) -> float | str:
+        if not isinstance(factor, str) and not 1 <= factor < float("inf"):
+            raise ValueError("must be a factor of at least 1, or tail")
+        return factor
 
 
 def load_config(

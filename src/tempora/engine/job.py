@@ -38,6 +38,8 @@ class MethodSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
     runtime: str = EAGER
+    times_as: str = ""
+    """The method whose times stand for its own; empty: its own."""
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -109,6 +111,10 @@ class Job:
     """Given or recorded; None: measured when the run starts."""
     calibration_batches: int = 700
     provision: float = 6.0
+    profile_s: float = 180.0
+    """How long recording the profile of a steady clock may take."""
+    profile_threads: int | None = None
+    """Threads of the profile; None where the device is no processor."""
     machine_kind: str = ""
     source: torch.Tensor | None = None
     """Clean images, normalised, for methods that ask for some when they are made."""
@@ -144,7 +150,7 @@ class Job:
         )
 
     @cached_property
-    def _weights(self) -> str:
+    def weights(self) -> str:
         """The network does not change during a run."""
         return self.model.weights_hash()
 
@@ -170,7 +176,7 @@ class Job:
         return {
             "kind": kind,
             "model": self.model.name,
-            "weights": self._weights,
+            "weights": self.weights,
             "method": spec.label,
             "name": name,
             "settings": dict(spec.settings),
@@ -188,6 +194,7 @@ class Job:
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "version": __version__,
             **({} if spec.runtime == EAGER else {"runtime": spec.runtime}),
+            **({"times_as": spec.times_as} if spec.times_as else {}),
             **({} if self.tail_batches == 1 else {"tail_batches": self.tail_batches}),
             **more,
         }

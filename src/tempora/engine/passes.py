@@ -20,6 +20,7 @@ from tempora.data import BatchSource
 from tempora.engine.rescue import LatestState
 from tempora.errors import TemporaError
 from tempora.measure import Batch, Clock
+from tempora.measure.work import NO_WORK, Work, work_of
 from tempora.methods import Method, Moment
 from tempora.scenarios import Budget, Resolved, Timeline, Turn
 from tempora.store import ADAPTED, FALLBACK, FROZEN, Trace
@@ -42,6 +43,8 @@ class BudgetWatch:
     """
 
     budget: Budget
+    residuals: bool = False
+    """Its deployment meets the device's own variation."""
     cutoff: int | None = None
     state: Any = None
 
@@ -70,7 +73,9 @@ class Pass:
     pace: Callable[[float], None] | None = None
     """Waits until a moment of the timeline has come; None: simulated time, nobody waits."""
     tail_batches: int = 1
-    """Batches that an untimed frozen tail predicts at once."""
+    """Batches that a frozen tail predicts at once where no clock runs."""
+    times_as: str = ""
+    """The method whose recorded times stand for its own."""
     standard: Callable[[], Pass] | None = None
     """Standard over the same stream, ready to predict: a fallback takes its time, or is it."""
     non_finite_batches: int = 0
@@ -78,6 +83,7 @@ class Pass:
     _costs_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     _ahead: dict[int, torch.Tensor] = field(default_factory=dict)
     """Scores of the tail's next batches, predicted together with one before them."""
+    _work: Work = NO_WORK
 
     def warm_up(self, batches: int) -> None:
         """Predict and adapt on perturbed copies of the first batches, frozen once too, then reset."""
@@ -98,7 +104,8 @@ class Pass:
         while (turn := timeline.next()) is not None:
             if turn.fallback and standard is not None:
                 lost_to = latest if resolved.fallback == "latest" else None
-                timeline.record(self._serve_lost(trace, turn, standard, lost_to), 0.0)
+                answer_ms = self._serve_lost(trace, turn, standard, lost_to)
+                timeline.record(*self._on_device((answer_ms, 0.0), turn.batch, resolved))
                 self._report(trace, turn.batch)
                 continue
             latest.before(turn)
@@ -107,15 +114,17 @@ class Pass:
                 self._serve_adapting(trace, turn, timeline, resolved)
                 adapted = bool(trace.phase[turn.batch] == ADAPTED)
                 times = float(trace.predict_ms[turn.batch]), float(trace.adapt_ms[turn.batch])
-                if timeline.record(*times, adapted=adapted):
+                if timeline.record(*self._on_device(times, turn.batch, resolved), adapted=adapted):
                     latest.served(timeline.free_ms)
                     self._report(trace, turn.batch)
                     continue
                 trace.attempt_predict_ms[turn.batch], trace.attempt_adapt_ms[turn.batch] = times
                 self.method.restore(before)
             self.method.freeze()
-            self._serve_frozen(trace, turn.batch, not resolved.untimed_tail, turn.start_ms)
-            timeline.record(float(trace.predict_ms[turn.batch]), 0.0)
+            timed = self.clock.fills_tails or not resolved.untimed_tail
+            self._serve_frozen(trace, turn.batch, timed, turn.start_ms, resolved.arrivals_ms is None)
+            times = float(trace.predict_ms[turn.batch]), 0.0
+            timeline.record(*self._on_device(times, turn.batch, resolved))
             self._report(trace, turn.batch)
         self._place(trace, timeline)
         trace.arrived_ms[:] = arrivals(resolved, trace.arrived_ms)
@@ -133,9 +142,14 @@ class Pass:
             self._serve_adapting(trace, turn, timeline, resolved)
             predict_ms, adapt_ms = float(trace.predict_ms[turn.batch]), float(trace.adapt_ms[turn.batch])
             adapted = bool(trace.phase[turn.batch] == ADAPTED)
-            timeline.record(predict_ms, adapt_ms, adapted=adapted)
+            timeline.record(*self._on_device((predict_ms, adapt_ms), turn.batch, resolved), adapted=adapted)
+            factor = float(np.nan_to_num(trace.residual[turn.batch], nan=1.0))
             for watch in watches:
-                watch.after(turn.batch, predict_ms + adapt_ms if adapted else 0.0)
+                # The sum of the products, as a replay has it: a budget may end on a last digit.
+                times = (
+                    (predict_ms * factor, adapt_ms * factor) if watch.residuals else (predict_ms, adapt_ms)
+                )
+                watch.after(turn.batch, sum(times) if adapted else 0.0)
             self._report(trace, turn.batch)
         self._place(trace, timeline)
         return trace
@@ -154,7 +168,7 @@ class Pass:
             self.method.restore(state)
         self.method.freeze()
         for index in range(cutoff, self.stream.num_batches):
-            self._serve_frozen(trace, index, timed)
+            self._serve_frozen(trace, index, timed, in_order=True)
             self._report(trace, index)
         return trace
 
@@ -179,13 +193,23 @@ class Pass:
         action, adapt_ms = self.clock.adapt(lambda: self._adapt(moment), batch)
         trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
         self._costs_ms[action].append(adapt_ms)
+        self._note_work(trace, index)
         trace.phase[index] = FROZEN if froze_itself else ADAPTED
         trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, adapt_ms
         trace.action[index] = action
         self._note_predictions(trace, index, scores)
 
-    def _serve_frozen(self, trace: Trace, index: int, timed: bool, start_ms: float = 0.0) -> None:
-        if timed:
+    def _serve_frozen(
+        self, trace: Trace, index: int, timed: bool, start_ms: float = 0.0, in_order: bool = False
+    ) -> None:
+        """`in_order`: every batch after this one will be served too, so that some may be predicted ahead."""
+        if timed and self.clock.fills_tails and in_order and self.pace is None:
+            # The time is looked up, so the batch need not be predicted by itself.
+            scores = self._untimed_scores(index)
+            _, trace.predict_ms[index] = self.clock.predict(lambda: None, self._named(index), frozen=True)
+            trace.adapt_ms[index], trace.page_faults[index] = 0.0, -1
+            self._note_work(trace, index)
+        elif timed:
             x = self._batch(index)
             batch = self._named(index)
             if self.pace is not None:
@@ -196,6 +220,7 @@ class Pass:
             )
             trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
             trace.adapt_ms[index] = 0.0
+            self._note_work(trace, index)
         else:
             scores = self._untimed_scores(index)
             trace.predict_ms[index] = trace.adapt_ms[index] = math.nan
@@ -223,6 +248,8 @@ class Pass:
         )
         if latest is not None:
             scores = latest.predict(turn, lambda: self._predict(x, _FIRST_MOMENT))
+        self._work = NO_WORK
+        self._note_work(trace, index)
         trace.phase[index], trace.action[index] = FALLBACK, "none"
         trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, 0.0
         self._note_predictions(trace, index, scores)
@@ -236,6 +263,22 @@ class Pass:
             scores = self._predict(torch.cat([self._batch(i) for i in group]), _FIRST_MOMENT)
             self._ahead = dict(zip(group, scores.split(self.stream.batch_size), strict=True))
         return self._ahead.pop(index)
+
+    def _note_work(self, trace: Trace, index: int) -> None:
+        """The mode and amount of the batch's work, and the device's own factor on its times."""
+        trace.mode[index], amount = self._work
+        trace.amount[index] = math.nan if amount is None else amount
+        trace.residual[index] = self.clock.residual(self.stream.name, self.stream.seed, index)
+        self._work = NO_WORK
+
+    def _on_device(
+        self, times_ms: tuple[float, float], index: int, resolved: Resolved
+    ) -> tuple[float, float]:
+        """Steady times as this deployment meets them: with the device's own variation, where it asks for that."""
+        if not resolved.residuals:
+            return times_ms
+        factor = self.clock.residual(self.stream.name, self.stream.seed, index)
+        return times_ms if math.isnan(factor) else (times_ms[0] * factor, times_ms[1] * factor)
 
     def _note_predictions(self, trace: Trace, index: int, scores: torch.Tensor) -> None:
         """After the clock has stopped: what was predicted, and how much of it is right."""
@@ -274,15 +317,26 @@ class Pass:
         )
 
     def _named(self, index: int) -> Batch:
+        _, at, runtime = self.label.partition("@")
         return Batch(
-            self.label,
-            self.method.name,
+            self.times_as or self.label,
+            self.times_as or self.method.name,
             self.stream.name,
             self.stream.seed,
             index,
             gradient_based=self.method.family == "gradient-based",
             reforwarded=(lambda: self.method.action) if self.method.settings.reforward else None,
+            work=self._read_work,
+            frozen_as=f"standard{at}{runtime}" if self.method.stateless else "",
+            free=self.method.free,
         )
+
+    def _read_work(self) -> Work:
+        """What the method says that it just did; the batch keeps the last that is said about it."""
+        found = work_of(self.method)
+        if found != NO_WORK:
+            self._work = found
+        return found
 
     def _batch(self, index: int) -> torch.Tensor:
         return self.stream.batch(index)

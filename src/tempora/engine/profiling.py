@@ -1,84 +1,513 @@
-"""Recording a latency profile of this machine: Table 2 of the paper, for these methods and this network."""
+"""Recording a steady profile: rounds that go through every method's work, with standard inference beside it.
+
+Every method walks along the same few batches of up to four shifts, from a reset at the start of each shift, one batch
+per round. Reset is exact, so the same batches give the same work and the same shapes each time they come round; the
+first time is a warm-up where work depends on the amount.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import torch
+from torch import Tensor
 
-from tempora.data import BatchSource
-from tempora.engine.calibration import calibrate, remeasure, settle
-from tempora.engine.job import STANDARD, Job, MethodSpec
-from tempora.engine.observer import Observer
-from tempora.engine.passes import Pass
-from tempora.engine.sentinel import Sentinel
-from tempora.measure import Baseline, MethodTimes, Profile, Verdict, judge_baseline, judge_run
-from tempora.scenarios import Offline
-from tempora.store import Trace
+from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
+from tempora.errors import TemporaError
+from tempora.measure import SteadyProfile, device_kind, machine_facts
+from tempora.measure import fits as fitting
+from tempora.measure.fits import Fit
+from tempora.measure.process import keep_freed_memory
+from tempora.measure.settling import MethodCourse, Moved, moved
+from tempora.measure.spent import Spent as Counters
+from tempora.measure.steady import Entry, Residuals, Rounds, Spent, profile_id
+from tempora.measure.timer import CPU_TIME, DEVICE_TIME, Elapsed, RoundWatch, Timer, clean_device_rounds
+from tempora.measure.work import ADAPT, FROZEN, PHASES, PREDICT, Kind, Sample, work_of
+from tempora.methods import Method, Moment
 
+FIT_SHIFTS, CHECK_SHIFTS = 3, 1
+BATCHES_PER_SHIFT = 3
+STANDARD_EVERY = 3
+"""Methods between two samples of standard inference."""
+FEWEST_ROUNDS = 3
+FIRST_LOOK = 8
+"""Rounds before the first look whether the profile has settled; later looks are half as many more apart."""
+IDLE_S = 0.02
+MOST_BLOCKS = 256
+REPLAYED_ROUNDS = 12
+"""Rounds for a kind of work that was met after the profile had been recorded."""
 
-def record_profile(job: Job, name: str, observer: Observer | None = None) -> tuple[Profile, pd.DataFrame]:
-    """Time every method of the job over its first stream; the profile, and the table that people read."""
-    observer = observer or Observer()
-    stream = job.streams[0].open()
-    try:
-        settle(job, stream, observer)
-        baseline = job.baseline or calibrate(job, stream, observer)
-        sentinel = Sentinel(job.create(MethodSpec(STANDARD), stream.seed), stream, job.clock, baseline)
-        times, rows, verdicts = {}, [], []
-        for spec in job.methods:
-            observer.task_started(spec.label, stream.name, stream.seed)
-            (trace, frozen), found, trained = _record(job, spec, stream, sentinel, observer)
-            verdicts += found
-            times[spec.label] = method_times(trace, frozen, bool(spec.settings.get("reforward")))
-            rows.append(overhead_row(spec.label, trace, baseline, trained))
-            observer.task_finished(spec.label, stream.name, stream.seed)
-        verdict = judge_run(judge_baseline(baseline, remeasure(job, stream, observer)), verdicts)
-    finally:
-        stream.close()
-    machine: Mapping[str, Any] = job.facts.get("machine", {})
-    return Profile(baseline.baseline_ms, times, name, machine, verdict), pd.DataFrame(rows)
+_STANDARD_KIND = Kind(STANDARD, PREDICT)
+_NOW = Moment(now_ms=0.0, arrived_ms=0.0)
 
-
-def _record(
-    job: Job, spec: MethodSpec, stream: BatchSource, sentinel: Sentinel, observer: Observer
-) -> tuple[list[Trace], list[Verdict], int]:
-    """An offline pass and a timed frozen one, their verdicts, and how many parameters the method updates."""
-    method = job.create(spec, stream.seed)
-    run = Pass(method, spec.label, stream, job.clock, progress=observer.batch_done)
-    offline = Offline().resolve(num_batches=stream.num_batches)
-    kinds = {"adapting": lambda: run.offline(offline), "frozen": lambda: run.tail(0, None, timed=True)}
-    traces, verdicts = [], []
-    for kind, make in kinds.items():
-        observer.pass_started(kind, stream.num_batches)
-        trace, facts = sentinel.around(make, lambda: run.warm_up(job.warmup_batches))
-        traces.append(trace)
-        verdicts.append(Verdict.from_json(facts["verdict"]))
-    return traces, verdicts, sum(parameter.numel() for parameter in method.trainable.values())
+Tell = Callable[[int, float], None]
+"""Told the round and the share of the time that is up."""
 
 
-def method_times(trace: Trace, frozen: Trace, reforward: bool = False) -> MethodTimes:
-    """The empirical times of one method, adaptation by what it did."""
-    by_action = {
-        str(action): trace.adapt_ms[trace.action == action].tolist() for action in np.unique(trace.action)
-    }
-    return MethodTimes(trace.predict_ms.tolist(), by_action, frozen.predict_ms.tolist(), reforward)
+@dataclass(frozen=True)
+class Station:
+    """One batch on the way."""
+
+    shift: str
+    x: Tensor
+    first: bool
+    last: bool
+    checks: bool
+    """Kept apart from the fit."""
 
 
-def overhead_row(label: str, trace: Trace, baseline: Baseline, trained: int) -> dict[str, Any]:
-    """delta, e, e - lambda, l with their standard deviations, and the slowdown: one row of the paper's Table 2."""
-    service, predict, adapt = trace.service_ms, trace.predict_ms, trace.adapt_ms
-    return {
-        "method": label,
-        "service_ms": service.mean(),
-        "service_sd_ms": service.std(),
-        "predict_ms": predict.mean(),
-        "predict_sd_ms": predict.std(),
-        "intrinsic_ms": max(0.0, predict.mean() - baseline.baseline_ms),
-        "adapt_ms": adapt.mean(),
-        "adapt_sd_ms": adapt.std(),
-        "slowdown": service.mean() / baseline.baseline_ms,
-        "updated_parameters": trained,
-    }
+@dataclass(frozen=True)
+class Replay:
+    """The way to a kind of work that the profile lacks: these batches of a stream, the last of which met it."""
+
+    label: str
+    shift: str
+    seed: int
+    served: tuple[int, ...]
+
+
+class Walker:
+    """A method on its way along the stations."""
+
+    def __init__(self, label: str, method: Method, timer: Timer) -> None:
+        self.label, self.method = label, method
+        self._timer = timer
+        self.steps = 0
+        self.follows_amount = False
+        self.seen: dict[int, tuple[Sample, Sample | None]] = {}
+        """The latest samples at each station."""
+
+    def step(self, station: Station, number: int) -> list[tuple[Sample, Elapsed]]:
+        """Predict and adapt on one batch; frozen too, at the end of its shift."""
+        if station.first:
+            self.method.reset()
+        found = self.serve(station.x, station.shift, number)
+        if station.last:
+            self.method.freeze()
+            found.append(self._frozen(station.x, station.shift, number))
+            self.method.reset()
+        self.steps += 1
+        return found
+
+    def serve(self, x: Tensor, shift: str, number: int) -> list[tuple[Sample, Elapsed]]:
+        """Predict and adapt on a batch, each timed."""
+        if self.method.frozen:  # it froze itself
+            return [self._frozen(x, shift, number)]
+        method: Any = self.method
+        _, elapsed = self._timer.time(lambda: _predict(method, x))
+        action = str(method.action) if method.settings.reforward else ""
+        mode, amount = work_of(method)
+        self.follows_amount |= amount is not None
+        predicted = _sample(Kind(self.label, PREDICT, mode, action), number, shift, elapsed, amount)
+        did, spent = self._timer.time(lambda: _adapt(method))
+        mode, amount = work_of(method)
+        self.follows_amount |= amount is not None
+        adapted = _sample(Kind(self.label, ADAPT, mode, did), number, shift, spent, amount)
+        return [(predicted, elapsed), (adapted, spent)]
+
+    def _frozen(self, x: Tensor, shift: str, number: int) -> tuple[Sample, Elapsed]:
+        _, elapsed = self._timer.time(lambda: _predict(self.method, x))
+        return _sample(Kind(self.label, FROZEN), number, shift, elapsed, None), elapsed
+
+
+@dataclass
+class Recording:
+    """The rounds so far."""
+
+    what: str
+    """What is timed."""
+    samples: list[Sample] = field(default_factory=list)
+    shifts: list[str] = field(default_factory=list)
+    checks: list[bool] = field(default_factory=list)
+    clean: list[bool] = field(default_factory=list)
+    idle_ms: list[float] = field(default_factory=list)
+
+    def fitted(self, standard_ms: float | None = None) -> Fitted:
+        """`standard_ms`: of the profile that these rounds are added to."""
+        by_round = fitting.standard_by_round(self.samples, _STANDARD_KIND)
+        clean = list(self.clean)
+        if self.what == DEVICE_TIME:
+            clean = clean_device_rounds([by_round[number] for number in range(len(clean))])
+        usable = fitting.usable_rounds(clean, robust=self.what == CPU_TIME)
+        of_rounds = [by_round[number] for number in usable]
+        standard = fitting.fit(of_rounds, [None] * len(of_rounds))
+        samples = fitting.relative(self.samples, by_round, standard_ms or standard.ms)
+        kept = [sample for sample in samples if not self.checks[sample.round]]
+        fits = fitting.fit_kinds(samples, usable) | fitting.fit_kinds(kept, usable)
+        fits[_STANDARD_KIND] = standard
+        apart = [sample for sample in samples if self.checks[sample.round]]
+        return Fitted(clean, usable, by_round, standard, fits, fitting.distances(apart, fits))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What the rounds say."""
+
+    clean: list[bool]
+    usable: list[int]
+    by_round: dict[int, float]
+    standard: Fit
+    fits: dict[Kind, Fit]
+    checks: dict[Kind, float]
+
+
+def record_profile(
+    job: Job,
+    *,
+    seconds: float,
+    num_batches: int,
+    name: str,
+    labels: Sequence[str] | None = None,
+    tell: Tell = lambda number, share: None,
+) -> SteadyProfile:
+    """Profile the methods of a job (those with `labels`) on this machine, in this process, now."""
+    began = time.monotonic()
+    keep_freed_memory()
+    timer = Timer(job.device, torch.get_num_threads())
+    way = stations(job)
+    walkers, spent = _warmed_up(job, way, timer, labels)
+    standard = Walker(STANDARD, job.create(MethodSpec(STANDARD), job.streams[0].seed), timer)
+    for station in way:
+        standard.serve(station.x, station.shift, 0)
+    recording, look, far = Recording(timer.what), FIRST_LOOK, Moved(float("inf"), float("inf"))
+    order = random.Random(0)
+    while True:
+        number = len(recording.shifts)
+        if number == look:
+            far = _moved(job, recording.fitted(), walkers, num_batches)
+            look += max(1, look // 2)
+        late = time.monotonic() - began > seconds
+        if number >= FEWEST_ROUNDS and (late or far.little):
+            break
+        _round(recording, way[number % len(way)], walkers, standard, timer, order)
+        position = number % len(way)
+        for walker in walkers:
+            walker.seen[position] = _latest(recording.samples, walker.label)
+        tell(number + 1, (time.monotonic() - began) / seconds)
+    wanted = (
+        [spec.label for spec in job.methods if spec.label != STANDARD] if labels is None else list(labels)
+    )
+    return _profile(job, recording, walkers, spent, name, num_batches, wanted)
+
+
+def record_replay(
+    job: Job, replay: Replay, profile: SteadyProfile, tell: Tell = lambda number, share: None
+) -> SteadyProfile:
+    """The profile with the kind of work that the last batch of a replay meets."""
+    keep_freed_memory()
+    timer = Timer(job.device, torch.get_num_threads())
+    spec = next(spec for spec in job.methods if spec.label == replay.label)
+    source = next(one for one in job.streams if (one.shift, one.seed) == (replay.shift, replay.seed))
+    walker = Walker(spec.label, job.create(spec, source.seed), timer)
+    standard = Walker(STANDARD, job.create(MethodSpec(STANDARD), source.seed), timer)
+    stream = source.open()
+    walker.method.reset()
+    for index in replay.served[:-1]:
+        walker.serve(stream.batch(index), replay.shift, 0)
+    x = stream.batch(replay.served[-1]).clone()
+    before = walker.method.snapshot()
+    recording = Recording(timer.what)
+    for number in range(-1, REPLAYED_ROUNDS):  # the first warms up
+        walker.method.restore(before)
+        watch = RoundWatch(timer)
+        found = [
+            *standard.serve(x, replay.shift, number),
+            *walker.serve(x, replay.shift, number),
+            *standard.serve(x, replay.shift, number),
+        ]
+        if number >= 0:
+            _note_round(recording, found, replay.shift, False, watch)
+            tell(number + 1, (number + 1) / REPLAYED_ROUNDS)
+    fitted = recording.fitted(profile.standard_ms)
+    entries = _entries(recording, fitted, [walker.label])
+    return profile.with_entries(entries, _rounds(recording, fitted, entries))
+
+
+def stations(job: Job) -> list[Station]:
+    """The first batches of up to four shifts; the fourth is kept apart to check the fits on."""
+    way: list[Station] = []
+    for position, source in enumerate(profiled_streams(job.streams)):
+        stream = source.open()  # and left open: batches given from Python are there only once
+        count = min(BATCHES_PER_SHIFT, stream.num_batches)
+        batches = [stream.batch(index).clone() for index in range(count)]
+        way += [
+            Station(source.shift, x, index == 0, index == count - 1, position >= FIT_SHIFTS)
+            for index, x in enumerate(batches)
+        ]
+    return way
+
+
+def profiled_streams(streams: Sequence[StreamSource]) -> list[StreamSource]:
+    """One stream of each of up to four shifts, spread over all of them: those next to each other are alike."""
+    by_shift = {source.shift: source for source in reversed(streams)}
+    shifts = list(dict.fromkeys(source.shift for source in streams))
+    most = FIT_SHIFTS + CHECK_SHIFTS
+    if len(shifts) > most:
+        *fitted, check, last = (shifts[round(step * (len(shifts) - 1) / (most - 1))] for step in range(most))
+        shifts = [*fitted, last, check]
+    return [by_shift[shift] for shift in shifts]
+
+
+def _warmed_up(
+    job: Job, way: list[Station], timer: Timer, labels: Iterable[str] | None
+) -> tuple[list[Walker], dict[str, Spent]]:
+    """Every method that can be run, after it has met every shape that its work will have; and what it takes."""
+    wanted = None if labels is None else set(labels)
+    end = next(position for position, station in enumerate(way) if station.last) + 1
+    walkers, spent = [], {}
+    for spec in job.methods:
+        if (spec.is_standard and spec.label == STANDARD) or (wanted is not None and spec.label not in wanted):
+            continue
+        try:
+            walker = Walker(spec.label, job.create(spec, job.streams[0].seed), timer)
+            with Counters(job.device) as counters:
+                for station in way[:end]:
+                    walker.step(station, 0)
+            if walker.follows_amount:
+                for station in way[end:]:
+                    walker.step(station, 0)
+            walker.method.reset()
+        except Exception:  # it fails again in its own task, which records why
+            continue
+        joules = counters.energy_joules
+        walkers.append(walker)
+        spent[spec.label] = Spent(
+            peak_memory_bytes=counters.peak_memory_bytes,
+            energy_joules=None if joules is None else joules / end,
+            updated_parameters=sum(tensor.numel() for tensor in walker.method.trainable.values()),
+        )
+    return walkers, spent
+
+
+def _round(
+    recording: Recording,
+    station: Station,
+    walkers: list[Walker],
+    standard: Walker,
+    timer: Timer,
+    order: random.Random,
+) -> None:
+    """All methods on one batch, in an order of its own, with standard inference between them."""
+    number = len(recording.shifts)
+    found: list[tuple[Sample, Elapsed]] = []
+    watch = RoundWatch(timer)
+    for position, walker in enumerate(order.sample(walkers, len(walkers))):
+        if position % STANDARD_EVERY == 0:
+            found += standard.serve(station.x, station.shift, number)
+        try:
+            found += walker.step(station, number)
+        except Exception:  # it fails again in its own task, which records why
+            walkers.remove(walker)
+    found += standard.serve(station.x, station.shift, number)
+    _note_round(recording, found, station.shift, station.checks, watch)
+    time.sleep(IDLE_S)
+    after_idle = standard.serve(station.x, station.shift, number)
+    recording.idle_ms.append(after_idle[0][0].ms)
+
+
+def _note_round(
+    recording: Recording,
+    found: list[tuple[Sample, Elapsed]],
+    shift: str,
+    checks: bool,
+    watch: RoundWatch,
+) -> None:
+    recording.clean.append(watch.clean([elapsed for _, elapsed in found]))
+    recording.samples += [sample for sample, _ in found]
+    recording.shifts.append(shift)
+    recording.checks.append(checks)
+
+
+def _latest(samples: list[Sample], label: str) -> tuple[Sample, Sample | None]:
+    """The method's prediction and adaptation of the last round."""
+    own = [
+        sample
+        for sample in samples[-200:]
+        if sample.kind.method == label and sample.round == samples[-1].round
+    ]
+    adapted = next((sample for sample in own if sample.kind.phase == ADAPT), None)
+    return own[0], adapted
+
+
+def _moved(job: Job, fitted: Fitted, walkers: list[Walker], num_batches: int) -> Moved:
+    courses = {walker.label: _course(walker, fitted) for walker in walkers if walker.seen}
+    baseline_ms = fitted.standard.ms * 1.03
+    return moved(courses, job.scenarios, baseline_ms, num_batches)
+
+
+def _course(walker: Walker, fitted: Fitted) -> MethodCourse:
+    """What the walker's batches take by the fits, and the error of that."""
+    predicts, adapts, square = [], [], 0.0
+    for predicted, adapted in walker.seen.values():
+        known = [fitted.fits[one.kind] for one in (predicted, adapted) if one is not None]
+        predicts.append(known[0].at(predicted.amount))
+        adapts.append(known[1].at(adapted.amount) if adapted is not None else 0.0)
+        square = max(square, sum((one.error * one.ms) ** 2 for one in known))
+    frozen = fitted.fits.get(Kind(walker.label, FROZEN), fitted.standard)
+    service_ms = float(np.mean(predicts) + np.mean(adapts))
+    return MethodCourse(predicts, adapts, frozen.ms, square**0.5 / service_ms if service_ms else 0.0)
+
+
+def _profile(
+    job: Job,
+    recording: Recording,
+    walkers: list[Walker],
+    spent: dict[str, Spent],
+    name: str,
+    num_batches: int,
+    labels: list[str],
+) -> SteadyProfile:
+    fitted = recording.fitted()
+    far = _moved(job, fitted, walkers, num_batches)
+    entries = _entries(recording, fitted, [STANDARD, *(walker.label for walker in walkers)])
+    blocks = fitting.residual_blocks(recording.samples, fitted.fits, fitted.clean)[-MOST_BLOCKS:]
+    factors = [[_short(factor) for factor in block] for block in blocks]
+    facts = machine_facts(job.device)
+    made_at = time.strftime("%Y-%m-%dT%H:%M:%S")
+    clean_share = sum(fitted.clean) / len(fitted.clean)
+    clean_samples = sum(map(len, factors))
+    return SteadyProfile(
+        name=name,
+        id=profile_id(entries, fitted.standard.ms, made_at),
+        made_at=made_at,
+        model=job.model.name,
+        weights=job.weights,
+        batch_size=job.streams[0].batch_size,
+        device=device_kind(facts),
+        threads=torch.get_num_threads(),
+        times=recording.what,
+        machine=facts,
+        standard_ms=fitted.standard.ms,
+        standard_error=fitted.standard.error,
+        tail_x=fitting.tail_x([factor for block in factors for factor in block]),
+        after_idle_x=_short(float(np.median(recording.idle_ms)) / fitted.standard.ms),
+        clean_share=clean_share,
+        cores_ours=clean_share >= 0.5,
+        settled=far.little,
+        moved_points=_short(far.points),
+        moved_batches=_short(far.batches),
+        entries=entries,
+        rounds=_rounds(recording, fitted, entries),
+        residuals=Residuals(factors=factors, clean_samples=clean_samples),
+        spent=spent,
+        left_out=[label for label in labels if label not in {walker.label for walker in walkers}],
+    )
+
+
+def _entries(recording: Recording, fitted: Fitted, labels: Iterable[str]) -> list[Entry]:
+    wall: dict[Kind, list[float]] = {}
+    for sample in recording.samples:
+        wall.setdefault(sample.kind, []).append(sample.wall_ms)
+    order = {label: position for position, label in enumerate(labels)}
+    kinds = sorted(
+        (kind for kind in fitted.fits if kind.method in order),
+        key=lambda kind: (order[kind.method], PHASES.index(kind.phase), kind.mode, kind.action),
+    )
+    fits = fitted.fits
+    return [
+        Entry(
+            method=kind.method,
+            phase=kind.phase,  # type: ignore[arg-type]
+            mode=kind.mode,
+            action=kind.action,
+            steady_ms=fits[kind].ms,
+            per_amount_ms=fits[kind].per_amount_ms,
+            amount=fits[kind].amount,
+            wall_ms=float(np.median(wall[kind])),
+            error=fits[kind].error,
+            samples=fits[kind].samples,
+            check=fitted.checks.get(kind),
+        )
+        for kind in kinds
+    ]
+
+
+def _rounds(recording: Recording, fitted: Fitted, entries: list[Entry]) -> Rounds:
+    """The samples as a table of entries by rounds; several of one round are their median, as Standard's are."""
+    count = len(recording.shifts)
+    column = {entry.kind: position for position, entry in enumerate(entries)}
+    gathered: list[list[list[Sample]]] = [[[] for _ in range(count)] for _ in entries]
+    for sample in recording.samples:
+        if sample.kind in column:
+            gathered[column[sample.kind]][sample.round].append(sample)
+    return Rounds(
+        shift=recording.shifts,
+        clean=fitted.clean,
+        checks=recording.checks,
+        standard_ms=[_short(fitted.by_round[number]) for number in range(count)],
+        ms=[[_middle([sample.ms for sample in cell]) for cell in row] for row in gathered],
+        amount=[
+            None
+            if entry.amount is None
+            else [_middle([s.amount for s in cell if s.amount is not None]) for cell in row]
+            for entry, row in zip(entries, gathered, strict=True)
+        ],
+    )
+
+
+def _middle(values: list[float]) -> float | None:
+    return _short(float(np.median(values))) if values else None
+
+
+def _short(value: float) -> float:
+    """Six digits: more say nothing."""
+    return float(f"{value:.6g}")
+
+
+def _sample(kind: Kind, number: int, shift: str, elapsed: Elapsed, amount: float | None) -> Sample:
+    return Sample(kind, number, shift, elapsed.ms, elapsed.wall_ms, amount)
+
+
+def _predict(method: Any, x: Tensor) -> Tensor:
+    scores: Tensor = method.predict(x, _NOW) if method.time_aware else method.predict(x)
+    return scores
+
+
+def _adapt(method: Any) -> str:
+    return str(method.adapt(_NOW) if method.time_aware else method.adapt())
+
+
+def overhead_rows(profile: SteadyProfile) -> list[dict[str, Any]]:
+    """delta, e, e - lambda, l and the slowdown by method: the rows of the paper's Table 2, of steady times."""
+    rows = []
+    for method in dict.fromkeys(entry.method for entry in profile.entries):
+        predict_ms, adapt_ms = (_usual(profile, method, phase) for phase in (PREDICT, ADAPT))
+        service_ms = predict_ms + adapt_ms
+        rows.append(
+            {
+                "method": method,
+                "service_ms": service_ms,
+                "predict_ms": predict_ms,
+                "intrinsic_ms": max(0.0, predict_ms - profile.baseline_ms),
+                "adapt_ms": adapt_ms,
+                "error": profile.uncertainty(method),
+                "slowdown": service_ms / profile.baseline_ms,
+                "spent": profile.spent.get(method, Spent()),
+            }
+        )
+    return rows
+
+
+def _usual(profile: SteadyProfile, method: str, phase: str) -> float:
+    """Mean over what the method did in the rounds."""
+    own = [entry for entry in profile.entries if (entry.method, entry.phase) == (method, phase)]
+    count = sum(entry.samples for entry in own)
+    return sum(entry.samples * entry.steady_ms for entry in own) / count if count else 0.0
+
+
+def needs(job: Job, profile: SteadyProfile | None) -> list[str]:
+    """The methods of a job that have yet to be profiled."""
+    known = frozenset() if profile is None else profile.methods | set(profile.left_out)
+    own = [spec.label for spec in job.methods if not spec.times_as]
+    for spec in job.methods:
+        if spec.times_as and spec.times_as not in known and spec.times_as not in own:
+            raise TemporaError(
+                f"times_as={spec.times_as!r} of {spec.label!r}: the profile of this machine has the methods of the "
+                f"run; add {spec.times_as!r} to them, or use a clock that has its times"
+            )
+    return [label for label in own if label not in known]

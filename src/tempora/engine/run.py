@@ -13,7 +13,8 @@ from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
 from tempora.engine.schedule import Shard
-from tempora.measure import Baseline, RecordedClock, Verdict, judge_baseline, judge_run
+from tempora.errors import TemporaError
+from tempora.measure import Baseline, RecordedClock, SteadyClock, Verdict, judge_baseline, judge_run
 from tempora.published import known_accuracy
 from tempora.scenarios import Offline, to_record
 from tempora.store import Cell, Results, RunFolder, utilities_frame, utility_row
@@ -48,6 +49,11 @@ class Run:
 
     def execute(self) -> Results:
         """Make every pass that is missing and write the results; raises `Stopped` when asked to stop."""
+        if self.shard is not None and isinstance(self.job.clock, SteadyClock) and self.job.clock.own:
+            raise TemporaError(
+                f"--shard {self.shard} with --clock steady: the parts of a run need one profile; write it with "
+                "tempora profile --out profile.json, then give every part --clock profile.json"
+            )
         for name in self.folder.damaged:
             self.observer.note(f"{name} was damaged; it was set aside and will be made again")
         tasks = (self.shard or Shard(1, 1)).of(self.job)
@@ -161,9 +167,17 @@ class Run:
 
 def _recorded_verdict(job: Job) -> dict[str, Any] | None:
     """Times that were looked up need no verdict on this machine: they keep the one that they were recorded with."""
-    if not isinstance(job.clock, RecordedClock):
+    if not isinstance(job.clock, (RecordedClock, SteadyClock)):
         return None
+    kind = "steady clock" if isinstance(job.clock, SteadyClock) and job.clock.own else "recorded clock"
     recorded = job.clock.profile.verdict
     if recorded.reasons:
-        return Verdict(recorded.status, ("recorded clock", *recorded.reasons)).to_json()
-    return {"status": "VALID", "reasons": [], "text": "VALID: recorded clock"}
+        reasons = [kind, *recorded.reasons]
+        if isinstance(job.clock, RecordedClock):
+            return Verdict(recorded.status, tuple(reasons)).to_json()
+        return {
+            "status": recorded.status,
+            "reasons": reasons,
+            "text": f"{recorded.status}: {'; '.join(reasons)}",
+        }
+    return {"status": "VALID", "reasons": [], "text": f"VALID: {kind}"}

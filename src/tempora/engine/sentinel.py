@@ -41,7 +41,9 @@ class Sentinel:
         processors, start = ProcessorTime.now(), time.perf_counter()
         trace = make()
         seconds = time.perf_counter() - start
-        stolen_share = ProcessorTime.now().stolen_since(processors)
+        # Work on a GPU is not slowed by what the processor loses.
+        on_processor = self._standard.model.device.type == "cpu"
+        stolen_share = ProcessorTime.now().stolen_since(processors) if on_processor else 0.0
         after_ms = self._last_ms = self.look()
         medians_ms = [float(np.median(times)) for times in (before_ms, after_ms)]
         drift = max(abs(median_ms / self._reference_ms - 1) for median_ms in medians_ms)

@@ -17,7 +17,7 @@ from tempora.data.contents import Progress
 from tempora.data.registry import find
 from tempora.data.stream import check_request
 from tempora.engine.arrival_times import with_times
-from tempora.engine.clocks import open_clock
+from tempora.engine.clocks import STEADY, open_clock
 from tempora.engine.config import DataConfig, MethodConfig, RunConfig
 from tempora.engine.conformity import departures
 from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
@@ -25,7 +25,7 @@ from tempora.engine.observer import Observer
 from tempora.engine.passes import Stopped
 from tempora.engine.runtime import Runtime
 from tempora.errors import TemporaError, suggestion
-from tempora.measure import choose_device, device_kind, machine_facts
+from tempora.measure import Clock, SteadyClock, choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.models import Classifier
 from tempora.names import GRIDS
@@ -43,7 +43,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     observer = observer or Observer()
     device = choose_device(config.device)
     settle_torch(config, device)
-    clock, baseline = open_clock(config.clock, device, config.baseline_ms)
+    clock, baseline = open_clock(config.clock, device, config.baseline_ms, config.provision_x)
     model = load_model(config).to(device)
     models.try_on(model, model.preprocessing.input_size)
     streams = tuple(stream_sources(config, model, device, observer))
@@ -63,10 +63,12 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
         preset=config.preset,
         share=config.share,
         warmup_batches=config.warmup_batches,
-        tail_batches=config.tail_batches,
+        tail_batches=config.tail_batches or usual_tail_batches(clock, device),
         baseline=baseline,
         calibration_batches=config.calibration_batches,
         provision=config.provision,
+        profile_s=config.profile_s,
+        profile_threads=profile_threads(config.threads, device),
         machine_kind=device_kind(facts),
         facts={
             "config": config.model_dump(mode="json"),
@@ -91,10 +93,23 @@ def suite_of(
     return config.suite
 
 
+def profile_threads(threads: int | None, device: torch.device) -> int | None:
+    """One thread of a processor, unless more are asked for: with more, others' work changes the ratios of times."""
+    return (threads or 1) if device.type == "cpu" else None
+
+
+def usual_tail_batches(clock: Clock, device: torch.device) -> int:
+    """A frozen tail's batches at once: several where no clock runs and the device has room for them."""
+    return 4 if isinstance(clock, SteadyClock) and device.type != "cpu" else 1
+
+
 def settle_torch(config: RunConfig, device: torch.device) -> None:
     """Threads, determinism and the allocator, before anything is timed."""
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
+    threads = config.threads
+    if threads is None and config.clock == STEADY:
+        threads = profile_threads(None, device)
+    if threads is not None:
+        torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(config.deterministic)
     if config.deterministic and device.type == "cuda":
         torch.backends.cudnn.benchmark = False
@@ -153,7 +168,7 @@ def method_specs(
         if entry == "all":
             specs += list(_fitting(config, model, observer, source))
         elif isinstance(entry, MethodConfig):
-            specs.append(MethodSpec(entry.name, entry.settings, entry.label))
+            specs.append(MethodSpec(entry.name, entry.settings, entry.label, times_as=entry.times_as))
         else:
             specs.append(MethodSpec(entry))
     for spec in specs:

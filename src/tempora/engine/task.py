@@ -12,20 +12,25 @@ from tempora.data import BatchSource
 from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource, deployment_identity
 from tempora.engine.observer import Observer
 from tempora.engine.passes import BudgetWatch, Pass, Stopped
+from tempora.engine.profiling import Replay
 from tempora.engine.runtime import compiled_graphs
 from tempora.engine.sentinel import Sentinel
 from tempora.engine.tails import batches_at_once
 from tempora.errors import TemporaError
-from tempora.measure import Baseline
+from tempora.measure import Baseline, SteadyClock
+from tempora.measure.settling import is_relative
 from tempora.measure.spent import Spent
+from tempora.measure.verdict import Verdict
 from tempora.methods import Method
 from tempora.scenarios import Budget, Offline, Resolved, Scenario, route
-from tempora.store import Cell, RunFolder, StoredPass, Trace, pass_key
+from tempora.store import ADAPTED, Cell, RunFolder, StoredPass, Trace, pass_key
 from tempora.store.atomic import CannotWrite
-from tempora.store.verdicts import worst
+from tempora.store.verdicts import INVALID, WARN, worst
 
 OFFLINE, TAIL = "offline", "tail"
 LIVE, DERIVED, REPLAYED = "live", "derived", "replayed"
+MOST_ATTEMPTS = 3
+"""How often a pass is made before its timing is called INVALID, or its kinds of work unknown."""
 
 
 @dataclass
@@ -40,6 +45,8 @@ class Task:
     sentinel: Callable[[], Sentinel] | None
     observer: Observer
     open_stream: Callable[[], BatchSource]
+    learn: Callable[[Replay], None] | None = None
+    """Adds a kind of work to the steady profile; None where the device that it belongs to is not at hand."""
     _method: Method | None = None
     _states: dict[int, Any] = field(default_factory=dict)
     """Snapshots of the offline pass just made, by cut-off."""
@@ -51,7 +58,7 @@ class Task:
         found = []
         for index, scenario in enumerate(self.job.scenarios):
             cell = self._blank_cell(index, scenario)
-            reason = scenario.not_applicable(self.baseline.baseline_ms)
+            reason = self._not_applicable(scenario)
             if reason is not None:
                 found.append(replace(cell, status=f"not applicable: {reason}"))
                 continue
@@ -74,6 +81,16 @@ class Task:
             for index, scenario in enumerate(self.job.scenarios)
         ]
 
+    def _not_applicable(self, scenario: Scenario) -> str | None:
+        """Why the scenario has no meaning here, or None."""
+        clock = self.job.clock
+        if isinstance(clock, SteadyClock) and clock.profile.relative_only and not is_relative(scenario):
+            return (
+                "the cores were not ours while this machine was profiled, so that only scenarios relative to λ "
+                "have an answer; profile with --threads 1, or give utilisation, threshold_x, budget_x"
+            )
+        return scenario.not_applicable(self.baseline.baseline_ms)
+
     def _blank_cell(self, index: int, scenario: Scenario) -> Cell:
         return Cell(
             method=self.spec.label,
@@ -93,7 +110,7 @@ class Task:
         offline = self._offline()
         way = route(
             resolved,
-            self.folder.trace(offline.key).offline_course(),
+            self.folder.trace(offline.key).on_device(resolved).offline_course(),
             history_free=method.history_free,
             stateless=method.stateless,
         )
@@ -126,14 +143,19 @@ class Task:
         fallback: StoredPass | None = None,
     ) -> Cell:
         """The cell with its passes, the worse of their verdicts and the larger of their uncertainties."""
-        known = [found for found in (adapting, frozen, fallback) if isinstance(found, StoredPass)]
-        verdicts = [found.facts.get("verdict", {}).get("status", "VALID") for found in known]
-        return replace(
+        placed = replace(
             cell,
             origin=origin,
             adapting_pass=adapting.key,
             frozen_pass=frozen.key if isinstance(frozen, StoredPass) else frozen,
             fallback_pass=None if fallback is None else fallback.key,
+        )
+        if isinstance(cell.scenario, Offline):
+            return placed  # its accuracy is the same however long the batches took
+        known = [found for found in (adapting, frozen, fallback) if isinstance(found, StoredPass)]
+        verdicts = [found.facts.get("verdict", {}).get("status", "VALID") for found in known]
+        return replace(
+            placed,
             verdict=worst(verdicts),
             timing_uncertainty=max(found.facts.get("timing_uncertainty", 0.0) for found in known),
         )
@@ -143,7 +165,7 @@ class Task:
         standard = self.job.standard(self.spec.runtime)
         if method.stateless and resolved.untimed_tail and standard is not None:
             return pass_key(self.job.identity(standard, self.source, OFFLINE))
-        timed = not resolved.untimed_tail
+        timed = self.job.clock.fills_tails or not resolved.untimed_tail
         identity = self._identity(TAIL, cutoff=cutoff, timed=timed)
         return self._pass(identity, lambda run: run.tail(cutoff, self._states.get(cutoff), timed))
 
@@ -152,7 +174,7 @@ class Task:
         resolved = self._resolve(Offline())
 
         def make(run: Pass) -> Trace:
-            watches = [BudgetWatch(budget) for budget in self._budgets()]
+            watches = list(self._watches())
             trace = run.offline(resolved, watches)
             self._states = {watch.cutoff: watch.state for watch in watches if watch.cutoff is not None}
             return trace
@@ -165,25 +187,70 @@ class Task:
             self._offline_failure = error
             raise
 
-    def _budgets(self) -> list[Budget]:
-        """The budgets of all scenarios, to be watched during the offline pass: the state in which they run out is
-        where a frozen tail starts, also on a schedule that has lost nothing until then."""
+    def _watches(self) -> list[BudgetWatch]:
+        """Of the budgets of all scenarios, during the offline pass: the state in which they run out is where a frozen
+        tail starts, also on a schedule that has lost nothing until then."""
         applicable = [
             self._resolve(scenario)
             for scenario in self.job.scenarios
-            if scenario.not_applicable(self.baseline.baseline_ms) is None
+            if self._not_applicable(scenario) is None
         ]
         return [
-            Budget(resolved.budget_ms, resolved.baseline_ms, resolved.rule)
+            BudgetWatch(
+                Budget(resolved.budget_ms, resolved.baseline_ms, resolved.rule),
+                resolved.residuals,
+            )
             for resolved in applicable
             if resolved.has_budget
         ]
 
     def _pass(self, identity: dict[str, Any], make: Callable[[Pass], Trace]) -> StoredPass:
         """The stored pass with this identity, made now if it is not there."""
-        stored = self.folder.passes().get(pass_key(identity))
+        stored = self._stored(identity)
         if stored is not None:
             return stored
+        attempts = 0
+        while True:
+            attempts += 1
+            trace, facts = self._attempt(identity, make)
+            if attempts == MOST_ATTEMPTS or not self._worth_another(trace, facts):
+                break
+        if attempts > 1:
+            facts["attempts"] = attempts
+        if isinstance(self.job.clock, SteadyClock) and self.job.clock.unknown:
+            self.observer.note(f"{self.source.shift}: {facts['verdict']['reasons'][0]}")
+        return self.folder.write_pass(identity, trace, facts)
+
+    def _stored(self, identity: dict[str, Any]) -> StoredPass | None:
+        """The pass, if it is there and the times that it was driven by are still those of the profile."""
+        found = self.folder.passes().get(pass_key(identity))
+        clock = self.job.clock
+        if (
+            found is not None
+            and isinstance(clock, SteadyClock)
+            and not clock.still_holds(found.facts.get("times", {}))
+        ):
+            self.folder.remove_pass(found.key)
+            return None
+        return found
+
+    def _worth_another(self, trace: Trace, facts: dict[str, Any]) -> bool:
+        """Whether the pass should be made again: something disturbed it, or its kinds of work now have times."""
+        if facts.get("verdict", {}).get("status") == INVALID:
+            return True
+        clock = self.job.clock
+        learn = None if self.spec.times_as else self.learn  # another's times are not its own to measure
+        if not isinstance(clock, SteadyClock) or not clock.unknown or learn is None:
+            return False
+        for index in dict.fromkeys(clock.unknown.values()):
+            before = [other for other in range(index) if trace.phase[other] == ADAPTED]
+            learn(Replay(self.spec.label, self.source.shift, self.source.seed, (*before, index)))
+        return True
+
+    def _attempt(
+        self, identity: dict[str, Any], make: Callable[[Pass], Trace]
+    ) -> tuple[Trace, dict[str, Any]]:
+        """Make a pass once; the pass, and what was noticed."""
         stream, method = self.open_stream(), self._created()
         if self._tail_batches is None:
             self._tail_batches = batches_at_once(method, stream, self.job.tail_batches)
@@ -195,6 +262,7 @@ class Task:
             progress=self._on_batch,
             tail_batches=self._tail_batches,
             standard=cache(lambda: self._standard()._beside(stream)),
+            times_as=self.spec.times_as,
         )
         self.observer.pass_started(identity["kind"], stream.num_batches)
         timed = identity.get("timed", True)
@@ -211,7 +279,10 @@ class Task:
         if not timed:
             trace, facts = work(), {}
         elif self.sentinel is None:
-            run.warm_up(self.job.warmup_batches)
+            if method.time_aware:  # so that it knows what its work costs
+                run.warm_up(self.job.warmup_batches)
+            if isinstance(self.job.clock, SteadyClock):
+                self.job.clock.begin()
             trace, facts = work(), {}
         else:
             trace, facts = self.sentinel().around(work, lambda: run.warm_up(self.job.warmup_batches))
@@ -226,15 +297,35 @@ class Task:
         }
         if self.job.measured:
             facts |= self._measured_facts(spent)
+        elif isinstance(self.job.clock, SteadyClock):
+            facts |= self._steady_facts(self.job.clock, trace)
         if run.non_finite_batches:
             facts["non_finite_batches"] = run.non_finite_batches
-        if timed and compiled:
+        if self.job.measured and timed and compiled:
             facts["compiled_while_timed"] = compiled
             self.observer.note(
                 f"{self.spec.label} on {self.source.shift}: torch.compile worked inside timed batches, which are "
                 "slower for it; more warm-up batches keep that out"
             )
-        return self.folder.write_pass(identity, trace, facts)
+        return trace, facts
+
+    def _steady_facts(self, clock: SteadyClock, trace: Trace) -> dict[str, Any]:
+        """Which entries of the profile drove the pass, how sure they are, and which were missing."""
+        label = self.spec.times_as or self.spec.label
+        spent = clock.profile.spent.get(label)
+        joules = spent.energy_joules if spent else None
+        facts: dict[str, Any] = {
+            "times": dict(clock.used),
+            "timing_uncertainty": clock.profile.uncertainty(label),
+            "updated_parameters": sum(tensor.numel() for tensor in self._created().trainable.values()),
+            "peak_memory_bytes": spent.peak_memory_bytes if spent else None,
+            "energy_joules": None if joules is None else joules * int(trace.served.sum()),
+        }
+        if clock.unknown:
+            kinds = ", ".join(" ".join(filter(None, kind[1:])) for kind in clock.unknown)
+            reason = f"the profile has no time for {kinds} of {self.spec.label}: each costs a step"
+            facts["verdict"] = Verdict(WARN, (reason,)).to_json()
+        return facts
 
     def _beside(self, stream: BatchSource) -> Pass:
         """Ready to predict beside the pass of another method."""

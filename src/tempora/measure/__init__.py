@@ -1,10 +1,11 @@
 """Clocks, calibration of lambda, what machine this is, and how far its timings can be trusted."""
 
 from tempora.measure.baseline import Baseline
-from tempora.measure.clock import Batch, Clock, MeasuredClock, RecordedClock
+from tempora.measure.clock import Batch, Clock, MeasuredClock, RecordedClock, SteadyClock
 from tempora.measure.device import choose_device
 from tempora.measure.machine import device_kind, machine_facts
 from tempora.measure.profile import MethodTimes, Profile, load_profile
+from tempora.measure.steady import SteadyProfile
 from tempora.measure.verdict import Verdict, judge_baseline, judge_pass, judge_run
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "MethodTimes",
     "Profile",
     "RecordedClock",
+    "SteadyClock",
+    "SteadyProfile",
     "Verdict",
     "choose_device",
     "device_kind",

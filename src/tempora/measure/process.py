@@ -7,6 +7,7 @@ batches: the same forward pass was seen to take twice as long until the allocato
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from typing import NamedTuple
 
@@ -51,6 +52,10 @@ class ProcessorTime(NamedTuple):
         except (OSError, ValueError):
             return cls(0, 0)
         return cls(user + nice + system + irq + softirq, steal)
+
+    @staticmethod
+    def ticks_per_second() -> int:
+        return os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
     def stolen_since(self, before: ProcessorTime) -> float:
         """Share of the time wanted in between that was stolen. Idle processors, however many, do not dilute it.

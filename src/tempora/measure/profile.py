@@ -1,7 +1,7 @@
-"""Latency profiles: how long each method's prediction and adaptation take, for a recorded clock.
+"""Latencies that were published, given by hand, or written by Tempora before profiles were steady (steady.py).
 
-A profile holds, per method, one or more times of a prediction while adapting, of a prediction while frozen, and of
-each kind of adaptation (by action). One time is a constant; several are an empirical distribution, from which a
+Such a profile holds, per method, one or more times of a prediction while adapting, of a prediction while frozen, and
+of each kind of adaptation (by action). One time is a constant; several are an empirical distribution, from which a
 batch draws by a hash of what it is, so that the same batch gets the same time in every scenario.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tempora.errors import TemporaError, unknown
+from tempora.measure.steady import SCHEMA_VERSION, SteadyProfile
 from tempora.measure.verdict import Verdict
 from tempora.published import profile as published_profile
 from tempora.published.profiles import PROFILED
@@ -113,7 +114,7 @@ class Profile:
             ) from error
 
 
-def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:
+def load_profile(source: str | Path | Mapping[str, Any]) -> Profile | SteadyProfile:
     """A profile from a file, from `published:rn50_inc`, or from {"baseline_ms": 40, "tent": (41, 56), ...}."""
     if isinstance(source, Mapping):
         return _from_constants(source, "given")
@@ -128,10 +129,13 @@ def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:
     except FileNotFoundError:
         allowed = ", ".join(f"{PUBLISHED}{name}" for name in PROFILED)
         raise TemporaError(
-            f"clock {str(source)!r}: no such profile; use measured, {allowed}, or a file written by tempora profile"
+            f"clock {str(source)!r}: no such profile; use steady, measured, {allowed}, or a file written by "
+            "tempora profile"
         ) from None
     except (OSError, ValueError) as error:
         raise TemporaError(f"profile {path} cannot be read: {error}") from error
+    if isinstance(content, dict) and content.get("schema_version") == SCHEMA_VERSION:
+        return SteadyProfile.from_json(content, path)
     return _from_json(content, path)
 
 

@@ -43,6 +43,16 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
         pa.string(),
         "What adapt() did: step, nothing_kept, non_finite, recovered, none, or its own word.",
     ),
+    "mode": (pa.string(), "Which of its modes the method's work was in; empty where it names none."),
+    "amount": (
+        pa.float64(),
+        "How much of what its time follows: samples kept, iterations, views; empty: of nothing.",
+    ),
+    "residual": (
+        pa.float64(),
+        "The device's own factor on predict_ms and adapt_ms, which hold steady times; empty where they hold it "
+        "already. Applied where the tail is the answer: deadlines, queue 0.",
+    ),
     "attempt_predict_ms": (
         pa.float64(),
         "Rule strict: predict_ms of an attempt that overran the budget, undone.",
@@ -53,6 +63,7 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
 
 ADDED_LATER = frozenset(
     {
+        *("mode", "amount", "residual"),
         *("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms"),
         *("fallback_fraction", "fallback_accuracy", "fallback_pass"),
     }

@@ -32,6 +32,11 @@ class Trace:
     predict_ms: FloatArray
     adapt_ms: FloatArray
     action: NDArray[np.str_]
+    mode: NDArray[np.str_]
+    amount: FloatArray
+    """NaN where time follows none."""
+    residual: FloatArray
+    """The device's own factor on the times of this batch; NaN where they hold it already."""
     attempt_predict_ms: FloatArray
     attempt_adapt_ms: FloatArray
     page_faults: NDArray[np.int64]
@@ -51,6 +56,9 @@ class Trace:
             total=np.full(num_batches, batch_size, np.int32),
             predicted=np.full((num_batches, batch_size), -1, np.int32),
             action=np.full(num_batches, "", dtype="<U64"),
+            mode=np.full(num_batches, "", dtype="<U64"),
+            amount=np.full(num_batches, np.nan),
+            residual=np.full(num_batches, np.nan),
             page_faults=np.full(num_batches, -1, np.int64),
             **times,
         )
@@ -83,7 +91,16 @@ class Trace:
         course = self.course(resolved, frozen, fallback)
         placed = self._placed(course, frozen or self, fallback or self)
         placed.arrived_ms[:] = arrivals(resolved, placed.arrived_ms)
+        if resolved.residuals and self.steady:
+            placed._take_steady_times(self, frozen or self, fallback or self)
         return placed
+
+    def _take_steady_times(self, adapting: Trace, frozen: Trace, fallback: Trace) -> None:
+        """The device's own variation is in when batches start and end; their own times stay apart from it."""
+        for phase, source in ((ADAPTED, adapting), (FROZEN, frozen), (FALLBACK, fallback)):
+            rows = (self.phase == phase) & ~np.isnan(self.predict_ms)
+            self.predict_ms[rows] = source.predict_ms[rows]
+            self.adapt_ms[rows] = source.adapt_ms[rows] if phase == ADAPTED else 0.0
 
     def course(
         self, resolved: Resolved, frozen: Trace | None = None, fallback: Trace | None = None
@@ -93,20 +110,34 @@ class Trace:
         A live pass replays to its own course: the batch undone by `strict` has its attempt's times here, so
         that it overruns the budget again.
         """
-        frozen_ms = (self if frozen is None else frozen).predict_ms
-        undone = ~np.isnan(self.attempt_predict_ms)
+        own = self.on_device(resolved)
+        frozen_ms = (own if frozen is None else frozen.on_device(resolved)).predict_ms
+        undone = ~np.isnan(own.attempt_predict_ms)
         return replay(
             resolved.timeline(),
-            np.where(undone, self.attempt_predict_ms, self.predict_ms),
-            np.where(undone, self.attempt_adapt_ms, self.adapt_ms),
-            None if resolved.untimed_tail else frozen_ms,
+            np.where(undone, own.attempt_predict_ms, own.predict_ms),
+            np.where(undone, own.attempt_adapt_ms, own.adapt_ms),
+            None if resolved.untimed_tail and not self.steady else frozen_ms,
             adapted=(self.phase == ADAPTED) | undone,
-            fallback_ms=(self if fallback is None else fallback).predict_ms,
+            fallback_ms=(own if fallback is None else fallback.on_device(resolved)).predict_ms,
         )
 
     def offline_course(self) -> Course:
         """The course of an offline pass: every batch in its order, as `route` wants to know it."""
         return self.course(Offline().resolve(num_batches=self.num_batches))
+
+    @property
+    def steady(self) -> bool:
+        """Its times were looked up, and the device's own variation stands apart from them."""
+        return not bool(np.isnan(self.residual).all())
+
+    def on_device(self, resolved: Resolved) -> Trace:
+        """With the device's own variation in its times, where the deployment asks for that and it is known apart."""
+        if not resolved.residuals or not self.steady:
+            return self
+        factor = np.nan_to_num(self.residual, nan=1.0)
+        times = ("predict_ms", "adapt_ms", "attempt_predict_ms", "attempt_adapt_ms")
+        return replace(self, **{name: getattr(self, name) * factor for name in times})
 
     def _placed(self, course: Course, frozen: Trace, fallback: Trace) -> Trace:
         """The served batches of a course: adapted ones from this trace, the others from `frozen` and `fallback`."""
@@ -119,7 +150,7 @@ class Trace:
         ):
             batches = course.served[chosen]
             placed.phase[batches] = phase
-            for name in ("correct", "predicted", "action", "page_faults"):
+            for name in ("correct", "predicted", "action", "mode", "amount", "residual", "page_faults"):
                 getattr(placed, name)[batches] = getattr(source, name)[batches]
         timed = ~np.isnan(course.predict_ms)
         for name in ("arrived_ms", "start_ms", "emission_ms", "finish_ms", "predict_ms", "adapt_ms"):
@@ -144,7 +175,7 @@ class Trace:
             response_ms = np.full(self.num_batches, np.nan)
             response_ms[course.served] = course.response_ms
         else:
-            response_ms = (self.start_ms - self.arrived_ms) + self.predict_ms
+            response_ms = (self.start_ms - self.arrived_ms) + self.on_device(resolved).predict_ms
         return resolved.value.kappa(response_ms)
 
     def utility(self, resolved: Resolved) -> float:
@@ -188,6 +219,9 @@ class Trace:
                 np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), self.predicted[known].ravel()
             ),
             "action": pa.array(self.action, mask=~served),
+            "mode": pa.array(self.mode, mask=~served),
+            "amount": pa.array(self.amount, from_pandas=True),
+            "residual": pa.array(self.residual, from_pandas=True),
             "page_faults": pa.array(self.page_faults, mask=self.page_faults < 0),
         }
         for name in TIMES:
@@ -211,12 +245,12 @@ class Trace:
             predicted = table["predicted"].combine_chunks()
             known = predicted.value_lengths().to_numpy() > 0
             trace.predicted[known] = predicted.flatten().to_numpy().reshape(-1, trace.predicted.shape[1])
-        actions = pc.fill_null(table["action"], "").combine_chunks().dictionary_encode()
-        trace.action[:] = np.array(actions.dictionary.to_pylist(), trace.action.dtype)[
-            actions.indices.to_numpy()
-        ]
+        for name in ("action", "mode"):
+            words = pc.fill_null(table[name], "").combine_chunks().dictionary_encode()
+            known_words = np.array(words.dictionary.to_pylist(), trace.action.dtype)
+            getattr(trace, name)[:] = known_words[words.indices.to_numpy()]
         trace.page_faults[:] = pc.fill_null(table["page_faults"], -1).to_numpy()
-        for name in TIMES:
+        for name in (*TIMES, "amount", "residual"):
             getattr(trace, name)[:] = table[name].to_numpy()
         return trace
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tempora.engine.clocks import MEASURED
+from tempora.engine.clocks import MEASURED, STEADY
 from tempora.engine.config import RunConfig
 from tempora.errors import TemporaError
 from tempora.measure.profile import PUBLISHED
@@ -41,7 +41,9 @@ class Devices:
                 raise TemporaError("device='cuda': no node of the Ray cluster has a GPU; use --device cpu")
             cpus = max(1, min(int(found["CPU"] // found["GPU"]) for found in gpu_nodes))
             return cls(1, cpus, None, _for_workers(config, device="cuda"))
-        cores = config.threads or min((int(found["CPU"]) for found in there), default=1)
+        # Passes that nobody times go fastest one to a core.
+        most = 1 if config.clock == STEADY else min((int(found["CPU"]) for found in there), default=1)
+        cores = config.threads or most
         return cls(0, cores, cores, _for_workers(config, device="cpu", threads=cores))
 
     def count(self, nodes: Sequence[Mapping[str, Any]]) -> int:
@@ -66,5 +68,5 @@ def _for_workers(config: RunConfig, **changes: Any) -> tuple[dict[str, Any], byt
     for holder, name in ((values, "checkpoint"), (values["data"], "root"), (values["data"], "cache_dir")):
         if holder[name] is not None:
             holder[name] = str(Path(holder[name]).expanduser().absolute())
-    recorded = config.clock != MEASURED and not config.clock.startswith(PUBLISHED)
+    recorded = config.clock not in (MEASURED, STEADY) and not config.clock.startswith(PUBLISHED)
     return values, Path(config.clock).read_bytes() if recorded else None

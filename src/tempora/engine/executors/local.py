@@ -12,11 +12,12 @@ from tempora.engine.calibration import calibrate, remeasure, settle
 from tempora.engine.executors.base import Executor, begun_baselines
 from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
 from tempora.engine.observer import Observer
+from tempora.engine.own_profile import OwnProfile
 from tempora.engine.schedule import Tasks
 from tempora.engine.sentinel import Sentinel
 from tempora.engine.split_tax import WARN_ABOVE, split_tax
 from tempora.engine.task import Task
-from tempora.measure import Baseline
+from tempora.measure import Baseline, SteadyClock
 from tempora.store import Cell, RunFolder
 
 
@@ -27,8 +28,15 @@ class LocalExecutor(Executor):
         super().__init__(job, folder, observer)
         self._streams = OpenStream()
         self._split_tax: dict[str, float] | None = None
+        clock = job.clock
+        own = isinstance(clock, SteadyClock) and clock.own
+        self._profile = OwnProfile(job, clock, folder.path, observer) if own else None
 
     def start(self) -> Baseline:
+        if self._profile is not None:
+            steady = self._profile.ready()
+            self.baselines = {self.job.machine_kind: self.job.baseline or steady}
+            return self.baselines[self.job.machine_kind]
         baseline = self.job.baseline or begun_baselines(self.job, self.folder).get(self.job.machine_kind)
         if baseline is None:
             stream = self._streams.open(self.job.streams[0])
@@ -78,6 +86,7 @@ class LocalExecutor(Executor):
                 sentinel=sentinel if self.job.measured else None,
                 observer=self.observer,
                 open_stream=lambda: self._streams.open(source),
+                learn=self._profile.learn if self._profile else None,
             )
             cells += task.cells()
             self.observer.task_finished(spec.label, source.shift, source.seed)

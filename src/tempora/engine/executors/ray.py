@@ -20,10 +20,12 @@ from tempora.engine.executors.ray_finished import Finished
 from tempora.engine.executors.worker import Done, Introduction, PassRecord, job_fingerprint
 from tempora.engine.job import Job, StreamSource
 from tempora.engine.observer import Observer
+from tempora.engine.own_profile import PROFILE_FILE
 from tempora.engine.passes import Stopped
+from tempora.engine.profiling import needs
 from tempora.engine.schedule import Pending, Tasks, pick, rough_cost
 from tempora.engine.setup import job_from_config
-from tempora.measure import Baseline, Verdict
+from tempora.measure import Baseline, SteadyClock, SteadyProfile, Verdict, load_profile
 from tempora.measure.verdict import Limits, judge
 from tempora.store import Cell, RunFolder
 
@@ -51,9 +53,11 @@ class RayExecutor(Executor):
         *,
         config: RunConfig,
         address: str | None = None,
+        cluster: Any = None,
     ) -> None:
+        """`cluster`: where the workers are; default, the Ray cluster at `address`."""
         super().__init__(job, folder, observer)
-        self.cluster = Cluster(config, address, observer)
+        self.cluster = cluster or Cluster(config, address, observer)
         self._finished = Finished(
             job, folder, lambda kind: None if self._needs_calibration(kind) else self._baseline(kind)
         )
@@ -66,12 +70,32 @@ class RayExecutor(Executor):
     # -- what a run asks -----------------------------------------------------------------------------------
 
     def start(self) -> Baseline:
+        if isinstance(self.job.clock, SteadyClock) and self.job.clock.own:
+            # lambda belongs to the device that was profiled, whoever makes the predictions.
+            steady = self._profile(self.job.clock)
+            self.job = replace(self.job, baseline=self.job.baseline or steady)
         if self.job.baseline is not None:
             return self.job.baseline
         self.baselines = begun_baselines(self.job, self.folder)
         while not self.baselines:
             self._turn()
         return next(iter(self.baselines.values()))
+
+    def _profile(self, clock: SteadyClock) -> Baseline:
+        """lambda, with this folder's profile behind the clock; the first worker records it where there is none."""
+        path = self.folder.path / PROFILE_FILE
+        if path.exists():
+            kept = load_profile(path)
+            if (
+                isinstance(kept, SteadyProfile)
+                and not needs(self.job, kept)
+                and kept.weights == self.job.weights
+            ):
+                clock.profile = kept
+        while not clock.recorded:
+            self._turn()
+        clock.profile.save(path)
+        return clock.profile.baseline(clock.provision_x)
 
     def cells(self, tasks: Tasks) -> Iterator[list[Cell]]:
         found: dict[StreamSource, list[Cell]] = {}
@@ -150,7 +174,11 @@ class RayExecutor(Executor):
 
     def _employ(self, hand: Hand) -> None:
         """Give an idle worker what is next for it: lambda first, then its own look at the device, then a task."""
-        if self._needs_calibration(hand.kind):
+        if isinstance(self.job.clock, SteadyClock) and not self.job.clock.recorded:
+            if self._calibrating is None:
+                self._calibrating = hand
+                self.cluster.ask(hand, "profile")
+        elif self._needs_calibration(hand.kind):
             if self._calibrating is None:
                 self._calibrating = hand
                 self.cluster.ask(hand, "calibrate")
@@ -165,12 +193,17 @@ class RayExecutor(Executor):
             )
             finished = [PassRecord.of(stored) for stored in self._finished.passes(task.spec, task.source)]
             names = (task.spec.label, task.source.shift, task.source.seed)
-            self.cluster.ask(hand, "make", *names, self._baseline(hand.kind), finished)
+            steady = self.job.clock.profile.to_json() if isinstance(self.job.clock, SteadyClock) else None
+            self.cluster.ask(hand, "make", *names, self._baseline(hand.kind), finished, steady)
 
     def _take(self, hand: Hand, asked: str, answer: Any) -> Made:
         """An answer came: note it; if it is a finished task, put its passes on disk."""
         if asked == "begin":
             self._welcome(hand, answer)
+        elif asked == "profile":
+            assert isinstance(self.job.clock, SteadyClock)
+            self._calibrating = None
+            self.job.clock.profile = SteadyProfile.model_validate(answer)
         elif asked == "calibrate":
             self._calibrating = None
             self.baselines[hand.kind] = answer
@@ -179,7 +212,8 @@ class RayExecutor(Executor):
         elif asked == "median":
             self._note_median(hand, answer)
         else:
-            return [self._finish(hand, answer)]
+            finished = self._finish(hand, answer)
+            return [] if finished is None else [finished]
         return []
 
     def _welcome(self, hand: Hand, about: Introduction) -> None:
@@ -201,15 +235,31 @@ class RayExecutor(Executor):
             kinds = "; ".join(self.baselines)
             self.observer.note(f"this run mixes kinds of device ({kinds}): each has a lambda of its own")
 
-    def _finish(self, hand: Hand, done: Done) -> tuple[Pending, list[Cell]]:
+    def _finish(self, hand: Hand, done: Done) -> tuple[Pending, list[Cell]] | None:
+        """A task is done; None if it has to be done again."""
         task = hand.task
         assert task is not None
+        hand.task = None
+        if not self._take_profile(done):
+            self._pending.append(task)
+            return None
         for record in done.passes:
             self.folder.write_pass(record.identity, record.trace, record.facts)
         self._workers[hand.node]["tasks"] += 1
-        hand.task = None
         self.observer.task_finished(f"{task.spec.label} on {hand.node}", task.source.shift, task.source.seed)
         return task, done.cells
+
+    def _take_profile(self, done: Done) -> bool:
+        """Add the kinds of work that a worker met and profiled; False if another had been quicker to do so."""
+        clock = self.job.clock
+        if not isinstance(clock, SteadyClock):
+            return True
+        if done.profile is not None:
+            clock.profile = clock.profile.with_new(
+                SteadyProfile.model_validate(done.profile), done.rounds_before
+            )
+            clock.profile.save(self.folder.path / PROFILE_FILE)
+        return all(clock.still_holds(record.facts.get("times", {})) for record in done.passes)
 
     # -- what goes wrong -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,10 +23,12 @@ from tempora.engine.executors.cores import claim_cores
 from tempora.engine.executors.local import OpenStream, make_sentinel
 from tempora.engine.job import Job
 from tempora.engine.observer import Observer
+from tempora.engine.own_profile import OwnProfile, recorded_alone
+from tempora.engine.profiling import Replay
 from tempora.engine.sentinel import Sentinel
 from tempora.engine.setup import job_from_config
 from tempora.engine.task import Task
-from tempora.measure import Baseline
+from tempora.measure import Baseline, SteadyClock, SteadyProfile
 from tempora.store import Cell, RunFolder, StoredPass, Trace, pass_key
 
 
@@ -64,6 +66,10 @@ class Done:
 
     cells: list[Cell]
     passes: list[PassRecord]
+    profile: dict[str, Any] | None = None
+    """With the kinds of work that were met, if there were new ones."""
+    rounds_before: int = 0
+    """Rounds of the profile as it was handed to the worker."""
 
 
 class Worker:
@@ -101,11 +107,27 @@ class Worker:
         settle(self._job, stream, Observer())
         return remeasure(self._job, stream, Observer())
 
+    def profile(self) -> dict[str, Any]:
+        """The steady profile of this device, recorded in a process of its own."""
+        return recorded_alone(self._job, Observer()).to_json()
+
     def make(
-        self, label: str, shift: str, seed: int, baseline: Baseline, finished: Sequence[PassRecord]
+        self,
+        label: str,
+        shift: str,
+        seed: int,
+        baseline: Baseline,
+        finished: Sequence[PassRecord],
+        profile: Mapping[str, Any] | None = None,
     ) -> Done:
-        """One method on one stream, into a folder of its own; `finished` passes are not made again."""
+        """One method on one stream, into a folder of its own; `finished` passes are not made again.
+
+        `profile`: the steady one that drives the passes, of this device or another.
+        """
         job = self._job
+        given = None
+        if isinstance(job.clock, SteadyClock) and profile is not None:
+            given = job.clock.profile = SteadyProfile.model_validate(profile)
         spec = next(spec for spec in job.methods if spec.label == label)
         source = next(found for found in job.streams if (found.shift, found.seed) == (shift, seed))
 
@@ -126,10 +148,21 @@ class Worker:
                 sentinel=sentinel if job.measured else None,
                 observer=Observer(),
                 open_stream=lambda: self._streams.open(source),
+                learn=self._learns(given, folder),
             )
             cells = task.cells()
             made = [PassRecord.of(stored) for key, stored in folder.passes().items() if key not in known]
-        return Done(cells, made)
+        if given is None or not isinstance(job.clock, SteadyClock) or job.clock.profile is given:
+            return Done(cells, made)
+        return Done(cells, made, job.clock.profile.to_json(), len(given.rounds.shift))
+
+    def _learns(self, profile: SteadyProfile | None, folder: RunFolder) -> Callable[[Replay], None] | None:
+        """How to add a kind of work to the profile; None where it is another device's."""
+        clock = self._job.clock
+        if profile is None or not isinstance(clock, SteadyClock) or not clock.own:
+            return None
+        own = OwnProfile(self._job, clock, folder.path, Observer())
+        return own.learn if profile.device == own.device else None
 
 
 def job_fingerprint(job: Job) -> str:

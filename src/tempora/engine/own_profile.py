@@ -1,0 +1,106 @@
+"""This machine's steady profile, kept as `profile.json` in the run folder: recorded once, added to when needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tempora.engine.job import Job
+from tempora.engine.observer import Observer
+from tempora.engine.profile_child import profile_job
+from tempora.engine.profiling import Replay, needs
+from tempora.errors import TemporaError
+from tempora.measure import Baseline, SteadyClock, SteadyProfile, device_kind, load_profile
+
+PROFILE_FILE = "profile.json"
+
+
+class OwnProfile:
+    """The profile behind a job's steady clock. `ready()` before the first pass, `learn()` when one met a new kind."""
+
+    def __init__(self, job: Job, clock: SteadyClock, folder: Path, observer: Observer) -> None:
+        self._job, self._clock, self._observer = job, clock, observer
+        self._path = folder / PROFILE_FILE
+
+    def ready(self) -> Baseline:
+        """lambda, with a profile of all methods behind the clock: the folder's own as far as it goes."""
+        profile = self._kept()
+        missing = needs(self._job, profile)
+        if profile is None:
+            self._keep(recorded_alone(self._job, self._observer))
+        elif missing:
+            self._keep(added(profile, recorded_alone(self._job, self._observer, missing)))
+        else:
+            self._clock.profile = profile
+        return self._clock.profile.baseline(self._clock.provision_x)
+
+    def learn(self, replay: Replay) -> None:
+        """Give a kind of work that was just met a time of its own."""
+        self._keep(
+            profile_job(
+                self._job,
+                seconds=self._job.profile_s,
+                threads=self._job.profile_threads,
+                name=self._clock.profile.name,
+                observer=self._observer,
+                replay=replay,
+                profile=self._clock.profile,
+            )
+        )
+
+    def _keep(self, profile: SteadyProfile) -> None:
+        profile.save(self._path)
+        self._clock.profile = profile
+
+    def _kept(self) -> SteadyProfile | None:
+        """The folder's profile, if it is of this network, batch size and device."""
+        if not self._path.exists():
+            return None
+        try:
+            profile = load_profile(self._path)
+        except TemporaError as error:
+            self._observer.note(f"{error}; it is recorded again")
+            return None
+        if not isinstance(profile, SteadyProfile):
+            return None
+        job = self._job
+        found = (profile.model, profile.weights, profile.batch_size, profile.device)
+        wanted = (job.model.name, job.weights, job.streams[0].batch_size, self.device)
+        return profile if found == wanted else None
+
+    @property
+    def device(self) -> str:
+        """The kind of device that a profile recorded here is of."""
+        facts, threads = dict(self._job.facts["machine"]), self._job.profile_threads
+        return device_kind(facts if threads is None else {**facts, "threads": threads})
+
+
+def recorded_alone(job: Job, observer: Observer, labels: list[str] | None = None) -> SteadyProfile:
+    """A profile of the job's methods (of those with `labels`), which no folder keeps yet."""
+    profile = profile_job(
+        job,
+        seconds=job.profile_s,
+        threads=job.profile_threads,
+        name=job.model.name,
+        observer=observer,
+        labels=needs(job, None) if labels is None else labels,
+    )
+    return profile.model_copy(update={"name": f"{job.model.name} on {profile.device}"})
+
+
+def added(profile: SteadyProfile, more: SteadyProfile) -> SteadyProfile:
+    """The methods of a later recording, as if standard inference had taken what it did in the first."""
+    factor = profile.standard_ms / more.standard_ms
+    entries = [
+        entry.model_copy(
+            update={"steady_ms": entry.steady_ms * factor, "per_amount_ms": entry.per_amount_ms * factor}
+        )
+        for entry in more.entries
+    ]
+    joined = profile.with_entries(entries, more.rounds)
+    return joined.model_copy(
+        update={
+            "spent": {**more.spent, **profile.spent},
+            "left_out": sorted({*profile.left_out, *more.left_out} - joined.methods),
+            "settled": profile.settled and more.settled,
+        }
+    )

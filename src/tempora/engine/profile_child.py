@@ -1,0 +1,285 @@
+"""Profiling in a process of its own, which does nothing else: `python -m tempora.engine.profile_child FOLDER`.
+
+Its OpenMP threads wait passively, its thread count is fixed before torch is imported, and its memory is settled by
+the methods that are timed and by nobody else.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tempora.engine.job import Job, MethodSpec
+from tempora.engine.observer import Observer
+from tempora.engine.passes import Stopped
+from tempora.engine.profiling import (
+    BATCHES_PER_SHIFT,
+    Replay,
+    profiled_streams,
+    record_profile,
+    record_replay,
+)
+from tempora.errors import TemporaError
+from tempora.measure import SteadyProfile
+from tempora.models import Classifier
+from tempora.scenarios import Scenario
+from tempora.store import Trace
+
+PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
+"""Idle OpenMP threads sleep instead of spinning on cores that are timed."""
+REQUEST, ANSWER = "request.pickle", "answer.pickle"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A job of `tempora.evaluate`, as far as profiling needs it."""
+
+    model: Classifier
+    methods: tuple[MethodSpec, ...]
+    scenarios: tuple[Scenario, ...]
+    batches: Mapping[str, list[tuple[Any, Any]]]
+    device: str
+    seed: int
+    preset: str | None
+    source: torch.Tensor | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to profile. `job` comes as the configuration of a run, or in parts."""
+
+    config: dict[str, Any] | None
+    parts: bytes | None
+    """Pickled: a method that the child cannot import must not keep it from saying so."""
+    threads: int | None
+    seconds: float
+    num_batches: int
+    name: str
+    labels: tuple[str, ...] | None = None
+    replay: Replay | None = None
+    profile: dict[str, Any] | None = None
+    """That a replay adds to."""
+
+
+class _CannotLoad(Exception):
+    """The child cannot import what it was handed."""
+
+
+def profile_job(
+    job: Job,
+    *,
+    seconds: float,
+    threads: int | None,
+    name: str,
+    observer: Observer,
+    labels: list[str] | None = None,
+    replay: Replay | None = None,
+    profile: SteadyProfile | None = None,
+) -> SteadyProfile:
+    """A profile of the job's methods, or the one given with a kind that was met later; recorded in a child.
+
+    What only lives in this process (a class typed at a prompt) is profiled here, and the profile says so.
+    """
+    request = Request(
+        config=_config(job, replay),
+        parts=None if "config" in job.facts else _parts(job, replay),
+        threads=threads,
+        seconds=seconds,
+        num_batches=max(source.num_batches for source in job.streams),
+        name=name,
+        labels=None if labels is None else tuple(labels),
+        replay=replay,
+        profile=None if profile is None else profile.to_json(),
+    )
+    observer.pass_started("profiling" if replay is None else "profiling a new kind of work", 100)
+    try:
+        if request.config is None and request.parts is None:
+            raise _CannotLoad
+        return _ask_child(request, observer)
+    except _CannotLoad:
+        observer.note(
+            "profiled in this process, since another cannot import its methods: put them into a module"
+        )
+        return _record(request, job, observer_tell(observer)).model_copy(update={"own_process": False})
+
+
+def observer_tell(observer: Observer) -> Any:
+    def tell(number: int, share: float) -> None:
+        observer.batch_done(_NOTHING, max(0, min(99, int(100 * share))))
+        if observer.stop_requested:
+            raise Stopped
+
+    return tell
+
+
+def _config(job: Job, replay: Replay | None) -> dict[str, Any] | None:
+    """The configuration, cut down to the few batches that are looked at: nothing else has to be decoded."""
+    if "config" not in job.facts:
+        return None
+    config = copy.deepcopy(dict(job.facts["config"]))
+    # The parent knows its device; `auto` may mean another thing elsewhere.
+    config |= {"device": str(job.device), "clock": "measured", "suite": None}
+    count = BATCHES_PER_SHIFT if replay is None else replay.served[-1] + 1
+    config["seeds"] = config["seeds"][:1] if replay is None else [replay.seed]
+    config["batches"] = min(count, config["batches"] or count)
+    return config
+
+
+def _parts(job: Job, replay: Replay | None) -> bytes | None:
+    sources = profiled_streams(job.streams)
+    count = BATCHES_PER_SHIFT
+    if replay is not None:
+        sources = [one for one in job.streams if (one.shift, one.seed) == (replay.shift, replay.seed)]
+        count = replay.served[-1] + 1
+    batches = {}
+    for source in sources:
+        stream = source.open()
+        indices = range(min(count, stream.num_batches))
+        batches[source.shift] = [
+            (stream.batch(index).cpu(), torch.from_numpy(stream.labels(index))) for index in indices
+        ]
+    model = copy.deepcopy(job.model).cpu()
+    clean = None if job.source is None else job.source.cpu()
+    parts = Parts(
+        model, job.methods, job.scenarios, batches, str(job.device), sources[0].seed, job.preset, clean
+    )
+    try:
+        return pickle.dumps(parts)
+    except Exception:  # closures and the like: whoever wrote the network decides what it is made of
+        return None
+
+
+def _ask_child(request: Request, observer: Observer) -> SteadyProfile:
+    with tempfile.TemporaryDirectory(prefix="tempora-profile-") as place:
+        folder = Path(place)
+        (folder / REQUEST).write_bytes(pickle.dumps(request))
+        with open(folder / "errors.txt", "wb") as errors:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "tempora.engine.profile_child", place],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=_environment(request.threads),
+                text=True,
+            )
+            try:
+                _follow(child, observer)
+            finally:
+                if child.poll() is None:
+                    child.terminate()
+                child.wait()
+        if not (folder / ANSWER).exists():
+            said = (folder / "errors.txt").read_text(errors="replace").strip().splitlines()
+            raise TemporaError(
+                f"profiling ended early (exit code {child.returncode}): {said[-1] if said else 'it was killed'}; "
+                "run the same command again, or use --clock measured"
+            )
+        answer = pickle.loads((folder / ANSWER).read_bytes())
+    if answer["status"] == "cannot load":
+        raise _CannotLoad
+    if answer["status"] == "failed":
+        raise TemporaError(f"profiling failed: {answer['reason']}")
+    return SteadyProfile.model_validate(answer["profile"])
+
+
+def _follow(child: subprocess.Popen[str], observer: Observer) -> None:
+    """Pass on how far the child is; stop it when asked to."""
+    assert child.stdout is not None
+    tell = observer_tell(observer)
+    for line in child.stdout:
+        try:
+            told = json.loads(line)
+        except ValueError:  # a library that prints
+            continue
+        if isinstance(told, dict) and "round" in told:
+            tell(told["round"], told["share"])
+
+
+def _environment(threads: int | None) -> dict[str, str]:
+    search = [path or os.getcwd() for path in sys.path]
+    few = {} if threads is None else {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    return {**os.environ, **PASSIVE, **few, "PYTHONPATH": os.pathsep.join(search)}
+
+
+def _job(request: Request) -> Job:
+    """The job as the child has it."""
+    from tempora.engine.config import RunConfig
+    from tempora.engine.evaluate import job_from_batches
+    from tempora.engine.setup import job_from_config
+
+    if request.config is not None:
+        return job_from_config(RunConfig.model_validate({**request.config, "threads": request.threads}))
+    assert request.parts is not None
+    try:
+        parts: Parts = pickle.loads(request.parts)
+    except Exception as error:
+        raise _CannotLoad from error
+    return job_from_batches(
+        parts.model,
+        parts.batches,
+        parts.methods,
+        parts.scenarios,
+        device=parts.device,
+        clock="measured",
+        seed=parts.seed,
+        preset=parts.preset,
+        source=parts.source,
+    )
+
+
+def _record(request: Request, job: Job, tell: Any) -> SteadyProfile:
+    before = torch.get_num_threads()
+    try:
+        if request.threads is not None:
+            torch.set_num_threads(request.threads)
+        if request.replay is not None:
+            known = SteadyProfile.model_validate(request.profile)
+            return record_replay(job, request.replay, known, tell)
+        labels = None if request.labels is None else list(request.labels)
+        return record_profile(
+            job,
+            seconds=request.seconds,
+            num_batches=request.num_batches,
+            name=request.name,
+            labels=labels,
+            tell=tell,
+        )
+    finally:
+        torch.set_num_threads(before)
+
+
+def main(folder: Path) -> None:
+    """In the child: do what the request asks, leave the answer beside it."""
+
+    def tell(number: int, share: float) -> None:
+        print(json.dumps({"round": number, "share": share}), flush=True)
+
+    request: Request = pickle.loads((folder / REQUEST).read_bytes())
+    try:
+        job = _job(request)
+        answer = {"status": "done", "profile": _record(request, job, tell).to_json()}
+    except _CannotLoad:
+        answer = {"status": "cannot load"}
+    except TemporaError as error:
+        answer = {"status": "failed", "reason": str(error)}
+    (folder / ANSWER).write_bytes(pickle.dumps(answer))
+
+
+_NOTHING = Trace.empty(0, 0)
+
+if __name__ == "__main__":
+    # Pickles name this module by its full name, not __main__.
+    from tempora.engine import profile_child
+
+    profile_child.main(Path(sys.argv[1]))

@@ -1,0 +1,99 @@
+"""When a profile is good enough: more of it would move no cell.
+
+Accuracy is taken as 1, so what is left of a utility is availability x responsiveness: the part that times decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tempora.errors import TemporaError
+from tempora.scenarios import Scenario
+
+MOST_POINTS = 0.5
+"""Of availability x responsiveness, in points."""
+MOST_BATCHES = 1.0
+"""Of a cut-off."""
+MOST_BATCHES_TRIED = 200
+"""Fractions of longer streams hardly differ."""
+
+
+class MethodCourse(NamedTuple):
+    """The times of one method over the first batches of a stream, and how far they may be off."""
+
+    predict_ms: Sequence[float]
+    adapt_ms: Sequence[float]
+    frozen_ms: float
+    error: float
+    """Half of the 95 % interval of the service time against standard inference, as a fraction."""
+
+
+class Moved(NamedTuple):
+    """The most that the error of a profile moves in any cell."""
+
+    points: float = 0.0
+    batches: float = 0.0
+
+    @property
+    def little(self) -> bool:
+        return self.points <= MOST_POINTS and self.batches <= MOST_BATCHES
+
+
+def moved(
+    courses: Mapping[str, MethodCourse], scenarios: Iterable[Scenario], baseline_ms: float, num_batches: int
+) -> Moved:
+    """Every cell at both ends of its method's error, against its middle."""
+    count = min(num_batches, MOST_BATCHES_TRIED)
+    points = batches = 0.0
+    for scenario in scenarios:
+        if scenario.not_applicable(baseline_ms) is not None:
+            continue
+        for course in courses.values():
+            found = [_outcome(scenario, course, factor, baseline_ms, count) for factor in _ends(course.error)]
+            shares, cutoffs = zip(*found, strict=True)
+            points = max(points, 100 * (max(shares) - min(shares)) / 2)
+            # Over the whole stream a cut-off moves as much further as the stream is longer.
+            batches = max(batches, (max(cutoffs) - min(cutoffs)) / 2 * num_batches / count)
+    return Moved(points, batches)
+
+
+def is_relative(scenario: Scenario) -> bool:
+    """Whether all its times are multiples of lambda, so that ratios are all it needs to know of a machine."""
+    deployment = scenario.deployment()
+    try:
+        once, twice = (
+            deployment.resolve(num_batches=2, baseline_ms=baseline_ms) for baseline_ms in (1.0, 2.0)
+        )
+    except TemporaError:  # a threshold in milliseconds below one of them
+        return False
+    knobs = ("interval_ms", "threshold_ms", "deadline_ms", "budget_ms")
+    pairs = [(getattr(once, knob, None), getattr(twice, knob, None)) for knob in knobs]
+    pairs += zip(once.arrivals_ms or (), twice.arrivals_ms or (), strict=True)
+    return all(first is None or second == 2 * first for first, second in pairs)
+
+
+def _ends(error: float) -> tuple[float, float, float]:
+    return (max(0.0, 1 - error), 1.0, 1 + error)
+
+
+def _outcome(
+    scenario: Scenario, course: MethodCourse, factor: float, baseline_ms: float, count: int
+) -> tuple[float, float]:
+    """Availability x responsiveness and the cut-off, if all times were `factor` times as long."""
+    ones = np.ones(count)
+    try:
+        score = scenario.deployment().score(
+            accuracy=ones,
+            predict_ms=factor * np.resize(course.predict_ms, count),
+            adapt_ms=factor * np.resize(course.adapt_ms, count),
+            frozen_accuracy=ones,
+            frozen_ms=np.full(count, factor * course.frozen_ms),
+            baseline_ms=baseline_ms,
+        )
+    except TemporaError:  # it needs more than times, such as arrivals recorded for another length
+        return 0.0, 0.0
+    cutoff = score.terms.get("cutoff")
+    return score.utility, float(cutoff) if cutoff is not None and scenario.deployment().has_budget else 0.0

@@ -1,0 +1,419 @@
+"""Runs under the steady clock: a profile first, then passes that it drives. No test depends on how long work took."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from late_action import Late
+
+import tempora
+from tempora import TemporaError
+from tempora.engine import Observer, Run
+from tempora.engine import sentinel as sentinels
+from tempora.engine.config import RunConfig
+from tempora.engine.executors import LocalExecutor
+from tempora.engine.executors.processes import ProcessExecutor, cores_for
+from tempora.engine.own_profile import added
+from tempora.engine.profiling import needs, profiled_streams
+from tempora.engine.setup import job_from_config
+from tempora.measure import Verdict, load_profile
+from tempora.measure.steady import Entry, Residuals, Rounds, SteadyProfile
+from tempora.methods import Method
+from tempora.scenarios import Amortised, Continuous, Deployment, Discrete
+from tempora.store import RunFolder
+
+SCENARIOS = [
+    Discrete(utilisation=1),
+    Discrete(utilisation=0.5),
+    Discrete(utilisation=1, queue=0),
+    Continuous(threshold_x=2.5),
+    Amortised(budget_x=0.125),
+    Amortised(budget_x=0.5, rule="overshoot"),
+    Deployment(arrivals="on_prediction", threshold_x=3, budget_x=0.25),
+]
+METHODS = ["standard", "adabn", "lame", "tent", "eta", "sar", "deyo"]
+
+
+class Watches(Observer):
+    def __init__(self) -> None:
+        self.passes, self.notes = [], []
+
+    def pass_started(self, kind, batches):
+        self.passes.append(kind)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def made_up(methods=METHODS, **more) -> SteadyProfile:
+    """Latencies that nobody measured: different ones for every method, phase and action."""
+    entries = [Entry(method="standard", phase="predict", steady_ms=10.0)]
+    for position, method in enumerate(methods):
+        if method == "standard":
+            continue
+        entries += [
+            Entry(method=method, phase="predict", steady_ms=10.5 + position, error=0.01, samples=9),
+            Entry(method=method, phase="frozen", steady_ms=10.25),
+        ]
+        slow = method in ("tent", "eta", "sar", "deyo")
+        entries += [
+            Entry(method=method, phase="adapt", action=action, steady_ms=ms + position, samples=9)
+            for action, ms in ((("step", 17.0), ("nothing_kept", 1.5)) if slow else (("none", 0.125),))
+        ]
+    rounds = Rounds(
+        shift=["x"],
+        clean=[True],
+        checks=[False],
+        standard_ms=[10.0],
+        ms=[[entry.steady_ms] for entry in entries],
+        amount=[None] * len(entries),
+    )
+    blocks = [[1.0, 1.25, 1.0, 1.5, 1.0, 1.0, 2.0, 1.0], [1.0, 1.0, 1.75, 1.0, 3.0, 1.0, 1.0, 1.125]]
+    facts = {
+        "name": "made up",
+        "id": "abc",
+        "made_at": "2026-01-01",
+        "model": "fashion_resnet",
+        "weights": "w",
+    }
+    facts |= {"batch_size": 8, "device": "somewhere", "threads": 1, "times": "process CPU time"}
+    residuals = Residuals(factors=blocks, clean_samples=16)
+    numbers = {"standard_ms": 10.0, "entries": entries, "rounds": rounds, "residuals": residuals}
+    return SteadyProfile(**facts | numbers | more)
+
+
+@pytest.fixture
+def clock(tmp_path):
+    made_up().save(tmp_path / "clock.json")
+    return tmp_path / "clock.json"
+
+
+def evaluate(model, batches, methods, **more):
+    options = {"scenarios": SCENARIOS, "device": "cpu"} | more
+    return tempora.evaluate(model, batches, methods, **options)
+
+
+# -- driven by a profile ------------------------------------------------------------------------------------
+
+
+def test_shared_and_unshared_runs_agree_to_the_bit(network, batches, clock):
+    runs = [
+        evaluate(network("fashion_resnet"), batches, METHODS, clock=clock, share=share)
+        for share in (True, False)
+    ]
+    left, right = (run.utilities.drop(columns=["origin", "adapting_pass", "frozen_pass"]) for run in runs)
+    assert left.equals(right)
+    assert (left["status"] == "ok").all()
+    together, alone = (run.traces.drop(columns="attempt_predict_ms") for run in runs)
+    for column in ("served", "correct", "predict_ms", "adapt_ms", "start_ms", "residual", "mode", "action"):
+        assert together[column].equals(alone[column]), column
+
+
+def test_times_are_constants_of_the_kind_and_tails_have_them_too(network, batches, clock):
+    run = evaluate(network("fashion_resnet"), batches, ["standard", "tent"], clock=clock)
+    assert run.manifest["clock"] == "recorded:abc"
+    assert run.manifest["baseline"]["baseline_ms"] == pytest.approx(10.3)
+    tent = run.traces[run.traces["method"] == "tent"]
+    adapted = tent[tent["phase"] == "adapt"]
+    assert set(adapted["predict_ms"]) == {13.5}
+    assert set(adapted.loc[adapted["action"] == "step", "adapt_ms"]) == {20.0}
+    frozen = tent[(tent["protocol"] == "amortised") & (tent["phase"] == "frozen")]
+    assert len(frozen) > 0
+    assert set(frozen["predict_ms"]) == {10.25}, (
+        "frozen batches that nobody waits for have times all the same"
+    )
+    assert frozen["finish_ms"].notna().all()
+
+
+def test_the_devices_own_variation_is_applied_where_the_tail_is_the_answer(network, batches, clock):
+    run = evaluate(network("fashion_resnet"), batches, ["standard"], clock=clock)
+    traces = run.traces
+    factors = traces[traces["protocol"] == "offline"]["residual"].to_numpy()
+    assert set(factors) > {1.0}
+    waits = traces[(traces["protocol"] == "discrete") & (traces["queue"] == 0)].set_index("index")
+    taken = (waits["finish_ms"] - waits["start_ms"])[waits["served"]]
+    assert taken.to_numpy() == pytest.approx(10.0 * factors[taken.index])
+    queued = traces[(traces["label"] == "ρ 100 %") & (traces["queue"] == 1) & traces["served"]]
+    assert (queued["finish_ms"] - queued["start_ms"]).to_numpy() == pytest.approx(10.0)
+
+
+def test_no_warm_up_and_no_sentinel(network, batches, clock, monkeypatch):
+    """Predictions that nobody times are made once each."""
+    calls = []
+    predict = Method.logits
+    monkeypatch.setattr(Method, "logits", lambda self, x: calls.append(1) or predict(self, x))
+    evaluate(network("fashion_resnet"), batches, ["tent"], scenarios=[], clock=clock)
+    assert len(calls) == len(batches)
+
+
+def test_a_variant_takes_the_times_of_its_method_and_a_stranger_those_it_names(network, batches, clock):
+    methods = [
+        "standard",
+        ("tent", {"lr": 1e-4, "label": "slow_tent"}),
+        (Late, {"times_as": "eta", "label": "mine"}),
+    ]
+    run = evaluate(network("fashion_resnet"), batches, methods, clock=clock, scenarios=[])
+    means = run.traces.groupby("method")["predict_ms"].mean()
+    assert means["slow_tent"] == 13.5
+    assert means["mine"] == 14.5
+    with pytest.raises(TemporaError, match="no times for 'late'"):
+        raise_failure(evaluate(network("fashion_resnet"), batches, [Late], clock=clock, scenarios=[]))
+
+
+def raise_failure(run) -> None:
+    raise TemporaError(run.utilities["status"].iloc[0])
+
+
+def test_a_kind_without_a_time_costs_a_step_where_its_device_is_not_at_hand(network, batches, tmp_path):
+    entries = [
+        Entry(method="late", phase="predict", steady_ms=10.0),
+        *(
+            Entry(method="late", phase="adapt", mode=mode, action="step", steady_ms=5.0)
+            for mode in ("even", "odd")
+        ),
+    ]
+    known = made_up(["standard"])
+    made_up(
+        ["standard"],
+        entries=[*known.entries, *entries],
+        rounds=known.rounds.model_copy(update={"ms": [[1.0]] * 4, "amount": [None] * 4}),
+    ).save(tmp_path / "clock.json")
+    watches = Watches()
+    clock = tmp_path / "clock.json"
+    run = evaluate(network("fashion_resnet"), batches, ["standard", Late], clock=clock, observer=watches)
+    late = run.traces[(run.traces["method"] == "late") & (run.traces["protocol"] == "offline")]
+    assert set(late["adapt_ms"]) == {5.0}
+    assert list(late["amount"]) == [float(index + 1) for index in range(len(batches))]
+    assert list(late["mode"])[:2] == ["odd", "even"]
+    verdicts = run.utilities[run.utilities["method"] == "late"].set_index("protocol")["verdict"]
+    assert verdicts["offline"] == "VALID", "time does not touch it"
+    assert set(verdicts["continuous"]) <= set("WARN") or verdicts["continuous"] == "WARN"
+    assert any("no time for" in note and "jump" in note for note in watches.notes)
+
+
+def test_a_profile_of_shared_cores_answers_relative_scenarios_only(network, batches, tmp_path):
+    busy = made_up(["standard"], cores_ours=False, threads=4, times="wall time")
+    busy.save(tmp_path / "clock.json")
+    scenarios = [Discrete(utilisation=1), Discrete(interval_ms=20)]
+    run = evaluate(
+        network("fashion_resnet"), batches, ["standard"], clock=tmp_path / "clock.json", scenarios=scenarios
+    )
+    status = run.utilities.set_index("label")["status"]
+    assert list(status[["offline", "ρ 100 %"]]) == ["ok", "ok"]
+    assert status["γ 20 ms"].startswith("not applicable: the cores were not ours")
+    assert run.manifest["verdict"]["status"] == "WARN"
+
+
+# -- recorded first -----------------------------------------------------------------------------------------
+
+
+def test_a_run_profiles_this_machine_first_and_resumes_from_it(network, batches, tmp_path):
+    """The real thing, in a child process: structure, resume, a kind met later, and sharing to the bit."""
+    shifts = {"one": batches[:7], "two": batches[1:8]}
+    methods = ["standard", "tent", Late]
+    options = {"clock": "steady", "profile_s": 1.0, "scenarios": SCENARIOS[:5], "out": tmp_path / "run"}
+    watches = Watches()
+    first = evaluate(network("fashion_resnet"), shifts, methods, observer=watches, **options)
+    assert (first.utilities["status"] == "ok").all()
+    assert watches.passes[0] == "profiling"
+    assert watches.passes.count("profiling a new kind of work") in (1, 2)
+
+    profile = load_profile(tmp_path / "run" / "profile.json")
+    assert profile.own_process
+    assert profile.threads == 1
+    assert profile.times == "process CPU time"
+    assert first.manifest["clock"] == f"steady:{profile.id}"
+    assert first.manifest["baseline"]["baseline_ms"] == 1.03 * profile.standard_ms
+    kinds = {str(kind) for kind in profile.by_kind}
+    assert {"standard|predict||", "tent|predict||", "tent|adapt||step", "tent|frozen||"} <= kinds
+    met_later = [entry for entry in profile.entries if entry.action == "jump"]
+    assert met_later, "batches after the first few did something new, and it was profiled then"
+    assert set(first.utilities["verdict"]) == {"VALID"}
+    rounds = len(profile.rounds.shift)
+    assert all(len(row) == rounds for row in profile.rounds.ms)
+    offline = first.traces[first.traces["protocol"] == "offline"]
+    for _, group in offline.groupby(["method", "action", "mode", group_amount(offline)]):
+        assert np.ptp(group["adapt_ms"]) == 0, "the same kind and amount takes the same time on every batch"
+
+    watches = Watches()
+    again = evaluate(network("fashion_resnet"), shifts, methods, observer=watches, **options)
+    assert watches.passes == [], "nothing is profiled or made again"
+    assert again.utilities.equals(first.utilities)
+
+    alone = evaluate(
+        network("fashion_resnet"),
+        shifts,
+        methods,
+        clock=tmp_path / "run" / "profile.json",
+        scenarios=SCENARIOS[:5],
+        share=False,
+    )
+    columns = ["method", "shift", "label", "utility", "availability", "responsiveness", "cutoff", "spent_ms"]
+    assert alone.utilities[columns].equals(first.utilities[columns])
+
+
+def group_amount(traces):
+    return traces["amount"].fillna(-1.0)
+
+
+def test_what_lives_in_this_process_alone_is_profiled_here(network, batches):
+    class AtAPrompt(Method):
+        name = "at_a_prompt"
+
+        def predict(self, x: torch.Tensor) -> torch.Tensor:
+            return self.model(x)
+
+    watches = Watches()
+    run = evaluate(
+        network("fashion_resnet"),
+        batches[:3],
+        ["standard", AtAPrompt],
+        clock="steady",
+        profile_s=0.1,
+        scenarios=[],
+        observer=watches,
+    )
+    assert (run.utilities["status"] == "ok").all()
+    assert any("put them into a module" in note for note in watches.notes)
+    assert not load_profile(run.path / "profile.json").own_process
+
+
+def test_methods_of_a_later_run_are_added_to_the_profile():
+    first, more = made_up(["standard", "tent"]), made_up(["standard", "eta"], standard_ms=20.0)
+    both = added(first, more)
+    assert both.id == first.id
+    eta = both.by_kind[
+        next(kind for kind in both.by_kind if kind.method == "eta" and kind.phase == "predict")
+    ]
+    assert eta.steady_ms == 11.5 / 2, "relative to standard inference, which took twice as long then"
+    assert both.by_kind[first.entries[0].kind].steady_ms == 10.0
+
+
+def test_what_has_to_be_profiled(network, batches, clock):
+    from tempora.engine.evaluate import job_from_batches
+
+    def job(*methods):
+        return job_from_batches(
+            network("fashion_resnet"), {"a": batches}, methods, [], device="cpu", clock=clock, seed=1
+        )
+
+    assert needs(job("standard", "tent"), None) == ["standard", "tent"]
+    assert needs(job("standard", "cmf", (Late, {"times_as": "tent"})), made_up()) == ["cmf"]
+    with pytest.raises(TemporaError, match="add 'spa' to them"):
+        needs(job("standard", (Late, {"times_as": "spa"})), made_up())
+
+
+def test_shifts_to_profile_on_are_spread_and_the_last_checks(network, batches, clock):
+    from tempora.engine.evaluate import job_from_batches
+
+    names = [f"s{index:02}" for index in range(15)]
+    streams = dict.fromkeys(names, batches[:1])
+    job = job_from_batches(
+        network("fashion_resnet"), streams, ["standard"], [], device="cpu", clock=clock, seed=1
+    )
+    assert [source.shift for source in profiled_streams(job.streams)] == ["s00", "s05", "s14", "s09"]
+
+
+# -- on all cores -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_one_process_per_core_gives_the_files_of_one(clock, tmp_path):
+    values = {
+        "data": {"shifts": ["contrast", "clean"], "workers": 0},
+        "methods": ["standard", "lame", "tent"],
+    }
+    values |= {"batches": 4, "batch_size": 16, "clock": str(clock), "threads": 1, "device": "cpu"}
+    config = RunConfig.model_validate(values)
+    for name, executor in (
+        ("one", LocalExecutor),
+        ("two", partial(ProcessExecutor, config=config, processes=2)),
+    ):
+        with RunFolder.for_writing(tmp_path / name) as folder:
+            Run(job_from_config(config), folder, executor=executor).execute()
+    files = [sorted(path.name for path in (tmp_path / name / "traces").iterdir()) for name in ("one", "two")]
+    assert files[0] == files[1]
+    for name in (*(f"traces/{file}" for file in files[0]), "utilities.parquet"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
+def test_how_many_processes(clock):
+    few = {"data": {"shifts": ["contrast"], "workers": 0}, "methods": ["standard"], "clock": str(clock)}
+    config = RunConfig.model_validate(few | {"batches": 2, "device": "cpu"})
+    assert cores_for(config, job_from_config(config)) == 1, (
+        "it would be done before another process has begun"
+    )
+    many = RunConfig.model_validate(few | {"methods": ["tent", "sar", "deyo"], "device": "cpu"})
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert cores_for(many, job_from_config(many)) == cores
+    measured = many.model_copy(update={"clock": "measured"})
+    assert cores_for(measured, job_from_config(measured)) == 1, "its own times are the answer"
+
+
+def test_kinds_that_a_worker_added_join_the_profile_once():
+    profile = made_up(["standard", "tent"])
+    kinds = [Entry(method="tent", phase="adapt", action=name, steady_ms=3.0) for name in ("one", "two")]
+    rounds = profile.rounds.model_copy(update={"shift": ["y"], "ms": [[3.0]], "amount": [None]})
+    ours = profile.with_entries(kinds[:1], rounds)
+    theirs = profile.with_entries(kinds[1:], rounds)
+    both = ours.with_new(theirs, rounds_before=1)
+    assert both.rounds.shift == ["x", "y", "y"]
+    assert [row[-2:] for row in both.rounds.ms[-2:]] == [[3.0, None], [None, 3.0]]
+    assert both.with_new(theirs, rounds_before=1) is both
+
+
+# -- measured, mended ---------------------------------------------------------------------------------------
+
+
+def test_invalid_passes_are_repeated_and_offline_is_never_marked(network, batches, monkeypatch):
+    verdicts = iter([Verdict("INVALID", ("somebody else",))] * 2 + [Verdict()] * 100)
+    monkeypatch.setattr(sentinels, "judge_pass", lambda *observed: next(verdicts))
+    options = {"clock": "measured", "calibration_batches": 4, "warmup_batches": 0}
+    run = evaluate(network("fashion_resnet"), batches[:3], ["standard"], scenarios=[], **options)
+    (stored,) = run.folder.passes().values()
+    assert stored.facts["attempts"] == 3
+    assert stored.facts["verdict"]["status"] == "VALID"
+
+    monkeypatch.setattr(sentinels, "judge_pass", lambda *observed: Verdict("INVALID", ("always",)))
+    scenarios = [Continuous(threshold_ms=1e6)]
+    run = evaluate(network("fashion_resnet"), batches[:3], ["standard"], scenarios=scenarios, **options)
+    assert dict(zip(run.utilities["protocol"], run.utilities["verdict"], strict=True)) == {
+        "offline": "VALID",
+        "continuous": "INVALID",
+    }
+    offline = run.utilities[run.utilities["protocol"] == "offline"].iloc[0]
+    assert offline["utility_lo"] == offline["utility"] == offline["utility_hi"]
+
+
+def test_stolen_processor_time_does_not_touch_a_gpu(network, batches, monkeypatch):
+    """A device that is not the processor: its passes are judged without what the hypervisor took."""
+    from tempora.data import from_batches
+    from tempora.measure import Baseline, MeasuredClock
+    from tempora.measure.process import ProcessorTime
+    from tempora.methods import create
+    from tempora.store import Trace
+
+    monkeypatch.setattr(ProcessorTime, "stolen_since", lambda self, before: 0.5)
+    standard = create("standard", network("fashion_resnet"))
+    stream = from_batches("fog", batches[:1], device=torch.device("cpu"))
+    watch = sentinels.Sentinel(standard, stream, MeasuredClock(torch.device("cpu")), Baseline(1.0))
+    shares = []
+    for device in ("cpu", "cuda"):
+        monkeypatch.setattr(type(standard.model), "device", torch.device(device))
+        shares.append(watch.around(lambda: Trace.empty(1, 8))[1]["stolen_share"])
+    assert shares == [0.5, 0.0]
+
+
+def test_shards_need_one_profile(tmp_path):
+    from tempora.cli.run import execute
+    from tempora.engine.config import load_config
+
+    config = load_config(None, flags={"batches": 1, "methods": ["standard"], "data.shifts": ["contrast"]})
+    with pytest.raises(TemporaError, match=r"--shard 1/1 with --clock steady.*tempora profile"):
+        execute(config, tmp_path / "run", shard="1/1", quiet=True)
+    assert json.loads(config.model_dump_json())["clock"] == "steady"

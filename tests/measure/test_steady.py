@@ -1,0 +1,298 @@
+"""Steady profiles: what is made of timed samples. The samples are made up, so that no timing decides."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempora import TemporaError
+from tempora.measure import Batch, SteadyClock, SteadyProfile, load_profile
+from tempora.measure import fits as fitting
+from tempora.measure.settling import MethodCourse, is_relative, moved
+from tempora.measure.steady import Entry, Residuals, Rounds
+from tempora.measure.timer import clean_device_rounds
+from tempora.measure.work import Kind, Sample
+from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
+
+STANDARD = Kind("standard", "predict")
+STEP = Kind("tent", "adapt", "", "step")
+
+
+def profile_of(*entries: Entry, **more) -> SteadyProfile:
+    standard = Entry(method="standard", phase="predict", steady_ms=10.0)
+    every = [standard, *entries]
+    rounds = Rounds(
+        shift=["fog"],
+        clean=[True],
+        checks=[False],
+        standard_ms=[10.0],
+        ms=[[entry.steady_ms] for entry in every],
+        amount=[None for _ in every],
+    )
+    facts = {"name": "made up", "id": "0123", "made_at": "2026-01-01", "model": "net", "weights": "w"}
+    facts |= {"batch_size": 8, "device": "cpu", "threads": 1, "times": "process CPU time"}
+    return SteadyProfile(**facts | {"standard_ms": 10.0, "entries": every, "rounds": rounds} | more)
+
+
+TENT = (
+    Entry(method="tent", phase="predict", steady_ms=11.0, samples=9),
+    Entry(
+        method="tent", phase="adapt", action="step", mode="kept", steady_ms=20.0, per_amount_ms=0.5, amount=10
+    ),
+    Entry(method="tent", phase="adapt", action="nothing_kept", steady_ms=2.0),
+    Entry(method="tent", phase="frozen", steady_ms=9.0),
+)
+
+
+def batch(method="tent", index=0, **more) -> Batch:
+    return Batch(method, method, "fog", 1, index, **more)
+
+
+# -- fits ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.floats(1, 100),
+    st.floats(0.1, 5),
+    st.lists(st.integers(0, 64), min_size=4, max_size=30, unique=True),
+)
+def test_a_line_is_found(start, slope, amounts):
+    found = fitting.fit([start + slope * amount for amount in amounts], amounts)
+    for amount in (0, 32, 64):
+        assert found.at(amount) == pytest.approx(start + slope * amount, rel=1e-6)
+
+
+def test_wild_samples_do_not_turn_the_line():
+    amounts = list(range(0, 60, 3))
+    times = [10.0 + 0.5 * amount + (200.0 if amount % 15 == 12 else 0.0) for amount in amounts]
+    found = fitting.fit(times, amounts)
+    assert found.at(30) == pytest.approx(25.0, rel=0.05)
+    assert found.per_amount_ms == pytest.approx(0.5, rel=0.1)
+
+
+def test_time_that_does_not_follow_the_amount_is_one_number():
+    noise = np.random.default_rng(0).normal(10, 0.1, 40)
+    found = fitting.fit(noise.tolist(), list(range(40)))
+    assert found.per_amount_ms == 0
+    assert found.at(0) == found.at(1000) == float(np.median(noise))
+    assert fitting.fit([1.0, 2.0, 9.0], [3, 3, 3]).at(3) == 2.0
+
+
+def test_the_error_of_a_median_shrinks_with_its_samples():
+    draw = np.random.default_rng(1)
+    errors = [fitting.fit(draw.normal(10, 1, n).tolist(), [None] * n).error for n in (25, 400)]
+    assert errors[0] == pytest.approx(1.96 * 1.2533 * 0.1 / 5, rel=0.5)
+    assert errors[1] < errors[0] / 2
+    assert fitting.fit([5.0], [None]).error == 1.0
+
+
+def test_a_slow_round_is_slow_for_standard_too():
+    """The third round took twice as long for everybody: relative to its own standard inference nothing happened."""
+    samples = []
+    for number, slow in enumerate((1.0, 1.0, 2.0, 1.0)):
+        samples += [Sample(STANDARD, number, "fog", 10 * slow, 10 * slow)] * 2
+        samples += [Sample(STEP, number, "fog", 25 * slow, 25 * slow)]
+    by_round = fitting.standard_by_round(samples, STANDARD)
+    assert by_round == {0: 10, 1: 10, 2: 20, 3: 10}
+    even = fitting.relative(samples, by_round, 10.0)
+    assert {sample.ms for sample in even if sample.kind == STEP} == {25.0}
+
+
+def test_which_rounds_count():
+    clean = [True] * 9 + [False] * 3
+    assert fitting.usable_rounds(clean, robust=True) == list(range(9))
+    few = [True] * 2 + [False] * 10
+    assert fitting.usable_rounds(few, robust=True) == list(range(12))
+    assert fitting.usable_rounds(few, robust=False) == [0, 1]
+    assert fitting.usable_rounds([False] * 4, robust=False) == [0, 1, 2, 3]
+    assert clean_device_rounds([10.0] * 6 + [12.0]) == [True] * 6 + [False]
+
+
+def test_a_kind_met_only_on_the_shift_kept_apart_still_has_a_time():
+    kept = [Sample(STEP, number, "fog", 20.0, 20.0) for number in range(3)]
+    other = Sample(Kind("tent", "adapt", "", "nothing_kept"), 3, "snow", 2.0, 2.0)
+    fits = fitting.fit_kinds([*kept, other], [0, 1, 2])
+    assert fits[other.kind].ms == 2.0
+    assert fitting.distances([Sample(STEP, 4, "snow", 22.0, 22.0)], fits) == {STEP: pytest.approx(0.1)}
+
+
+def test_residuals_come_from_clean_rounds_in_blocks_of_neighbours():
+    fits = {STEP: fitting.Fit(20.0), STANDARD: fitting.Fit(10.0)}
+    samples = [Sample(STEP, number // 8, "fog", 20.0, 20.0 + number) for number in range(32)]
+    blocks = fitting.residual_blocks(samples, fits, [True, False, True, True])
+    assert [len(block) for block in blocks] == [fitting.BLOCK] * 3
+    assert blocks[0][:3] == [1.0, 1.05, 1.1]
+    assert blocks[1][0] == pytest.approx(36 / 20), "the round that was not clean is left out"
+
+
+def test_the_tail_is_known_from_299_clean_samples():
+    assert fitting.tail_x([1.0] * 298) is None
+    assert fitting.tail_x([1.0] * 290 + [2.0] * 9) == pytest.approx(2.0, rel=0.01)
+    block = [1.0] * 8
+    assert not Residuals(factors=[block] * 37, clean_samples=296).tail_known
+    assert Residuals(factors=[block] * 38, clean_samples=304).tail_known
+
+
+# -- residuals and lambda -----------------------------------------------------------------------------------
+
+
+def test_neighbouring_batches_draw_from_one_block_and_all_methods_the_same():
+    blocks = [[float(number)] * 8 for number in range(1, 40)]
+    residuals = Residuals(factors=blocks, clean_samples=312)
+    drawn = [residuals.factor("fog", 1, index) for index in range(64)]
+    assert all(len(set(drawn[start : start + 8])) == 1 for start in range(0, 64, 8))
+    assert len(set(drawn)) > 3
+    assert drawn == [residuals.factor("fog", 1, index) for index in range(64)]
+    assert drawn != [residuals.factor("fog", 2, index) for index in range(64)]
+    assert Residuals().factor("fog", 1, 3) == 1.0
+
+
+def test_lambda_is_the_steady_time_with_a_provision():
+    profile = profile_of(*TENT)
+    assert profile.baseline().baseline_ms == pytest.approx(10.3)
+    assert profile.baseline(1.5).baseline_ms == 15.0
+    assert profile.baseline().provision_ms(100) == pytest.approx(30.0)
+    with pytest.raises(TemporaError, match="the tail is not known on this machine"):
+        profile.baseline("tail")
+    assert profile_of(*TENT, tail_x=1.2).baseline("tail").baseline_ms == 12.0
+
+
+# -- the clock ----------------------------------------------------------------------------------------------
+
+
+def test_times_follow_the_kind_of_work_and_its_amount():
+    clock = SteadyClock(profile_of(*TENT))
+    assert clock.predict(lambda: "scores", batch(), frozen=False) == ("scores", 11.0)
+    kept = batch(work=lambda: ("kept", 30.0))
+    assert clock.adapt(lambda: "step", kept) == ("step", 30.0)
+    assert clock.adapt(lambda: "nothing_kept", batch())[1] == 2.0
+    assert clock.predict(lambda: None, batch(), frozen=True)[1] == 9.0
+    assert clock.predict(lambda: None, batch(frozen_as="standard"), frozen=True)[1] == 10.0
+    assert clock.unknown == {}
+
+
+def test_doing_nothing_is_free_and_an_unknown_action_costs_a_step():
+    clock = SteadyClock(profile_of(*TENT))
+    assert clock.adapt(lambda: "none", batch())[1] == 0.0
+    assert clock.adapt(lambda: "skipped", batch(free=("none", "skipped")))[1] == 0.0
+    assert clock.unknown == {}
+    assert clock.adapt(lambda: "recovered", batch(index=7, work=lambda: ("kept", 10.0)))[1] == 20.0
+    assert clock.unknown == {Kind("tent", "adapt", "kept", "recovered"): 7}
+    with pytest.raises(TemporaError, match=r"no times for 'eta'.*times_as"):
+        clock.predict(lambda: None, batch("eta"), frozen=False)
+
+
+def test_a_pass_depends_on_the_entries_it_used_alone():
+    profile = profile_of(*TENT)
+    clock = SteadyClock(profile)
+    clock.predict(lambda: None, batch(), frozen=False)
+    clock.adapt(lambda: "step", batch(work=lambda: ("kept", 12.0)))
+    clock.adapt(lambda: "none", batch())
+    steps = dict(clock.used)
+    clock.begin()
+    clock.adapt(lambda: "recovered", batch())
+    stands_in = dict(clock.used)
+    new = Entry(method="tent", phase="adapt", action="recovered", steady_ms=3.0)
+    rounds = profile.rounds.model_copy(update={"ms": [[3.0]], "amount": [None]})
+    later = SteadyClock(profile.with_entries([new], rounds))
+    assert later.name == clock.name, "kinds that are added leave the profile's name as it is"
+    assert later.still_holds(steps)
+    assert not later.still_holds(stands_in), "what cost a step then has a time of its own now"
+    slower = [entry.model_copy(update={"steady_ms": entry.steady_ms + 1}) for entry in TENT]
+    assert not SteadyClock(profile_of(*slower)).still_holds(steps)
+
+
+def test_rounds_of_added_kinds_stand_beside_the_first():
+    profile = profile_of(*TENT)
+    new = Entry(method="sar", phase="predict", steady_ms=12.0)
+    rounds = Rounds(
+        shift=["snow"] * 2,
+        clean=[True] * 2,
+        checks=[False] * 2,
+        standard_ms=[10.0] * 2,
+        ms=[[12.0, 12.1]],
+        amount=[None],
+    )
+    joined = profile.with_entries([new], rounds)
+    assert joined.rounds.shift == ["fog", "snow", "snow"]
+    assert joined.rounds.ms[-1] == [None, 12.0, 12.1]
+    assert all(len(row) == 3 for row in joined.rounds.ms)
+    assert joined.methods == {"standard", "tent", "sar"}
+
+
+# -- files --------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_survives_its_file(tmp_path):
+    profile = profile_of(*TENT, residuals=Residuals(factors=[[1.0, 1.1]], clean_samples=2))
+    profile.save(tmp_path / "profile.json")
+    assert load_profile(tmp_path / "profile.json") == profile
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"standard_ms": -1}, "standard_ms"),
+        ({"entries": []}, "no time of standard inference"),
+        ({"entries": [{"method": "a", "phase": "dreaming", "steady_ms": 1}]}, "entries.0.phase"),
+        ({"threads": "many"}, "threads"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_a_broken_profile_is_refused(tmp_path, change, said):
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(profile_of(*TENT).to_json() | change))
+    with pytest.raises(TemporaError, match=f"{said}.*tempora profile"):
+        load_profile(path)
+
+
+def test_what_a_profile_says_about_itself():
+    assert profile_of(*TENT).verdict.status == "VALID"
+    hasty = profile_of(*TENT, settled=False, moved_points=2.34, moved_batches=3.0)
+    assert hasty.verdict.status == "WARN"
+    assert "2.3 points" in str(hasty.verdict)
+    busy = profile_of(*TENT, cores_ours=False, threads=4, times="wall time")
+    assert busy.relative_only
+    assert not profile_of(*TENT, cores_ours=False).relative_only, "one thread's processor time stays good"
+
+
+# -- when it is good enough ---------------------------------------------------------------------------------
+
+
+def test_a_profile_has_settled_when_its_error_moves_no_cell():
+    scenarios = [Offline(), Discrete(interval_ms=20), Continuous(threshold_ms=30), Amortised(budget_ms=200)]
+    sure = MethodCourse([11.0], [4.0], 10.0, error=0.001)
+    assert moved({"tent": sure}, scenarios, 10.0, 100).little
+    unsure = sure._replace(error=0.2)
+    assert not moved({"tent": unsure}, scenarios, 10.0, 100).little
+    assert moved({"tent": unsure}, [Offline()], 10.0, 100) == (0.0, 0.0), "time cannot touch this one"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "relative"),
+    [
+        (Offline(), True),
+        (Discrete(utilisation=0.5), True),
+        (Discrete(interval_ms=40), False),
+        (Continuous(threshold_x=2), True),
+        (Continuous(threshold_ms=1.5), False),
+        (Continuous(threshold_ms=100), False),
+        (Amortised(budget_x=0.5), True),
+        (Amortised(budget_baselines=25), True),
+        (Amortised(budget_ms=100), False),
+        (Deployment(arrivals=[0.0, 40.0]), False),
+        (Deployment(utilisation=1, threshold_x=2, budget_x=1), True),
+    ],
+)
+def test_which_scenarios_need_no_milliseconds(scenario, relative):
+    assert is_relative(scenario) is relative
+
+
+def test_a_longer_stream_moves_a_cut_off_further():
+    course = MethodCourse([11.0], [4.0], 10.0, error=0.05)
+    short, long = (moved({"tent": course}, [Amortised(budget_x=0.25)], 10.0, n).batches for n in (200, 2000))
+    assert long == pytest.approx(10 * short)
