@@ -32,6 +32,7 @@ METHODS: Mapping[str, str] = {
     "rotta": "tempora.methods.rotta:RoTTA",
     "roid": "tempora.methods.roid:ROID",
     "memo": "tempora.methods.memo:MEMO",
+    "settle": "tempora.methods.settle:Settle",
 }
 """In the order in which they are listed and run."""
 

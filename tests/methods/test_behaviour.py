@@ -43,6 +43,9 @@ def test_frozen_early_methods_live_or_die_by_their_statistics(batches_seen: int)
         ("eta", {"source_stats": "keep"}),
         ("tent", {"source_stats": "keep"}),
         ("tent", {"frozen_stats": "batch"}),
+        ("tent", {"frozen_stats": "averaged"}),
+        ("adabn", {"frozen_stats": "averaged"}),
+        ("settle", {}),
     ):
         assert accuracy_frozen_after(batches_seen, name, **settings) > 0.85, name
 

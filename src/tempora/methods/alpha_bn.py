@@ -11,7 +11,7 @@ from torch import Tensor
 from tempora.errors import TemporaError
 from tempora.methods.contract import Method
 from tempora.methods.mixed import MixedNorm
-from tempora.methods.norm import FrozenStats, replace_batchnorm
+from tempora.methods.norm import replace_batchnorm
 from tempora.methods.registry import register
 from tempora.methods.settings import Settings, setting
 
@@ -30,7 +30,7 @@ class AlphaBNSettings(Settings):
     prior: float | None = setting(None, low=0)
     mode: Literal["mix", "ema"] = "mix"
     passes: Literal[1, 2] = 1
-    frozen_stats: FrozenStats = "tracked"
+    frozen_stats: Literal["tracked", "batch"] = "tracked"
 
 
 @register

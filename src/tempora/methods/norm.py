@@ -17,7 +17,7 @@ from tempora.methods.settings import Settings
 from tempora.models import Classifier
 
 SourceStats = Literal["reset", "keep"]
-FrozenStats = Literal["tracked", "batch"]
+FrozenStats = Literal["tracked", "batch", "averaged"]
 
 #: The weight of the newest batch in tracked statistics, whatever the network was trained with.
 MOMENTUM = 0.1
@@ -28,7 +28,9 @@ class StatisticsSettings(Settings):
     """Of a method that uses batch statistics.
 
     source_stats: whether tracking starts from mean 0, variance 1 or from the source's statistics.
-    frozen_stats: whether a frozen model normalises with what was tracked or still with each batch.
+    frozen_stats: whether a frozen model normalises with what was tracked (as published: a running average that
+    forgets, with momentum 0.1), still with each batch, or with the plain average of all batches seen, which is
+    ripe after the first and, before it, the source's.
     """
 
     source_stats: SourceStats = "reset"
@@ -124,6 +126,9 @@ class BatchStatistics:
         self.following = [layer for network in followers for layer in batchnorm_layers(network).values()]
         self.when_frozen = frozen
         for layer in self.layers.values():
+            if frozen == "averaged":
+                average_from_first(layer)
+                continue
             layer.momentum = MOMENTUM
             if source == "reset":
                 layer.reset_running_stats()  # mean 0, variance 1
@@ -177,6 +182,15 @@ class BatchStatistics:
         """Whether a layer that uses batch statistics also feeds them to its running ones."""
         for layer in self.layers.values():
             layer.track_running_stats = wanted
+
+
+def average_from_first(layer: _BatchNorm) -> None:
+    """Track the plain mean of all batches: the first takes the place of whatever statistics were there.
+
+    PyTorch divides by the layer's own count of batches; kept on the host, reading it never waits for a device.
+    """
+    layer.momentum = None
+    layer.num_batches_tracked = torch.zeros((), dtype=torch.long)
 
 
 class TrackedGuard:
