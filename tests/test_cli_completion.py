@@ -33,7 +33,7 @@ def offered(line: str) -> list[str]:
         ("tempora run --methods te", ["tent"]),
         (
             "tempora run --methods standard,tent,s",
-            [f"standard,tent,{name}" for name in ("shot_im", "sar", "spa")],
+            [f"standard,tent,{name}" for name in ("shot_im", "sar", "spa", "settle")],
         ),
         ("tempora run --shifts noise,fo", ["noise,fog"]),
         ("tempora run --dataset imagenet_", ["imagenet_a", "imagenet_c", "imagenet_r", "imagenet_v2"]),
