@@ -25,6 +25,7 @@ from methods import OPEN
 from tempora import models
 from tempora.engine.executors import local
 from tempora.engine.job import Job
+from tempora.engine.own_profile import OwnProfile
 from tempora.engine.passes import Pass
 from tempora.engine.run import Run
 from tempora.engine.sentinel import Sentinel
@@ -34,8 +35,9 @@ from tempora.scenarios import relative_grid
 from tempora.store import RunFolder
 
 PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
-    "timed service": ((Pass, "_serve_adapting"),),
+    "service": ((Pass, "_serve_adapting"),),
     "frozen service": ((Pass, "_serve_frozen"),),
+    "profile": ((OwnProfile, "ready"), (OwnProfile, "learn")),
     "lambda": ((local, "settle"), (local, "calibrate"), (local, "remeasure")),
     "split tax": ((local, "split_tax"),),
     "warm-up": ((Pass, "warm_up"),),
@@ -91,7 +93,7 @@ def main(
     batch_size: int = 64,
     shifts: int = 2,
     only: Annotated[str, typer.Option(help="Methods, with commas; default all that fit.")] = "",
-    clock: Annotated[str, typer.Option(help="As tempora run takes it.")] = "measured",
+    clock: Annotated[str, typer.Option(help="As tempora run takes it.")] = "steady",
     json_file: JsonFile = None,
 ) -> None:
     torch.manual_seed(0)
