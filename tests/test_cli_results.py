@@ -353,7 +353,7 @@ def test_the_authors_logs_become_a_run(tmp_path: Path) -> None:
         (tmp_path / "logs" / f"{kind}.json").write_text(json.dumps(content))
     text = one_line(tempora("import", "authors", tmp_path / "logs", "--out", tmp_path / "run"))
     assert "3 logs of resnet50 on imagenet_c: 3 cells, λ 38.00 ms" in text
-    assert "1 cells have no result: not applicable: threshold_ms=30" in text
+    assert "no result for 1 cell: not applicable: threshold_ms=30" in text
     answer = tempora(
         "query", tmp_path / "run", "select utility from utilities where status = 'ok'", "--format", "csv"
     )

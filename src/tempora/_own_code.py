@@ -6,14 +6,29 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tempora.errors import TemporaError, unknown
+
+around_import: Callable[[str], AbstractContextManager[Any]] = nullcontext
+"""Stands around the import of a module, given its name. Where torch is in use, `_global_state` puts back what the
+module changes in it; this file serves rooms that never import torch."""
 
 
 def is_own(name: str) -> bool:
     """Whether a name means code of the user's own."""
     return ":" in name
+
+
+def module_of(name: str) -> str:
+    """The module that `module:name` or `file.py:name` is in.
+
+    >>> module_of("package.nets:make"), module_of("code/nets.py:make")
+    ('package.nets', 'nets')
+    """
+    module = name.partition(":")[0]
+    return os.path.basename(module).removesuffix(".py") if module.endswith(".py") else module
 
 
 def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
@@ -31,13 +46,19 @@ def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
         folder, file = os.path.split(os.path.abspath(module_name))
         if not os.path.isfile(os.path.join(folder, file)):
             raise TemporaError(f"{what} {path!r}: there is no file {module_name!r}.")
-        module_name = file.removesuffix(".py")
+        module_name = module_of(path)
         if folder not in sys.path:
             sys.path.append(folder)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
-        module = importlib.import_module(module_name)
+        with around_import(module_name):
+            module = importlib.import_module(module_name)
+    except SystemExit as end:
+        raise TemporaError(
+            f"{what} {path!r}: importing {module_name} ends Python (sys.exit): put what it does as a script under "
+            'if __name__ == "__main__".'
+        ) from end
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
             raise

@@ -17,6 +17,15 @@ class TemporaWarning(UserWarning):
     """Something is read or done as asked, but may not be what the user thinks. The command line prints it."""
 
 
+def counted(number: int, thing: str) -> str:
+    """
+    >>> counted(1, "batch"), counted(3, "pass"), counted(0, "shift")
+    ('1 batch', '3 passes', '0 shifts')
+    """
+    ending = "" if number == 1 else "es" if thing.endswith(("s", "ch")) else "s"
+    return f"{number} {thing}{ending}"
+
+
 def suggestion(given: str, allowed: Iterable[str]) -> str:
     """`did you mean 'tent'? Allowed: adabn, ...`: the tail of every unknown-name error.
 

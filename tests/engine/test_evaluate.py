@@ -137,10 +137,12 @@ class Counts(Method):
         return torch.full((len(x), 10), math.nan)
 
 
-def test_a_method_that_fails_is_not_tried_once_per_scenario(network, batches):
+def test_a_method_that_fails_is_not_tried_once_per_scenario(network, batches, tmp_path):
     CALLS.clear()
-    clock = {**CLOCK, "counts": (40, 0)}
-    results = evaluate(network("fashion_resnet"), batches, [Counts], clock=clock, warmup_batches=0)
+    options = {"clock": {**CLOCK, "counts": (40, 0)}, "warmup_batches": 0, "out": tmp_path / "run"}
+    with pytest.raises(TemporaError, match="4 of 4 cells failed: counts: every score"):
+        evaluate(network("fashion_resnet"), batches, [Counts], **options)
+    results = tempora.open(tmp_path / "run")
     assert results.utilities["status"].str.contains("every score it gave was NaN").all()
     assert results.traces[["protocol", "predict_ms"]].empty
     assert len(results.utilities) == 4
@@ -357,8 +359,8 @@ def test_own_methods_are_shown_under_the_label_of_their_class(network, batches, 
 
 def test_a_clock_without_the_method_says_which_it_has(network, batches):
     clock = {name: CLOCK[name] for name in ("baseline_ms", "standard")}
-    results = evaluate(network("fashion_resnet"), batches[:2], ["tent"], clock=clock)
-    assert "has no times for 'tent'; it has standard" in results.utilities["status"].iloc[0]
+    with pytest.raises(TemporaError, match="has no times for 'tent'; it has standard"):
+        evaluate(network("fashion_resnet"), batches[:2], ["tent"], clock=clock)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_a_missing_shard_is_named_and_can_be_made_later(clock_file, whole, tmp_p
     command = [*map(str, parts), "--out", str(tmp_path / "merged")]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1
-    assert "tasks are in none of them, the first " in result.output
+    assert "none of them has " in result.output
     assert not RunFolder(tmp_path / "merged").manifest()["finished"]
     run(configuration(clock_file), tmp_path / "merged")
     assert contents(tmp_path / "merged") == contents(whole)

@@ -152,7 +152,7 @@ def test_the_runs_verdict_is_its_worst():
     assert str(drifted).startswith("INVALID: baseline drifted 23% during the run; close other programs")
     mixed = judge_run(quiet, [verdict_of(), verdict_of(drift=0.08), verdict_of(drift=0.23)], "try again")
     assert mixed.status == "INVALID"
-    assert "1 of 3 passes are INVALID (try again)" in str(mixed)
+    assert "1 of 3 passes is INVALID (try again)" in str(mixed)
 
 
 def test_the_measured_clock_returns_what_the_work_did():

@@ -179,7 +179,7 @@ def test_specs_survive_the_way_there_and_back(spec):
         (lambda: Bursty(interval_ms=1, length=0), "length=0"),
         (lambda: Periodic(interval_ms=1, jitter=1.5), "jitter=1.5: is a fraction of the interval"),
         (lambda: Recorded([3, 1]), "never go back in time"),
-        (lambda: Recorded([0]).times(2), "hold 1 times and the stream has 2 batches"),
+        (lambda: Recorded([0]).times(2), "hold 1 time and the stream has 2 batches"),
         (lambda: Deployment(arrivals={"poison": {"rate_hz": 1}}), "did you mean 'poisson'"),
         (lambda: Deployment(arrivals={"poisson": {"rate": 1}}), "unknown poisson setting 'rate'"),
         (lambda: Deployment(arrivals={"poisson": 0.5}), r"give its settings, as in \{utilisation: 0.5\}"),

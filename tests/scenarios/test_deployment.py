@@ -293,7 +293,7 @@ def test_wrong_streams_say_what_to_do(change, message):
 
 
 def test_recorded_arrivals_must_cover_the_stream():
-    with pytest.raises(TemporaError, match="hold 1 times and the stream has 2 batches"):
+    with pytest.raises(TemporaError, match="hold 1 time and the stream has 2 batches"):
         Deployment(arrivals=[0.0]).score(accuracy=[1, 1], predict_ms=5)
 
 

@@ -22,7 +22,7 @@ from tempora.analysis.uncertainty import (
 )
 from tempora.analysis.verdicts import verdict_of
 from tempora.cards import Cards
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, counted
 from tempora.published.methods import STANDARD
 from tempora.scenarios import Scenario
 from tempora.store import Results
@@ -189,7 +189,7 @@ def _certainty(manifest: Mapping[str, Any], answers: Answers, best: str) -> list
     seeds = sorted(int(seed) for seed in rows["seed"].unique())
     shifts = rows["shift"].nunique()
     said = [_timing(manifest, rows)]
-    data = f"{shifts} shift{'s' if shifts > 1 else ''}, {int(streams['batches'].sum())} batches"
+    data = f"{counted(shifts, 'shift')}, {counted(int(streams['batches'].sum()), 'batch')}"
     if len(seeds) == 1:
         said.append(
             f"Data: {data}, one order of them (seed {seeds[0]}): the interval is within-stream and says nothing "

@@ -25,6 +25,7 @@ def audit(
 
     from tempora.engine.audit import MEASURED_TOLERANCE
     from tempora.engine.audit import audit as audit_cells
+    from tempora.errors import counted
     from tempora.store import open_run
 
     results = open_run(run)
@@ -44,6 +45,6 @@ def audit(
         f"within the timing interval and {MEASURED_TOLERANCE:.0%}" if measured else "exactly (recorded clock)"
     )
     agreeing = sum(cell.agrees for cell in audited)
-    out.print(f"\n{agreeing} of {len(audited)} cells agree {rule}")
+    out.print(f"\n{agreeing} of {counted(len(audited), 'cell')} agree {rule}")
     if agreeing < len(audited):
         raise typer.Exit(1)

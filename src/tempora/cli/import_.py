@@ -42,19 +42,24 @@ def authors(
             baseline_ms=baseline_ms,
             progress=partial(show, "reading logs"),
         )
+    from tempora.errors import counted
+
     cells = results.utilities
     manifest = results.manifest
     say(
-        f"{manifest['imported']['files']} logs of {manifest['model']} on {manifest['dataset']}: {len(cells)} cells, "
+        f"{counted(manifest['imported']['files'], 'log')} of {manifest['model']} on {manifest['dataset']}: "
+        f"{counted(len(cells), 'cell')}, "
         f"λ {manifest['baseline']['baseline_ms']:.2f} ms, in {out}"
     )
     if retimed := manifest["imported"]["retimed_passes"]:
-        say(f"{retimed} discrete passes served less than their times allow; recorded starts decided instead")
+        say(
+            f"{counted(retimed, 'discrete pass')} served less than their times allow; recorded starts decided instead"
+        )
     if own_skips := manifest["imported"]["own_skips_passes"]:
         say(
-            f"{own_skips} discrete passes skip other batches than their times and starts say; "
-            "they are scored by what the log says was served, and not replayed"
+            f"{counted(own_skips, 'discrete pass')} skipped other batches than the times and starts say; "
+            "what the log says was served is scored, and not replayed"
         )
     without = cells[cells["status"] != "ok"]
     for status, count in without["status"].value_counts().items():
-        say(f"{count} cells have no result: {status}")
+        say(f"no result for {counted(int(count), 'cell')}: {status}")

@@ -132,12 +132,14 @@ def _clocks() -> Iterator[Entry]:
 def _suites() -> Iterator[Entry]:
     from tempora.engine import suites
     from tempora.engine.config import load_config
+    from tempora.errors import counted
 
     for name in names.SUITES:
         config = load_config(suites.path_of(name))
         shifts = ", ".join(config.data.shifts)
         about = (
-            f"{config.model}, {len(config.methods)} methods, {config.batches} batches of {config.batch_size}"
+            f"{config.model}, {counted(len(config.methods), 'method')}, "
+            f"{counted(config.batches or 0, 'batch')} of {config.batch_size}"
         )
         yield name, f"{about} of each of {shifts}", f"grid {config.grid}, clock {config.clock}"
 

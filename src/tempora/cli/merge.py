@@ -27,17 +27,18 @@ def merge(
     ] = False,
 ) -> None:
     """Join run folders of one job into one, ranked anew. Exit status 1: some cells are in none of them."""
+    from tempora.errors import counted
     from tempora.store.merge import merge as join
 
     merged = join(runs, out, mix_devices)
-    say(f"{len(merged.results.utilities)} cells from {len(runs)} runs are in {out}")
+    say(f"{out} holds {counted(len(merged.results.utilities), 'cell')} from {len(runs)} runs")
     note = merged.results.manifest["mixed_devices"]
     if note:
         say(f"note: {note}")
     if merged.missing:
         method, shift, seed = merged.missing[0]
         say(
-            f"{len(merged.missing)} tasks are in none of them, the first {method} on {shift} (seed {seed}): "
+            f"none of them has {counted(len(merged.missing), 'task')}, the first {method} on {shift} (seed {seed}): "
             f"merge the other shards too, or let `tempora run ... --out {out}` make the rest"
         )
         raise typer.Exit(1)

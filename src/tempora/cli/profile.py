@@ -92,7 +92,7 @@ def profile(
         raise TemporaError(f"--out {out}: there is no folder {out.parent}; make it, or give another")
     observer = LiveProgress(console, plain=plain)
     job = job_from_config(load_config(None, flags=flags), observer)
-    with observer.watching(gently=False):
+    with observer.watching():
         recorded = recorded_alone(job, observer)
     recorded.save(out)
 

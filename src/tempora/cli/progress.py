@@ -18,6 +18,7 @@ from rich.text import Text
 from tempora.cli.bar import Pace
 from tempora.cli.terminal import is_live
 from tempora.engine import Observer
+from tempora.errors import counted
 from tempora.store import Trace
 
 DRAW_EVERY_S = 0.1
@@ -66,7 +67,9 @@ class LiveProgress(Observer):
     def batch_done(self, trace: Trace, index: int) -> None:
         if not self._live:
             if not self._quiet and self._pace.due():
-                self._say(f"{self._title}: {self._pass}, {index + 1} of {self._pass_batches} batches")
+                self._say(
+                    f"{self._title}: {self._pass}, {index + 1} of {counted(self._pass_batches, 'batch')}"
+                )
             return
         elapsed = max(time.monotonic() - self._pass_start, 1e-6)
         served = trace.served
@@ -98,14 +101,13 @@ class LiveProgress(Observer):
             self._console.print(Text.assemble(("note", "yellow"), f": {text}"))
 
     @contextmanager
-    def watching(self, gently: bool = True) -> Iterator[LiveProgress]:
-        """Draw while the run lasts. `gently`: the first Ctrl-C stops it after the batch, the second one at once."""
+    def watching(self) -> Iterator[LiveProgress]:
+        """Draw while the run lasts. Ctrl-C stops it at once: finished passes are on disk, the one under way is lost
+        either way. A method that swallows the interruption is stopped after the batch."""
 
         def on_interrupt(number: int, frame: FrameType | None) -> None:
-            if self.stop_requested or not gently:
-                raise KeyboardInterrupt
             self.stop_requested = True
-            self._console.print("stopping after this batch (Ctrl-C again to stop at once)")
+            raise KeyboardInterrupt
 
         before = signal.signal(signal.SIGINT, on_interrupt)
         try:

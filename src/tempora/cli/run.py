@@ -138,6 +138,13 @@ def run(
             rich_help_panel=HOW,
         ),
     ] = None,
+    method_timeout: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds that one call into a method may take; one that hangs fails, the others go on.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
     share: Annotated[
         bool | None, typer.Option(help="Share passes between scenarios.", rich_help_panel=HOW)
     ] = None,
@@ -204,6 +211,7 @@ def run(
         "deterministic": deterministic,
         "runtimes": _names(runtime),
         "share": share,
+        "method_timeout_s": method_timeout,
     }
     configuration = load_config(config, set_ or (), flags)
     folder = out or Path("runs") / _run_name(config, configuration)
@@ -329,10 +337,13 @@ def _show_failures(rows: list[dict[str, Any]], console: Console) -> None:
     """How many cells failed, and each reason once."""
     from rich.text import Text
 
+    from tempora.engine.run import failures
+    from tempora.errors import counted
+
     failed = [row for row in rows if row["status"].startswith("failed")]
-    console.print(Text(f"{len(failed)} of {len(rows)} cells failed:", style="red"))
-    for method, status in dict.fromkeys((row["method"], row["status"]) for row in failed):
-        console.print(Text(f"  {method}: {status.removeprefix('failed: ')}"))
+    console.print(Text(f"{len(failed)} of {counted(len(rows), 'cell')} failed:", style="red"))
+    for reason in failures(rows):
+        console.print(Text(f"  {reason}"))
 
 
 def _write_report(folder: Path, console: Console, drawing: bool) -> Path:
@@ -349,7 +360,7 @@ def prepare_environment() -> None:
 
 
 def _forget_invalid(folder: Any, redo: str, observer: Any) -> None:
-    from tempora.errors import unknown
+    from tempora.errors import counted, unknown
 
     if redo != "invalid":
         raise unknown("--redo", redo, ["invalid"])
@@ -360,7 +371,7 @@ def _forget_invalid(folder: Any, redo: str, observer: Any) -> None:
     ]
     for key in bad:
         folder.remove_pass(key)
-    observer.note(f"{len(bad)} invalid passes will be made again")
+    observer.note(f"{counted(len(bad), 'invalid pass')} will be made again")
     manifest = folder.manifest() if folder.has_manifest() else {}
     if (manifest.get("baseline_verdict") or {}).get("status") == "INVALID":
         folder.write_manifest({**manifest, "baselines": {}, "finished": False})

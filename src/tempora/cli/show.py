@@ -121,31 +121,31 @@ def show_overview(run: Path, console: Console, shift: str | None = None) -> None
 def describe(manifest: dict[str, Any]) -> str:
     """One paragraph: what was run, where, with which lambda."""
     from tempora.analysis.compare import machine_name
+    from tempora.errors import counted
 
     where = machine_name(manifest)
     ways = {"measured": "measured on", "steady": "profiled on"}
     timing = f"{ways.get(str(manifest['clock']).partition(':')[0], 'times from the')} {where}"
     name = manifest.get("suite") or manifest["model"]
     batches = sorted(set(manifest["batches"].values()))
-    sizes = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"
-    what = f"{_count(manifest['methods'], 'method')} on {_count(manifest['shifts'], 'shift')}"
+    sizes = counted(batches[-1], "batch") if len(batches) == 1 else f"{batches[0]} to {batches[-1]} batches"
+    what = f"{counted(len(manifest['methods']), 'method')} on {counted(len(manifest['shifts']), 'shift')}"
     return (
-        f"{name}: {what} of {sizes} batches of {manifest['batch_size']}; "
+        f"{name}: {what} of {sizes} of {manifest['batch_size']}; "
         f"λ = {manifest['baseline']['baseline_ms']:.2f} ms, {timing}"
         + ("" if manifest["finished"] else "; NOT FINISHED: the same command goes on")
     )
 
 
-def _count(things: list[str], name: str) -> str:
-    return f"{len(things)} {name}" + ("" if len(things) == 1 else "s")
-
-
 def _mark_invalid(results: Results, console: Console) -> None:
-    """The verdict stands under everything that is shown."""
+    """The verdict, and scores that are none, stand under everything that is shown."""
     from rich.text import Text
 
     from tempora.analysis.verdicts import verdict_of
+    from tempora.store.scores import non_finite_sentences
 
+    for sentence in non_finite_sentences(results.manifest.get("non_finite_scores") or {}):
+        console.print(Text(sentence, style="yellow"))
     verdict = verdict_of(results.manifest)
     styles = {"VALID": "green", "WARN": "yellow", "INVALID": "bold red", "UNKNOWN": "dim"}
     console.print()

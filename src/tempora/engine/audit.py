@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tempora._global_state import own_randomness
 from tempora.data import BatchSource
 from tempora.engine.config import load_config
+from tempora.engine.evaluate import job_from_batches
+from tempora.engine.executors.local import OpenStream
 from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import PROFILE_FILE
@@ -58,22 +62,27 @@ def audit(
     picked = scored.iloc[sorted(random.Random(seed).sample(range(len(scored)), min(cells, len(scored))))]
     observer = observer or Observer()
     found = []
-    for _, cell in picked.iterrows():
-        observer.task_started(cell["method"], cell["shift"], int(cell["seed"]))
-        found.append(_audit_cell(job, results, cell, realtime))
-        observer.task_finished(cell["method"], cell["shift"], int(cell["seed"]))
+    streams = OpenStream()  # cells are in the order of their streams
+    try:
+        for _, cell in picked.iterrows():
+            observer.task_started(cell["method"], cell["shift"], int(cell["seed"]))
+            found.append(_audit_cell(job, results, cell, realtime, streams))
+            observer.task_finished(cell["method"], cell["shift"], int(cell["seed"]))
+    finally:
+        streams.close()
     return found
 
 
 def _job(results: Results) -> Job:
-    config = results.manifest.get("config")
-    if config is None:
+    config, call = results.manifest.get("config"), results.manifest.get("evaluate")
+    if config is None and call is None:
         raise TemporaError(
-            f"{results.path} was made from Python, so its network and data are not at hand: only runs of "
-            "`tempora run` and `tempora demo` can be audited"
+            f"{results.path} was made from Python with a network, batches or methods that have no names, so they are "
+            "not at hand: only runs of `tempora run` and `tempora demo` can be audited, and those of "
+            'tempora.evaluate("NAME", "module:function", ...)'
         )
     try:
-        job = job_from_config(load_config(None, flags=config))
+        job = job_from_config(load_config(None, flags=config)) if call is None else _python_job(call)
         if isinstance(job.clock, SteadyClock) and job.clock.own:
             profile = load_profile(results.path / PROFILE_FILE)
             if isinstance(profile, SteadyProfile):
@@ -85,7 +94,17 @@ def _job(results: Results) -> Job:
         ) from error
 
 
-def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool) -> AuditedCell:
+def _python_job(call: Mapping[str, Any]) -> Job:
+    try:
+        specs = [MethodSpec(**method) for method in call["methods"]]
+        return job_from_batches(**{**call, "methods": specs, "scenarios": []})
+    except (KeyError, TypeError, ValueError) as error:
+        raise TemporaError(f"its call of evaluate is incomplete or was edited ({error})") from None
+
+
+def _audit_cell(
+    job: Job, results: Results, cell: pd.Series, realtime: bool, streams: OpenStream
+) -> AuditedCell:
     spec = next((spec for spec in job.methods if spec.label == cell["method"]), None)
     source = _source(job, cell)
     if spec is None or source is None:
@@ -100,23 +119,22 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool) -> 
         seed=source.seed,
         shift=source.shift,
     )
-    stream = source.open()
-    try:
-        method = job.create(spec, source.seed)
-        run = Pass(
-            method,
-            spec.label,
-            stream,
-            job.clock,
-            tail_batches=batches_at_once(method, stream, job.tail_batches),
-            times_as=spec.times_as,
-            pace=_real_time() if realtime else None,
-            standard=cache(lambda: _standard(job, spec, stream)),
-        )
+    stream = streams.open(source)
+    method = job.create(spec, source.seed)
+    run = Pass(
+        method,
+        spec.label,
+        stream,
+        job.clock,
+        tail_batches=batches_at_once(method, stream, job.tail_batches, job.guard(spec)),
+        times_as=spec.times_as,
+        pace=_real_time() if realtime else None,
+        standard=cache(lambda: _standard(job, spec, stream)),
+        timeout_s=job.method_timeout_s,
+    )
+    with own_randomness(source.seed):
         run.warm_up(job.warmup_batches)
         again = run.live(resolved)
-    finally:
-        stream.close()
     stored = results.trace(cell)
     utility = again.score(resolved).utility
     same = _same_predictions(stored, again)

@@ -21,7 +21,8 @@ def settle(job: Job, stream: BatchSource, observer: Observer) -> None:
     observer.pass_started("settling", len(job.methods))
     for number, spec in enumerate(job.methods):
         with suppress(Exception):  # a method that fails does so again in its own task, which records why
-            Pass(job.create(spec, stream.seed), spec.label, stream, job.clock).warm_up(2)
+            method = job.create(spec, stream.seed)
+            Pass(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s).warm_up(2)
         observer.batch_done(_NOTHING, number)
 
 

@@ -20,6 +20,7 @@ from tempora.errors import TemporaError, suggestion
 from tempora.methods.settings import build
 from tempora.names import GRIDS
 from tempora.scenarios import from_spec
+from tempora.scenarios._validate import MOST_WAITING
 
 MOST_LINES, MOST_LEVELS, MOST_BYTES = 10_000, 30, 1 << 20
 """A configuration is far smaller; aliases (&, *) of aliases can make it endless."""
@@ -126,7 +127,9 @@ class RunConfig(_Strict):
         description="More scenarios: {protocol: discrete, utilisation: 1}, module:Class, or with settings "
         "{scenario: module:Class, ...}.",
     )
-    queue: int = Field(1, ge=0, description="Batches that may wait, in the grid's discrete scenarios.")
+    queue: int = Field(
+        1, ge=0, le=MOST_WAITING, description="Batches that may wait, in the grid's discrete scenarios."
+    )
     rule: Literal["strict", "overshoot"] = Field(
         "strict", description="Budget rule of the grid's amortised ones."
     )
@@ -168,6 +171,12 @@ class RunConfig(_Strict):
         None,
         ge=1,
         description="Batches of an untimed frozen tail at once, where no prediction changes by it.",
+    )
+    method_timeout_s: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds that one call into a method may take; default any.",
     )
     share: bool = Field(True, description="Share passes between scenarios where the result is the same.")
     deterministic: bool = Field(

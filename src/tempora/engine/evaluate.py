@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import copy
+import json
+import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from tempora._own_code import find, is_own, module_of
 from tempora.data import from_batches
 from tempora.engine.clocks import open_clock
 from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
 from tempora.engine.observer import Observer
-from tempora.engine.run import Run
-from tempora.engine.setup import profile_threads, usual_tail_batches
-from tempora.errors import TemporaError
+from tempora.engine.run import Run, failures
+from tempora.engine.setup import fitting, profile_threads, usual_tail_batches
+from tempora.errors import TemporaError, TemporaWarning, counted
 from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.methods import Method
-from tempora.models import try_on, wrap
+from tempora.models import Classifier, load, try_on, wrap
 from tempora.scenarios import Scenario, from_spec, relative_grid
 from tempora.store import Results, RunFolder
 
@@ -31,10 +37,10 @@ Batches = Sequence[tuple[Any, Any]]
 
 
 def evaluate(
-    model: nn.Module,
-    batches: Batches | Mapping[str, Batches],
-    methods: Iterable[MethodLike],
-    scenarios: Iterable[ScenarioLike] | None = None,
+    model: nn.Module | str,
+    batches: Batches | Mapping[str, Batches] | str,
+    methods: MethodLike | Iterable[MethodLike] = "all",
+    scenarios: ScenarioLike | Iterable[ScenarioLike] | None = None,
     *,
     device: str | torch.device = "auto",
     clock: str | Path | Mapping[str, Any] = "steady",
@@ -50,30 +56,36 @@ def evaluate(
     preset: str | None = None,
     share: bool = True,
     source: torch.Tensor | None = None,
+    method_timeout_s: float | None = None,
     out: Path | str | None = None,
     observer: Observer | None = None,
 ) -> Results:
     """Run methods over batches under scenarios, and say what each deployment got.
 
-    model: a Classifier, or any network that `tempora.models.wrap` understands.
-    batches: (x normalised float32, y int64) pairs, or a dict of shift name to such a list.
-    methods: names, classes, or (name, settings).
-    scenarios: objects, "module:Class", or {"protocol": ..., knobs} as in a configuration; default, the relative grid.
-        Offline is always run.
+    model: a Classifier, any network that `tempora.models.wrap` understands, or the name of one for
+        `tempora.models.load`.
+    batches: (x normalised float32, y int64) pairs, a dict of shift name to such a list, or `module:function`, which
+        returns either. A run whose model, batches and methods all have names can be audited.
+    methods: names, classes, or (name, settings); one or several; default "all", every method that fits the model.
+    scenarios: one or several: objects, "module:Class", or {"protocol": ..., knobs} as in a configuration; default,
+        the relative grid. Offline is always run.
     clock: "steady" (profile this machine first, for at most `profile_s` seconds, on so many `threads` of a CPU),
         "measured", a profile's path, "published:rn50_inc", or {"baseline_ms": 40, "tent": (41, 56), ...}.
     provision_x: steady: lambda over Standard's steady time, or "tail". provision, calibration_batches,
         warmup_batches: measured.
     source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); never the stream's.
+    method_timeout_s: how long one call into a method may take before its cells fail.
     out: a run folder, which the same call resumes; default, a temporary one that lives as long as the results.
+
+    Cells that fail say why in `utilities.status`, and warn; if all of them do, that is an error.
     """
     job = job_from_batches(
         model,
         batches,
         methods,
-        relative_grid() if scenarios is None else [as_scenario(one) for one in scenarios],
-        device=device,
-        clock=clock,
+        relative_grid() if scenarios is None else scenarios,
+        device=str(device),
+        clock=str(clock) if isinstance(clock, Path) else clock,
         seed=seed,
         baseline_ms=baseline_ms,
         profile_s=profile_s,
@@ -86,11 +98,15 @@ def evaluate(
         preset=preset,
         share=share,
         source=source,
+        method_timeout_s=method_timeout_s,
+        observer=observer,
     )
     temporary = tempfile.TemporaryDirectory(prefix="tempora-") if out is None else None
     with RunFolder.for_writing(temporary.name if temporary else out) as folder:
-        results = Run(job, folder, observer).execute()
+        run = Run(job, folder, observer)
+        results = run.execute()
     results.keeps_alive = temporary
+    _complain(run.rows)
     return results
 
 
@@ -100,10 +116,10 @@ def as_scenario(scenario: ScenarioLike) -> Scenario:
 
 
 def job_from_batches(
-    model: nn.Module,
-    batches: Batches | Mapping[str, Batches],
-    methods: Iterable[MethodLike],
-    scenarios: Iterable[Scenario],
+    model: nn.Module | str,
+    batches: Batches | Mapping[str, Batches] | str,
+    methods: MethodLike | Iterable[MethodLike],
+    scenarios: ScenarioLike | Iterable[ScenarioLike],
     *,
     device: str | torch.device,
     clock: str | Path | Mapping[str, Any],
@@ -112,34 +128,125 @@ def job_from_batches(
     provision_x: float | str = 1.03,
     threads: int = 1,
     tail_batches: int | None = None,
+    preset: str | None = None,
+    source: torch.Tensor | None = None,
+    observer: Observer | None = None,
     **timing: Any,
 ) -> Job:
     """A job over batches in memory; see `evaluate`."""
     chosen = choose_device(device)
-    classifier = wrap(model)
-    if classifier.device != chosen:
-        classifier = copy.deepcopy(classifier).to(chosen)  # the caller's stays where it is
+    classifier = _classifier(model, chosen)
     the_clock, recorded = open_clock(clock, chosen, baseline_ms, provision_x)
     if the_clock.name == "measured":
         keep_freed_memory()
-    facts = machine_facts(chosen)
-    streams = tuple(_streams(batches, seed, chosen, classifier.num_classes))
+    streams = tuple(_streams(_given(batches), seed, chosen, classifier.num_classes))
     for shape in {tuple(stream.open().batch(0).shape[1:]) for stream in streams}:
         try_on(classifier, shape)
+    specs = tuple(_specs(methods, classifier, preset, source, observer or Observer()))
+    one = isinstance(scenarios, (Scenario, str, Mapping))
+    asked: Any = [scenarios] if one else scenarios
+    facts: dict[str, Any] = {"machine": machine_facts(chosen)}
+    call = {
+        "device": str(device),
+        "clock": clock,
+        "seed": seed,
+        "baseline_ms": baseline_ms,
+        "preset": preset,
+        "provision_x": provision_x,
+        "threads": threads,
+        "tail_batches": tail_batches,
+        **timing,
+    }
+    if source is None and (named := _named(model, batches, specs, call)) is not None:
+        facts["evaluate"] = named
     return Job(
         model=classifier,
-        methods=tuple(method_spec(method) for method in methods),
-        scenarios=with_offline(list(scenarios)),
+        methods=specs,
+        scenarios=with_offline([as_scenario(each) for each in asked]),
         streams=streams,
         clock=the_clock,
         device=chosen,
+        preset=preset,
         tail_batches=tail_batches or usual_tail_batches(the_clock, chosen),
         baseline=recorded,
-        machine_kind=device_kind(facts),
+        machine_kind=device_kind(facts["machine"]),
         profile_threads=profile_threads(threads, chosen),
-        facts={"machine": facts},
+        source=source,
+        own_modules=(module_of(model),) if isinstance(model, str) and is_own(model) else (),
+        facts=facts,
         **timing,
     )
+
+
+def _classifier(model: nn.Module | str, device: torch.device) -> Classifier:
+    classifier = load(model) if isinstance(model, str) else wrap(model)
+    if classifier.device != device:
+        classifier = copy.deepcopy(classifier).to(device)  # the caller's stays where it is
+    return classifier
+
+
+def _specs(
+    given: MethodLike | Iterable[MethodLike],
+    model: Classifier,
+    preset: str | None,
+    source: torch.Tensor | None,
+    observer: Observer,
+) -> Iterator[MethodSpec]:
+    listed: Any = [given] if _is_one(given) else given
+    for method in listed:
+        if method == "all":
+            yield from fitting(model, preset, source, observer)
+        else:
+            yield method_spec(method)
+
+
+def _is_one(given: MethodLike | Iterable[MethodLike]) -> bool:
+    pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping)
+    return pair or isinstance(given, (str, type, MethodSpec))
+
+
+def _given(batches: Batches | Mapping[str, Batches] | str) -> Batches | Mapping[str, Batches]:
+    return find("batches", batches, "function", callable)() if isinstance(batches, str) else batches
+
+
+def _named(
+    model: object, batches: object, specs: Sequence[MethodSpec], given: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The call as plain data, from which an audit makes the job again; None where something has no name. Its
+    scenarios are in run.json anyway."""
+    names = [_name_of(spec.name) for spec in specs]
+    if not isinstance(model, str) or not isinstance(batches, str) or None in names:
+        return None
+    methods = [
+        {**{knob: getattr(spec, knob) for knob in ("label", "runtime", "times_as")}, "name": name}
+        | {"settings": dict(spec.settings)}
+        for name, spec in zip(names, specs, strict=True)
+    ]
+    with suppress(TypeError, ValueError):
+        return dict(json.loads(json.dumps({**given, "model": model, "batches": batches, "methods": methods})))
+    return None
+
+
+def _name_of(method: str | type[Method]) -> str | None:
+    """`module:Class`, if that leads to this class from another process too."""
+    if isinstance(method, str):
+        return method
+    module = sys.modules.get(method.__module__)
+    with suppress(AttributeError):
+        if method.__module__ != "__main__" and attrgetter(method.__qualname__)(module) is method:
+            return f"{method.__module__}:{method.__qualname__}"
+    return None
+
+
+def _complain(rows: list[dict[str, Any]]) -> None:
+    """A table full of empty cells looks like a result."""
+    failed = [row for row in rows if row["status"].startswith("failed")]
+    if not failed:
+        return
+    text = f"{len(failed)} of {counted(len(rows), 'cell')} failed: {'; '.join(failures(rows))}"
+    if all(row["status"] != "ok" for row in rows):
+        raise TemporaError(text)
+    warnings.warn(text, TemporaWarning, stacklevel=3)
 
 
 def method_spec(method: MethodLike) -> MethodSpec:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import torch
@@ -19,10 +16,12 @@ from tempora import methods
 from tempora._version import __version__
 from tempora.cards import scenario_cards
 from tempora.data import BatchSource
+from tempora.engine.own_source import OwnSource, own_source
 from tempora.engine.runtime import EAGER, Runtime
 from tempora.errors import TemporaError
 from tempora.measure import Baseline, Clock
 from tempora.methods import Method
+from tempora.methods.guard import Guard, Misbehaved
 from tempora.models import Classifier
 from tempora.published.methods import MethodCard, card_of, check_colour, colour_in, family_called
 from tempora.scenarios import Offline, Resolved, Scenario
@@ -120,6 +119,10 @@ class Job:
     """Clean images, normalised, for methods that ask for some when they are made."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else belongs in run.json: configuration, machine."""
+    method_timeout_s: float | None = None
+    """How long one call into a method may take; None: for ever."""
+    own_modules: tuple[str, ...] = ()
+    """Modules of the user's own that the network comes from, besides those of its classes."""
 
     def __post_init__(self) -> None:
         labels = [spec.label for spec in self.methods]
@@ -132,8 +135,29 @@ class Job:
             raise TemporaError("no method to run: give at least one")
         if not self.streams:
             raise TemporaError("no shift to run on: give at least one")
+        self._check_scenarios()
+        self._try_methods()
+
+    def _try_methods(self) -> None:
+        """A method that does not fit says so before anything runs; one that fails leaves the others to go on."""
+        failures = []
         for spec in self.methods:
-            self.create(spec, self.streams[0].seed)  # a method that does not fit says so before anything runs
+            try:
+                self.create(spec, self.streams[0].seed)
+            except Exception as error:
+                if isinstance(error, TemporaError) and not isinstance(error, Misbehaved):
+                    raise
+                named = isinstance(error, Misbehaved)  # its task fails the same way, and says so
+                failures.append(str(error) if named else f"{spec.label}: {type(error).__name__}: {error}")
+        if len(failures) == len(self.methods):
+            raise TemporaError(f"no method can be made: {'; '.join(failures)}")
+
+    def _check_scenarios(self) -> None:
+        """A scenario that no stream of the run can have is refused; where some can, the others' cells say why not."""
+        for scenario in self.scenarios:
+            misfits = [scenario.misfit(source.num_batches) for source in self.streams]
+            if all(misfits):
+                raise TemporaError(f"scenario {scenario.label!r}: {misfits[0]}")
 
     @property
     def measured(self) -> bool:
@@ -143,11 +167,31 @@ class Job:
         """The method on its own copy of the network, in its runtime."""
         runtime = Runtime.parse(spec.runtime)
         model = runtime.prepare(self.model)
-        return runtime.attach(
-            methods.create(
+        with self.guard(spec)("setup"):
+            method = methods.create(
                 spec.name, model, seed=seed, preset=self.preset, source=self.source, **spec.settings
             )
-        )
+        return runtime.attach(method)
+
+    def guard(self, spec: MethodSpec) -> Guard:
+        """What stands around every call into a method."""
+        return Guard(spec.label, self.method_timeout_s)
+
+    def own_source(self, spec: MethodSpec) -> OwnSource:
+        """The user's own code behind a method, as it was when the run first asked."""
+        if spec.label not in self._sources:
+            self._sources[spec.label] = own_source([methods.get(spec.name)])
+        return self._sources[spec.label]
+
+    @cached_property
+    def _sources(self) -> dict[str, OwnSource]:
+        return {}
+
+    @cached_property
+    def _network(self) -> OwnSource:
+        """The user's own code behind the network: other code may do other things with the same weights."""
+        kinds = dict.fromkeys(type(module) for module in self.model.modules())
+        return own_source([*kinds, *self.own_modules])
 
     @cached_property
     def weights(self) -> str:
@@ -180,7 +224,8 @@ class Job:
             "method": spec.label,
             "name": name,
             "settings": dict(spec.settings),
-            **_source(spec.name),
+            **({} if (own := self.own_source(spec).fingerprint) is None else {"source": own}),
+            **({} if self._network.fingerprint is None else {"network": self._network.fingerprint}),
             "preset": self.preset,
             "recipe": methods.recipe_for(methods.get(spec.name), self.model)[1],
             **self._source_of(spec),
@@ -239,22 +284,3 @@ def with_offline(scenarios: list[Scenario] | tuple[Scenario, ...]) -> tuple[Scen
         known.add(shown)
     scenario_cards(unique)  # two kinds under one name are told apart by nobody
     return tuple(unique)
-
-
-def _source(name: str | type[Method]) -> dict[str, str]:
-    """A hash of the file that a method of the user's own comes from: edited, it is another method."""
-    kind = methods.get(name)
-    if kind.__module__.partition(".")[0] == "tempora":
-        return {}  # the version stands for ours
-    try:
-        text = Path(inspect.getfile(kind)).read_bytes()
-    except (OSError, TypeError):  # typed at a prompt, or in a notebook's cell
-        code = {name: _code(part.__code__) for name, part in vars(kind).items() if hasattr(part, "__code__")}
-        text = repr((kind.__qualname__, code)).encode()
-    return {"source": hashlib.sha256(text).hexdigest()[:16]}
-
-
-def _code(code: CodeType) -> tuple[object, ...]:
-    """What a function does, without where it was written."""
-    constants = [_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
-    return code.co_code, code.co_names, constants

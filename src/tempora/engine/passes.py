@@ -1,7 +1,8 @@
 """A pass: one method over one stream, on the clock of one deployment.
 
 The engine owns the clock. It has the batch ready on the device, hands prediction and adaptation to the clock,
-and looks at the predictions only after both are done. It never looks inside a method.
+and looks at the predictions only after both are done. It never looks inside a method. A guard stands around every
+call into one, and around the clock, so that nothing it does is measured.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from tempora.errors import TemporaError
 from tempora.measure import Batch, Clock
 from tempora.measure.work import NO_WORK, Work, work_of
 from tempora.methods import Method, Moment
+from tempora.methods.guard import Guard
+from tempora.methods.outputs import checked_action, checked_scores
 from tempora.scenarios import Budget, Resolved, Timeline, Turn
 from tempora.store import ADAPTED, FALLBACK, FROZEN, Trace
 from tempora.store.trace import arrivals
@@ -78,8 +81,12 @@ class Pass:
     """The method whose recorded times stand for its own."""
     standard: Callable[[], Pass] | None = None
     """Standard over the same stream, ready to predict: a fallback takes its time, or is it."""
+    timeout_s: float | None = None
+    """How long one call into the method may take; None: for ever."""
     non_finite_batches: int = 0
-    """Served batches whose scores were not all finite."""
+    """Served batches that have samples whose best score is not a finite number."""
+    non_finite_samples: int = 0
+    """Such samples."""
     _costs_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     _ahead: dict[int, torch.Tensor] = field(default_factory=dict)
     """Scores of the tail's next batches, predicted together with one before them."""
@@ -88,12 +95,12 @@ class Pass:
     def warm_up(self, batches: int) -> None:
         """Predict and adapt on perturbed copies of the first batches, frozen once too, then reset."""
         for index in range(min(batches, self.stream.num_batches)):
-            x = self._batch(index)
-            self._predict(1.1 * x.flip(-1), _FIRST_MOMENT)
-            self._adapt(_FIRST_MOMENT)
-        self.method.freeze()
-        self._predict(self._batch(0), _FIRST_MOMENT)
-        self.method.reset()
+            self._go_through(1.1 * self._batch(index).flip(-1))
+        self._freeze()
+        x = self._batch(0)
+        with self._guard("predict"):
+            self._predict(x, _FIRST_MOMENT)
+        self._reset()
 
     def live(self, resolved: Resolved) -> Trace:
         """Drive the deployment's timeline: serve what it says, tell it how long that took."""
@@ -108,8 +115,10 @@ class Pass:
                 timeline.record(*self._on_device((answer_ms, 0.0), turn.batch, resolved))
                 self._report(trace, turn.batch)
                 continue
-            latest.before(turn)
-            before = self.method.snapshot() if undoes and turn.adapting else None
+            if resolved.fallback == "latest":
+                with self._guard("snapshot"):
+                    latest.before(turn)
+            before = self._snapshot() if undoes and turn.adapting else None
             if turn.adapting:
                 self._serve_adapting(trace, turn, timeline, resolved)
                 adapted = bool(trace.phase[turn.batch] == ADAPTED)
@@ -119,8 +128,8 @@ class Pass:
                     self._report(trace, turn.batch)
                     continue
                 trace.attempt_predict_ms[turn.batch], trace.attempt_adapt_ms[turn.batch] = times
-                self.method.restore(before)
-            self.method.freeze()
+                self._restore(before)
+            self._freeze()
             timed = self.clock.fills_tails or not resolved.untimed_tail
             self._serve_frozen(trace, turn.batch, timed, turn.start_ms, resolved.arrivals_ms is None)
             times = float(trace.predict_ms[turn.batch]), 0.0
@@ -136,7 +145,7 @@ class Pass:
         trace = self._fresh_trace()
         watches = list(watches)
         while (turn := timeline.next()) is not None:
-            snapshot = cache(self.method.snapshot)  # the watches of one batch share it
+            snapshot = cache(self._snapshot)  # the watches of one batch share it
             for watch in watches:
                 watch.before(turn.batch, snapshot)
             self._serve_adapting(trace, turn, timeline, resolved)
@@ -162,19 +171,18 @@ class Pass:
         trace = self._fresh_trace()
         if state is None:
             for index in range(cutoff):
-                self._predict(self._batch(index), _FIRST_MOMENT)
-                self._adapt(_FIRST_MOMENT)
+                self._go_through(self._batch(index))
         else:
-            self.method.restore(state)
-        self.method.freeze()
+            self._restore(state)
+        self._freeze()
         for index in range(cutoff, self.stream.num_batches):
             self._serve_frozen(trace, index, timed, in_order=True)
             self._report(trace, index)
         return trace
 
     def _fresh_trace(self) -> Trace:
-        self.method.reset()
-        self.non_finite_batches = 0
+        self._reset()
+        self.non_finite_batches = self.non_finite_samples = 0
         self._costs_ms.clear()
         self._ahead.clear()
         return Trace.empty(self.stream.num_batches, self.stream.batch_size)
@@ -188,9 +196,12 @@ class Pass:
         moment = self._moment(turn.start_ms, turn, timeline, resolved)
         faults = self.clock.faults()
         froze_itself = self.method.frozen
-        scores, predict_ms = self.clock.predict(lambda: self._predict(x, moment), batch, froze_itself)
+        with self._guard("predict"):
+            scores, predict_ms = self.clock.predict(lambda: self._predict(x, moment), batch, froze_itself)
         moment = self._moment(turn.start_ms + predict_ms, turn, timeline, resolved)
-        action, adapt_ms = self.clock.adapt(lambda: self._adapt(moment), batch)
+        with self._guard("adapt"):
+            action, adapt_ms = self.clock.adapt(lambda: self._adapt(moment), batch)
+        action = checked_action(self.label, action)
         trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
         self._costs_ms[action].append(adapt_ms)
         self._note_work(trace, index)
@@ -215,9 +226,10 @@ class Pass:
             if self.pace is not None:
                 self.pace(start_ms)
             faults = self.clock.faults()
-            scores, trace.predict_ms[index] = self.clock.predict(
-                lambda: self._predict(x, _FIRST_MOMENT), batch, frozen=True
-            )
+            with self._guard("predict"):
+                scores, trace.predict_ms[index] = self.clock.predict(
+                    lambda: self._predict(x, _FIRST_MOMENT), batch, frozen=True
+                )
             trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
             trace.adapt_ms[index] = 0.0
             self._note_work(trace, index)
@@ -247,7 +259,8 @@ class Pass:
             lambda: standard._predict(x, _FIRST_MOMENT), standard._named(index), frozen=False
         )
         if latest is not None:
-            scores = latest.predict(turn, lambda: self._predict(x, _FIRST_MOMENT))
+            with self._guard("predict"):
+                scores = latest.predict(turn, lambda: self._predict(x, _FIRST_MOMENT))
         self._work = NO_WORK
         self._note_work(trace, index)
         trace.phase[index], trace.action[index] = FALLBACK, "none"
@@ -256,11 +269,12 @@ class Pass:
         return predict_ms
 
     def _untimed_scores(self, index: int) -> torch.Tensor:
-        if self.tail_batches == 1:
-            return self._predict(self._batch(index), _FIRST_MOMENT)
         if index not in self._ahead:
             group = range(index, min(index + self.tail_batches, self.stream.num_batches))
-            scores = self._predict(torch.cat([self._batch(i) for i in group]), _FIRST_MOMENT)
+            x = torch.cat([self._batch(i) for i in group]) if len(group) > 1 else self._batch(index)
+            with self._guard("predict"):
+                scores = self._predict(x, _FIRST_MOMENT)
+            scores = checked_scores(self.label, scores, len(x), self._classes)
             self._ahead = dict(zip(group, scores.split(self.stream.batch_size), strict=True))
         return self._ahead.pop(index)
 
@@ -282,9 +296,10 @@ class Pass:
 
     def _note_predictions(self, trace: Trace, index: int, scores: torch.Tensor) -> None:
         """After the clock has stopped: what was predicted, and how much of it is right."""
-        scores = scores.detach()
-        if not bool(torch.isfinite(scores).all()):
+        scores = checked_scores(self.label, scores, self.stream.batch_size, self._classes)
+        if non_finite := int((~torch.isfinite(scores.amax(dim=1))).sum()):  # -inf rules classes out, and may
             self.non_finite_batches += 1
+            self.non_finite_samples += non_finite
         classes = self.stream.classes
         if classes is None:
             predicted = scores.argmax(dim=1).cpu().numpy()
@@ -340,6 +355,37 @@ class Pass:
 
     def _batch(self, index: int) -> torch.Tensor:
         return self.stream.batch(index)
+
+    @property
+    def _classes(self) -> int:
+        return self.stream.num_classes or self.method.model.num_classes
+
+    @cached_property
+    def _guard(self) -> Guard:
+        return Guard(self.label, self.timeout_s)
+
+    def _go_through(self, x: torch.Tensor) -> None:
+        """A batch that nobody times or scores."""
+        with self._guard("predict"):
+            self._predict(x, _FIRST_MOMENT)
+        with self._guard("adapt"):
+            self._adapt(_FIRST_MOMENT)
+
+    def _reset(self) -> None:
+        with self._guard("reset"):
+            self.method.reset()
+
+    def _freeze(self) -> None:
+        with self._guard("freeze"):
+            self.method.freeze()
+
+    def _snapshot(self) -> Any:
+        with self._guard("snapshot"):
+            return self.method.snapshot()
+
+    def _restore(self, saved: Any) -> None:
+        with self._guard("restore"):
+            self.method.restore(saved)
 
     def _predict(self, x: torch.Tensor, moment: Moment) -> torch.Tensor:
         return self.method.predict(x, moment) if self.method.time_aware else self.method.predict(x)

@@ -11,6 +11,7 @@ from rich.table import Table
 from tempora.data import BatchSource
 from tempora.engine.job import Job, MethodSpec
 from tempora.engine.passes import Pass
+from tempora.errors import counted
 from tempora.measure import MeasuredClock
 from tempora.scenarios import Offline, route
 from tempora.scenarios.routes import LIVE, OFFLINE, TAIL
@@ -60,17 +61,22 @@ class Plan:
             if method.fewest_passes == method.most_passes:
                 passes = str(method.fewest_passes)
             table.add_row(method.label, str(method.cells), passes, method.how)
-        console.print(f"on each of {self.streams} streams (shift and seed) of {self.batches} batches:")
+        streams, batches = counted(self.streams, "stream"), counted(self.batches, "batch")
+        console.print(f"on each of {streams} (shift and seed) of {batches}:")
         console.print(table)
         fewest, most = (
             sum(getattr(m, name) for m in self.methods) for name in ("fewest_passes", "most_passes")
         )
         naive = sum(method.cells for method in self.methods)
         console.print(
-            f"{self.cells} cells in {fewest * self.streams} to {most * self.streams} passes "
+            f"{counted(self.cells, 'cell')} in {_span(fewest * self.streams, most * self.streams)} "
             f"(one pass per cell would be {naive * self.streams}); "
             f"roughly {_duration(self.seconds()[0])} to {_duration(self.seconds()[1])} on this machine"
         )
+
+
+def _span(fewest: int, most: int) -> str:
+    return counted(most, "pass") if fewest == most else f"{fewest} to {counted(most, 'pass')}"
 
 
 def make_plan(job: Job) -> Plan:
@@ -85,11 +91,12 @@ def make_plan(job: Job) -> Plan:
 
 
 def _plan_method(job: Job, spec: MethodSpec, stream: BatchSource) -> MethodPlan:
-    method = job.create(spec, stream.seed)
     deployments = [scenario.deployment() for scenario in job.scenarios]
     cells = len(deployments)
     try:
-        seconds = _probe(Pass(method, spec.label, stream, MeasuredClock(job.device)))
+        method = job.create(spec, stream.seed)
+        clock = MeasuredClock(job.device)
+        seconds = _probe(Pass(method, spec.label, stream, clock, timeout_s=job.method_timeout_s))
     except Exception as error:
         return MethodPlan(spec.label, cells, 0, 0, f"fails: {type(error).__name__}: {error}", 0.0)
     if not job.share or method.time_aware:
@@ -105,9 +112,9 @@ def _plan_method(job: Job, spec: MethodSpec, stream: BatchSource) -> MethodPlan:
         tails = 0
     replays = sum(way.kind == "replay" for way in ways)
     parts = ["one offline pass"]
-    parts += [f"{skipping} schedules live if they skip batches"] if skipping else []
-    parts += [f"{replays} schedules replayed"] if replays else []
-    parts += [f"{tails} frozen tails at most"] if tails else []
+    parts += [f"{counted(skipping, 'schedule')} live where batches are skipped"] if skipping else []
+    parts += [f"{counted(replays, 'schedule')} replayed"] if replays else []
+    parts += [f"{counted(tails, 'frozen tail')} at most"] if tails else []
     return MethodPlan(spec.label, cells, 1, 1 + skipping + tails, ", ".join(parts), seconds)
 
 

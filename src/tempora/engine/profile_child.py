@@ -53,6 +53,7 @@ class Parts:
     seed: int
     preset: str | None
     source: torch.Tensor | None
+    method_timeout_s: float | None
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,15 @@ def _parts(job: Job, replay: Replay | None) -> bytes | None:
     model = copy.deepcopy(job.model).cpu()
     clean = None if job.source is None else job.source.cpu()
     parts = Parts(
-        model, job.methods, job.scenarios, batches, str(job.device), sources[0].seed, job.preset, clean
+        model,
+        job.methods,
+        job.scenarios,
+        batches,
+        str(job.device),
+        sources[0].seed,
+        job.preset,
+        clean,
+        job.method_timeout_s,
     )
     try:
         return pickle.dumps(parts)
@@ -235,6 +244,7 @@ def _job(request: Request) -> Job:
         seed=parts.seed,
         preset=parts.preset,
         source=parts.source,
+        method_timeout_s=parts.method_timeout_s,
     )
 
 

@@ -29,6 +29,7 @@ from tempora.measure.steady import Entry, Residuals, Rounds, Spent, profile_id
 from tempora.measure.timer import CPU_TIME, DEVICE_TIME, Elapsed, RoundWatch, Timer, clean_device_rounds
 from tempora.measure.work import ADAPT, FROZEN, PHASES, PREDICT, Kind, Sample, work_of
 from tempora.methods import Method, Moment
+from tempora.methods.guard import Guard
 
 FIT_SHIFTS, CHECK_SHIFTS = 3, 1
 BATCHES_PER_SHIFT = 3
@@ -74,9 +75,9 @@ class Replay:
 class Walker:
     """A method on its way along the stations."""
 
-    def __init__(self, label: str, method: Method, timer: Timer) -> None:
+    def __init__(self, label: str, method: Method, timer: Timer, guard: Guard) -> None:
         self.label, self.method = label, method
-        self._timer = timer
+        self._timer, self._guard = timer, guard
         self.steps = 0
         self.follows_amount = False
         self.seen: dict[int, tuple[Sample, Sample | None]] = {}
@@ -85,34 +86,47 @@ class Walker:
     def step(self, station: Station, number: int) -> list[tuple[Sample, Elapsed]]:
         """Predict and adapt on one batch; frozen too, at the end of its shift."""
         if station.first:
-            self.method.reset()
+            self.reset()
         found = self.serve(station.x, station.shift, number)
         if station.last:
-            self.method.freeze()
+            with self._guard("freeze"):
+                self.method.freeze()
             found.append(self._frozen(station.x, station.shift, number))
-            self.method.reset()
+            self.reset()
         self.steps += 1
         return found
+
+    def reset(self) -> None:
+        with self._guard("reset"):
+            self.method.reset()
 
     def serve(self, x: Tensor, shift: str, number: int) -> list[tuple[Sample, Elapsed]]:
         """Predict and adapt on a batch, each timed."""
         if self.method.frozen:  # it froze itself
             return [self._frozen(x, shift, number)]
         method: Any = self.method
-        _, elapsed = self._timer.time(lambda: _predict(method, x))
+        with self._guard("predict"):
+            _, elapsed = self._timer.time(lambda: _predict(method, x))
         action = str(method.action) if method.settings.reforward else ""
         mode, amount = work_of(method)
         self.follows_amount |= amount is not None
         predicted = _sample(Kind(self.label, PREDICT, mode, action), number, shift, elapsed, amount)
-        did, spent = self._timer.time(lambda: _adapt(method))
+        with self._guard("adapt"):
+            did, spent = self._timer.time(lambda: _adapt(method))
         mode, amount = work_of(method)
         self.follows_amount |= amount is not None
         adapted = _sample(Kind(self.label, ADAPT, mode, did), number, shift, spent, amount)
         return [(predicted, elapsed), (adapted, spent)]
 
     def _frozen(self, x: Tensor, shift: str, number: int) -> tuple[Sample, Elapsed]:
-        _, elapsed = self._timer.time(lambda: _predict(self.method, x))
+        with self._guard("predict"):
+            _, elapsed = self._timer.time(lambda: _predict(self.method, x))
         return _sample(Kind(self.label, FROZEN), number, shift, elapsed, None), elapsed
+
+
+def walker_of(job: Job, spec: MethodSpec, seed: int, timer: Timer) -> Walker:
+    """A method of the job, newly made."""
+    return Walker(spec.label, job.create(spec, seed), timer, job.guard(spec))
 
 
 @dataclass
@@ -171,7 +185,7 @@ def record_profile(
     timer = Timer(job.device, torch.get_num_threads())
     way = stations(job)
     walkers, spent = _warmed_up(job, way, timer, labels)
-    standard = Walker(STANDARD, job.create(MethodSpec(STANDARD), job.streams[0].seed), timer)
+    standard = walker_of(job, MethodSpec(STANDARD), job.streams[0].seed, timer)
     for station in way:
         standard.serve(station.x, station.shift, 0)
     recording, look, far = Recording(timer.what), FIRST_LOOK, Moved(float("inf"), float("inf"))
@@ -203,10 +217,10 @@ def record_replay(
     timer = Timer(job.device, torch.get_num_threads())
     spec = next(spec for spec in job.methods if spec.label == replay.label)
     source = next(one for one in job.streams if (one.shift, one.seed) == (replay.shift, replay.seed))
-    walker = Walker(spec.label, job.create(spec, source.seed), timer)
-    standard = Walker(STANDARD, job.create(MethodSpec(STANDARD), source.seed), timer)
+    walker = walker_of(job, spec, source.seed, timer)
+    standard = walker_of(job, MethodSpec(STANDARD), source.seed, timer)
     stream = source.open()
-    walker.method.reset()
+    walker.reset()
     for index in replay.served[:-1]:
         walker.serve(stream.batch(index), replay.shift, 0)
     x = stream.batch(replay.served[-1]).clone()
@@ -264,14 +278,14 @@ def _warmed_up(
         if (spec.is_standard and spec.label == STANDARD) or (wanted is not None and spec.label not in wanted):
             continue
         try:
-            walker = Walker(spec.label, job.create(spec, job.streams[0].seed), timer)
+            walker = walker_of(job, spec, job.streams[0].seed, timer)
             with Counters(job.device) as counters:
                 for station in way[:end]:
                     walker.step(station, 0)
             if walker.follows_amount:
                 for station in way[end:]:
                     walker.step(station, 0)
-            walker.method.reset()
+            walker.reset()
         except Exception:  # it fails again in its own task, which records why
             continue
         joules = counters.energy_joules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from tempora.cards import Cards, scenario_cards
 from tempora.engine.executors import Executor, LocalExecutor
+from tempora.engine.growth import Earlier, earlier_results
 from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
 from tempora.engine.schedule import Shard
@@ -21,6 +22,7 @@ from tempora.store import Cell, Results, RunFolder, utilities_frame, utility_row
 from tempora.store.baselines import standard_above
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora.store.schema import PASS_COLUMNS
+from tempora.store.scores import non_finite_scores
 from tempora.store.verdicts import worst
 
 
@@ -44,6 +46,7 @@ class Run:
         self.shard = shard
         """Only these tasks of the job; None: all."""
         self.rows: list[dict[str, Any]] = []
+        self._earlier = Earlier()
         self._baseline_verdict: Verdict | None = None
         self._executor = executor(job, folder, self.observer)
 
@@ -58,7 +61,9 @@ class Run:
             self.observer.note(f"{name} was damaged; it was set aside and will be made again")
         tasks = (self.shard or Shard(1, 1)).of(self.job)
         try:
+            self._say_what_is_not_known()
             baseline = self._executor.start()
+            self._look_at_earlier()
             self._write_manifest(baseline, finished=False)
             self.observer.started(sum(len(specs) for _, specs in tasks), 0)
             for cells in self._executor.cells(tasks):
@@ -70,6 +75,30 @@ class Run:
         self._compare_with_published()
         self._write_manifest(baseline, finished=True, verdict=verdict)
         return Results(self.folder)
+
+    def _say_what_is_not_known(self) -> None:
+        """Code that is loaded by a name made up at run time may change without anybody noticing."""
+        for spec in self.job.methods:
+            for place in self.job.own_source(spec).unknown:
+                self.observer.note(
+                    f"{spec.label}: {place} loads code in a way that cannot be followed: if that code changes, "
+                    "use a new run folder"
+                )
+
+    def _look_at_earlier(self) -> None:
+        """What the folder's table held before. A shard's has its own part and nothing else."""
+        if self.shard is not None:
+            before = self.folder.manifest().get("shard") if self.folder.has_manifest() else None
+            if before not in (None, str(self.shard)):
+                self.observer.note(
+                    f"{self.folder.path} held shard {before}: its passes are kept, its cells leave the table. Give "
+                    "each shard a folder of its own, and join them with `tempora merge`"
+                )
+        else:
+            baselines_ms = {kind: one.baseline_ms for kind, one in self._executor.baselines.items()}
+            self._earlier = earlier_results(self.job, self.folder, baselines_ms)
+            for note in self._earlier.notes:
+                self.observer.note(note)
 
     @property
     def failed(self) -> int:
@@ -92,7 +121,7 @@ class Run:
         return rows
 
     def _write_utilities(self) -> None:
-        frame = utilities_frame(self.rows)
+        frame = utilities_frame([*self._earlier.rows, *self.rows])
         if not self.mix_devices:
             frame = ranked_within_kinds(frame, self.folder)
         self.folder.write_utilities(frame)
@@ -100,7 +129,8 @@ class Run:
     def _verdict(self, baseline: Baseline) -> Verdict | None:
         if not self.job.measured:
             return None
-        keys = {row[name] for row in self.rows for name in PASS_COLUMNS if row[name]}
+        rows = [*self._earlier.rows, *self.rows]
+        keys = {row[name] for row in rows for name in PASS_COLUMNS if row[name]}
         facts = (
             self.folder.passes()[key].facts.get("verdict") for key in keys if key in self.folder.passes()
         )
@@ -131,17 +161,23 @@ class Run:
 
     def _cards(self) -> Cards:
         methods = {spec.label: spec.card for spec in self.job.methods}
-        return Cards(scenario_cards(self.job.scenarios), methods)
+        return Cards(scenario_cards(self.job.scenarios), {**self._earlier.cards, **methods})
 
     def _write_manifest(self, baseline: Baseline, finished: bool, verdict: Verdict | None = None) -> None:
         previous = self.folder.manifest() if self.folder.has_manifest() else {}
         text = verdict.to_json() if verdict else _recorded_verdict(self.job) or previous.get("verdict")
+        facts = dict(self.job.facts)
+        if self._earlier.rows and "config" in facts:
+            facts["config"] = self._earlier.with_config(facts["config"])
         self.folder.write_manifest(
             {
-                **self.job.facts,
+                **facts,
                 "model": self.job.model.name,
-                "methods": [spec.label for spec in self.job.methods],
-                "method_labels": {spec.label: spec.shown_as for spec in self.job.methods},  # what 0.1.0 reads
+                "methods": [*self._earlier.labels, *(spec.label for spec in self.job.methods)],
+                "method_labels": {
+                    **self._earlier.labels,
+                    **{spec.label: spec.shown_as for spec in self.job.methods},
+                },  # what 0.1.0 reads
                 "cards": self._cards().to_json(),
                 "shifts": list(dict.fromkeys(source.shift for source in self.job.streams)),
                 "seeds": sorted({source.seed for source in self.job.streams}),
@@ -159,10 +195,20 @@ class Run:
                 "shard": str(self.shard) if self.shard else None,
                 "finished": finished,
                 "verdict": text,
+                "non_finite_scores": non_finite_scores(self.folder, self.folder.utilities()),
                 "mixed_devices": mixed_devices_note(self.folder, self.mix_devices),
                 **self._executor.facts(),
             }
         )
+
+
+def failures(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Each reason why cells failed, once, with the method that it is about."""
+    failed = [(row["method"], row["status"]) for row in rows if row["status"].startswith("failed: ")]
+    reasons = dict.fromkeys((method, status.removeprefix("failed: ")) for method, status in failed)
+    return [
+        reason if reason.startswith(f"{method}: ") else f"{method}: {reason}" for method, reason in reasons
+    ]
 
 
 def _recorded_verdict(job: Job) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, get_type_hints
 
 import torch
@@ -12,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tempora import data, methods, models
 from tempora._own_code import find as find_own
+from tempora._own_code import is_own, module_of
 from tempora.data import BatchSource, Shift, Stream, open_stream
 from tempora.data.contents import Progress
 from tempora.data.registry import find
@@ -22,9 +24,10 @@ from tempora.engine.config import DataConfig, MethodConfig, RunConfig
 from tempora.engine.conformity import departures
 from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
 from tempora.engine.observer import Observer
+from tempora.engine.own_source import own_source
 from tempora.engine.passes import Stopped
 from tempora.engine.runtime import Runtime
-from tempora.errors import TemporaError, suggestion
+from tempora.errors import TemporaError, counted, suggestion
 from tempora.measure import Clock, SteadyClock, choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.models import Classifier
@@ -34,6 +37,8 @@ from tempora.store import Trace
 
 MANY_FILES = 5_000
 """Reading so many takes long enough to be announced."""
+MOST_THREADS_PER_CORE = 8
+"""More of them only wait for each other, and far more cannot be started, which ends the process."""
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
 """Without this variable torch refuses matrix products under deterministic algorithms; read with the first of them."""
 
@@ -70,6 +75,8 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
         profile_s=config.profile_s,
         profile_threads=profile_threads(config.threads, device),
         machine_kind=device_kind(facts),
+        method_timeout_s=config.method_timeout_s,
+        own_modules=(module_of(config.model),) if is_own(config.model) else (),
         facts={
             "config": config.model_dump(mode="json"),
             **({"suite": suite} if suite else {}),
@@ -109,6 +116,11 @@ def settle_torch(config: RunConfig, device: torch.device) -> None:
     if threads is None and config.clock == STEADY:
         threads = profile_threads(None, device)
     if threads is not None:
+        most = MOST_THREADS_PER_CORE * (os.cpu_count() or 1)
+        if threads > most:
+            raise TemporaError(
+                f"threads={threads}: this machine has {counted(os.cpu_count() or 1, 'core')}; use at most {most}"
+            )
         torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(config.deterministic)
     if config.deterministic and device.type == "cuda":
@@ -166,7 +178,7 @@ def method_specs(
     specs = []
     for entry in config.methods:
         if entry == "all":
-            specs += list(_fitting(config, model, observer, source))
+            specs += list(fitting(model, config.preset, source, observer))
         elif isinstance(entry, MethodConfig):
             specs.append(MethodSpec(entry.name, entry.settings, entry.label, times_as=entry.times_as))
         else:
@@ -190,15 +202,16 @@ def _in_runtimes(
     return tuple(spec.under(str(runtime)) for runtime in known for spec in specs)
 
 
-def _fitting(
-    config: RunConfig, model: Classifier, observer: Observer, source: torch.Tensor | None
+def fitting(
+    model: Classifier, preset: str | None, source: torch.Tensor | None, observer: Observer
 ) -> Iterator[MethodSpec]:
+    """All methods that fit the model and are not costly."""
     for name in methods.names():
         if methods.get(name).costly:
             observer.note(f"left out {name}: it takes tens of times Standard's time; name it to run it")
             continue
         try:
-            methods.create(name, model, preset=config.preset, source=source)
+            methods.create(name, model, preset=preset, source=source)
         except TemporaError as misfit:
             observer.note(f"left out {name}: {misfit}")
         else:
@@ -266,6 +279,7 @@ def stream_sources(
     for note in left_out(shifts.values(), config):
         observer.note(note)
     for shift in shifts.values():
+        shift = _with_its_code(shift, config.data.dataset)
         if shift.num_classes != model.num_classes:
             raise TemporaError(
                 f"{model.name} has {model.num_classes} classes and {config.data.dataset} has {shift.num_classes}: "
@@ -298,6 +312,14 @@ def left_out(shifts: Iterable[Shift], config: RunConfig) -> Iterator[str]:
             found.setdefault(note, []).append(shift.name)
     for note, names in found.items():
         yield f"{', '.join(names) if len(names) < 4 else f'{len(names)} shifts'}: {note}"
+
+
+def _with_its_code(shift: Shift, dataset: str) -> Shift:
+    """Pictures that code of the user's own makes are others when that code is edited."""
+    if not is_own(dataset):
+        return shift
+    source = own_source([find(dataset).opener]).fingerprint
+    return replace(shift, fingerprint=f"{shift.fingerprint}+{source}") if source else shift
 
 
 class _Decoded:

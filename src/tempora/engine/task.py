@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from tempora._global_state import own_randomness
 from tempora.data import BatchSource
 from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource, deployment_identity
 from tempora.engine.observer import Observer
@@ -16,12 +17,13 @@ from tempora.engine.profiling import Replay
 from tempora.engine.runtime import compiled_graphs
 from tempora.engine.sentinel import Sentinel
 from tempora.engine.tails import batches_at_once
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, counted
 from tempora.measure import Baseline, SteadyClock
 from tempora.measure.settling import is_relative
 from tempora.measure.spent import Spent
 from tempora.measure.verdict import Verdict
 from tempora.methods import Method
+from tempora.methods.guard import MethodTimedOut
 from tempora.scenarios import Budget, Offline, Resolved, Scenario, route
 from tempora.store import ADAPTED, Cell, RunFolder, StoredPass, Trace, pass_key
 from tempora.store.atomic import CannotWrite
@@ -56,6 +58,7 @@ class Task:
     def cells(self) -> list[Cell]:
         """One cell per scenario of the job; a scenario that fails says why and the others go on."""
         found = []
+        hangs: MethodTimedOut | None = None
         for index, scenario in enumerate(self.job.scenarios):
             cell = self._blank_cell(index, scenario)
             reason = self._not_applicable(scenario)
@@ -63,13 +66,14 @@ class Task:
                 found.append(replace(cell, status=f"not applicable: {reason}"))
                 continue
             try:
+                if hangs is not None:  # waiting as long for every other scenario would say no more
+                    raise hangs
                 found.append(self._cell(cell))
-            except (Stopped, KeyboardInterrupt):
+            except (Stopped, CannotWrite):
                 raise
             except Exception as error:
-                if isinstance(error, CannotWrite):
-                    raise
-                found.append(replace(cell, status=f"failed: {type(error).__name__}: {error}"))
+                hangs = error if isinstance(error, MethodTimedOut) else None
+                found.append(replace(cell, status=f"failed: {_reason(error)}"))
         self._method = self._tail_batches = None
         self._states.clear()
         return found
@@ -89,7 +93,7 @@ class Task:
                 "the cores were not ours while this machine was profiled, so that only scenarios relative to λ "
                 "have an answer; profile with --threads 1, or give utilisation, threshold_x, budget_x"
             )
-        return scenario.not_applicable(self.baseline.baseline_ms)
+        return scenario.not_applicable(self.baseline.baseline_ms) or scenario.misfit(self.source.num_batches)
 
     def _blank_cell(self, index: int, scenario: Scenario) -> Cell:
         return Cell(
@@ -253,7 +257,8 @@ class Task:
         """Make a pass once; the pass, and what was noticed."""
         stream, method = self.open_stream(), self._created()
         if self._tail_batches is None:
-            self._tail_batches = batches_at_once(method, stream, self.job.tail_batches)
+            guard = self.job.guard(self.spec)
+            self._tail_batches = batches_at_once(method, stream, self.job.tail_batches, guard)
         run = Pass(
             method,
             self.spec.label,
@@ -263,6 +268,7 @@ class Task:
             tail_batches=self._tail_batches,
             standard=cache(lambda: self._standard()._beside(stream)),
             times_as=self.spec.times_as,
+            timeout_s=self.job.method_timeout_s,
         )
         self.observer.pass_started(identity["kind"], stream.num_batches)
         timed = identity.get("timed", True)
@@ -276,20 +282,18 @@ class Task:
             compiled = compiled_graphs() - before
             return trace
 
-        if not timed:
-            trace, facts = work(), {}
-        elif self.sentinel is None:
-            if method.time_aware:  # so that it knows what its work costs
-                run.warm_up(self.job.warmup_batches)
-            if isinstance(self.job.clock, SteadyClock):
-                self.job.clock.begin()
-            trace, facts = work(), {}
-        else:
-            trace, facts = self.sentinel().around(work, lambda: run.warm_up(self.job.warmup_batches))
-        if run.non_finite_batches and run.non_finite_batches >= trace.served.sum():
-            raise TemporaError(
-                f"{self.spec.label}: every score it gave was NaN or infinite: lower its lr, or leave it out"
-            )
+        with own_randomness(self.source.seed):
+            if not timed:
+                trace, facts = work(), {}
+            elif self.sentinel is None:
+                if method.time_aware:  # so that it knows what its work costs
+                    run.warm_up(self.job.warmup_batches)
+                if isinstance(self.job.clock, SteadyClock):
+                    self.job.clock.begin()
+                trace, facts = work(), {}
+            else:
+                trace, facts = self.sentinel().around(work, lambda: run.warm_up(self.job.warmup_batches))
+        self._look_at_scores(run, trace)
         facts |= {
             "history_free": method.history_free,
             "stateless": method.stateless,
@@ -301,6 +305,7 @@ class Task:
             facts |= self._steady_facts(self.job.clock, trace)
         if run.non_finite_batches:
             facts["non_finite_batches"] = run.non_finite_batches
+            facts["non_finite_samples"] = run.non_finite_samples
         if self.job.measured and timed and compiled:
             facts["compiled_while_timed"] = compiled
             self.observer.note(
@@ -333,6 +338,19 @@ class Task:
         run.warm_up(1)
         return run
 
+    def _look_at_scores(self, run: Pass, trace: Trace) -> None:
+        """NaN is no prediction: all of them fail the pass, some are said."""
+        served = int(trace.served.sum())
+        if run.non_finite_samples == served * run.stream.batch_size:
+            raise TemporaError(
+                f"{self.spec.label}: every score it gave was NaN or infinite: lower its lr, or leave it out"
+            )
+        if run.non_finite_samples:
+            self.observer.note(
+                f"{self.spec.label} on {self.source.shift}: NaN or infinite scores in {run.non_finite_batches} of "
+                f"{counted(served, 'batch')} ({counted(run.non_finite_samples, 'sample')})"
+            )
+
     def _measured_facts(self, spent: Spent) -> dict[str, Any]:
         return {
             "baseline": self.baseline.to_json(),
@@ -362,3 +380,8 @@ class Task:
 
     def _identity(self, kind: str, **more: Any) -> dict[str, Any]:
         return self.job.identity(self.spec, self.source, kind, **more)
+
+
+def _reason(error: Exception) -> str:
+    """Ours say all that a user needs; others' names do."""
+    return str(error) if isinstance(error, TemporaError) else f"{type(error).__name__}: {error}"

@@ -17,8 +17,12 @@ def choose_device(wanted: str | torch.device = "auto") -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(wanted)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise TemporaError(f"unknown device {wanted!r}: use auto, cpu, cuda, cuda:N or mps") from None
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise TemporaError(
+            f"device {str(wanted)!r} computes nothing here: use auto, cpu, cuda, cuda:N or mps"
+        )
     available = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
     if not available.get(device.type, lambda: True)():
         raise TemporaError(f"device {wanted!r} is not available on this machine: use --device cpu or auto")

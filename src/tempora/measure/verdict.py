@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tempora.errors import counted
 from tempora.measure.baseline import Baseline
 from tempora.store.verdicts import INVALID, VALID, WARN, worst
 
@@ -120,5 +121,7 @@ def judge_run(own: Verdict, passes: Iterable[Verdict], remedy: str = "") -> Verd
         if count:
             status = worst([status, grade])
             again = f" ({remedy})" if remedy and grade == INVALID else ""
-            reasons.append(f"{count} of {len(found)} passes are {grade}{again}")
+            reasons.append(
+                f"{count} of {counted(len(found), 'pass')} {'is' if count == 1 else 'are'} {grade}{again}"
+            )
     return Verdict(status, tuple(reasons))

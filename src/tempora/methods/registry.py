@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from torch import nn
@@ -13,7 +14,7 @@ from tempora._own_code import find, is_own
 from tempora.errors import TemporaError, unknown
 from tempora.methods.contract import Method
 from tempora.methods.modules import adapter
-from tempora.methods.settings import build
+from tempora.methods.settings import Settings, build
 from tempora.methods.source import Source
 from tempora.methods.wrappers import Every, Reforward, StopAfter
 from tempora.models import Classifier, wrap
@@ -135,4 +136,35 @@ def _check(kind: Any, given: str) -> type[Method]:
         raise TemporaError(
             f"method {given!r}: is not a subclass of tempora.methods.Method: write class Mine(Method)."
         )
+    for attribute, (fits, expected) in _DECLARED.items():
+        value = getattr(kind, attribute)
+        if not fits(value):
+            raise TemporaError(
+                f"method {given!r}: {attribute} = {value!r:.60} in its class: must be {expected}."
+            )
     return kind
+
+
+def _is_promise(value: Any) -> bool:
+    return isinstance(value, (bool, property))
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(name, str) for name in value)
+
+
+_DECLARED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (lambda value: isinstance(value, (str, property)), "a text"),
+    "label": (lambda value: isinstance(value, (str, property)), "a text"),
+    "Settings": (
+        lambda value: (
+            isinstance(value, property) or (isinstance(value, type) and issubclass(value, Settings))
+        ),
+        "a dataclass that extends tempora.methods.Settings",
+    ),
+    "state": (_are_names, "a tuple of attributes' names"),
+    "history_free": (_is_promise, "True or False"),
+    "stateless": (_is_promise, "True or False"),
+    "time_aware": (_is_promise, "True or False"),
+}
+"""What a class may declare, and how. Wrappers declare what is inside them, by properties."""

@@ -25,9 +25,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
+from tempora._global_state import GlobalState
 from tempora.errors import TemporaError
 from tempora.methods.contract import Method, Moment
 from tempora.methods.functions import entropy, max_entropy
+from tempora.methods.guard import Guard
 from tempora.methods.norm import BatchStatistics
 from tempora.methods.registry import create, get
 from tempora.methods.state import InPlace
@@ -100,13 +102,21 @@ def check(
     if any(field.name == "samples" for field in dataclasses.fields(get(method).Settings)):
         settings = {"samples": SOURCE_SAMPLES, **settings}
     make = partial(create, method, seed=seed, **{"source": partial(made_up_images, classifier), **settings})
+    before = GlobalState.now()
     try:
         make(classifier)
     except TemporaError as refusal:
         return Report(name, classifier.name, refused=str(refusal))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return Report(name, classifier.name, [Check("it can be made", False, f"setup() {_raised(error)}")])
+    finally:
+        before.put_back()
     for share, shake in ATTEMPTS:
         ready = sharpened(shaken(classifier, shake), stream[0], share)
-        needed = _batches_needed(make(ready), stream)
+        needed = _batches_needed(make, ready, stream)
+        before.put_back()
         if needed is not None:
             break
     kit = Kit(make, ready, stream if batches is not None else stream[: max(BATCHES, (needed or 0) + 2)])
@@ -134,19 +144,23 @@ def made_up_images(model: Classifier, count: int, brightness: float = 0.9, seed:
     return (low + (high - low) * images).to(model.device, model.dtype)
 
 
-def _batches_needed(method: Method, stream: Sequence[Tensor]) -> int | None:
+def _batches_needed(
+    make: Callable[[nn.Module], Method], model: Classifier, stream: Sequence[Tensor]
+) -> int | None:
     """How many batches there are until it changes something; None: it never does."""
-    if not _has_something_to_change(method):
-        return 0
-    for index, x in enumerate(stream):
-        try:
+    try:
+        method = make(model)
+        if not _has_something_to_change(method):
+            return 0
+        for index, x in enumerate(stream):
             before = _contents(method)
             run(method, [x])
-            acted = _contents(method) != before
-        except Exception:
-            return 0  # the promises will say what is wrong
-        if acted:
-            return index + 1
+            if _contents(method) != before:
+                return index + 1
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return 0  # the promises will say what is wrong
     return None
 
 
@@ -249,12 +263,21 @@ def _moment() -> Moment:
 
 
 def _outcome(promise: str, test: Callable[[Kit], str], kit: Kit) -> Check:
+    before = GlobalState.now()
     try:
         return Check(promise, True, test(kit))
     except Broken as broken:
         return Check(promise, False, str(broken))
-    except Exception as error:
-        return Check(promise, False, f"raised {type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a method must not end whoever runs it
+        return Check(promise, False, _raised(error))
+    finally:
+        before.put_back()  # what one check left must not break the next
+
+
+def _raised(error: BaseException) -> str:
+    return f"raised {type(error).__name__}: {error}"
 
 
 def _same(expected: list[tuple[Tensor, str]], given: list[tuple[Tensor, str]], when: str) -> None:
@@ -296,7 +319,7 @@ def _scores(kit: Kit) -> str:
     method = kit.fresh()
     for index, x in enumerate(kit.batches):
         scores = predict(method, x)
-        adapt(method)
+        action = adapt(method)
         wanted = (len(x), kit.model.num_classes)
         if not isinstance(scores, Tensor) or scores.shape != wanted:
             shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
@@ -305,6 +328,8 @@ def _scores(kit: Kit) -> str:
             raise Broken(f"scores of batch {index} are {scores.dtype}; expected floating point")
         if not scores.isfinite().all():
             raise Broken(f"scores of batch {index}, a clean one, are not all finite")
+        if not isinstance(action, str):
+            raise Broken(f"adapt() on batch {index} returned {action!r:.60}; expected a word such as 'step'")
     return f"(images, classes) = {wanted}, all finite"
 
 
@@ -395,6 +420,31 @@ def _copy_of_state(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
+def _global_state(kit: Kit) -> str:
+    guard = Guard("it")
+    try:
+        with guard("setup"):
+            method = kit.fresh()
+        for x in kit.batches[:BRANCH]:
+            with guard("predict"):
+                predict(method, x)
+            with guard("adapt"):
+                adapt(method)
+        with guard("snapshot"):
+            saved = method.snapshot()
+        with guard("freeze"):
+            method.freeze()
+        with guard("predict"):
+            predict(method, kit.batches[BRANCH])
+        with guard("restore"):
+            method.restore(saved)
+        with guard("reset"):
+            method.reset()
+    except TemporaError as changed:
+        raise Broken(str(changed)) from None
+    return "torch's switches are as they were after every call"
+
+
 def _causal(kit: Kit) -> str:
     method = kit.fresh()
     for index, x in enumerate(kit.batches):
@@ -481,6 +531,7 @@ def _not_finite(kit: Kit) -> str:
 PROMISES: dict[str, Callable[[Kit], str]] = {
     "it acts": _acts,
     "scores are one row per image": _scores,
+    "nothing global changes": _global_state,
     "reset is bit-exact": _reset,
     "same seed, same result": _same_seed,
     "snapshot and restore are exact mid-stream": _snapshot,

@@ -15,6 +15,8 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 RULES = ("strict", "overshoot")
+MOST_WAITING = 2**31 - 1
+"""Far more than any stream has: a queue of this length loses nothing."""
 
 
 def positive(name: str, value: float, hint: str = "") -> float:
@@ -55,6 +57,11 @@ def queue_length(value: int) -> int:
         raise TemporaError(
             f"queue={value!r}: must be a whole number of batches that may wait, 0 or above "
             "(0 drops every arrival that finds the pipeline busy; the paper's protocol is 1)"
+        )
+    if value > MOST_WAITING:
+        raise TemporaError(
+            f"queue={value!r:.30}: must be at most {MOST_WAITING}, which no stream fills (give that for a queue that "
+            "loses nothing)"
         )
     return int(value)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tempora.errors import TemporaError, unknown
+from tempora.errors import TemporaError, counted, unknown
 from tempora.scenarios import _validate as check
 from tempora.scenarios._validate import FloatArray
 
@@ -195,13 +195,19 @@ class Recorded(Arrivals):
     def times(
         self, n: int, seed: int = 2025, shift: str = "", baseline_ms: float | None = None
     ) -> FloatArray:
-        known = np.asarray(self.times_ms, dtype=np.float64)
-        if known.size < check.count("n", n):
-            raise TemporaError(
-                f"arrivals hold {known.size} times and the stream has {n} batches: record at least one time "
-                "per batch"
-            )
-        return known[:n]
+        if (reason := self.too_short(check.count("n", n))) is not None:
+            raise TemporaError(reason)
+        return np.asarray(self.times_ms, dtype=np.float64)[:n]
+
+    def too_short(self, n: int) -> str | None:
+        """Why a stream of so many batches cannot have these arrivals, or None."""
+        known = np.size(self.times_ms)
+        if known >= n:
+            return None
+        return (
+            f"arrivals hold {counted(known, 'time')} and the stream has {counted(n, 'batch')}: record at least one "
+            "time per batch"
+        )
 
     def mean_interval(self, baseline_ms: float | None = None) -> None:
         return None

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tempora.errors import TemporaError, unknown
+from tempora.errors import TemporaError, counted, unknown
 from tempora.scenarios import _validate as check
 from tempora.scenarios._validate import FloatArray
 from tempora.scenarios.arrivals import Arrivals, Periodic, Recorded, from_plain
@@ -132,6 +132,11 @@ class Scenario(ABC):
         """Why the scenario has no meaning at this lambda (its threshold is not above it), or None."""
         threshold_ms = self.deployment().threshold(baseline_ms)
         return None if threshold_ms > baseline_ms else _threshold_message(threshold_ms, baseline_ms)
+
+    def misfit(self, num_batches: int) -> str | None:
+        """Why the scenario cannot be had on a stream of so many batches (its recorded times end before), or None."""
+        schedule = self.deployment().schedule
+        return schedule.too_short(num_batches) if isinstance(schedule, Recorded) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -394,7 +399,7 @@ def _served_accuracy(
             "frozen_accuracy",
             frozen,
             ~course.adapted & ~course.fallback,
-            f"the budget freezes the model after {course.cutoff} batches",
+            f"the budget freezes the model after {counted(course.cutoff, 'batch')}",
         ),
         ("fallback_accuracy", rescued, course.fallback, "the fallback answers batches that were lost"),
     ):

@@ -19,6 +19,7 @@ from tempora.store.cells import utilities_frame
 from tempora.store.folder import RunFolder
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora.store.results import Results
+from tempora.store.scores import non_finite_scores
 from tempora.store.verdicts import VERDICTS
 
 _JOB = (
@@ -149,6 +150,7 @@ def _joined_manifest(
         "finished": not missing and all(manifest.get("finished") for manifest in manifests),
         "standard_above_baseline": standard_above(target),
         "mixed_devices": mixed_devices_note(target, mix_devices),
+        "non_finite_scores": non_finite_scores(target, target.utilities()),
     }
 
 

@@ -47,6 +47,8 @@ _OPTIONAL: dict[str, Any] = {
     "dataset": (None, str),
     "suite": (None, str),
     "mixed_devices": (None, str),
+    "evaluate": (None, {str: object}),
+    "non_finite_scores": {str: {"batches": int, "passes": int, "shifts": [str]}},
 }
 """What may be absent, and has this shape (one of these) where it is there."""
 

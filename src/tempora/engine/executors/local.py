@@ -99,11 +99,12 @@ class LocalExecutor(Executor):
             for spec in self.job.methods:
                 if spec.label in known:
                     continue
-                method = self.job.create(spec, self.job.streams[0].seed)
-                if method.family != "gradient-based" or method.time_aware:
-                    continue
                 try:
-                    tax = split_tax(method, self._streams.open(self.job.streams[0]))
+                    method = self.job.create(spec, self.job.streams[0].seed)
+                    if method.family != "gradient-based" or method.time_aware:
+                        continue
+                    with self.job.guard(spec)("predict"):
+                        tax = split_tax(method, self._streams.open(self.job.streams[0]))
                 except Exception:  # a method that fails does so again in its own task, which records why
                     continue
                 known[spec.label] = tax

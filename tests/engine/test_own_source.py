@@ -1,0 +1,144 @@
+"""Editing any file of one's own that a method runs makes it another method; other people's files do not count."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from latencies import CLOCK
+
+import tempora
+from tempora.engine.own_source import own_source
+from tempora.methods import Method, Tent
+
+MINE = """
+from tempora.methods import Method
+from {package}.base import Base
+import {package}.tools as tools
+
+class Mine(Base):
+    name = "mine"
+    def predict(self, x):
+        import {package}.late
+        return tools.scaled(self.model(x))
+"""
+FILES = {
+    "__init__.py": "",
+    "mine.py": MINE,
+    "base.py": "from tempora.methods import Method\nfrom .deeper import FACTOR\nclass Base(Method):\n    pass\n",
+    "deeper.py": "FACTOR = 1\n",
+    "tools.py": "def scaled(x):\n    return x\n",
+    "late.py": "NOTHING = 0\n",
+    "unrelated.py": "NOTHING = 0\n",
+}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch, request):
+    """A package of the user's own, under a name of its own in every test."""
+    name = f"own_{abs(hash(request.node.name)) % 10**9}"
+    folder = tmp_path / name
+    folder.mkdir()
+    for file, text in FILES.items():
+        (folder / file).write_text(text.replace("{package}", name))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    forget(name)
+
+
+def forget(name: str) -> None:
+    """As a new process would begin."""
+    for module in [module for module in sys.modules if module.split(".")[0] == name]:
+        del sys.modules[module]
+    importlib.invalidate_caches()
+
+
+def fingerprint(package: Path) -> str | None:
+    forget(package.name)
+    return own_source([importlib.import_module(f"{package.name}.mine").Mine]).fingerprint
+
+
+@pytest.mark.parametrize("file", ["mine.py", "base.py", "deeper.py", "tools.py", "late.py", "__init__.py"])
+def test_an_edited_file_behind_a_method_makes_it_another(package, file):
+    before = fingerprint(package)
+    assert fingerprint(package) == before
+    (package / file).write_text((package / file).read_text() + "\nANOTHER = 1\n")
+    assert fingerprint(package) != before
+
+
+def test_a_file_that_it_does_not_import_changes_nothing(package):
+    before = fingerprint(package)
+    (package / "unrelated.py").write_text("NOTHING = 1\n")
+    assert fingerprint(package) == before
+
+
+def test_what_python_runs_counts_and_not_what_stands_in_the_file_by_now(package):
+    before = fingerprint(package)
+    kind = sys.modules[f"{package.name}.mine"].Mine
+    (package / "tools.py").write_text("def scaled(x):\n    return -x\n")
+    assert own_source([kind]).fingerprint == before
+    importlib.reload(sys.modules[f"{package.name}.tools"])
+    assert own_source([kind]).fingerprint != before
+
+
+def test_methods_of_ours_have_no_source_of_their_own():
+    assert own_source([Tent, Method]).fingerprint is None
+
+
+def test_code_that_cannot_be_followed_is_said(package):
+    (package / "tools.py").write_text(
+        "import importlib\ndef scaled(x):\n    return importlib.import_module('own' + 'x').f(x)\n"
+    )
+    forget(package.name)
+    found = own_source([importlib.import_module(f"{package.name}.mine").Mine])
+    assert found.unknown == ("tools.py, line 3",)
+
+
+def test_what_was_typed_refers_to_what_was_typed_before():
+    def typed(sign: str, scale: str):
+        space = {"Method": Method, "__name__": "prompt"}
+        exec(f"SCALE = {scale}\ndef helper(x):\n  return SCALE * x * {sign}", space)
+        exec("class Mine(Method):\n rate = 1\n def predict(self, x):\n  return helper(self.model(x))", space)
+        return own_source([space["Mine"]]).fingerprint
+
+    assert typed("1", "2") == typed("1", "2")
+    assert len({typed("1", "2"), typed("-1", "2"), typed("1", "3")}) == 3
+
+
+def test_a_run_is_not_resumed_with_a_helper_that_was_edited(package, network, batches, tmp_path):
+    found = []
+    for sign in ("", "-"):
+        (package / "tools.py").write_text(f"def scaled(x):\n    return {sign}x\n")
+        forget(package.name)
+        results = tempora.evaluate(
+            network("fashion_resnet"),
+            batches[:2],
+            f"{package.name}.mine:Mine",
+            scenarios=[],
+            clock={**CLOCK, "mine": (40, 0)},
+            out=tmp_path / "run",
+            device="cpu",
+        )
+        found.append(np.concatenate(results.traces["predicted"]).tolist())
+    assert found[0] != found[1]
+
+
+def test_the_code_of_a_network_counts_too(package, network, batches, tmp_path):
+    (package / "net.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self, inner):\n        super().__init__()\n        self.inner = inner\n"
+        "    def forward(self, x):\n        return self.inner(x)\n"
+    )
+    for edit in ("", "    # another forward, with the same weights\n"):
+        path = package / "net.py"
+        path.write_text(path.read_text() + edit)
+        forget(package.name)
+        net = importlib.import_module(f"{package.name}.net").Net(network("fashion_resnet").network)
+        tempora.evaluate(
+            net, batches[:2], "standard", scenarios=[], clock=CLOCK, out=tmp_path / "run", device="cpu"
+        )
+    assert len(list(tmp_path.glob("run/traces/*.parquet"))) == 2
