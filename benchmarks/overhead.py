@@ -59,6 +59,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
+        self.calls: dict[str, int] = defaultdict(int)
         self._open: list[str] = ["rest"]
         self._since = time.perf_counter()
 
@@ -70,6 +71,7 @@ class Ledger:
     @contextmanager
     def within(self, part: str) -> Iterator[None]:
         self.book()
+        self.calls[part] += 1
         self._open.append(part)
         try:
             yield
@@ -118,6 +120,8 @@ def main(
             device=device,
             clock=clock,
         )
+    except KeyboardInterrupt:
+        console.print("stopped early: the figures are those until then")
     finally:
         for patch in patches:
             patch.stop()
@@ -130,11 +134,12 @@ def main(
         "clock": clock,
         "total_s": total,
         "seconds": {part: ledger.seconds[part] for part in (*PARTS, "rest")},
+        "calls": dict(ledger.calls),
     }
     write(figures, json_file)
-    table = Table("part", "seconds", "share", box=None)
+    table = Table("part", "calls", "seconds", "share", box=None)
     for part, seconds in figures["seconds"].items():
-        table.add_row(part, f"{seconds:.1f}", f"{seconds / total:.0%}")
+        table.add_row(part, str(ledger.calls[part]), f"{seconds:.1f}", f"{seconds / total:.0%}")
     console.print(table)
     console.print(f"{total:.0f} s in all")
 
