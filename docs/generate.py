@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,6 +35,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "config.md": config(),
         **filled("published.md", {"setups": setups(), "inconsistencies": inconsistencies()}),
         **filled("concepts/timing-and-verdict.md", {"limits": limits()}),
+        **filled("concepts/uncertainty.md", {"coverage": coverage()}),
     }
 
 
@@ -218,6 +220,20 @@ def _setting(field: dataclasses.Field[Any], kind: type[methods.Settings]) -> lis
 
 
 # -- the verdict -----------------------------------------------------------------------------------------------
+
+
+def coverage() -> str:
+    """What `benchmarks/coverage.py` found."""
+    found = json.loads((DOCS.parent / "benchmarks" / "results" / "coverage.json").read_text(encoding="utf-8"))
+    shares = ("interval", "leads", "lower", "wrong")
+    lines = [
+        "| batches | correlation | times | " + " | ".join(shares) + " |",
+        "|---:|---:|---|---:|---:|---:|---:|",
+    ]
+    for row in found["rows"]:
+        numbers = " | ".join(f"{row[name]:.1%}" for name in shares)
+        lines.append(f"| {row['batches']} | {row['correlation']} | {row['times']} | {numbers} |")
+    return "\n".join(lines)
 
 
 def limits() -> str:

@@ -3,7 +3,8 @@
 import tempora
 results = tempora.evaluate(model, batches, methods=["standard", "adabn", "tent"])
 results.utilities                 # one row per method, shift and scenario
-tempora.open("runs/mine")         # the results of an earlier run
+results.winners()                 # who wins where, and how sure that is
+tempora.open_run("runs/mine")     # the results of an earlier run
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ from tempora.errors import TemporaError
 
 if TYPE_CHECKING:
     from tempora.engine import evaluate
-    from tempora.store import open_run as open
+    from tempora.results import open_run
+    from tempora.results import open_run as open
 
-__all__ = ["TemporaError", "__version__", "evaluate", "open"]
+__all__ = ["TemporaError", "__version__", "evaluate", "open", "open_run"]
 
 
 def __getattr__(name: str) -> Any:
-    """`evaluate` needs torch and `open` needs pandas: each is imported when first used."""
+    """`evaluate` needs torch and `open_run` needs pandas: each is imported when first used."""
     if name == "evaluate":
         from tempora.engine import evaluate
 
         return evaluate
-    if name == "open":
-        from tempora.store import open_run
+    if name in ("open", "open_run"):
+        from tempora.results import open_run
 
         return open_run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -133,7 +133,7 @@ class _Stream:
             *(method, "net", self._shift, self._seed, scenario, place, BASELINE_MS),
             origin="live" if isinstance(scenario, Offline) else "derived",
             adapting_pass=key,
-            verdict=self._verdict,
+            timing=self._verdict,
             timing_uncertainty=self._uncertainty,
         )
         reason = scenario.not_applicable(BASELINE_MS)

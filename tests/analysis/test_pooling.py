@@ -154,10 +154,10 @@ def test_a_pooled_verdict_is_the_worst_and_responses_keep_their_spread() -> None
     terms |= {"availability": 1.0, "served_accuracy": 0.5, "adapt_accuracy": 0.5}
     rows = pd.concat(
         [
-            frame({"sar": 0.5}, shift="fog", response_ms=10.0, response_sd_ms=0.0, verdict="WARN", **terms),
-            frame({"sar": 0.5}, shift="snow", response_ms=30.0, response_sd_ms=0.0, verdict="VALID", **terms),
+            frame({"sar": 0.5}, shift="fog", response_ms=10.0, response_sd_ms=0.0, timing="WARN", **terms),
+            frame({"sar": 0.5}, shift="snow", response_ms=30.0, response_sd_ms=0.0, timing="VALID", **terms),
         ]
     )
     pooled = analysis.pool(rows).iloc[0]
-    assert pooled["verdict"] == "WARN"
+    assert pooled["timing"] == "WARN"
     assert (pooled["response_ms"], pooled["response_sd_ms"]) == (20.0, 10.0)

@@ -210,7 +210,10 @@ def test_the_margin_is_paired_by_batch_within_the_stream(run: Results) -> None:
         for method in (found.best, found.runner_up)
     )
     interval = stats.ttest_rel(best, second).confidence_interval(0.95)
-    assert (found.margin.lo, found.margin.hi) == pytest.approx((interval.low, interval.high))
+    # Wider than for one rival: it holds for all of them together.
+    assert found.margin.lo < interval.low + 0.002
+    assert found.margin.hi > interval.high - 0.002
+    assert found.margin.hi - found.margin.lo < 3 * (interval.high - interval.low)
     top = found.table["utility"]
     assert found.margin.mean == pytest.approx(top[0] - top[1])
     assert found.margin.kind == "within-stream"
@@ -225,28 +228,29 @@ def test_with_seeds_the_margin_is_paired_by_seed(tmp_path: Path) -> None:
     assert any("probability that it is best" in sentence for sentence in found.certainty)
 
 
-def test_timing_ties_are_called_ties(tmp_path: Path) -> None:
+def test_what_times_leave_open_is_undecided_by_timing(tmp_path: Path) -> None:
     """At 10.5 ms an interval, AdaBN's 10.5 ms are a knife edge; Standard's 9 are not."""
     scenario = Discrete(interval_ms=10.5, queue=0)
     close = {"standard": (9.0, 0.0, 21), "adabn": (10.3, 0.0, 22)}
     sure = recommend(write_run(tmp_path / "sure", methods=close), scenario)
     unsure = recommend(write_run(tmp_path / "unsure", methods=close, uncertainty=0.2), scenario)
-    assert sure.tied == []
-    assert unsure.tied != []
-    assert unsure.standing == "timing tie"
-    assert unsure.timing_margin[0] < 0 < unsure.timing_margin[1]
+    assert sure.judged.why != "timing"
+    assert (unsure.judged.verdict, unsure.judged.why) == ("undecided", "timing")
+    assert unsure.judged.rivals == (unsure.runner_up,)
+    assert unsure.margin is not None
+    assert unsure.margin.lo < 0
 
 
 def test_equal_methods_tie(tmp_path: Path) -> None:
     same = {"standard": (9.0, 0.0, 15), "stand-in": (9.0, 0.0, 15)}  # names of one length get the same luck
     found = recommend(write_run(tmp_path, methods=same), Continuous(threshold_ms=15.0))
-    assert found.standing == "tie"
+    assert (found.judged.verdict, found.judged.equal_with) == ("equal", ("stand-in",))
 
 
-def test_small_margins_are_too_close(tmp_path: Path) -> None:
+def test_small_margins_are_undecided_by_sampling(tmp_path: Path) -> None:
     close = {"tent": (9.0, 0.0, 20), "adabn": (9.0, 0.0, 20)}
     found = recommend(write_run(tmp_path, methods=close), Continuous(threshold_ms=15.0))
-    assert found.standing == "too close"
+    assert (found.judged.verdict, found.judged.why) == ("undecided", "sampling")
 
 
 def test_insolvent_methods_would_lose_with_every_prediction_right(run: Results) -> None:

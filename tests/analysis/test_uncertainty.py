@@ -1,4 +1,4 @@
-"""How sure a result is: timing ties, paired differences, seeds and repeats, the probability of being best."""
+"""How sure a result is: paired differences, seeds and repeats, the probability of being best."""
 
 from __future__ import annotations
 
@@ -7,26 +7,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.runs import a_run, frame
+from analysis.runs import frame
 from tempora import analysis
 from tempora.errors import TemporaError
 from tempora.scenarios import Continuous
-
-
-def test_overlapping_ranges_are_timing_ties() -> None:
-    rows = frame({"adabn": 0.30, "tent": 0.28, "sar": 0.10})
-    rows["utility_lo"], rows["utility_hi"] = [0.25, 0.27, 0.09], [0.31, 0.29, 0.11]
-    assert analysis.with_timing_ties(rows)["timing_tie"].tolist() == [True, True, False]
-    rows["utility_lo"] = [0.295, 0.27, 0.09]
-    assert analysis.with_timing_ties(rows)["timing_tie"].tolist() == [False, False, False]
-
-
-def test_every_cell_has_its_own_ties() -> None:
-    rows = a_run()
-    assert not analysis.with_timing_ties(rows)["timing_tie"].any(), "exact times: no ties"
-    fog = rows["shift"] == "fog"
-    rows.loc[fog, "utility_lo"], rows.loc[fog, "utility_hi"] = 0.0, 1.0
-    assert (analysis.with_timing_ties(rows)["timing_tie"] == fog).all()
 
 
 def test_pairing_by_batch_is_scipy_s_paired_t() -> None:

@@ -94,7 +94,7 @@ def test_measured_clock_predicts_the_same_and_judges_itself(network, batches):
     assert manifest["baseline"]["batches"] == 20
     assert manifest["baseline"]["baseline_ms"] >= manifest["baseline"]["median_ms"]
     assert manifest["machine"]["threads"] == torch.get_num_threads()
-    assert set(first.utilities["verdict"]) <= {"VALID", "WARN", "INVALID"}
+    assert set(first.utilities["timing"]) <= {"VALID", "WARN", "INVALID"}
     assert (first.traces["page_faults"] >= 0).all()
     assert (first.utilities["utility_lo"] <= first.utilities["utility"]).all()
 

@@ -12,6 +12,7 @@ from latencies import CLOCK
 from typer.testing import CliRunner
 
 from tempora import TemporaError
+from tempora.analysis.doubt import keep_doubt
 from tempora.cli.merge import merge as merge_command
 from tempora.engine import Run
 from tempora.engine.config import RunConfig
@@ -71,6 +72,7 @@ def whole(clock_file, tmp_path_factory):
 def test_shards_join_to_the_whole(clock_file, whole, tmp_path, count):
     parts = [run(configuration(clock_file), tmp_path / str(i), f"{i}/{count}") for i in range(1, count + 1)]
     merged = merge(parts[::-1], tmp_path / "merged")
+    keep_doubt(merged.results)  # as `tempora merge` does: a part knows nothing about winners of the whole
     assert contents(tmp_path / "merged") == contents(whole)
     assert merged.missing == []
     manifest, expected = merged.results.manifest, RunFolder(whole).manifest()

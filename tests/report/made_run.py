@@ -110,7 +110,7 @@ class _Maker:
                 rows.append(utility_row(replace(cell, status=status), None))
                 continue
             cell, adapting, frozen = self._placed(cell, pace, offline, stored, rng)
-            cell = replace(cell, timing_uncertainty=self.facts["timing_uncertainty"], verdict=self.verdict)
+            cell = replace(cell, timing_uncertainty=self.facts["timing_uncertainty"], timing=self.verdict)
             rows.append(utility_row(cell, adapting, frozen))
         return rows
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from report.made_run import BASELINE_MS, GRID, METHODS, make_run
+from tempora.analysis.doubt import doubt
 from tempora.analysis.replays import answer
 from tempora.report.html import write_report
 from tempora.scenarios import (
@@ -288,9 +289,9 @@ def test_a_winner_leads_to_its_cell(opened: Browser, results: Results) -> None:
     title, winner = square.get_attribute("title"), square.text
     square.click()
     opened.wait("return document.activeElement.id === 'cell-title'")
-    shift, label = re.fullmatch(r"(.+), (.+): .+", title.split(", a tie")[0]).groups()  # type: ignore[union-attr]
+    shift, label = re.match(r"(.+?), (.+): [\d.]+%", title).groups()  # type: ignore[union-attr]
     assert opened.text("#cell-title") == f"{shift}, {label}"
-    assert opened.text("#cell-facts").startswith(f"{winner.rstrip('≈')} ranks 1")
+    assert opened.text("#cell-facts").startswith(f"{winner.rstrip('=')} ranks 1")
     cell = results.utilities[(results.utilities["label"] == label) & (results.utilities["rank"] == 1)]
     cell = cell[cell["shift"] == shift.lower().replace(" ", "_")].iloc[0]
     assert f"{cell['utility']:.2%}" in opened.text("#cell-facts")
@@ -416,14 +417,16 @@ def test_doubt_and_failure_are_marked_wherever_results_appear(browser: Browser, 
     )
     browser.open(write_report(results))
     assert "Timing INVALID" in browser.text(".banner")
-    assert "!" in browser.text(".square")
+    assert browser.text(".sure").startswith(doubt(results).summary.sentence())
+    assert "!" not in browser.text(".grid"), "doubt is shown where it changes an answer"
     assert "n/a" in browser.text(".grid")
     assert "RuntimeError: no BatchNorm layer" in browser.text("#provenance")
-    assert "timing not VALID" in browser.text("#recommendation")
+    sure = browser.run("return document.querySelector('#recommendation').textContent")
+    assert any(word in sure for word in ("The lead holds.", "Equal with", "Undecided by"))
     browser.choose("cell-method", "Mine")
     assert "RuntimeError: no BatchNorm layer" in browser.text("#cell-facts")
     browser.choose("cell-method", "Tent")
-    assert "Timing INVALID" in browser.text("#cell-facts")
+    assert "Its timing was judged INVALID." in browser.text("#cell-facts")
     browser.choose("cell-scenario", "T 30 ms")
     assert "not applicable" in browser.text("#cell-facts")
     assert browser.problems() == []

@@ -19,7 +19,9 @@ from typer.testing import CliRunner
 
 from report.made_run import GRID, METHODS, make_run
 from tempora import analysis
+from tempora.analysis.doubt import doubt
 from tempora.cli.report import report
+from tempora.cli.show import show
 from tempora.errors import TemporaError
 from tempora.published.methods import METHODS as SHOWN
 from tempora.report.colours import DARK_PAPER, contrast, on_dark, text_on
@@ -136,10 +138,11 @@ def test_asks_nobody_for_anything_and_runs_only_its_own_scripts(page: str) -> No
 def test_says_who_to_use_and_what_went_wrong(results: Results, page: str) -> None:
     said = str(Text(page))
     assert headline(results.utilities) in said
-    for part in advice(results.utilities):
+    for part in advice(results.utilities, doubt(results)):
         assert part.situation in said
         for choice in part.choices:
             assert choice.sentence in said
+            assert choice.certainty in said
     for trouble in troubles(results.utilities):
         assert trouble.sentence in said
     assert "tempora run --model a_net --out 'runs/made up'" in said
@@ -148,11 +151,22 @@ def test_says_who_to_use_and_what_went_wrong(results: Results, page: str) -> Non
 
 def test_advice_follows_the_winner_from_strict_to_relaxed(results: Results) -> None:
     pooled = analysis.pool(results.utilities.drop(columns="scenario"))
-    for part in advice(results.utilities):
+    for part in advice(results.utilities, doubt(results)):
         rows = pooled[pooled["protocol"] == part.protocol].sort_values("value")
         best = rows.loc[rows.groupby("label", sort=False)["utility"].idxmax(), "method"].tolist()
         changes = [name for name, before in zip(best, [None, *best], strict=False) if name != before]
         assert [choice.method for choice in part.choices] == changes
+
+
+def test_the_page_and_the_terminal_say_the_same_about_winners(results: Results, page: str) -> None:
+    summary = doubt(results).summary
+    assert summary.sentence() in str(Text(page))
+    shown = Typer()
+    shown.command()(show)
+    said = CliRunner().invoke(shown, [str(results.path)], env={"COLUMNS": "200"}).output
+    assert summary.sentence() in " ".join(said.split())
+    assert page.count(' undecided" href=') == summary.undecided, "hatched squares of the grid"
+    assert page.count("<i>=</i>") == summary.equal
 
 
 def test_troubles_count_cells_below_standard(results: Results) -> None:

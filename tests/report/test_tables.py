@@ -209,18 +209,23 @@ def test_latency_comes_from_traces() -> None:
     assert [table.text(1, column) for column in range(6)] == ["Tent", "30.0", "9.0", "0.0", "21.0", "3.00×"]
 
 
-def test_invalid_timing_and_timing_ties_are_marked() -> None:
-    run = a_run(shifts=("fog",)).assign(verdict="VALID")
-    sar = (run["method"] == "sar") & (run["protocol"] == "discrete")
-    run.loc[sar, "verdict"] = "INVALID"
-    run.loc[run["method"] == "tent", "utility_hi"] = 1.0
+def test_winners_that_do_not_hold_are_marked_and_nobody_else() -> None:
+    run = a_run(shifts=("fog",)).assign(verdict="holds", why="", sample_lo=0.3, sample_hi=0.32)
+    discrete, continuous = (run["protocol"] == name for name in ("discrete", "continuous"))
+    run.loc[discrete, ["verdict", "why"]] = "undecided", "sampling"
+    run.loc[continuous, "verdict"] = "equal"
     table = tables.build("sweep", run)
     text = tables.render(table)
-    assert "! timing INVALID: do not rely on this number" in text
-    assert "≈ ties with the winner within timing uncertainty" in text
-    flags = {table.text(row, 0): table.rows[row][1].flag for row in range(4)}
-    assert flags["SAR"] == "!"
-    assert flags["Tent"] == "≈"
+    assert "? best here, but undecided (by sampling)" in text
+    assert "= best, and equal with another method within half a point" in text
+    for number, column in enumerate(table.columns):
+        signs = {cells[number].flag for cells in table.rows if cells[number].rank == 1}
+        expected = {"Discrete": {"?"}, "Continuous": {"="}, "": {""}}.get(column.group, {""})
+        assert number == 0 or signs == expected
+        assert all(cells[number].flag == "" for cells in table.rows if cells[number].rank != 1)
+    assert "±1.0" in tables.render(table, "markdown")
+    assert r"$\pm$1.0" in tables.render(table, "latex")
+    assert '"sample_lo":0.3' in tables.render(table, "json").replace(" ", "")
 
 
 HOSTILE = r"evil:<script>alert(1)</script>|[bold]_x_ & 50% \input{x} " + "very long " * 8

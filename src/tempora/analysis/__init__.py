@@ -27,7 +27,6 @@ from tempora.analysis.uncertainty import (
     difference_across_seeds,
     paired_difference,
     probability_best,
-    with_timing_ties,
 )
 from tempora.analysis.winners import win_counts, winners
 
@@ -75,5 +74,4 @@ __all__ = [
     "winners",
     "with_overall",
     "with_ranks",
-    "with_timing_ties",
 ]

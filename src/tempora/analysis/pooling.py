@@ -19,7 +19,7 @@ def pool(frame: pd.DataFrame, over: str = "shift", cards: Cards = CATALOGUE) -> 
     """One row per method and scenario, pooled over `over` (shift, seed or repeat).
 
     Streams weigh by their `batches` where the frame has that column, equally otherwise. A column named like
-    `shifts` counts what was pooled: a method that failed somewhere has fewer. `verdict` is the worst of
+    `shifts` counts what was pooled: a method that failed somewhere has fewer. `timing` is the worst of
     them. Adds `within_covariance` and `between_covariance`, whose sum is `covariance`.
     """
     rows = scored(frame)
@@ -45,9 +45,9 @@ def _whole_streams(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Seri
         pooled[column] = rows[column].astype(float).groupby(group).mean()
     if "served_batches" in rows:
         pooled["served_batches"] = rows["served_batches"].groupby(group).sum(min_count=1)
-    if "verdict" in rows:
-        places = rows["verdict"].map(VERDICTS.index).groupby(group).max()
-        pooled["verdict"] = places.map(dict(enumerate(VERDICTS)))
+    if "timing" in rows:
+        places = rows["timing"].map(VERDICTS.index).groupby(group).max()
+        pooled["timing"] = places.map(dict(enumerate(VERDICTS)))
     return pd.DataFrame(pooled)
 
 

@@ -7,19 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from tempora.analysis.doubt import Judgement, Replicates, judge, leads, pooled, times_of
+from tempora.analysis.doubt.rescoring import Rescorer
+from tempora.analysis.doubt.run import Scored, together
 from tempora.analysis.pooling import pool
 from tempora.analysis.replays import Answers, answer
 from tempora.analysis.solvency import break_even
-from tempora.analysis.uncertainty import (
-    SEEDS_FOR_PROBABILITY,
-    Difference,
-    difference_across_seeds,
-    paired_difference,
-    probability_best,
-    with_timing_ties,
-)
+from tempora.analysis.uncertainty import Difference, seed_label
 from tempora.analysis.verdicts import verdict_of
 from tempora.cards import Cards
 from tempora.errors import TemporaError, counted
@@ -39,12 +36,13 @@ class Recommendation:
 
     scenario: Scenario
     table: pd.DataFrame
-    """The methods with an exact answer, best first: `utility`, `utility_lo`, `utility_hi`, `rank`,
-    `timing_tie`, the terms, `answer` (evaluated or replayed), `break_even_accuracy` and `insolvent`."""
+    """The methods with an exact answer, best first: `utility`, `utility_lo`, `utility_hi`, `rank`, the terms,
+    `answer` (evaluated or replayed), `break_even_accuracy` and `insolvent`."""
+    judged: Judgement
+    """How sure the best is: `verdict`, `why`, who is equal with it or may be better, and the chance of each."""
     margin: Difference | None
-    """Best minus runner-up, paired; None if only one method has an answer."""
-    timing_margin: tuple[float, float]
-    """The range of the margin when the times are off by their uncertainty."""
+    """Best minus runner-up; its interval, over other batches and other times, holds for all rivals together. None if
+    only one method has an answer."""
     why: str
     certainty: list[str]
     """What the answer rests on, in sentences."""
@@ -60,23 +58,9 @@ class Recommendation:
         return str(self.table["method"].iloc[1]) if len(self.table) > 1 else None
 
     @property
-    def tied(self) -> list[str]:
-        """Who cannot be told apart from the best, given how far the times may be off."""
-        return [name for name in self.table.loc[self.table["timing_tie"], "method"] if name != self.best]
-
-    @property
     def insolvent(self) -> list[str]:
         """Who would lose even if every prediction were right."""
         return list(self.table.loc[self.table["insolvent"], "method"])
-
-    @property
-    def standing(self) -> str:
-        """`clear`, `tie` (equal), `timing tie` or `too close`: whether the runner-up is beaten beyond noise."""
-        if self.margin is not None and self.margin.mean == 0:
-            return "tie"
-        if self.tied:
-            return "timing tie"
-        return "clear" if self.margin is None or self.margin.clear else "too close"
 
 
 def recommend(results: Results, scenario: Scenario, shifts: Sequence[str] | None = None) -> Recommendation:
@@ -92,14 +76,15 @@ def recommend(results: Results, scenario: Scenario, shifts: Sequence[str] | None
     cards = _with_card_of(results.cards, scenario)
     table = _table(answers, cards)
     best, second = table.iloc[0], table.iloc[1] if len(table) > 1 else None
-    margin = None if second is None else _margin(answers, str(best["method"]), str(second["method"]))
+    replicates = _replicates(results, answers, scenario, list(table["method"]))
+    judged = judge(replicates)
     return Recommendation(
         scenario=scenario,
         table=table,
-        margin=margin,
-        timing_margin=_timing_margin(best, second),
+        judged=judged,
+        margin=None if second is None else _margin(replicates, answers.rows["seed"].nunique()),
         why=_why(best, second, table, cards),
-        certainty=_certainty(results.manifest, answers, best["method"]),
+        certainty=_certainty(results.manifest, answers, judged),
         unanswered=answers.unanswered,
     )
 
@@ -110,15 +95,15 @@ def _with_card_of(cards: Cards, scenario: Scenario) -> Cards:
 
 
 def _table(answers: Answers, cards: Cards) -> pd.DataFrame:
-    pooled = with_timing_ties(pool(pool(answers.rows, cards=cards), over="seed", cards=cards))
+    table = pool(pool(answers.rows, cards=cards), over="seed", cards=cards)
     how = answers.rows.groupby("method")["answer"].agg(
         lambda found: "replayed" if "replayed" in set(found) else "evaluated"
     )
-    pooled["answer"] = pooled["method"].map(how)
-    pooled = pooled.sort_values("rank", kind="stable", ignore_index=True)
-    pooled["break_even_accuracy"] = _needed_accuracy(pooled, cards)
-    pooled["insolvent"] = pooled["break_even_accuracy"] > 1
-    return pooled
+    table["answer"] = table["method"].map(how)
+    table = table.sort_values("rank", kind="stable", ignore_index=True)
+    table["break_even_accuracy"] = _needed_accuracy(table, cards)
+    table["insolvent"] = table["break_even_accuracy"] > 1
+    return table
 
 
 def _needed_accuracy(table: pd.DataFrame, cards: Cards) -> pd.Series[float]:
@@ -130,28 +115,27 @@ def _needed_accuracy(table: pd.DataFrame, cards: Cards) -> pd.Series[float]:
     return table["method"].map(needed["break_even_accuracy"])
 
 
-def _margin(answers: Answers, best: str, second: str) -> Difference:
-    """Paired by seed where there are several, else by batch within the one."""
-    per_seed = pool(answers.rows)
-    if per_seed["seed"].nunique() > 1:
-        found = difference_across_seeds(per_seed, best, second).iloc[0]
-        return Difference(found["difference"], found["lo"], found["hi"], int(found["seeds"]), found["kind"])
-    return paired_difference(_worth(answers, best), _worth(answers, second))
+def _replicates(results: Results, answers: Answers, scenario: Scenario, methods: Sequence[str]) -> Replicates:
+    """The replicates of all streams together, `methods` in this order."""
+    times, cells = times_of(results), []
+    for _, stream in answers.rows.groupby(["model", "shift", "seed"], sort=False):
+        rescorer = Rescorer(results, times, scenario)
+        rows = {str(row["method"]): row for _, row in stream.iterrows()}
+        shift, seed = str(stream["shift"].iloc[0]), int(stream["seed"].iloc[0])
+        found = []
+        for method in methods:
+            worth = np.asarray(answers.worth[method, shift, seed], dtype=np.float64)
+            timed = rescorer.timed(rows[method], worth) if times.draws else None
+            found.append(Scored(method, worth, answers.phase[method, shift, seed], timed))
+        cells.append(together(found, f"{stream['model'].iloc[0]} {shift} {seed}"))
+    return pooled(cells)
 
 
-def _timing_margin(best: pd.Series[Any], second: pd.Series[Any] | None) -> tuple[float, float]:
-    if second is None:
-        return math.nan, math.nan
-    return (
-        float(best["utility_lo"] - second["utility_hi"]),
-        float(best["utility_hi"] - second["utility_lo"]),
-    )
-
-
-def _worth(answers: Answers, method: str) -> pd.Series[float]:
-    """What each batch of the method's streams added, by shift and batch."""
-    parts = {shift: worth for (name, shift, _), worth in answers.worth.items() if name == method}
-    return pd.concat(list(parts.values()), keys=list(parts))
+def _margin(replicates: Replicates, seeds: int) -> Difference:
+    """Over the runner-up, which is the second."""
+    ahead = leads(replicates, 0)
+    lead, lo, hi = (float(bound[0]) for bound in (ahead.lead, ahead.lo, ahead.hi))
+    return Difference(lead, lo, hi, replicates.batches, seed_label(seeds))
 
 
 def _why(best: pd.Series[Any], second: pd.Series[Any] | None, table: pd.DataFrame, cards: Cards) -> str:
@@ -183,7 +167,7 @@ def _decided_by(best: pd.Series[Any], second: pd.Series[Any]) -> list[str]:
     return []
 
 
-def _certainty(manifest: Mapping[str, Any], answers: Answers, best: str) -> list[str]:
+def _certainty(manifest: Mapping[str, Any], answers: Answers, judged: Judgement) -> list[str]:
     rows = answers.rows
     streams = rows[["shift", "seed", "batches"]].drop_duplicates(["shift", "seed"])
     seeds = sorted(int(seed) for seed in rows["seed"].unique())
@@ -197,16 +181,18 @@ def _certainty(manifest: Mapping[str, Any], answers: Answers, best: str) -> list
         )
     else:
         said.append(f"Data: {data}, {len(seeds)} orders of them.")
-    if len(seeds) >= SEEDS_FOR_PROBABILITY:
-        chances = probability_best(pool(rows)).set_index("method")["probability"]
-        said.append(f"The probability that it is best over orders of the data is {chances[best]:.0%}.")
+    chance = judged.p_best[judged.method]
+    if len(judged.p_best) > 1 and not math.isnan(chance):
+        said.append(
+            f"The probability that it is best is {chance:.0%}, over other batches and times like these."
+        )
     if not manifest.get("finished", True):
         said.append("The run is not finished: shifts are missing.")
     return said
 
 
 def _timing(manifest: Mapping[str, Any], rows: pd.DataFrame) -> str:
-    status = worst(rows["verdict"])
+    status = worst(rows["timing"])
     if str(manifest.get("clock", "")).startswith("recorded"):
         source = (manifest.get("config") or {}).get("clock", manifest["clock"])
         return f"Timing: recorded ({source}), so it repeats exactly and is as good as that profile."
@@ -214,6 +200,6 @@ def _timing(manifest: Mapping[str, Any], rows: pd.DataFrame) -> str:
         return f"Timing: this machine's own profile, kept beside the run ({verdict_of(manifest).text})."
     if status == "VALID":
         return "Timing: measured, and the passes behind this are VALID."
-    count = int((rows["verdict"] == status).sum())
+    count = int((rows["timing"] == status).sum())
     text = verdict_of(manifest).text
     return f"Timing: {count} of the {len(rows)} cells behind this are {status} (the run: {text})."

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tempora.analysis.frames import is_offline
 from tempora.errors import TemporaError, unknown
@@ -35,6 +36,8 @@ class Answers:
     """Method -> why not."""
     worth: dict[tuple[str, str, int], pd.Series[float]]
     """(method, shift, seed) -> what each batch added to the utility."""
+    phase: dict[tuple[str, str, int], NDArray[np.int8]]
+    """The same -> the phase of each batch."""
 
 
 class _CannotAnswer(Exception):
@@ -47,6 +50,7 @@ def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = 
     reader = _Reader(results, utilities, scenario)
     found: list[dict[str, Any]] = []
     worth: dict[tuple[str, str, int], pd.Series[float]] = {}
+    phase: dict[tuple[str, str, int], NDArray[np.int8]] = {}
     unanswered: dict[str, str] = {}
     streams = utilities[_STREAM].drop_duplicates()
     for method in sorted(utilities["method"].unique(), key=order):
@@ -58,7 +62,8 @@ def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = 
         for row, trace in answers:
             found.append(row)
             worth[method, row["shift"], int(row["seed"])] = reader.worth(row, trace)
-    return Answers(pd.DataFrame(found), unanswered, worth)
+            phase[method, row["shift"], int(row["seed"])] = trace.phase
+    return Answers(pd.DataFrame(found), unanswered, worth, phase)
 
 
 class _Reader:
@@ -137,7 +142,7 @@ class _Reader:
             adapting_pass=row["adapting_pass"],
             frozen_pass=frozen_pass,
             fallback_pass=fallback_pass,
-            verdict=row["verdict"],
+            timing=row["timing"],
             timing_uncertainty=float(stored.facts.get("timing_uncertainty", 0.0)),
         )
         scored = utility_row(cell, adapting, frozen, fallback)

@@ -1,7 +1,5 @@
-"""How sure a difference is. Timing and the order of the data are kept apart: they answer different questions.
+"""How sure a difference of two methods is, and what it varies with. Which winners hold is asked of `doubt`.
 
-- Timing: `utility_lo` and `utility_hi` replay a cell with its times scaled by the pass's own uncertainty.
-  Methods whose ranges overlap the winner's are timing ties.
 - Within one stream: the difference of two methods batch by batch, on the same samples. It says nothing about
   other orders of the data, so with one seed an interval is called within-stream.
 - Seeds (orders of the data) and repeats (the same order, measured again) are separate components.
@@ -19,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from tempora.analysis.frames import keys, ordered, scored
-from tempora.analysis.ranks import incomplete
 from tempora.errors import TemporaError, unknown
 from tempora.scenarios import Value
 
@@ -45,21 +42,6 @@ class Difference:
     def clear(self) -> bool:
         """The interval leaves out zero."""
         return self.lo > 0 or self.hi < 0
-
-
-def with_timing_ties(frame: pd.DataFrame) -> pd.DataFrame:
-    """The scored rows with `timing_tie`: the range of utilities overlaps that of the cell's winner.
-
-    True for the winner itself if somebody ties with it, so a cell without any True has a clear winner.
-    """
-    rows = scored(frame)
-    cell = [rows[name] for name in keys(rows)]
-    comparable = rows["utility"].where(~incomplete(rows))
-    first = comparable == comparable.groupby(cell, dropna=False).transform("max")
-    lo, hi = (rows[bound].fillna(rows["utility"]) for bound in ("utility_lo", "utility_hi"))
-    overlaps = comparable.notna() & (hi >= lo.where(first).groupby(cell, dropna=False).transform("min"))
-    alone = overlaps.groupby(cell, dropna=False).transform("sum") == 1
-    return rows.assign(timing_tie=overlaps & ~alone)
 
 
 def contributions(

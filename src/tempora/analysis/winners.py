@@ -16,14 +16,16 @@ def winners(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """One row per cell: `winner`, its `utility`, the `runner_up`, the `margin` to it, and `shared_with`.
 
     Methods with exactly the winner's utility are named in `shared_with` (text, nearly always empty); the
-    first of them in the paper's order is then called the winner. A `timing_tie` (see `with_timing_ties`) is kept.
+    first of them in the paper's order is then called the winner. `verdict` and `why` (see `Doubt.about`) are kept.
     """
     rows = ordered(with_ranks(frame), cards).sort_values("rank", kind="stable")
     cell = keys(rows)
     groups = rows.groupby(cell, dropna=False, sort=False)
     first, second = groups.nth(0).set_index(cell), groups.nth(1).set_index(cell)
     others = rows[(rows["rank"] == 1) & (groups.cumcount() > 0)]
-    table = first[["method", "utility", *keys(rows, ["timing_tie"])]].rename(columns={"method": "winner"})
+    table = first[["method", "utility", *keys(rows, ["verdict", "why", "p_best"])]].rename(
+        columns={"method": "winner"}
+    )
     table["runner_up"] = second["method"]
     table["margin"] = table["utility"] - second["utility"]
     table["shared_with"] = others.groupby(cell, dropna=False)["method"].agg(", ".join)

@@ -27,10 +27,12 @@ def merge(
     ] = False,
 ) -> None:
     """Join run folders of one job into one, ranked anew. Exit status 1: some cells are in none of them."""
+    from tempora.analysis.doubt import keep_doubt
     from tempora.errors import counted
     from tempora.store.merge import merge as join
 
     merged = join(runs, out, mix_devices)
+    keep_doubt(merged.results)
     say(f"{out} holds {counted(len(merged.results.utilities), 'cell')} from {len(runs)} runs")
     note = merged.results.manifest["mixed_devices"]
     if note:

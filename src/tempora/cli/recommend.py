@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tempora.analysis.recommend import Recommendation
+    from tempora.cards import Cards
     from tempora.scenarios import Scenario
     from tempora.store import Results
 
@@ -137,7 +139,7 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
     )
     console.print(Text(f"Use {label(found.best)}{limited}: utility {best['utility']:.1%}.", style="bold"))
     if found.runner_up is not None:
-        console.print(_margin(found, label), markup=False)
+        console.print(_margin(found, results.cards), markup=False)
     console.print(f"Why: {found.why}", markup=False)
     if found.insolvent:
         names = ", ".join(label(name) for name in found.insolvent)
@@ -183,23 +185,17 @@ def _one_limit(scenario: Scenario, batch_size: int, baseline_ms: float) -> str |
     return f"{scenario.label} of overhead, rule {deployment.rule}"
 
 
-def _margin(found: Recommendation, label: Callable[[str], str]) -> str:
+def _margin(found: Recommendation, cards: Cards) -> str:
+    from tempora.report.certainty import how_sure
+
     assert found.margin is not None
-    margin, runner_up = found.margin, label(str(found.runner_up))
-    lo, hi = found.timing_margin
-    if found.standing == "tie":
+    margin, runner_up = found.margin, cards.label(str(found.runner_up))
+    if margin.mean == 0:
         return f"Tie: {runner_up} gets exactly the same. Choose by cost."
     text = f"Runner-up: {runner_up}, {100 * margin.mean:.1f} points behind"
-    if margin.lo == margin.lo:
-        text += f" ({margin.kind} 95% interval {100 * margin.lo:.1f} to {100 * margin.hi:.1f}"
-        text += f"; timing {100 * lo:.1f} to {100 * hi:.1f})" if hi > lo else ")"
-    text += "."
-    if found.standing == "timing tie":
-        tied = ", ".join(label(name) for name in found.tied)
-        text += f" A timing tie with {tied}: the times are not known well enough to tell them apart."
-    elif found.standing == "too close":
-        text += " Too close to call: the interval includes zero."
-    return text
+    if not math.isnan(margin.lo):
+        text += f" ({margin.kind} 95% interval {100 * margin.lo:.1f} to {100 * margin.hi:.1f})"
+    return f"{text}. {how_sure(found.judged, cards)}"
 
 
 def _table(results: Results, found: Recommendation) -> Table:
@@ -211,8 +207,7 @@ def _table(results: Results, found: Recommendation) -> Table:
     measured = ("utility %", *parts.values(), "needed %")
     table = plain_table("method", *measured, "answer", numbers=measured)
     for _, row in found.table.iterrows():
-        tie = "≈" if row["timing_tie"] else ""
-        numbers = [f"{_percent(row['utility'])}{tie}", *(_percent(row[name]) for name in parts)]
+        numbers = [_percent(row["utility"]), *(_percent(row[name]) for name in parts)]
         needed = _percent(row["break_even_accuracy"])
         style = "red" if row["insolvent"] else None
         table.add_row(Text(label(row["method"])), *numbers, needed, row["answer"], style=style)

@@ -68,12 +68,14 @@ def show(
                 raise TemporaError(f"{option} is about one table: say which with --table")
         show_overview(run, console, shift)
         return
+    from tempora.analysis.doubt import doubt
     from tempora.report import tables
     from tempora.report.frames import offline_batches
     from tempora.store import open_run
 
     results = open_run(run)
-    traces = offline_batches(results) if table == "overhead" else None
+    about_times = table == "overhead"
+    traces = offline_batches(results) if about_times else None
     built = tables.build(
         table,
         results.utilities,
@@ -82,10 +84,14 @@ def show(
         scenario=scenario,
         by_shift=by_shift,
         cards=results.cards,
+        doubt=None if about_times else doubt(results),
     )
     if format == "terminal":
         console.print(tables.renderable(built, console.width))
-        _mark_invalid(results, console)
+        console.print()
+        if not about_times:
+            say_how_sure(results, console, shift)
+        _say_timing(results, console)
     else:
         say(tables.render(built, format))
 
@@ -93,6 +99,7 @@ def show(
 def show_overview(run: Path, console: Console, shift: str | None = None) -> None:
     """The verdict and the machine, the headline, who wins where, and the whole sweep; on one shift, if given."""
     from tempora.analysis import headline
+    from tempora.analysis.doubt import doubt
     from tempora.errors import TemporaError, unknown
     from tempora.report import tables
     from tempora.store import open_run
@@ -106,16 +113,19 @@ def show_overview(run: Path, console: Console, shift: str | None = None) -> None
         utilities = utilities[utilities["shift"] == shift]
     console.print(describe(results.manifest), markup=False)
     console.print()
-    cards = results.cards
+    cards, found = results.cards, doubt(results)
     for name in OVERVIEW if len(results.scenarios) > 1 else (results.scenarios[0].protocol,):
         try:
-            console.print(tables.renderable(tables.build(name, utilities, cards=cards), console.width))
+            table = tables.build(name, utilities, cards=cards, doubt=found)
+            console.print(tables.renderable(table, console.width))
         except TemporaError as missing:
             console.print(str(missing), markup=False)
         console.print()
     with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
         console.print(headline(utilities, cards).sentence(cards))
-    _mark_invalid(results, console)
+        console.print()
+    say_how_sure(results, console, shift)
+    _say_timing(results, console)
 
 
 def describe(manifest: dict[str, Any]) -> str:
@@ -137,8 +147,20 @@ def describe(manifest: dict[str, Any]) -> str:
     )
 
 
-def _mark_invalid(results: Results, console: Console) -> None:
-    """The verdict, and scores that are none, stand under everything that is shown."""
+def say_how_sure(results: Results, console: Console, shift: str | None = None) -> None:
+    """How many winners hold, and the command that decides more of them."""
+    from tempora.analysis.doubt import doubt, remedy, summarised
+
+    winners = doubt(results).winners
+    summary = summarised(winners if shift is None else winners[winners["shift"] == shift])
+    console.print(summary.sentence(), markup=False)
+    command = remedy(summary, results.manifest)
+    if command:
+        console.print(f"More of them are decided by: {command}", markup=False, soft_wrap=True)
+
+
+def _say_timing(results: Results, console: Console) -> None:
+    """Scores that are none, and the verdict on the times behind everything that is shown."""
     from rich.text import Text
 
     from tempora.analysis.verdicts import verdict_of
@@ -148,5 +170,4 @@ def _mark_invalid(results: Results, console: Console) -> None:
         console.print(Text(sentence, style="yellow"))
     verdict = verdict_of(results.manifest)
     styles = {"VALID": "green", "WARN": "yellow", "INVALID": "bold red", "UNKNOWN": "dim"}
-    console.print()
     console.print(Text(verdict.text, style=styles[verdict.status]))

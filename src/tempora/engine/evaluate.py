@@ -28,8 +28,9 @@ from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.methods import Method
 from tempora.models import Classifier, load, try_on, wrap
+from tempora.results import Results
 from tempora.scenarios import Scenario, from_spec, relative_grid
-from tempora.store import Results, RunFolder
+from tempora.store import RunFolder
 
 MethodLike = str | type[Method] | tuple[str | type[Method], Mapping[str, Any]] | MethodSpec
 ScenarioLike = Scenario | str | Mapping[str, Any]
@@ -104,7 +105,8 @@ def evaluate(
     temporary = tempfile.TemporaryDirectory(prefix="tempora-") if out is None else None
     with RunFolder.for_writing(temporary.name if temporary else out) as folder:
         run = Run(job, folder, observer)
-        results = run.execute()
+        run.execute()
+    results = Results(folder)
     results.keeps_alive = temporary
     _complain(run.rows)
     return results

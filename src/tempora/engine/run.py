@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tempora.analysis.doubt import keep_doubt
 from tempora.cards import Cards, scenario_cards
 from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.growth import Earlier, earlier_results
@@ -73,6 +74,7 @@ class Run:
         finally:
             self._executor.close()
         self._compare_with_published()
+        keep_doubt(Results(self.folder))
         self._write_manifest(baseline, finished=True, verdict=verdict)
         return Results(self.folder)
 

@@ -160,7 +160,7 @@ class Task:
         verdicts = [found.facts.get("verdict", {}).get("status", "VALID") for found in known]
         return replace(
             placed,
-            verdict=worst(verdicts),
+            timing=worst(verdicts),
             timing_uncertainty=max(found.facts.get("timing_uncertainty", 0.0) for found in known),
         )
 

@@ -67,6 +67,8 @@ class Score:
     utility: float
     terms: Mapping[str, float | None]
     course: Course
+    worth: FloatArray
+    """What each batch of the stream added, by its index; 0 where it was not served. Their mean is the utility."""
 
     def recomposed(self) -> float:
         """The utility put together again from its six terms."""
@@ -110,7 +112,9 @@ def score_course(course: Course, served_accuracy: FloatArray, value: Value) -> S
         "fallback_accuracy": _mean(served_accuracy[course.fallback]),
         **percentiles(course.response_ms, course.num_batches),
     }
-    return Score(utility_of(served_accuracy, kappa, course.num_batches), terms, course)
+    worth = np.zeros(course.num_batches)
+    worth[course.served] = served_accuracy * kappa
+    return Score(utility_of(served_accuracy, kappa, course.num_batches), terms, course, worth)
 
 
 def percentiles(response_ms: FloatArray, num_batches: int) -> dict[str, float | None]:

@@ -143,7 +143,7 @@ def _scenarios(logs: list[Log]) -> list[Scenario]:
 
 def _row(folder: RunFolder, log: Log, shift: str, index: int, baseline_ms: float) -> dict[str, Any]:
     """Store a log's pass over one shift; the cell it makes."""
-    cell = Cell(log.method, log.model, shift, log.seed, log.scenario, index, baseline_ms, verdict=TIMING)
+    cell = Cell(log.method, log.model, shift, log.seed, log.scenario, index, baseline_ms, timing=TIMING)
     reason = log.scenario.not_applicable(baseline_ms)
     if reason is not None:
         return utility_row(replace(cell, status=f"not applicable: {reason}"), None)

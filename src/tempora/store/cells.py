@@ -31,7 +31,8 @@ class Cell:
     adapting_pass: str | None = None
     frozen_pass: str | None = None
     fallback_pass: str | None = None
-    verdict: str = "VALID"
+    timing: str = "VALID"
+    """VALID, WARN or INVALID."""
     timing_uncertainty: float = 0.0
     """Relative uncertainty of the times behind the cell; 0 under a recorded clock."""
 
@@ -61,7 +62,7 @@ def utility_row(
         "status": cell.status,
         "origin": cell.origin,
         "baseline_ms": cell.baseline_ms,
-        "verdict": cell.verdict,
+        "timing": cell.timing,
         "scenario": cell.scenario_index,
         "adapting_pass": cell.adapting_pass,
         "frozen_pass": cell.frozen_pass,
@@ -97,10 +98,11 @@ def _interval(
         return utility, utility
     resolved = cell.resolved(adapting.num_batches)
     utilities = [utility]
+    whole, whole_tail = adapting.filled(), None if frozen is None else frozen.filled()
     for factor in (1 - cell.timing_uncertainty, 1 + cell.timing_uncertainty):
-        scaled = adapting.scaled(factor)
-        tail = scaled if frozen is None else frozen.scaled(factor)
-        rescued = (adapting if fallback is None else fallback).paced(factor)
+        scaled = whole.scaled(factor, factor)
+        tail = scaled if whole_tail is None else whole_tail.scaled(factor, factor)
+        rescued = (adapting if fallback is None else fallback).scaled(factor, factor)
         utilities.append(scaled.score(resolved, tail, rescued).utility)
     return min(utilities), max(utilities)
 
@@ -109,7 +111,16 @@ def utilities_frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     """The utilities table: rows in a fixed order, with the rank of each method within its cell."""
     frame = pd.DataFrame(list(rows), columns=list(UTILITIES))
     frame = frame.sort_values([*CELL_COLUMNS, "method"], kind="stable", ignore_index=True)
-    for name in ("utility", "utility_lo", "utility_hi", "value", "cutoff", "spent_ms"):
+    for name in (
+        "utility",
+        "utility_lo",
+        "utility_hi",
+        "sample_lo",
+        "sample_hi",
+        "value",
+        "cutoff",
+        "spent_ms",
+    ):
         frame[name] = frame[name].astype("float64")
     ranks = frame.groupby(CELL_COLUMNS)["utility"].rank(method="min", ascending=False)
     frame["rank"] = [None if math.isnan(rank) else int(rank) for rank in ranks]

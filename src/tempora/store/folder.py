@@ -207,6 +207,8 @@ class RunFolder:
         if not path.exists():
             return pd.DataFrame(columns=list(UTILITIES))
         frame: pd.DataFrame = integrity.read_sealed(path, UTILITIES).to_pandas()
+        if len(frame) and frame["timing"].isna().all():  # 0.1.0 called the verdict on timing just verdict
+            frame = frame.assign(timing=frame["verdict"], verdict=None)
         check_utilities(frame, path)
         return frame
 

@@ -19,6 +19,7 @@ from tempora.store.cells import utilities_frame
 from tempora.store.folder import RunFolder
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora.store.results import Results
+from tempora.store.schema import ABOUT_WINNERS
 from tempora.store.scores import non_finite_scores
 from tempora.store.verdicts import VERDICTS
 
@@ -110,11 +111,12 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _joined_utilities(folders: Sequence[RunFolder]) -> pd.DataFrame:
-    """All cells, ranked anew; where two parts have a cell, the one that worked."""
+    """All cells, ranked anew; where two parts have a cell, the one that worked. What was said about winners among the
+    methods of a part is not about the whole: it is left to be worked out again."""
     table = pd.concat([Results(folder).utilities for folder in folders], ignore_index=True)
     worked_first = table.assign(worked=table["status"] != "ok").sort_values("worked", kind="stable")
     unique = worked_first.drop_duplicates(["method", "model", "shift", "seed", "scenario"])
-    rows: list[dict[str, Any]] = unique.drop(columns="worked").to_dict("records")  # type: ignore[assignment]
+    rows: list[dict[str, Any]] = unique.drop(columns=["worked", *ABOUT_WINNERS]).to_dict("records")  # type: ignore[assignment]
     return utilities_frame(rows)
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tempora.scenarios import SIX_TERMS
 from tempora.store.integrity import damaged, warn
 from tempora.store.trace import PHASES
-from tempora.store.verdicts import VERDICTS
+from tempora.store.verdicts import ON_WINNERS, VERDICTS
 
 _TOLERANCE = 1e-9
 
@@ -138,15 +138,15 @@ def _trace_problems(table: pa.Table, num_batches: Any) -> Iterator[str]:
 # -- utilities -----------------------------------------------------------------------------------------------
 
 _FRACTIONS = (
-    *("utility", "utility_lo", "utility_hi", "availability", "adapted_fraction", "adapt_accuracy"),
-    *("frozen_accuracy", "responsiveness", "accuracy", "served_accuracy"),
+    *("utility", "utility_lo", "utility_hi", "sample_lo", "sample_hi", "availability", "adapted_fraction"),
+    *("adapt_accuracy", "frozen_accuracy", "responsiveness", "accuracy", "served_accuracy"),
     *("fallback_fraction", "fallback_accuracy"),
 )
 _AMOUNTS = ("baseline_ms", "cutoff", "spent_ms", "waitspan_ms", "response_ms", "response_sd_ms")
 _PERCENTILES = ("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms")
 """Infinite where too many batches were never answered."""
 _ALWAYS = (
-    *("method", "model", "shift", "seed", "protocol", "label", "queue", "status", "verdict", "scenario"),
+    *("method", "model", "shift", "seed", "protocol", "label", "queue", "status", "timing", "scenario"),
     "baseline_ms",
 )
 _SCORED = (
@@ -173,7 +173,11 @@ def _utility_problems(table: pd.DataFrame) -> Iterator[tuple[str, pd.Series[bool
         yield f"{name} is empty", ok & table[name].isna()
     yield "it has a utility although it did not run", ~ok & table["utility"].notna()
     yield "the same cell stands there twice", table.duplicated(_CELL)
-    yield f"the verdict is none of {', '.join(VERDICTS)}", ~table["verdict"].isin(VERDICTS)
+    yield f"timing is none of {', '.join(VERDICTS)}", ~table["timing"].isin(VERDICTS)
+    yield (
+        f"the verdict is none of {', '.join(ON_WINNERS)}",
+        ~table["verdict"].isin(ON_WINNERS) & table["verdict"].notna(),
+    )
     for name in _FRACTIONS:
         yield f"{name} is not between 0 and 1", ok & _outside(table[name], 0, 1)
     for name in _AMOUNTS:

@@ -31,6 +31,8 @@ class Results:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         """The files, for whoever asks for passes; what was read of them is kept."""
+        self.known: dict[str, object] = {}
+        """What was worked out from these results, for whoever asks again."""
         self.keeps_alive: object = None
         """Whatever must not be cleaned up while the results are in use, such as a temporary folder."""
 

@@ -66,6 +66,7 @@ ADDED_LATER = frozenset(
         *("mode", "amount", "residual"),
         *("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms"),
         *("fallback_fraction", "fallback_accuracy", "fallback_pass"),
+        *("sample_lo", "sample_hi", "timing"),
     }
 )
 """Columns that files of earlier versions lack: they are empty there."""
@@ -96,6 +97,11 @@ UTILITIES: dict[str, tuple[pa.DataType, str]] = {
         "Lowest utility when the times are scaled by the pass's timing uncertainty.",
     ),
     "utility_hi": (pa.float64(), "Highest utility likewise."),
+    "sample_lo": (
+        pa.float64(),
+        "Lower end of the utility's 95 % interval over other batches like these; empty where not worked out.",
+    ),
+    "sample_hi": (pa.float64(), "Upper end likewise."),
     "rank": (pa.int64(), "Rank by utility among the methods of the same cell; ties share the better rank."),
     "baseline_ms": (pa.float64(), "lambda."),
     "availability": (pa.float64(), "Served batches / all batches."),
@@ -122,7 +128,12 @@ UTILITIES: dict[str, tuple[pa.DataType, str]] = {
     "fallback_accuracy": (pa.float64(), "Mean accuracy of those batches; empty if there were none."),
     "served_batches": (pa.int64(), "How many batches were served."),
     "batches": (pa.int64(), "N: how many batches the stream has."),
-    "verdict": (pa.string(), "VALID, WARN or INVALID: how far the timing behind this cell can be trusted."),
+    "verdict": (
+        pa.string(),
+        "On the winner among the methods of the same cell: holds, equal (with another, within half a point) or "
+        "undecided; empty where not worked out.",
+    ),
+    "timing": (pa.string(), "VALID, WARN or INVALID: how far the timing behind this cell can be trusted."),
     "scenario": (pa.int64(), "Position of the scenario in run.json."),
     "adapting_pass": (pa.string(), "Key of the pass that holds the adapting batches."),
     "frozen_pass": (pa.string(), "Key of the pass that holds the frozen batches, where they are another's."),
@@ -136,6 +147,8 @@ KEY_COLUMNS = ["method", "model", "shift", "seed", "protocol", "parameter", "val
 """What names a cell."""
 PASS_COLUMNS = ["adapting_pass", "frozen_pass", "fallback_pass"]
 """Where a cell's batches are."""
+ABOUT_WINNERS = ("sample_lo", "sample_hi", "verdict")
+"""What is worked out when all methods of a cell are there (`analysis.doubt`)."""
 CELL_COLUMNS = ["model", "shift", "seed", "scenario"]
 """What methods are ranked within."""
 

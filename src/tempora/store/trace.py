@@ -178,28 +178,36 @@ class Trace:
             response_ms = (self.start_ms - self.arrived_ms) + self.on_device(resolved).predict_ms
         return resolved.value.kappa(response_ms)
 
+    def worth(self, resolved: Resolved) -> FloatArray:
+        """What each batch of a trace that is placed on the timeline of `resolved` already added to its utility."""
+        return np.where(self.served, self.accuracy * self.kappa(resolved), 0.0)
+
     def utility(self, resolved: Resolved) -> float:
         """The utility of a trace that is placed on the timeline of `resolved` already."""
         served = self.served
         return utility_of(self.accuracy[served], self.kappa(resolved)[served], self.num_batches)
 
-    def paced(self, factor: float) -> Trace:
-        """The same pass on a machine `factor` times as slow."""
-        times = ("predict_ms", "adapt_ms", "attempt_predict_ms", "attempt_adapt_ms")
-        return replace(self, **{name: getattr(self, name) * factor for name in times})
+    def scaled(self, predict_x: float | FloatArray, adapt_x: float | FloatArray) -> Trace:
+        """The same pass on a machine so many times as slow, by batch or throughout."""
+        return replace(
+            self,
+            predict_ms=self.predict_ms * predict_x,
+            adapt_ms=self.adapt_ms * adapt_x,
+            attempt_predict_ms=self.attempt_predict_ms * predict_x,
+            attempt_adapt_ms=self.attempt_adapt_ms * adapt_x,
+        )
 
-    def scaled(self, factor: float) -> Trace:
-        """The same, with something to go by for batches that another pace might reach.
+    def filled(self) -> Trace:
+        """With something to go by for batches that another pace might reach.
 
         Those that the pipeline lost get the mean of those that it served: an estimate for intervals, never for a
         utility itself.
         """
         by_pipeline = self.served & (self.phase != FALLBACK)
-        paced = self.paced(factor)
         return replace(
-            paced,
-            predict_ms=_filled(np.where(by_pipeline, paced.predict_ms, np.nan)),
-            adapt_ms=_filled(np.where(by_pipeline, paced.adapt_ms, np.nan)),
+            self,
+            predict_ms=_filled(np.where(by_pipeline, self.predict_ms, np.nan)),
+            adapt_ms=_filled(np.where(by_pipeline, self.adapt_ms, np.nan)),
             correct=_filled(np.where(by_pipeline, self.correct, np.nan)),
             phase=np.where(by_pipeline, self.phase, ADAPTED).astype(np.int8),
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tempora import analysis
+from tempora.analysis.doubt import EQUAL, UNDECIDED, doubt
 from tempora.cards import Cards
 from tempora.report.colours import text_on
 from tempora.report.figures.style import SOFT, bare, new_figure, short, verdict_note
@@ -24,8 +25,9 @@ GAP = 0.35
 
 
 def winners(results: Results) -> Figure:
-    """The method with the highest utility per shift and scenario, in its colour; ≈ marks timing ties."""
-    rows = analysis.with_timing_ties(over_seeds(results.utilities, results.cards))
+    """The method with the highest utility per shift and scenario, in its colour. `=`: equal with another within half
+    a point; hatched: undecided."""
+    rows = doubt(results).about(over_seeds(results.utilities, results.cards))
     best = rows.sort_values("utility", ascending=False, kind="stable").drop_duplicates(["shift", "scenario"])
     best = analysis.ordered(best, results.cards)
     shifts, places = list(best["shift"].unique()), _columns(best)
@@ -42,6 +44,8 @@ def winners(results: Results) -> Figure:
     )
     axes.tick_params(length=0)
     _legend(axes, best, results.cards)
+    if (best["verdict"] == UNDECIDED).any():
+        figure.text(0.005, 0.005, "hatched: undecided", ha="left", va="bottom", color=SOFT, fontsize=7)
     verdict_note(figure, results)
     return figure
 
@@ -69,9 +73,10 @@ def _square(axes: Axes, row: pd.Series[Any], x: float, y: int, cards: Cards) -> 
         boxstyle="round,pad=0,rounding_size=0.09",
         lw=0,
         facecolor=shown.colour,
+        **_hatched(row, text_on(shown.colour)),
     )
     axes.add_patch(box)
-    name = short(shown.label, 9) + (" ≈" if row["timing_tie"] else "")
+    name = short(shown.label, 9) + (" =" if row["verdict"] == EQUAL else "")
     axes.text(
         x + 0.5,
         y + 0.52,
@@ -82,6 +87,15 @@ def _square(axes: Axes, row: pd.Series[Any], x: float, y: int, cards: Cards) -> 
         color=text_on(shown.colour),
         weight=600,
     )
+
+
+def _hatched(row: pd.Series[Any], colour: str) -> dict[str, Any]:
+    """How an undecided winner is drawn."""
+    if row["verdict"] != UNDECIDED:
+        return {}
+    from matplotlib.colors import to_rgba
+
+    return {"hatch": "////", "edgecolor": to_rgba(colour, 0.35)}
 
 
 def _headings(

@@ -7,7 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from tempora import analysis
+from tempora.analysis.doubt import Judgement, doubt
+from tempora.cards import Cards
+from tempora.report.certainty import how_sure
 from tempora.report.frames import over_seeds, scenario_titles
 from tempora.report.html.payload import Names
 from tempora.report.tables.parts import shift_title
@@ -23,8 +25,8 @@ class Square:
     method: int | None
     utility: float | None
     text: str
-    tied: bool
-    verdict: str
+    verdict: str = ""
+    """holds, equal or undecided."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,14 @@ class Grid:
     wins: list[tuple[int, int]]
     """(method, cells won), most first."""
 
-    @property
-    def tied(self) -> bool:
-        return any(square.tied for _, line in self.rows for square in line)
-
-    @property
-    def doubtful(self) -> bool:
-        return any(square.verdict not in ("", "VALID") for _, line in self.rows for square in line)
+    def has(self, verdict: str) -> bool:
+        return any(square.verdict == verdict for _, line in self.rows for square in line)
 
 
 def winners_grid(results: Results, names: Names) -> Grid:
     """Who wins where, over all seeds."""
-    rows = analysis.with_timing_ties(over_seeds(results.utilities, results.cards))
+    rows = over_seeds(results.utilities, results.cards)
+    known = doubt(results)
     best = rows.sort_values("utility", ascending=False, kind="stable").drop_duplicates(["shift", "scenario"])
     squares = {(row["shift"], int(row["scenario"])): row for _, row in best.iterrows()}
     titles = scenario_titles(results.utilities)
@@ -61,9 +59,9 @@ def winners_grid(results: Results, names: Names) -> Grid:
             place = f"{at}-{column}"
             if won is None:
                 reasons = _reasons(results.utilities, shift, number)
-                line.append(Square(f"{place}-0", None, None, reasons, tied=False, verdict=""))
+                line.append(Square(f"{place}-0", None, None, reasons))
             else:
-                line.append(_square(place, won, names, titles[number]))
+                line.append(_square(place, won, names, titles[number], known.judgement(won), results.cards))
         table.append((shift, line))
     scenarios = results.utilities.drop_duplicates("scenario").set_index("scenario")
     protocols = [str(scenarios["protocol"][number]) for number in names["scenarios"]]
@@ -76,13 +74,13 @@ def winners_grid(results: Results, names: Names) -> Grid:
     )
 
 
-def _square(place: str, won: pd.Series[Any], names: Names, title: str) -> Square:
+def _square(
+    place: str, won: pd.Series[Any], names: Names, title: str, judged: Judgement | None, cards: Cards
+) -> Square:
     method = names["methods"].index(won["method"])
-    tied = bool(won["timing_tie"])
-    text = f"{shift_title(won['shift'])}, {title}: {won['utility']:.1%}"
-    text += ", a tie within timing uncertainty" if tied else ""
-    text += "" if won["verdict"] == "VALID" else f", timing {won['verdict']}"
-    return Square(f"{place}-{method}", method, float(won["utility"]), text, tied, str(won["verdict"]))
+    text = f"{shift_title(won['shift'])}, {title}: {won['utility']:.1%}. {how_sure(judged, cards)}".strip()
+    verdict = "" if judged is None else judged.verdict
+    return Square(f"{place}-{method}", method, float(won["utility"]), text, verdict)
 
 
 def _reasons(utilities: pd.DataFrame, shift: str, number: int) -> str:

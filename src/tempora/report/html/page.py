@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tempora.analysis import budget_curves, overhead, pareto_front
+from tempora.analysis.doubt import doubt, remedy
 from tempora.analysis.pareto import is_budgeted
 from tempora.analysis.verdicts import verdict_of
 from tempora.cards import Cards
@@ -62,7 +63,7 @@ def render(results: Results) -> str:
         raise TemporaError(
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
         )
-    cards, batches = results.cards, offline_batches(results)
+    cards, batches, known = results.cards, offline_batches(results), doubt(results)
     data = payload(results, batches)
     axis_titles = tuple((one["protocol"], cards.scenario(one["protocol"]).axis) for one in data["protocols"])
     data |= {
@@ -82,10 +83,12 @@ def render(results: Results) -> str:
         scenarios=data["scenarios"],
         baseline_ms=data["baseline_ms"],
         headline=words.headline(utilities, cards),
-        advice=words.advice(utilities, cards),
+        advice=words.advice(utilities, known, cards),
+        certainty=known.summary.sentence(),
+        remedy=remedy(known.summary, results.manifest),
         troubles=words.troubles(utilities, cards),
         grid=winners_grid(results, axes(results)),
-        tables=all_tables(utilities, batches, cards),
+        tables=all_tables(utilities, batches, cards, known),
         machine=_machine(results.manifest),
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),

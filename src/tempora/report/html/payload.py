@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tempora.analysis.doubt import ALL, doubt, with_doubt
 from tempora.analysis.frames import ease_sign, is_offline
 from tempora.cards import Cards
 from tempora.published.methods import STANDARD
 from tempora.published.setups import CORRUPTIONS
+from tempora.report.certainty import how_sure
 from tempora.report.colours import on_dark, text_on
 from tempora.report.frames import scenario_titles
 from tempora.report.html.packing import pack, pack_words
@@ -33,6 +35,8 @@ NUMBERS = (
     "utility",
     "utility_lo",
     "utility_hi",
+    "sample_lo",
+    "sample_hi",
     "rank",
     *SIX_TERMS,
     "served_accuracy",
@@ -44,7 +48,7 @@ NUMBERS = (
     "served_batches",
     "batches",
 )
-WORDS = ("status", "origin", "verdict")
+WORDS = ("status", "origin", "timing", "verdict")
 
 Names = dict[str, list[Any]]
 
@@ -77,7 +81,7 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
     `batches` are those of the offline passes (`report.frames.offline_batches`).
     """
     names = axes(results)
-    utilities = results.utilities.reset_index(drop=True)
+    utilities = with_doubt(results).reset_index(drop=True)
     folder = results.folder
     passes = folder.passes()
     offline = utilities[is_offline(utilities, results.cards) & (utilities["status"] == "ok")]
@@ -92,6 +96,10 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
         "scenarios": [scenario | {"title": titles[number]} for number, scenario in scenarios.items()],
         "protocols": _protocols(results, scenarios),
         "cells": _cells(utilities, names),
+        "certainty": {
+            "everywhere": _certainty(results, names, ALL),
+            "shifts": [_certainty(results, names, shift) for shift in names["shifts"]],
+        },
         "streams": [
             _stream(part, names, passes[str(key)].facts)
             for key, part in batches.groupby("adapting_pass", sort=False)
@@ -102,6 +110,13 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
             if row["adapting_pass"] not in shared or scenarios[int(row["scenario"])]["limit"] is None
         },
     }
+
+
+def _certainty(results: Results, names: Names, shift: str) -> list[str]:
+    """How sure the winner of each scenario is, seeds taken together."""
+    found = doubt(results)
+    cells = [pd.Series({"shift": shift, "scenario": number}) for number in names["scenarios"]]
+    return [how_sure(found.judgement(cell), results.cards) for cell in cells]
 
 
 def _method(

@@ -7,6 +7,7 @@ from itertools import groupby
 
 import pandas as pd
 
+from tempora.analysis.doubt import Doubt
 from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.report.tables import Column, Table, build
@@ -18,7 +19,7 @@ _ELSEWHERE = ("winners",)
 """Shown in a better way already."""
 
 
-def all_tables(utilities: pd.DataFrame, batches: pd.DataFrame, cards: Cards) -> list[Table]:
+def all_tables(utilities: pd.DataFrame, batches: pd.DataFrame, cards: Cards, doubt: Doubt) -> list[Table]:
     """Every table that can be built, those with a row per shift after their summaries."""
     several = utilities["shift"].nunique() > 1
     shown = [_FIRST, *(name for name in names(utilities) if name not in (_FIRST, *_ELSEWHERE))]
@@ -28,7 +29,7 @@ def all_tables(utilities: pd.DataFrame, batches: pd.DataFrame, cards: Cards) -> 
         if by_shift and not (several and (name in BY_SHIFT or name not in BUILDERS)):
             continue
         try:
-            tables.append(build(name, utilities, batches, by_shift=by_shift, cards=cards))
+            tables.append(build(name, utilities, batches, by_shift=by_shift, cards=cards, doubt=doubt))
         except TemporaError:
             continue  # the run lacks what this table is about: a second machine, a second queue, ...
     return tables

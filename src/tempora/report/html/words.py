@@ -9,12 +9,15 @@ from typing import Any
 import pandas as pd
 
 from tempora import analysis
+from tempora.analysis.doubt import Doubt
 from tempora.analysis.frames import is_offline
 from tempora.cards import CATALOGUE, TEMPORAL, Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD
+from tempora.report.certainty import how_sure
 from tempora.report.frames import over_seeds, over_shifts
 from tempora.report.tables.parts import shift_title
+from tempora.store.verdicts import ON_WINNERS
 
 WORST_FIRST = ("availability collapse", "accuracy erosion", "harmful adaptation", "drift")
 
@@ -26,7 +29,9 @@ class Choice:
     method: str
     where: str
     sentence: str
-    tied: tuple[str, ...] = ()
+    verdict: str = ""
+    certainty: str = ""
+    """How sure that is, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def headline(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
         return ""
 
 
-def advice(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> list[Advice]:
+def advice(utilities: pd.DataFrame, doubt: Doubt, cards: Cards = CATALOGUE) -> list[Advice]:
     """For each protocol, who wins over all shifts together and why."""
     rows = over_shifts(utilities, cards)
     accurate = rows[is_offline(rows, cards)].sort_values("utility", kind="stable")
@@ -71,7 +76,7 @@ def advice(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> list[Advice]:
     found = []
     for protocol in cards.in_protocol_order(rows["protocol"]):
         if protocol not in cards.references:
-            choices = _choices(rows[rows["protocol"] == protocol], best_offline, cards)
+            choices = _choices(rows[rows["protocol"] == protocol], best_offline, doubt, cards)
             found.append(Advice(protocol, cards.scenario(protocol).situation, tuple(choices)))
     return found
 
@@ -122,16 +127,20 @@ def _not_scored(utilities: pd.DataFrame, name: str) -> dict[str, int]:
     return {str(reason): int(count) for reason, count in rows["status"].value_counts().items()}
 
 
-def _choices(part: pd.DataFrame, best_offline: str | None, cards: Cards) -> list[Choice]:
-    """Neighbouring scenarios with the same winner are one choice."""
+def _choices(part: pd.DataFrame, best_offline: str | None, doubt: Doubt, cards: Cards) -> list[Choice]:
+    """Neighbouring scenarios with the same winner are one choice, as sure as the least sure of them."""
     best = [_best(rows) for _, rows in part.groupby("scenario", sort=False)]
     choices = []
     for method, stretch in groupby(best, key=lambda winner: winner[0]):
-        stretches = list(stretch)
-        _, first, ties = stretches[0]
-        last = stretches[-1][1].iloc[0]["label"]
-        where = _stretch(str(first.iloc[0]["label"]), str(last))
-        choices.append(Choice(method, where, _sentence(method, first, best_offline, cards), ties))
+        stretches = [rows for _, rows in stretch]
+        first, last = stretches[0], stretches[-1]
+        where = _stretch(str(first.iloc[0]["label"]), str(last.iloc[0]["label"]))
+        judged = [found for rows in stretches if (found := doubt.judgement(rows.iloc[0])) is not None]
+        least = max(judged, key=lambda found: ON_WINNERS.index(found.verdict), default=None)
+        verdict, certainty = "" if least is None else least.verdict, how_sure(least, cards)
+        choices.append(
+            Choice(method, where, _sentence(method, first, best_offline, cards), verdict, certainty)
+        )
     return choices
 
 
@@ -149,12 +158,9 @@ def _stretch(first: str, last: str) -> str:
     return f"{first.removesuffix(' of λN')} to {rest if first.startswith(f'{symbol} ') else last}"
 
 
-def _best(rows: pd.DataFrame) -> tuple[str, pd.DataFrame, tuple[str, ...]]:
-    """The winner of a scenario, its rows, and who ties with it within timing uncertainty."""
-    marked = analysis.with_timing_ties(rows).sort_values("utility", ascending=False, kind="stable")
-    method = str(marked.iloc[0]["method"])
-    ties = marked[marked["timing_tie"] & (marked["method"] != method)]["method"]
-    return method, rows, tuple(str(name) for name in ties)
+def _best(rows: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+    """The winner of a scenario, and its rows."""
+    return str(rows.sort_values("utility", ascending=False, kind="stable").iloc[0]["method"]), rows
 
 
 def _sentence(method: str, rows: pd.DataFrame, best_offline: str | None, cards: Cards) -> str:

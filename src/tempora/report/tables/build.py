@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from tempora import analysis, published
+from tempora.analysis.doubt import Doubt
 from tempora.analysis.frames import at_strictest, is_offline, one_scenario
 from tempora.analysis.pareto import is_budgeted
 from tempora.cards import CATALOGUE, OURS, Cards
@@ -26,6 +27,7 @@ class Material:
     scenario: str | None
     by_shift: bool
     cards: Cards
+    doubt: Doubt | None
 
     def of(self, protocol: str) -> pd.DataFrame:
         return self.where(self.rows["protocol"] == protocol, protocol)
@@ -71,8 +73,9 @@ def build(
     scenario: str | None = None,
     by_shift: bool = False,
     cards: Cards = CATALOGUE,
+    doubt: Doubt | None = None,
 ) -> Table:
-    """A table of a run by name; that of a protocol explains its utility. `cards` are the run's.
+    """A table of a run by name; that of a protocol explains its utility. `cards` and `doubt` are the run's.
 
     Numbers are pooled over seeds and shifts; `shift` chooses one, `by_shift` gives a row to each (of the protocols'
     tables). `scenario` is the label of the point that a protocol's table explains, otherwise its
@@ -98,7 +101,7 @@ def build(
     if seeds > 1:
         rows = analysis.pool(rows, over="seed", cards=cards)
     builder = BUILDERS.get(name) or _of_protocol(name)
-    table = builder(Material(_shown(rows, cards), traces, scenario, by_shift, cards))
+    table = builder(Material(_shown(rows, cards, doubt), traces, scenario, by_shift, cards, doubt))
     return replace(table, notes=(*table.notes, f"mean over {seeds} seeds")) if seeds > 1 else table
 
 
@@ -112,12 +115,15 @@ def build_published(name: str, setup: str) -> Table:
     return build(name, published.as_utilities(setup, part))
 
 
-def _shown(rows: pd.DataFrame, cards: Cards) -> pd.DataFrame:
-    return analysis.with_timing_ties(analysis.with_ranks(analysis.ordered(rows, cards)))
+def _shown(rows: pd.DataFrame, cards: Cards, doubt: Doubt | None) -> pd.DataFrame:
+    ranked = analysis.with_ranks(analysis.ordered(rows, cards))
+    return ranked if doubt is None else doubt.about(ranked)
 
 
-def _aggregated(rows: pd.DataFrame, cards: Cards) -> pd.DataFrame:
-    return _shown(analysis.pool(rows, cards=cards), cards) if rows["shift"].nunique() > 1 else rows
+def _aggregated(rows: pd.DataFrame, given: Material) -> pd.DataFrame:
+    if rows["shift"].nunique() == 1:
+        return rows
+    return _shown(analysis.pool(rows, cards=given.cards), given.cards, given.doubt)
 
 
 def _where(rows: pd.DataFrame) -> str:
@@ -139,12 +145,12 @@ def _of_protocol(protocol: str) -> Callable[[Material], Table]:
         rows, cards = given.of(protocol), given.cards
         if cards.scenario(protocol).reference:
             if given.by_shift:
-                return contents.offline_by_shift(rows, _aggregated(rows, cards), cards)
-            return contents.offline(_aggregated(rows, cards), _where(rows), cards)
+                return contents.offline_by_shift(rows, _aggregated(rows, given), cards)
+            return contents.offline(_aggregated(rows, given), _where(rows), cards)
         rows = given.at_one_scenario(rows)
         if given.by_shift:
             return contents.decomposition_by_shift(rows, cards)
-        return contents.decomposition(_aggregated(rows, cards), _where(rows), cards)
+        return contents.decomposition(_aggregated(rows, given), _where(rows), cards)
 
     return table
 
@@ -153,7 +159,7 @@ def _sweep(given: Material) -> Table:
     rows = analysis.temporal(given.rows, given.cards)
     if rows.empty:
         raise TemporaError("this run has offline cells only; choose table offline, or run it with a grid")
-    return contents.sweep(_aggregated(rows, given.cards), _where(rows), given.cards)
+    return contents.sweep(_aggregated(rows, given), _where(rows), given.cards)
 
 
 def _overhead(given: Material) -> Table:
@@ -183,7 +189,7 @@ def _response(given: Material) -> Table:
         raise TemporaError("these results say nothing about response times; choose another table")
     waiting = ~is_offline(given.rows, given.cards) & given.explained_by("availability")
     rows = given.where(waiting, "skipping")
-    return contents.response(_aggregated(rows, given.cards), given.cards)
+    return contents.response(_aggregated(rows, given), given.cards)
 
 
 def _factors(given: Material) -> Table:

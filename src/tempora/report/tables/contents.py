@@ -13,11 +13,12 @@ import pandas as pd
 from tempora import analysis
 from tempora.analysis.frames import keys
 from tempora.cards import OVERALL, Cards
-from tempora.report.tables.model import TIMING_TIE, Cell, Column, Table
+from tempora.report.tables.model import Cell, Column, Table
 from tempora.report.tables.parts import (
     Layout,
     family_rules,
     flag_notes,
+    flags,
     method_cell,
     methods_by_measure,
     methods_by_scenario,
@@ -59,7 +60,9 @@ def winners(cells: pd.DataFrame, cards: Cards) -> Table:
 
     def cell(row: pd.Series[Any]) -> Cell:
         shown = cards.method(str(row["winner"]))
-        return Cell(shown.label, flag=TIMING_TIE * bool(row.get("timing_tie", False)), colour=shown.colour)
+        return Cell(shown.label, flag=signs[row.name], colour=shown.colour)
+
+    signs = dict(zip(cells.index, flags(cells), strict=True))
 
     layout = shifts_by_scenario(cells, cell, Column(""), list(cells["shift"].unique()), cards)
     counts = analysis.win_counts(cells, cards)

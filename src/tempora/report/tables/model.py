@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pandas as pd
@@ -16,7 +16,7 @@ Mark = Literal["", "best", "second", "below"]
 """`below`: worse than standard inference."""
 
 DASH = "–"
-TIMING_TIE, INVALID, INCOMPLETE = "≈", "!", "†"
+EQUAL_SIGN, UNDECIDED_SIGN, INCOMPLETE = "=", "?", "†"
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,20 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value, its rank if one is shown beside it, how it stands out, and a sign that warns about it."""
+    """A value, its rank where shown, how it stands out, a sign about it, and half of its 95 % interval."""
 
     value: object = None
     rank: int | None = None
     mark: Mark = ""
     flag: str = ""
     colour: str | None = None
+    reach: float | None = None
+
+    def reach_text(self, column: Column) -> str:
+        """The half of the interval, with one digit less than its value; empty where none is known."""
+        if self.reach is None or math.isnan(self.reach):
+            return ""
+        return f"±{replace(column, digits=max(1, column.digits - 1)).text(self.reach)}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,11 @@ from tempora.analysis.ranks import incomplete
 from tempora.cards import Cards
 from tempora.names import CORRUPTION_GROUPS
 from tempora.published.methods import STANDARD
-from tempora.report.tables.model import INCOMPLETE, INVALID, TIMING_TIE, Cell, Column, Mark, marks
+from tempora.report.tables.model import EQUAL_SIGN, INCOMPLETE, UNDECIDED_SIGN, Cell, Column, Mark, marks
+from tempora.store.verdicts import EQUAL, UNDECIDED
+
+_SIGNS = {EQUAL: EQUAL_SIGN, UNDECIDED: UNDECIDED_SIGN}
+"""At winners; one that holds has none."""
 
 
 class Layout(NamedTuple):
@@ -70,32 +74,47 @@ def utility_cells(rows: pd.DataFrame) -> dict[str, Cell]:
     standard = values.get(STANDARD, float("-inf"))
     comparable = list(rows["utility"].astype(float).where(~incomplete(rows)))
     return {
-        method: Cell(value, int(rank), mark or ("below" if value < standard else ""), flag)
-        for (method, value), rank, mark, flag in zip(
-            values.items(), rows["rank"], marks(comparable), flags(rows), strict=True
+        method: Cell(value, int(rank), mark or ("below" if value < standard else ""), flag, reach=reach)
+        for (method, value), rank, mark, flag, reach in zip(
+            values.items(), rows["rank"], marks(comparable), flags(rows), reaches(rows), strict=True
         )
     }
 
 
 def flags(rows: pd.DataFrame) -> list[str]:
-    """The warning signs of each row: it failed somewhere; its timing is invalid, or it ties with the winner."""
-    ties = rows.get("timing_tie", pd.Series(False, index=rows.index))
-    verdicts = rows.get("verdict", pd.Series("", index=rows.index))
+    """The signs of each row: it failed somewhere; it wins, but not for certain."""
+    signs = rows.get("verdict", pd.Series("", index=rows.index)).map(_SIGNS).fillna("")
+    wins = rows["rank"] == 1 if "rank" in rows else pd.Series(True, index=rows.index)
     return [
-        INCOMPLETE * missing + (INVALID if verdict == "INVALID" else TIMING_TIE * tie)
-        for missing, tie, verdict in zip(incomplete(rows), ties, verdicts, strict=True)
+        INCOMPLETE * missing + sign * win
+        for missing, sign, win in zip(incomplete(rows), signs, wins, strict=True)
     ]
+
+
+def reaches(rows: pd.DataFrame) -> list[float | None]:
+    """Half of the 95 % interval of each row's utility over other batches; None where it was not worked out."""
+    if "sample_lo" not in rows:
+        return [None] * len(rows)
+    return [float(reach) for reach in (rows["sample_hi"] - rows["sample_lo"]) / 2]
 
 
 def flag_notes(rows: pd.DataFrame) -> tuple[str, ...]:
     """What the signs in a table mean, if it has any."""
     meanings = {
         INCOMPLETE: f"{INCOMPLETE} failed on some of these streams, so the number is of the others and ranks last",
-        TIMING_TIE: f"{TIMING_TIE} ties with the winner within timing uncertainty",
-        INVALID: f"{INVALID} timing INVALID: do not rely on this number",
+        EQUAL_SIGN: f"{EQUAL_SIGN} best, and equal with another method within half a point",
+        UNDECIDED_SIGN: f"{UNDECIDED_SIGN} best here, but undecided{_causes(rows)}",
     }
     found = set("".join(flags(rows)))
     return tuple(meaning for flag, meaning in meanings.items() if flag in found)
+
+
+def _causes(rows: pd.DataFrame) -> str:
+    """Why winners are undecided: by timing, by sampling, or both."""
+    if "why" not in rows:
+        return ""
+    causes = sorted({str(why) for why in rows.loc[rows["verdict"] == UNDECIDED, "why"] if why})
+    return f" (by {' or by '.join(causes)})" if causes else ""
 
 
 def methods_by_measure(

@@ -114,6 +114,8 @@ def _latex_cell(column: Column, cell: Cell) -> str:
     text = f"$-${text[1:]}" if re.fullmatch(r"-[\d.]+", text) else text
     text = {"best": rf"\textbf{{{text}}}", "second": rf"\underline{{{text}}}"}.get(cell.mark, text)
     text += latex_text(cell.flag)
+    if reach := cell.reach_text(column):
+        text += rf"{{\scriptsize\,{latex_text(reach)}}}"
     return text if cell.rank is None else rf"{text}~{{\scriptsize\color{{gray}}({cell.rank})}}"
 
 
@@ -138,6 +140,7 @@ def _latex_groups(table: Table) -> list[str]:
 def _markdown_cell(column: Column, cell: Cell) -> str:
     text = _markdown_text(column.text(cell.value))
     text = {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(cell.mark, text) + cell.flag
+    text = f"{text} {reach}" if (reach := cell.reach_text(column)) else text
     return text if cell.rank is None else f"{text} ({cell.rank})"
 
 

@@ -8,16 +8,16 @@
 function answerStream(run, method, shift, seed, limit) {
   const evaluated = evaluatedRow(run, method, shift, seed, limit);
   if (evaluated !== undefined) {
-    const { status, utility, utility_lo, utility_hi, batches, verdict } = run.cell(evaluated);
+    const { status, utility, utility_lo, utility_hi, batches } = run.cell(evaluated);
     if (status !== "ok") return { why: status };
-    return { utility, lo: utility_lo, hi: utility_hi, batches, verdict, how: "evaluated" };
+    return { utility, lo: utility_lo, hi: utility_hi, batches, how: "evaluated" };
   }
   const stream = run.stream(method, shift, seed);
   if (!stream) return { why: "it has no offline pass to replay" };
   if (run.methods[method].time_aware) return { why: "it looks at the clock: every limit is a run of its own" };
   if (!REPLAYS[limit.kind]) return { why: "only evaluated points have an answer here" };
   const found = REPLAYS[limit.kind](run, method, shift, seed, stream, limit);
-  return found.why ? found : { ...found, batches: stream.count, verdict: offlineVerdict(run, method, shift, seed) };
+  return found.why ? found : { ...found, batches: stream.count };
 }
 
 const REPLAYS = {
@@ -75,12 +75,6 @@ function frozenHere(run, method, shift, seed, cutoff) {
     .find((row) => row !== undefined && run.cells.status[row] === "ok" && run.cells.cutoff[row] === cutoff);
 }
 
-function offlineVerdict(run, method, shift, seed) {
-  const offline = run.scenarios.findIndex((scenario) => scenario.reference);
-  const row = run.row(method, shift, seed, offline);
-  return row === undefined ? "" : run.cells.verdict[row];
-}
-
 function scenariosOf(run, protocol, variant) {
   return run.scenarios.flatMap((scenario, place) =>
     scenario.protocol === protocol && (variant === undefined || scenario.variant === variant) ? [place] : []);
@@ -98,8 +92,7 @@ function answerMethod(run, method, shifts, limit) {
   const batches = parts.reduce((sum, part) => sum + part.batches, 0);
   const pooled = (name) => parts.reduce((sum, part) => sum + part[name] * part.batches, 0) / batches;
   const how = [...new Set(parts.map((part) => part.how))].join(" and ");
-  const trusted = parts.every((part) => part.verdict === "VALID");
-  return { method, utility: pooled("utility"), lo: pooled("lo"), hi: pooled("hi"), how, trusted };
+  return { method, utility: pooled("utility"), lo: pooled("lo"), hi: pooled("hi"), how };
 }
 
 // Best first; `tied` marks those whose range overlaps the winner's.

@@ -47,7 +47,7 @@ class CellView {
     Object.assign(this, { shift, scenario, method, seed });
     for (const [name, value] of Object.entries({ shift, scenario, method, seed })) byId(`cell-${name}`).value = value;
     this.row = this.run.row(method, shift, seed, scenario);
-    this.cell = this.row === undefined ? { status: "not run yet", verdict: "" } : this.run.cell(this.row);
+    this.cell = this.row === undefined ? { status: "not run yet", timing: "", verdict: "" } : this.run.cell(this.row);
     byId("cell-title").textContent = `${this.run.shifts[shift].title}, ${this.run.scenarios[scenario].title}`;
     document.querySelectorAll(".square[aria-current]").forEach((square) => square.removeAttribute("aria-current"));
     document.querySelector(`.square[href^="#cell-${shift}-${scenario}-"]`)?.setAttribute("aria-current", "true");
@@ -59,17 +59,19 @@ class CellView {
   }
 
   showFacts() {
-    const { status, origin, verdict, served_batches, batches, response_ms, utility, utility_lo, utility_hi, rank, spent_ms, waitspan_ms } = this.cell;
+    const { status, origin, timing, verdict, sample_lo, sample_hi, served_batches, batches, response_ms, utility, utility_lo, utility_hi, rank, spent_ms, waitspan_ms } = this.cell;
     const place = byId("cell-facts"), name = methodName(this.run, this.method);
     if (status !== "ok") { place.replaceChildren(name, " ", make("span", { className: "problem" }, status)); return; }
     const sentences = [
-      ` ranks ${rank} with a utility of ${percent(utility, 2)}${utility_hi > utility_lo ? ` (${rangeText(utility_lo, utility_hi)} within timing)` : ""}.`,
+      ` ranks ${rank} with a utility of ${percent(utility, 2)}${utility_hi > utility_lo ? ` (${rangeText(utility_lo, utility_hi)} within timing)` : ""}${sample_hi > sample_lo ? `, ${rangeText(sample_lo, sample_hi)} with other batches` : ""}.`,
+      rank === 1 ? { holds: "Its lead holds.", equal: "Another method is equal within half a point.", undecided: "Whether it is the best is undecided." }[verdict] ?? "" : "",
       `It served ${served_batches} of ${batches} batches${Number.isFinite(response_ms) ? `, ${response_ms.toFixed(1)} ms from arrival to answer` : ""}.`,
       waitspan_ms > 0 ? `It idled ${(waitspan_ms / 1000).toFixed(2)} s because of dropped arrivals.` : "",
       this.run.scenarios[this.scenario].budgeted ? `It spent ${(spent_ms / 1000).toFixed(2)} s of overhead.` : "",
       { live: "A pass of its own.", derived: "Scored from a shared pass that would have gone the same way.", replayed: "Its offline times, replayed on this clock." }[origin] ?? "",
+      timing === "VALID" ? "" : `Its timing was judged ${timing}.`,
     ];
-    place.replaceChildren(name, sentences.filter(Boolean).join(" "), ...(verdict === "VALID" ? [] : [make("span", { className: "flag" }, ` ! Timing ${verdict}`)]));
+    place.replaceChildren(name, sentences.filter(Boolean).join(" "));
   }
 
   showRanking() {
@@ -77,12 +79,10 @@ class CellView {
     const value = ({ row }) => (row === undefined ? NaN : this.run.cells.utility[row]);
     const known = rows.filter((one) => !Number.isNaN(value(one))).sort((a, b) => value(b) - value(a));
     const standard = known.find((one) => this.run.methods[one.method].standard);
-    const lowest = known.length ? this.run.cells.utility_lo[known[0].row] : NaN;
-    const tied = known.filter((one) => this.run.cells.utility_hi[one.row] >= lowest);
     const items = known.map((one) => {
-      const note = tied.length > 1 && tied.includes(one) ? "≈ " : "";
+      const half = 50 * (this.run.cells.sample_hi[one.row] - this.run.cells.sample_lo[one.row]);
+      const note = half > 0 ? `± ${half.toFixed(1)} ` : "";
       const item = rankingRow(this.run, one.method, percent(value(one), 2), note, value(one) / value(known[0]), standard && value(one) < value(standard));
-      if (this.run.cells.verdict[one.row] !== "VALID") item.querySelector(".value").append(make("span", { className: "flag" }, " !"));
       return this.selectable(item, one.method);
     });
     const others = rows.filter((one) => Number.isNaN(value(one))).map((one) => {

@@ -115,17 +115,27 @@ class WhatIf {
     const place = byId("recommendation");
     if (!best.length) { place.textContent = "No method has an exact answer here; the reasons are below."; return; }
     const [first, second] = best, standard = best.find((one) => this.run.methods[one.method].standard);
+    const equal = best.filter((one) => one !== first && Math.abs(one.utility - first.utility) < 1e-12).map((one) => this.run.methods[one.method].label);
     const ties = best.filter((one) => one.tied && one !== first).map((one) => this.run.methods[one.method].label);
     const words = [];
     if (standard === first) words.push(`: no adaptation pays here. Utility ${percent(first.utility)}`);
     else words.push(`: utility ${percent(first.utility)}`, standard ? `, ${points(first.utility - standard.utility)} above standard inference` : "");
-    if (ties.length) words.push(`. A tie within timing uncertainty with ${ties.join(", ")}`);
+    if (equal.length) words.push(`. Equal with ${equal.join(", ")}`);
+    else if (ties.length) words.push(`. Times are not known well enough to tell it from ${ties.join(", ")}`);
     else if (second && second !== standard) words.push(`, ${points(first.utility - second.utility)} ahead of ${this.run.methods[second.method].label}`);
     words.push(".");
     if (best.length < count) words.push(` Among the ${best.length} of ${count} methods that have an exact answer here.`);
-    if (!first.trusted) words.push(" ");
-    place.replaceChildren("Use ", methodName(this.run, first.method), words.join(""),
-      ...(first.trusted ? [] : [make("span", { className: "flag" }, "! timing not VALID")]));
+    const sure = this.certainty();
+    if (sure) words.push(` ${sure}`);
+    place.replaceChildren("Use ", methodName(this.run, first.method), words.join(""));
+  }
+
+  // How sure an evaluated point is, on all shifts or one of them; Python worked it out.
+  certainty() {
+    const { scenario } = this.limit, { everywhere, shifts } = this.run.certainty;
+    if (scenario === undefined) return "";
+    if (this.shifts.length === this.run.shifts.length) return everywhere[scenario];
+    return this.shifts.length === 1 ? shifts[this.shifts[0]][scenario] : "";
   }
 
   rank(best, unknown) {
@@ -133,11 +143,10 @@ class WhatIf {
     const standard = best.find((one) => this.run.methods[one.method].standard);
     const known = best.map((one) => {
       const below = standard && one.utility < standard.utility;
-      const notes = [one.tied ? "≈ " : "", one.hi > one.lo ? `± ${(50 * (one.hi - one.lo)).toFixed(1)} ` : ""].join("");
+      const notes = [one.hi > one.lo ? `± ${(50 * (one.hi - one.lo)).toFixed(1)} ` : ""].join("");
       const row = rankingRow(this.run, one.method, percent(one.utility, 2), notes, one.utility / top, below);
       row.dataset.utility = one.utility;
       row.dataset.method = this.run.methods[one.method].name;
-      if (!one.trusted) row.querySelector(".value").append(make("span", { className: "flag", title: "timing not VALID" }, " !"));
       const button = row.firstChild;
       button.title = `${one.how}${one.hi > one.lo ? `, ${rangeText(one.lo, one.hi)} within timing` : ""}`;
       button.setAttribute("aria-pressed", String(this.picked === one.method));

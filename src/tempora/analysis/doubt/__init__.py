@@ -1,0 +1,53 @@
+"""Doubt by consequence: which answers of a run would change if it had had other batches or other times.
+
+One set of replicates, each of which draws whole rounds of the profile and paired blocks of batches, and scores every
+method again. Every table, figure, page and command that says how sure something is asks this package.
+"""
+
+from tempora.analysis.doubt.judgement import (
+    SAMPLING,
+    TIMING,
+    Judgement,
+    Leads,
+    Replicates,
+    judge,
+    leads,
+    pooled,
+)
+from tempora.analysis.doubt.remedy import remedy
+from tempora.analysis.doubt.resampling import replicate
+from tempora.analysis.doubt.run import (
+    ALL,
+    Doubt,
+    Summary,
+    doubt,
+    keep_doubt,
+    summarised,
+    times_of,
+    with_doubt,
+)
+from tempora.store.verdicts import EQUAL, HOLDS, UNDECIDED
+
+__all__ = [
+    "ALL",
+    "EQUAL",
+    "HOLDS",
+    "SAMPLING",
+    "TIMING",
+    "UNDECIDED",
+    "Doubt",
+    "Judgement",
+    "Leads",
+    "Replicates",
+    "Summary",
+    "doubt",
+    "judge",
+    "keep_doubt",
+    "leads",
+    "pooled",
+    "remedy",
+    "replicate",
+    "summarised",
+    "times_of",
+    "with_doubt",
+]

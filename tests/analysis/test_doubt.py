@@ -1,0 +1,420 @@
+"""Doubt by consequence: which winners hold, which are equal, which are undecided and why."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from analysis.run_folders import write_run
+from tempora.analysis.doubt import (
+    EQUAL,
+    HOLDS,
+    SAMPLING,
+    TIMING,
+    UNDECIDED,
+    Replicates,
+    Summary,
+    doubt,
+    judge,
+    keep_doubt,
+    leads,
+    pooled,
+    remedy,
+    replicate,
+    with_doubt,
+)
+from tempora.analysis.doubt.blocks import Blocks, choose_blocks
+from tempora.analysis.doubt.rescoring import Passes, worth_of
+from tempora.analysis.doubt.timing import ADAPT, PREDICT, Kind, Rounds, Steady, rounds_of
+from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Scenario
+from tempora.store import ADAPTED, Trace, open_run
+
+FloatArray = NDArray[np.float64]
+
+
+def stream(*means: float, batches: int = 400, luck: float = 0.02, seed: int = 0) -> FloatArray:
+    """Batches that are easy or hard for all methods, and a little luck of each."""
+    generator = np.random.default_rng(seed)
+    hard = 0.1 * generator.standard_normal((batches, 1))
+    found = hard + luck * generator.standard_normal((batches, len(means)))
+    return np.asarray(means) + found - found.mean(axis=0)
+
+
+# -- verdicts --------------------------------------------------------------------------------------------------
+
+
+def test_a_winner_far_ahead_of_its_own_batches_holds() -> None:
+    judged = judge(replicate("abc", stream(0.60, 0.58, 0.50)))
+    assert (judged.method, judged.verdict, judged.why) == ("a", HOLDS, "")
+    assert judged.p_best["a"] == 1
+    assert (judged.rank_lo, judged.rank_hi) == ({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2, "c": 3})
+
+
+def test_batches_that_are_hard_for_all_say_nothing_against_a_lead() -> None:
+    """Utilities vary by half a point here; their difference, batch by batch, hardly at all."""
+    cell = replicate("ab", stream(0.600, 0.596, luck=0.004))
+    lo, hi = cell.sample_interval()
+    assert hi[1] > lo[0], "unpaired, the intervals overlap"
+    assert judge(cell).verdict == HOLDS
+
+
+def test_methods_surely_within_half_a_point_are_equal() -> None:
+    judged = judge(replicate("abc", stream(0.6000, 0.5999, 0.50, luck=0.01)))
+    assert (judged.verdict, judged.equal_with) == (EQUAL, ("b",))
+
+
+def test_exactly_equal_utilities_are_equal_however_they_came_about() -> None:
+    worth = stream(0.6, 0.5)
+    same = np.concatenate([worth, worth[:, [0]]], axis=1)
+    judged = judge(replicate("abc", same))
+    assert (judged.method, judged.verdict, judged.equal_with) == ("a", EQUAL, ("c",))
+    assert judged.p_best == {"a": 1.0, "b": 0.0, "c": 1.0}, "equal methods are both best"
+    other_batches = np.stack([worth[:, 0], worth[::-1, 0], worth[:, 1]], axis=1)
+    assert judge(replicate("abc", other_batches)).equal_with == ("b",)
+
+
+def test_equal_to_one_and_open_to_another_is_undecided() -> None:
+    worth = stream(0.600, 0.598, luck=0.05)
+    judged = judge(replicate("abc", np.concatenate([worth, worth[:, [0]]], axis=1)))
+    assert (judged.verdict, judged.why, judged.rivals) == (UNDECIDED, SAMPLING, ("b",))
+
+
+def test_whatever_leaves_more_open_is_the_reason() -> None:
+    worth = stream(0.600, 0.595, luck=0.03)
+    paces = np.random.default_rng(1).normal(1, 0.05, (40, 1, 1))
+    shaken = worth[None] * np.concatenate([paces, np.ones_like(paces)], axis=2)
+    assert judge(replicate("ab", worth)).why in ("", SAMPLING)
+    by_timing = judge(replicate("ab", worth, shaken))
+    assert (by_timing.verdict, by_timing.why) == (UNDECIDED, TIMING)
+    by_sampling = judge(replicate("ab", stream(0.600, 0.599, luck=0.2, batches=50)))
+    assert (by_sampling.verdict, by_sampling.why) == (UNDECIDED, SAMPLING)
+
+
+def test_a_stream_too_short_to_vary_decides_nothing() -> None:
+    judged = judge(replicate("ab", np.array([[0.9, 0.1]])))
+    assert (judged.verdict, judged.why) == (UNDECIDED, SAMPLING)
+    assert np.isnan(judged.p_best["a"])
+    assert judge(replicate("ab", np.array([[0.5, 0.5]]))).verdict == EQUAL
+
+
+def test_a_method_alone_holds() -> None:
+    assert judge(replicate("a", stream(0.5))).verdict == HOLDS
+
+
+def test_bounds_for_all_rivals_together_are_wider_than_for_one() -> None:
+    worth = stream(*([0.6] + [0.59] * 9), luck=0.05)
+    alone, among = leads(replicate("ab", worth[:, :2]), 0), leads(replicate("abcdefghij", worth), 0)
+    assert among.lower[0] < alone.lower[0]
+
+
+def test_where_a_budget_ran_out_is_not_chance() -> None:
+    """A method that falls when it freezes falls by decision: only what varies before and after is drawn."""
+    worth = stream(0.6, 0.45, batches=100)
+    worth[:50, 1] += 0.1
+    worth[50:, 1] -= 0.1
+    phases = np.ones(worth.shape, dtype=np.int8)
+    phases[50:, 1] = 2
+    told, untold = replicate("ab", worth, phases=phases), replicate("ab", worth)
+    assert told.sampled[:, 1].std() < 0.7 * untold.sampled[:, 1].std()
+    assert judge(told).verdict == HOLDS
+
+
+# -- pooling ---------------------------------------------------------------------------------------------------
+
+
+def test_more_seeds_decide_more() -> None:
+    cells = [
+        replicate("ab", stream(0.600, 0.596, batches=60, luck=0.03, seed=seed), stream=str(seed))
+        for seed in range(12)
+    ]
+    assert judge(cells[0]).verdict == UNDECIDED
+    together = pooled(cells)
+    assert judge(together).verdict == HOLDS
+    assert together.utility == pytest.approx([0.600, 0.596])
+
+
+def test_pooling_weighs_by_batches_and_drops_who_failed_somewhere() -> None:
+    long, short = stream(0.6, 0.4, 0.2, batches=300), stream(0.3, 0.1, batches=100)
+    together = pooled([replicate("abc", long), replicate("ab", short)])
+    assert together.methods == ("a", "b")
+    assert together.utility == pytest.approx([0.525, 0.325])
+
+
+def test_one_draw_of_the_times_is_one_draw_for_all_shifts() -> None:
+    """Errors of a profile do not average out over shifts, those of batches do."""
+    paces = np.random.default_rng(0).normal(1, 0.1, (40, 1, 1))
+    cells = [
+        replicate("a", worth, worth[None] * paces, stream=str(seed))
+        for seed, worth in enumerate(stream(0.5, seed=seed) for seed in range(8))
+    ]
+    together = pooled(cells)
+    assert together.timed.std() == pytest.approx(cells[0].timed.std(), rel=0.01)
+    assert together.sampled.std() == pytest.approx(cells[0].sampled.std() / np.sqrt(8), rel=0.15)
+
+
+# -- blocks ----------------------------------------------------------------------------------------------------
+
+
+def test_single_batches_have_the_textbook_error() -> None:
+    worth = stream(0.5, batches=200)
+    drawn = Blocks((200,), (1,)).deviations(worth, 20_000, np.random.default_rng(0))
+    textbook = stats.t.interval(0.95, 199, scale=worth.std(ddof=1) / np.sqrt(200))
+    assert np.quantile(drawn, [0.025, 0.975]) == pytest.approx(textbook, rel=0.03)
+
+
+def test_blocks_keep_what_neighbours_share() -> None:
+    """Ten equal neighbours are one observation: blocks of ten see that, single batches do not."""
+    worth = np.repeat(np.random.default_rng(0).standard_normal((50, 1)), 10, axis=0)
+    single, blocks = (
+        Blocks((500,), (length,)).deviations(worth, 5000, np.random.default_rng(1)).std()
+        for length in (1, 40)
+    )
+    assert blocks > 2.5 * single
+
+
+def test_segments_are_drawn_each_for_itself() -> None:
+    """What differs between segments is known: every draw has as much of each."""
+    worth = np.repeat([[0.2], [0.8]], 100, axis=0)
+    assert np.abs(Blocks((100, 100), (5, 7)).deviations(worth, 100, np.random.default_rng(0))).max() < 1e-12
+
+
+def test_correlated_streams_get_longer_blocks() -> None:
+    independent = stream(0.5, 0.4, batches=700)
+    correlated = np.cumsum(0.2 * stream(0.0, 0.0, batches=700), axis=0) % 1
+    short, long = (choose_blocks(worth).lengths[0] for worth in (independent, correlated))
+    assert short < 8 < long <= 175
+    assert choose_blocks(np.full((100, 2), 0.5)).lengths == (1,), "nothing varies"
+    assert choose_blocks(independent, [2, 698]).segments == (700,), "a segment too short to cut"
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+def test_intervals_hold_the_truth_about_as_often_as_they_say(correlation: float) -> None:
+    """In small, what `benchmarks/coverage.py` shows at length."""
+    generator = np.random.default_rng(7)
+    inside = together = 0.0
+    for number in range(200):
+        noise = generator.standard_normal((150, 4))
+        for batch in range(1, 150):
+            noise[batch] = correlation * noise[batch - 1] + np.sqrt(1 - correlation**2) * noise[batch]
+        cell = replicate(
+            "abc", 0.5 + 0.05 * (noise[:, :3] + noise[:, 3:]), stream=str(number), replicates=400
+        )
+        lo, hi = cell.sample_interval()
+        ahead = leads(cell, 0)
+        inside += ((lo <= 0.5) & (hi >= 0.5)).mean() / 200
+        together += ((ahead.lo <= 0) & (ahead.hi >= 0)).all() / 200
+    assert 0.91 < inside < 0.98
+    assert 0.90 < together < 0.99
+
+
+# -- times -----------------------------------------------------------------------------------------------------
+
+
+def made_trace(accuracy: FloatArray, predict_ms: FloatArray, adapt_ms: FloatArray) -> Trace:
+    trace = Trace.empty(len(accuracy), 100)
+    trace.phase[:] = ADAPTED
+    trace.correct[:] = np.rint(100 * accuracy)
+    trace.predict_ms[:], trace.adapt_ms[:] = predict_ms, adapt_ms
+    trace.residual[:] = 1 + np.abs(np.sin(np.arange(len(accuracy))))
+    return trace
+
+
+@given(
+    seed=st.integers(0, 2**16),
+    batches=st.integers(1, 30),
+    scenario=st.sampled_from(
+        [
+            Offline(),
+            Continuous(threshold_ms=15),
+            Amortised(budget_ms=40),
+            Amortised(budget_ms=40, rule="overshoot"),
+            Deployment(arrivals="on_prediction", threshold_ms=30, budget_ms=50),
+            Deployment(arrivals="on_completion", threshold_ms=12, budget_ms=0),
+            Deployment(arrivals="on_prediction", deadline_ms=20),
+            Deployment(arrivals="on_completion", budget_ms=40, residuals=True),
+            Deployment(interval_ms=12, fallback="standard"),
+            Discrete(interval_ms=12),
+        ]
+    ),
+)
+def test_rescoring_is_the_timeline_s_own(seed: int, batches: int, scenario: Scenario) -> None:
+    generator = np.random.default_rng(seed)
+    adapting, frozen = (
+        made_trace(*generator.uniform([[0], [5], [0]], [[1], [20], [20]], (3, batches))) for _ in range(2)
+    )
+    resolved = scenario.resolve(num_batches=batches, baseline_ms=10.0)
+    expected = adapting.score(resolved, frozen, frozen)
+    found = worth_of(Passes(adapting, frozen, frozen), resolved)
+    assert found.tolist() == expected.worth.tolist()
+    assert found.mean() == pytest.approx(expected.utility, abs=1e-12)
+
+
+def a_profile(noise: float = 0.1, apart: float = 0.0) -> Rounds:
+    """Twenty rounds: a noise that all kinds share, and one of each kind."""
+    generator = np.random.default_rng(3)
+    shared = np.exp(noise * generator.standard_normal(20))
+    kinds = [Kind("standard", PREDICT), Kind("tent", PREDICT), Kind("tent", ADAPT, "", "step")]
+    times = {kind: shared * np.exp(apart * generator.standard_normal(20)) for kind in kinds}
+    return Rounds(times[kinds[0]], times)
+
+
+def test_an_error_of_standard_s_moves_lambda_and_all_methods_together() -> None:
+    drawn = Steady(a_profile(), 40)
+    assert drawn.baseline.std() > 0.01
+    assert drawn.factor(Kind("tent", PREDICT)) == pytest.approx(drawn.baseline)
+    assert drawn.factor(Kind("tent", ADAPT, "", "step")) == pytest.approx(drawn.baseline)
+    apart = Steady(a_profile(apart=0.1), 40)
+    assert np.abs(apart.factor(Kind("tent", PREDICT)) / apart.baseline - 1).max() > 0.01
+
+
+def test_a_kind_nobody_timed_takes_what_is_nearest() -> None:
+    drawn = Steady(a_profile(apart=0.1), 40)
+    step = drawn.factor(Kind("tent", ADAPT, "", "step"))
+    assert drawn.factor(Kind("tent", ADAPT, "small", "recovered")).tolist() == step.tolist()
+    assert drawn.factor(Kind("tent", "frozen")).tolist() == drawn.baseline.tolist()
+
+
+def test_rounds_of_a_profile_are_those_that_were_clean_and_fitted_on() -> None:
+    profile = {
+        "standard_ms": 10.0,
+        "entries": [
+            {"method": "standard", "phase": "predict", "steady_ms": 10.0, "amount": None},
+            {
+                "method": "deyo",
+                "phase": "adapt",
+                "action": "step",
+                "steady_ms": 20.0,
+                "per_amount_ms": 1.0,
+                "amount": 5.0,
+            },
+        ],
+        "rounds": {
+            "clean": [True] * 9 + [False, True],
+            "checks": [False] * 10 + [True],
+            "standard_ms": [10.0] * 9 + [99.0, 98.0],
+            "ms": [[10.0] * 11, [22.0] * 9 + [None, 1.0]],
+            "amount": [None, [7.0] * 9 + [None, 1.0]],
+        },
+    }
+    found = rounds_of(profile)
+    assert found is not None
+    assert found.standard.tolist() == [1.0] * 9
+    assert found.kinds[Kind("deyo", ADAPT, "", "step")].tolist() == [1.0] * 9, "its amounts explain its times"
+    assert rounds_of({"methods": {}}) is None
+
+
+# -- a run -----------------------------------------------------------------------------------------------------
+
+
+def test_timing_marks_what_it_can_change_and_nothing_else(tmp_path: Path) -> None:
+    exact = doubt(write_run(tmp_path / "exact", uncertainty=0.0)).winners
+    assert not (exact["why"] == TIMING).any()
+    shaky = doubt(write_run(tmp_path / "shaky", uncertainty=0.3)).winners
+    assert (shaky["why"] == TIMING).any()
+    offline = shaky["protocol"] == "offline"
+    assert (
+        shaky.loc[offline, "verdict"].tolist()
+        == exact.loc[exact["protocol"] == "offline", "verdict"].tolist()
+    )
+    assert not (shaky.loc[offline, "why"] == TIMING).any(), "offline, nothing depends on time"
+
+
+def test_a_recorded_clock_is_exact(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", uncertainty=0.3, clock="recorded:given")
+    assert not (doubt(run).winners["why"] == TIMING).any()
+
+
+def test_a_run_says_how_many_of_its_winners_hold(tmp_path: Path) -> None:
+    found = doubt(write_run(tmp_path / "run"))
+    summary, winners = found.summary, found.winners
+    assert summary.cells == len(winners) == 12
+    assert summary.holds == (winners["verdict"] == HOLDS).sum()
+    assert summary.expected_wrong == pytest.approx((1 - winners["p_best"]).sum())
+    assert f"{summary.cells} winners hold" in summary.sentence()
+
+
+def test_a_run_s_doubt_is_the_same_every_time(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", uncertainty=0.1).path
+    once, again = (doubt(open_run(path)).winners for _ in range(2))
+    assert once.equals(again)
+
+
+def test_the_stored_columns_are_those_of_each_seed(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", seeds=(1, 2))
+    table = with_doubt(run)
+    assert (table["sample_lo"] <= table["utility"] + 1e-12).all()
+    assert (table["sample_hi"] >= table["utility"] - 1e-12).all()
+    assert (table.groupby(["shift", "seed", "scenario"])["verdict"].nunique() == 1).all()
+    keep_doubt(run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # run.json knows the table that was written
+        assert open_run(run.path).utilities["verdict"].tolist() == table["verdict"].tolist()
+
+
+def test_pooled_rows_get_pooled_doubt(tmp_path: Path) -> None:
+    from tempora.analysis import pool
+
+    run = write_run(tmp_path / "run", seeds=(1, 2))
+    found = doubt(run)
+    rows = found.about(pool(pool(run.utilities, over="seed")))
+    assert rows["verdict"].isin([HOLDS, EQUAL, UNDECIDED]).all()
+    one = found.about(run.utilities)
+    width = (rows["sample_hi"] - rows["sample_lo"]).mean()
+    assert width < 0.75 * (one["sample_hi"] - one["sample_lo"]).mean(), "four streams say more than one"
+
+
+def test_folders_of_0_1_0_open_and_their_doubt_is_worked_out(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    from tempora.store import integrity
+
+    run = write_run(tmp_path / "run", verdict="WARN")
+    path = run.path / "utilities.parquet"
+    table = pq.read_table(path)
+    old = table.drop_columns(["sample_lo", "sample_hi", "timing"])
+    old = old.set_column(old.column_names.index("verdict"), "verdict", table["timing"])
+    integrity.write_sealed(old.replace_schema_metadata(None), path, {}, integrity.rows_checksum(old))
+    run.folder.write_manifest(run.folder.manifest())
+    opened = open_run(run.path)
+    assert set(opened.utilities["timing"]) == {"WARN"}
+    assert opened.utilities["verdict"].isna().all()
+    assert doubt(opened).summary.cells == 12
+
+
+def test_replicates_of_some_methods_are_the_same_replicates() -> None:
+    cell = replicate("abc", stream(0.5, 0.4, 0.3))
+    assert isinstance(cell, Replicates)
+    assert cell.of(["c", "a"]).utilities.tolist() == cell.utilities[:, [2, 0]].tolist()
+
+
+# -- what to do about it ---------------------------------------------------------------------------------------
+
+UNSURE, UNTIMED = Summary(9, 5, 0, 3, 1, 1.0), Summary(9, 5, 0, 1, 3, 1.0)
+RUN = ["tempora", "run", "--seeds", "1", "--out", "here"]
+
+
+@pytest.mark.parametrize(
+    ("summary", "command", "clock", "config", "expected"),
+    [
+        (Summary(9, 9, 0, 0, 0, 0.0), RUN, "measured", {"batches": None}, None),
+        (UNSURE, RUN, "measured", {"batches": None}, "tempora run --out here --seeds 1,2,3"),
+        (UNSURE, RUN, "measured", {"batches": 20}, "tempora run --seeds 1 --out here --batches 80"),
+        (UNTIMED, RUN, "measured", {"batches": 20}, "tempora run --seeds 1 --out here --clock steady"),
+        (UNTIMED, RUN, "steady:ab", {"profile_s": 30}, "tempora run --seeds 1 --out here --profile-s 120"),
+        (UNSURE, ["tempora", "demo", "--quick"], "steady:ab", {"batches": 10}, "tempora demo"),
+        (UNSURE, ["tempora", "demo"], "steady:ab", {"batches": 40}, "tempora demo --full"),
+        (UNSURE, ["my_script.py"], "measured", None, "tempora.evaluate(...) with more batches"),
+    ],
+)
+def test_one_command_decides_more(
+    summary: Summary, command: list[str], clock: str, config: dict[str, object] | None, expected: str | None
+) -> None:
+    manifest = {"machine": {"command": command}, "clock": clock, "config": config, "seeds": [1]}
+    assert remedy(summary, manifest) == expected
