@@ -48,10 +48,12 @@ def test_layout_contents_and_progress(photos: Path, tmp_path: Path) -> None:
         progress=lambda *at: calls.append(at),
     )
     pictures = ["cat/a.png", "cat/b.png", "dog/a.png", "dog/grey.png"]
-    folders = ["contrast/1", "contrast/5", "gaussian_noise/1", "gaussian_noise/5"]
+    folders = ["clean", "contrast/1", "contrast/5", "gaussian_noise/1", "gaussian_noise/5"]
     assert files_in(out) == sorted(["corruptions.json", *(f"{f}/{p}" for f in folders for p in pictures)])
-    assert written == 16
-    assert calls[-1] == (16, 16)
+    assert written == 20
+    assert calls[-1] == (20, 20)
+    np.testing.assert_array_equal(Image.open(out / "clean/dog/a.png"), Image.open(photos / "dog/a.png"))
+    assert Image.open(out / "clean/cat/b.png").size == (32, 32)
     assert Image.open(out / "contrast/5/cat/b.png").size == (32, 32)
     assert Image.open(out / "contrast/5/dog/grey.png").mode == "L"
     clean = torch.from_numpy(np.array(Image.open(photos / "dog/a.png"))).permute(2, 0, 1)[None]
@@ -78,7 +80,7 @@ def test_an_interrupted_run_resumes_to_the_same_pictures(
         corrupt_folder(photos, resumed, "noise", constants="cifar", workers=1)
     monkeypatch.undo()
     assert len(files_in(resumed)) == 1 + 5
-    assert corrupt_folder(photos, resumed, "noise", constants="cifar") == 12 - 5
+    assert corrupt_folder(photos, resumed, "noise", constants="cifar") == 16 - 5
     assert files_in(resumed) == files_in(whole)
     assert all((resumed / name).read_bytes() == (whole / name).read_bytes() for name in files_in(whole))
 

@@ -70,9 +70,10 @@ def test_what_corrupt_writes_can_be_opened(tmp_path: Path) -> None:
     options = ("--corruptions", "contrast,noise", "--severity", 3, "--constants", "cifar")
     code, output = _run("corrupt", src, dst, *options)
     assert code == 0
-    assert "wrote 8 images" in output
+    assert "wrote 10 images" in output
     shifts = data.open("folder", dst, severity=3)
-    assert list(shifts) == ["gaussian_noise", "shot_noise", "impulse_noise", "contrast"]
+    assert list(shifts) == ["clean", "gaussian_noise", "shot_noise", "impulse_noise", "contrast"]
+    assert shifts["clean"].source.precropped  # type: ignore[attr-defined]
     assert shifts["contrast"].labels.tolist() == [1, 0]
     assert shifts["contrast"].images([0], CIFAR_LIKE).unique().tolist() == [100]  # flat: nothing to flatten
     assert shifts["contrast"].source.precropped  # type: ignore[attr-defined]

@@ -26,6 +26,7 @@ from tempora.data.images import read_picture
 from tempora.data.shift import digest
 from tempora.errors import TemporaError, unknown
 
+CLEAN = "clean"
 _FILES_AT_A_TIME = 16
 _GREY_MODES = ("1", "L", "LA")
 
@@ -56,6 +57,8 @@ def corrupt_folder(
 ) -> int:
     """Corrupt the images of `src`/CLASS/ into `dst`/CORRUPTION/SEVERITY/CLASS/; return how many were written.
 
+    `dst`/clean/CLASS/ gets them as they were, scaled and cropped alike, to compare with.
+
     corruptions: names and groups ("noise,fog"); None means the fifteen.
     size: side of the square that is corrupted (default: what the constants are made for). An image of
         another size is first scaled, its shorter side to size / 0.875, and cropped at the centre.
@@ -65,10 +68,11 @@ def corrupt_folder(
     """
     src, dst = Path(src), Path(dst)
     chosen = expand(corruptions, names(), default=CORRUPTIONS)
-    wanted = [(name, severity) for name in chosen for severity in severities]
-    for _, severity in wanted:
+    corrupted = [(name, severity) for name in chosen for severity in severities]
+    for _, severity in corrupted:
         if severity not in SEVERITIES:
             raise TemporaError(f"severity={severity!r}: must be 1, 2, 3, 4 or 5")
+    wanted: list[tuple[str, int | None]] = [(CLEAN, None), *corrupted]
     if constants not in CONSTANTS:
         raise unknown("set of constants", constants, CONSTANTS)
     if size is not None and size < 1:
@@ -143,7 +147,8 @@ class _Work:
     src: Path
     dst: Path
     images: Sequence[str]
-    wanted: Sequence[tuple[str, int]]
+    wanted: Sequence[tuple[str, int | None]]
+    """Corruption and severity; the clean images have none."""
     settings: Settings
 
     @property
@@ -162,15 +167,21 @@ class _Work:
             for channels in (1, 3):
                 alike = [k for k in absent if pictures[k].shape[0] == channels]
                 if alike:
-                    stacked = torch.from_numpy(np.stack([pictures[k] for k in alike]))
-                    c = CONSTANTS[self.settings.constants][name][severity - 1]
-                    corrupted = corrupt_at(stacked, name, c, self.settings.seed, alike)
-                    for k, picture in zip(alike, corrupted.numpy(), strict=True):
+                    corrupted = self._corrupted(np.stack([pictures[k] for k in alike]), name, severity, alike)
+                    for k, picture in zip(alike, corrupted, strict=True):
                         self._write(picture, self._target(name, severity, k))
         return sum(map(len, missing.values()))
 
-    def _target(self, name: str, severity: int, k: int) -> Path:
-        return self.dst / name / str(severity) / _png(self.images[k])
+    def _corrupted(
+        self, pictures: np.ndarray, name: str, severity: int | None, numbers: Sequence[int]
+    ) -> np.ndarray:
+        if severity is None:
+            return pictures
+        c = CONSTANTS[self.settings.constants][name][severity - 1]
+        return corrupt_at(torch.from_numpy(pictures), name, c, self.settings.seed, numbers).numpy()
+
+    def _target(self, name: str, severity: int | None, k: int) -> Path:
+        return self.dst / name / ("" if severity is None else str(severity)) / _png(self.images[k])
 
     def _read(self, k: int) -> np.ndarray:
         picture, size = read_picture(self.src / self.images[k]), self.settings.size

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from tempora.data.class_folders import class_folder_shift
 from tempora.data.contents import Progress
@@ -12,7 +14,8 @@ from tempora.data.registry import LayoutError, dataset
 from tempora.data.shift import Shift
 from tempora.errors import TemporaError
 
-_KNOWN = ("clean", *CORRUPTIONS, *EXTRA)
+_CORRUPTIONS = (*CORRUPTIONS, *EXTRA)
+_KNOWN = ("clean", *_CORRUPTIONS)
 
 
 @dataset(
@@ -29,7 +32,11 @@ _KNOWN = ("clean", *CORRUPTIONS, *EXTRA)
         "or, as `tempora data corrupt` writes it,\n"
         "  classes.txt\n"
         "  gaussian_noise/5/cat/a.jpg        corruption, severity, class\n"
-        "  clean/cat/a.jpg                   and the uncorrupted images, if you like"
+        "  clean/cat/a.jpg                   and the uncorrupted images\n"
+        "or shifts of your own side by side,\n"
+        "  classes.txt\n"
+        "  day/cat/a.jpg                     shift, class\n"
+        "  night/cat/b.jpg"
     ),
 )
 def folder(
@@ -38,20 +45,24 @@ def folder(
     shifts: str | Iterable[str] | None,
     classes: Path | str | Sequence[str] | None = None,
     precropped: bool | None = None,
+    restrict: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Shift]:
     """`classes` is a list of names, or the file that holds it (default: classes.txt in the folder).
+
+    `restrict=True` takes only scores of classes that have images here, as ImageNet-R does with 200 of 1000.
 
     `precropped=True` for pictures that show just what the model should see: they are scaled, not cropped.
     Default: those that `tempora data corrupt` wrote, which has cropped them.
     """
     names = _class_names(root, classes)
     label_of = {name: index for index, name in enumerate(names)}
-    several = [name for name in _KNOWN if name not in label_of and _is_there(root / name)]
+    several = _side_by_side(root, label_of)
     cropped_by_us = (root / "corruptions.json").is_file()
+    present = _present(root, several, names, severity) if restrict else None
     opened = {}
     for name in expand(shifts, several or [root.resolve().name]):
-        corrupted = name in several and name != "clean"
+        corrupted = name in several and name in _CORRUPTIONS and not _has_classes(root / name, label_of)
         place = root / name if name in several else root
         opened[name] = class_folder_shift(
             name,
@@ -59,11 +70,41 @@ def folder(
             label_of,
             len(names),
             class_names=names,
-            precropped=corrupted and cropped_by_us if precropped is None else precropped,
+            classes=present,
+            precropped=name in _KNOWN and cropped_by_us if precropped is None else precropped,
             severity=severity if corrupted else None,
             progress=progress,
         )
     return opened
+
+
+def _side_by_side(root: Path, label_of: Mapping[str, int]) -> list[str]:
+    """The shifts in `root`: known ones first, then folders of class folders. None where it is one shift itself."""
+    known = [name for name in _KNOWN if name not in label_of and _is_there(root / name)]
+    if not root.is_dir():
+        return known
+    folders = sorted(
+        entry.name for entry in root.iterdir() if not entry.name.startswith(".") and entry.is_dir()
+    )
+    own = [
+        name
+        for name in folders
+        if name not in label_of and name not in _KNOWN and _has_classes(root / name, label_of)
+    ]
+    return known + own
+
+
+def _has_classes(folder: Path, label_of: Mapping[str, int]) -> bool:
+    return any(entry.name in label_of and entry.is_dir() for entry in folder.iterdir())
+
+
+def _present(root: Path, several: Sequence[str], names: Sequence[str], severity: int) -> np.ndarray:
+    """The classes that have a folder in any shift: the same for all, so that they can share a stream."""
+    places = [root / name / part for name in several for part in ("", str(severity))] or [root]
+    return np.array(
+        [label for label, name in enumerate(names) if any((place / name).is_dir() for place in places)],
+        np.int64,
+    )
 
 
 def _is_there(folder: Path) -> bool:
