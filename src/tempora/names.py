@@ -1,4 +1,4 @@
-"""The one list of names: what a user may write for a method, a network, a dataset, a grid or a suite.
+"""The one list of names: what a user may write for a method, a network, a dataset, a grid, a stream or a suite.
 
 Registries, errors, `tempora list`, the shell's completion and the documentation read it. What a name means is
 imported when it is asked for: the shell need not wait for torch. What is not here is the user's own, `module:name`.
@@ -77,9 +77,26 @@ GRIDS: Mapping[str, str] = {
     "none": "tempora.scenarios.grids:no_grid",
 }
 
+STREAMS: Mapping[str, str] = {
+    "single": "tempora.data.sampler:single_stream",
+    "continual": "tempora.data.sampler:continual",
+    "gradual": "tempora.data.sampler:gradual",
+    "recurring": "tempora.data.sampler:recurring",
+    "mixed": "tempora.data.sampler:mixed",
+}
+"""Kinds of streams."""
+
 SUITES: Mapping[str, str] = {
-    "tempora-fashion-v1/resnet": "tempora.engine.suites:tempora-fashion-v1/resnet.yaml",
-    "tempora-fashion-v1/vit": "tempora.engine.suites:tempora-fashion-v1/vit.yaml",
+    name: f"tempora.engine.suites:{name}.yaml"
+    for name in (
+        *(
+            f"tempora-fashion-streams-v1/{network}-{kind}"
+            for network in ("resnet", "vit")
+            for kind in ("continual", "dirichlet", "gradual", "mixed", "recurring")
+        ),
+        "tempora-fashion-v1/resnet",
+        "tempora-fashion-v1/vit",
+    )
 }
 """Parts of suites, each a file in a package."""
 

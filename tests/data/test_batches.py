@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tempora.data import BatchSource, from_batches
+from tempora.data import Stream, from_batches
 from tempora.errors import TemporaError, TemporaWarning
 
 
@@ -17,8 +17,8 @@ def _batch(size: int = 4, fill: float = 0.0) -> tuple[torch.Tensor, torch.Tensor
 
 def test_batches_are_served_as_given() -> None:
     source = from_batches("mine", [_batch(fill=1.0), _batch(fill=2.0)], num_classes=10)
-    assert isinstance(source, BatchSource)
-    assert (source.num_batches, source.batch_size, source.dropped, source.group) == (2, 4, 0, "natural")
+    assert isinstance(source, Stream)
+    assert (source.num_batches, source.batch_size, source.dropped) == (2, 4, 0)
     assert source.batch(1).unique().tolist() == [2.0]
     assert source.labels(1).tolist() == [0, 1, 2, 3]
     assert source.labels(1).dtype == np.int64
@@ -31,7 +31,7 @@ def test_a_smaller_last_batch_is_dropped_counted_and_said() -> None:
         TemporaWarning, match="last of the batches of 'mine' has 3 images instead of 4 and is left out"
     ):
         source = from_batches("mine", [_batch(), _batch(), _batch(3)])
-    assert (source.num_batches, source.dropped, len(source.order)) == (2, 3, 8)
+    assert (source.num_batches, source.dropped, len(source.order.shifts[0])) == (2, 3, 8)
 
 
 def test_writing_into_a_batch_spoils_nothing() -> None:

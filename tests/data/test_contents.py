@@ -82,7 +82,7 @@ def test_the_cache_of_decoded_pictures_never_serves_what_was_overwritten(
     def first_pixels() -> set[float]:
         (shift,) = data.open("folder", tmp_path / "images", **settings).values()
         stream = data.open_stream(shift, CIFAR_LIKE, 2, workers=0, cache_dir=tmp_path / "decoded")
-        where = stream.order.tolist().index(0)
+        where = stream.order.samples(0)[1].tolist().index(0)
         return set(((stream.batch(0)[where, 0] * 0.2 + 0.5) * 255).round().tolist()[0])
 
     assert first_pixels() == {0}

@@ -8,12 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tempora.data import Stream
 from tempora.engine import Observer, Stopped
 from tempora.engine.config import load_config
 from tempora.engine.job import Job
 from tempora.engine.setup import job_from_config
 from tempora.errors import TemporaError
 from tempora.store import Trace
+
+
+def _opened(job: Job) -> Stream:
+    return job.open_stream(job.streams[0])
 
 
 def test_a_shift_smaller_than_a_batch_is_named_before_anything_runs() -> None:
@@ -43,15 +48,15 @@ def test_decoding_is_watched_and_can_be_stopped(tmp_path: Path) -> None:
     config = load_config(None, flags=flags)
     stopped = Watches(stop_requested=True)
     with pytest.raises(Stopped):
-        job_from_config(config, stopped).streams[0].open()
+        _opened(job_from_config(config, stopped))
     assert len(stopped.batches) == 1
     watches = Watches()
-    job_from_config(config, watches).streams[0].open().close()
+    _opened(job_from_config(config, watches)).close()
     assert watches.passes == [("decoding", 10_000 // 64)]
     assert watches.batches == sorted(watches.batches)
     assert watches.batches[-1] == 10_000 // 64
     cached = Watches()
-    job_from_config(config, cached).streams[0].open().close()
+    _opened(job_from_config(config, cached)).close()
     assert not cached.passes
 
 

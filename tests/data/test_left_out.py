@@ -93,15 +93,14 @@ def test_the_last_partial_batch_is_said(photos: Path) -> None:
 
 
 def test_what_is_true_of_many_shifts_is_said_once() -> None:
-    config = load_config(None, flags={"batch_size": 4})
     shifts = [
         data.array_shift(name, np.zeros((6, 4, 4), np.uint8), np.zeros(6, np.int64), 10)
         for name in ("fog", "snow", "frost", "blur", "rain")
     ]
-    assert list(left_out(shifts, config)) == [
+    assert list(left_out(shifts, 4, whole=True)) == [
         "5 shifts: the last 2 of 6 images are left out: they make no batch of 4"
     ]
-    assert next(left_out(shifts[:2], config)).startswith("fog, snow: ")
+    assert next(left_out(shifts[:2], 4, whole=True)).startswith("fog, snow: ")
 
 
 def test_verify_says_how_many_of_the_classes_are_there(photos: Path) -> None:

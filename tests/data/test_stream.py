@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tempora.data import BatchSource, Shift, array_shift, open_stream, stream_order
-from tempora.data import stream as stream_module
+from tempora.data import Order, Shift, Stream, Streams, array_shift, open_stream, pictures, stream_order
 from tempora.data.images import FileImages
+from tempora.data.sampler import single
 from tempora.errors import TemporaError
 from tempora.models.preprocessing import Preprocessing
 
@@ -30,6 +30,11 @@ def _which(batch: torch.Tensor) -> list[int]:
     return ((batch[:, 0, 0, 0] * 0.25 + 0.5) * 255).round().int().tolist()
 
 
+def _order(stream: Stream) -> list[int]:
+    """The samples of a stream of one shift, in order."""
+    return [int(sample) for i in range(stream.num_batches) for sample in stream.order.samples(i)[1]]
+
+
 @settings(max_examples=40, deadline=None)
 @given(length=st.integers(1, 200), batch_size=st.integers(1, 64), seed=st.integers(0, 10))
 def test_every_sample_comes_once_with_its_label_and_only_the_odd_batch_is_dropped(
@@ -42,7 +47,7 @@ def test_every_sample_comes_once_with_its_label_and_only_the_odd_batch_is_droppe
     stream = open_stream(_numbered(length), GREY, batch_size, seed)
     seen = [number for i in range(stream.num_batches) for number in _which(stream.batch(i))]
     labels = np.concatenate([stream.labels(i) for i in range(stream.num_batches)])
-    assert seen == stream.order.tolist()
+    assert seen == _order(stream)
     assert len(set(seen)) == len(seen) == length - stream.dropped
     assert stream.dropped < batch_size
     assert (labels == np.array(seen) % 10).all()
@@ -52,14 +57,14 @@ def test_every_sample_comes_once_with_its_label_and_only_the_odd_batch_is_droppe
 def test_the_order_depends_on_seed_and_length_alone() -> None:
     order = stream_order(10, 2025)
     assert order.tolist() == np.random.default_rng(2025).permutation(10).tolist()
-    assert open_stream(_numbered(10), GREY, 5).order.tolist() == order.tolist()
+    assert _order(open_stream(_numbered(10), GREY, 5)) == order.tolist()
     assert stream_order(10, 2026).tolist() != order.tolist()
 
 
 def test_a_batch_is_normalised_float32_and_the_same_each_time() -> None:
     stream = open_stream(_numbered(8), GREY, 8)
     batch = stream.batch(0)
-    expected = (torch.tensor(stream.order / 255, dtype=torch.float32) - 0.5) / 0.25
+    expected = (torch.tensor(np.array(_order(stream)) / 255, dtype=torch.float32) - 0.5) / 0.25
     assert batch.dtype == torch.float32
     assert torch.equal(batch[:, 0, 0, 0], expected)
     batch.zero_()
@@ -85,14 +90,40 @@ def test_limit_batches_gives_the_first_batches_of_the_whole_stream() -> None:
     assert open_stream(_numbered(50), GREY, 8, limit_batches=99).num_batches == 6
 
 
-def test_reseeded_shares_the_pictures() -> None:
-    first = open_stream(_numbered(50), GREY, 8, seed=1)
-    second, fresh = first.reseeded(2), open_stream(_numbered(50), GREY, 8, seed=2)
+def test_another_order_shares_the_pictures() -> None:
+    shift = _numbered(50)
+    first = open_stream(shift, GREY, 8, seed=1)
+    second, fresh = first.under(single(shift, 8, seed=2)), open_stream(shift, GREY, 8, seed=2)
+    assert second is not None
     first.close()
+    assert first.under(fresh.order) is None
     assert all(torch.equal(second.batch(i), fresh.batch(i)) for i in range(6))
     assert (second.labels(3) == fresh.labels(3)).all()
-    with pytest.raises(ValueError, match="limit_batches"):
-        open_stream(_numbered(50), GREY, 8, limit_batches=2).reseeded(2)
+    limited = open_stream(shift, GREY, 8, seed=1, limit_batches=2)
+    assert limited.under(single(shift, 8, seed=2, limit_batches=2)) is None
+    assert fresh.under(single(_numbered(50), 8)) is None
+    head = fresh.under(fresh.order.head(2))
+    assert head is not None
+    assert (head.num_batches, torch.equal(head.batch(1), fresh.batch(1))) == (2, True)
+
+
+def test_streams_open_one_order_at_a_time() -> None:
+    shifts, opened = (_numbered(50), _numbered(40)), []
+
+    def opener(order: Order) -> Stream:
+        opened.append(order)
+        return open_stream(order, GREY)
+
+    streams = Streams(opener)
+    first, again, other = single(shifts[0], 8, 1), single(shifts[0], 8, 2), single(shifts[1], 8, 1)
+    stream = streams.open(first)
+    assert streams.open(first) is stream
+    reordered = streams.open(again)
+    assert (stream.is_open, reordered.is_open, opened) == (False, True, [first])
+    streams.open(other)
+    assert (reordered.is_open, opened) == (False, [first, other])
+    streams.close()
+    assert streams.latest is None
 
 
 def test_a_closed_stream_and_a_batch_too_far() -> None:
@@ -176,10 +207,6 @@ def test_a_worker_that_dies_is_noticed(noise_pictures: list[Path], monkeypatch: 
         open_stream(_files(noise_pictures), CIFAR_LIKE, 8, workers=2)
 
 
-def test_a_stream_follows_the_protocol() -> None:
-    assert isinstance(open_stream(_numbered(8), GREY, 4), BatchSource)
-
-
 def test_shift_images_are_uint8(tmp_path: Path) -> None:
     save_picture(tmp_path / "a.png", 77, (60, 50))
     shift = Shift("one", np.array([0]), 2, FileImages(tmp_path, ["a.png"]), "one")
@@ -224,7 +251,7 @@ def test_fingerprints_tell_data_apart() -> None:
 def test_on_the_device_and_from_the_host_alike(
     share: float, cached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_module, "_DEVICE_SHARE", share)
+    monkeypatch.setattr(pictures, "_DEVICE_SHARE", share)
     cache_dir = tmp_path if cached else None
     gpu = open_stream(_numbered(200), GREY, 16, device="cuda", cache_dir=cache_dir)
     cpu = open_stream(_numbered(200), GREY, 16)

@@ -19,7 +19,7 @@ from tempora.engine.config import RunConfig
 from tempora.engine.executors import LocalExecutor
 from tempora.engine.executors.processes import ProcessExecutor, cores_for
 from tempora.engine.own_profile import added
-from tempora.engine.profiling import needs, profiled_streams
+from tempora.engine.profiling import needs, profiled_batches
 from tempora.engine.setup import job_from_config
 from tempora.measure import Verdict, load_profile
 from tempora.measure.steady import Entry, Residuals, Rounds, SteadyProfile
@@ -316,7 +316,7 @@ def test_shifts_to_profile_on_are_spread_and_the_last_checks(network, batches, c
     job = job_from_batches(
         network("fashion_resnet"), streams, ["standard"], [], device="cpu", clock=clock, seed=1
     )
-    assert [source.shift for source in profiled_streams(job.streams)] == ["s00", "s05", "s14", "s09"]
+    assert list(profiled_batches(job)) == ["s00", "s05", "s14", "s09"]
 
 
 # -- on all cores -------------------------------------------------------------------------------------------

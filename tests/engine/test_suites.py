@@ -13,6 +13,16 @@ from tempora.engine.config import MethodConfig, load_config
 from tempora.engine.setup import job_from_config
 
 FROZEN = {
+    "tempora-fashion-streams-v1/resnet-continual": "694a5793fcdd86c0e76673e831db98b3c4b4b433960332dd3e692becede190b7",
+    "tempora-fashion-streams-v1/resnet-dirichlet": "6d6e90eaf2e5e69708d0ed300671f610f94d606a7639181268da63d0c1871220",
+    "tempora-fashion-streams-v1/resnet-gradual": "1cc1ea70b211175c2fea3904d1ff67aec6ff19d517465904d54f056c7d6e5ed1",
+    "tempora-fashion-streams-v1/resnet-mixed": "85113c562bb3053c8415c3380d2806b4361b21a888e28636780d430949e37eef",
+    "tempora-fashion-streams-v1/resnet-recurring": "e4829e3797ebf2fe321f63beda7024af8f2288fd641e7a1945daa9d074673f9f",
+    "tempora-fashion-streams-v1/vit-continual": "d7875f319f7099b17e7a47216a58c03349287c4e17d9dca942f05051aab57475",
+    "tempora-fashion-streams-v1/vit-dirichlet": "cd481ad360fd351eabbcacf2714600c9aa06887d3bc7ba2e4712bdc5f3ae5ddc",
+    "tempora-fashion-streams-v1/vit-gradual": "7c2fc39fc28a71b2c8e1689c0208dc8fc18bc2242523b9475ba0740fa08819f4",
+    "tempora-fashion-streams-v1/vit-mixed": "142753a79be714d216233b98a1ecf203d1173c2829a667201c972f88b238fba3",
+    "tempora-fashion-streams-v1/vit-recurring": "081b321cdabb2b691260625d0522f4a02b0343c63da369e558501fa527b76fc7",
     "tempora-fashion-v1/resnet": "16cca39f7a58d6aad708199996774b5231492e7a8ddf1731cce021d0785421b7",
     "tempora-fashion-v1/vit": "6e110737528a623dacbf320715a621a295d1e29fbe5b402b433a289bd4048cc2",
 }

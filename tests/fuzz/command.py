@@ -127,6 +127,8 @@ def _short_job(job: Any, *_: Any) -> bool:
 def _short_stream(
     shift: Any, *_: Any, batch_size: int = 64, limit_batches: int | None = None, **__: Any
 ) -> bool:
+    if hasattr(shift, "num_batches"):  # an order of samples
+        return bool(shift.num_batches * shift.batch_size <= MOST_IMAGES)
     return min(len(shift), batch_size * (limit_batches or len(shift))) <= MOST_IMAGES
 
 

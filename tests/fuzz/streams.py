@@ -49,6 +49,25 @@ SHIFTS: tuple[Any, ...] = (
 )
 
 
+KINDS: tuple[Any, ...] = (
+    "single",
+    "continual",
+    "gradual",
+    "recurring",
+    "mixed",
+    "continuous",
+    "a:b",
+    "",
+    None,
+    1,
+)
+RESETS: tuple[Any, ...] = ("never", "shift", 1, 3, 0, -1, 10**19, "3", True, 1.5, [1], None)
+CLASSES: tuple[Any, ...] = (
+    *("shuffled", "sorted", "random", None, 1, {}, {"dirichlet": 0.1}, {"dirichlet": 1000}, {"dirichlet": 0}),
+    *({"dirichlet": "0.1"}, {"dirichlet": float("nan")}, {"dirichlet": 0.1, "slots": 2}, ["sorted"]),
+)
+
+
 def case(rng: Random) -> None:
     depth = rng.random()
     if depth < 0.04:
@@ -63,6 +82,23 @@ def _one(rng: Random, *good: Any) -> Any:
     return odd_value(rng) if rng.random() < 0.1 else rng.choice((*good, rng.choice(ODD_NUMBERS)))
 
 
+def _stream(rng: Random) -> Any:
+    """An order of shifts and classes; half of them only name a kind."""
+    kind = _one(rng, *KINDS)
+    if rng.random() < 0.3:
+        return kind
+    knobs = {
+        "batches": lambda: _one(rng, *LENGTHS),
+        "reset": lambda: _one(rng, *RESETS),
+        "classes": lambda: _one(rng, *CLASSES),
+        "slots": lambda: _one(rng, *LENGTHS),
+        "visits": lambda: _one(rng, *LENGTHS),
+        "by": lambda: _one(rng, "sample", "batch", "shift"),
+        "resets": lambda: 1,
+    }
+    return {"kind": kind, **{name: knobs[name]() for name in rng.sample(sorted(knobs), rng.randint(0, 2))}}
+
+
 def _settings(rng: Random) -> dict[str, Any]:
     """Some knobs of the stream, changed."""
     knobs = {
@@ -71,6 +107,7 @@ def _settings(rng: Random) -> dict[str, Any]:
         "seeds": lambda: _one(rng, *ODD_SEEDS),
         "severity": lambda: _one(rng, 1, 2, 3, 4, 5, 0, 6, "3", 2.5, True),
         "shifts": lambda: _one(rng, *SHIFTS),
+        "stream": lambda: _stream(rng),
     }
     chosen = rng.sample(sorted(knobs), rng.randint(1, 3))
     return {name: knobs[name]() for name in chosen}
@@ -99,7 +136,8 @@ def _in_a_file(rng: Random, whole: bool) -> None:
         job = job_from_config(config)
         for source in job.streams:
             assert source.num_batches >= 1
-            assert config.batches is None or source.num_batches <= config.batches
+            if not source.walk.over_many:
+                assert config.batches is None or source.num_batches <= config.batches
             assert source.batch_size == config.batch_size
 
 

@@ -31,7 +31,11 @@ def lines(name: str, setup: str = "rn50_inc") -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("name", tables.NAMES)
+PAPERS = [name for name in tables.NAMES if name != "segments"]
+"""The paper has single streams only; `tests/engine/test_streams.py` shows the table of the others."""
+
+
+@pytest.mark.parametrize("name", PAPERS)
 @pytest.mark.parametrize("format", tables.FORMATS)
 def test_every_table_of_the_paper_in_every_format(name: str, format: str) -> None:
     text = tables.render(paper(name), format)
@@ -104,7 +108,7 @@ def test_best_bold_second_underlined_ranks_beside() -> None:
 
 
 def test_latex_rows_have_as_many_cells_as_columns() -> None:
-    for name in tables.NAMES:
+    for name in PAPERS:
         table = paper(name)
         latex = tables.render(table, "latex")
         alignment = re.search(r"\\begin\{tabular\}\{([lr]+)\}", latex)
@@ -115,7 +119,7 @@ def test_latex_rows_have_as_many_cells_as_columns() -> None:
 
 
 def test_the_terminal_stays_within_80_columns_and_cuts_between_groups() -> None:
-    for name in tables.NAMES:
+    for name in PAPERS:
         text = tables.render(paper(name))
         assert max(map(len, text.splitlines())) <= 80, name
         assert "…" not in text, name
@@ -152,7 +156,7 @@ def test_csv_and_json_hold_fractions() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in tables.NAMES if name not in ("overhead", "hardware", "response")]
+    "name", [name for name in PAPERS if name not in ("overhead", "hardware", "response")]
 )
 def test_every_table_of_a_run(name: str) -> None:
     table = tables.build(name, a_run())

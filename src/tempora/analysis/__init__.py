@@ -19,6 +19,7 @@ from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
 from tempora.analysis.recommend import Recommendation, recommend
 from tempora.analysis.replays import Answers, answer
+from tempora.analysis.segments import by_segment, collapses, over_visits
 from tempora.analysis.solvency import break_even, findings
 from tempora.analysis.uncertainty import (
     Difference,
@@ -43,6 +44,8 @@ __all__ = [
     "break_even",
     "budget_curves",
     "buffering",
+    "by_segment",
+    "collapses",
     "compare_runs",
     "components",
     "contributions",
@@ -56,6 +59,7 @@ __all__ = [
     "losses",
     "offline",
     "ordered",
+    "over_visits",
     "overhead",
     "paired_difference",
     "pareto_front",

@@ -28,7 +28,16 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 EXECUTORS = ("local", "ray")
 TABLES = (
     *("winners", "offline", "discrete", "continuous", "amortised", "sweep", "overhead", "temporal-factors"),
-    *("correlation", "deficit", "below-standard", "buffering", "response", "ablation", "hardware"),
+    *(
+        "correlation",
+        "deficit",
+        "below-standard",
+        "buffering",
+        "response",
+        "ablation",
+        "hardware",
+        "segments",
+    ),
 )
 FORMATS = ("terminal", "latex", "markdown", "csv", "json")
 ANSWERS = ("table", "csv", "json")

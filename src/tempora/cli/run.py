@@ -75,6 +75,33 @@ def run(
             rich_help_panel=WHAT,
         ),
     ] = None,
+    severity: Annotated[
+        int | None, typer.Option(help="Of the corruptions, 1 to 5.", rich_help_panel=WHAT)
+    ] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option(
+            help="single, continual, gradual, recurring, mixed, or module:function.",
+            autocompletion=completion.one_of(names.STREAMS),
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    reset: Annotated[
+        str | None,
+        typer.Option(
+            help="never, shift, or every so many batches of the stream.",
+            autocompletion=completion.one_of(("never", "shift")),
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="shuffled, sorted or dirichlet:0.1, within a segment of the stream.",
+            autocompletion=completion.one_of(("shuffled", "sorted", "dirichlet:0.1")),
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
@@ -198,6 +225,10 @@ def run(
         "data.dataset": dataset,
         "data.root": root,
         "data.shifts": shifts,
+        "data.severity": severity,
+        "stream.kind": stream,
+        "stream.reset": int(reset) if reset is not None and reset.isdecimal() else reset,
+        "stream.classes": _classes(classes),
         "methods": _names(methods),
         "grid": grid,
         "scenarios": _scenarios(scenario),
@@ -390,6 +421,17 @@ def _write_template(path: Path) -> None:
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _classes(text: str | None) -> str | dict[str, float] | None:
+    """`dirichlet:0.1` as a configuration writes it."""
+    kind, colon, number = (text or "").partition(":")
+    if text is None or kind != "dirichlet" or not colon:
+        return text
+    try:
+        return {"dirichlet": float(number)}
+    except ValueError:
+        return text
 
 
 def _numbers(option: str, text: str | None) -> list[int] | None:

@@ -75,7 +75,7 @@ def show(
 
     results = open_run(run)
     about_times = table == "overhead"
-    traces = offline_batches(results) if about_times else None
+    traces = offline_batches(results) if table in ("overhead", "segments") else None
     built = tables.build(
         table,
         results.utilities,
@@ -85,6 +85,7 @@ def show(
         by_shift=by_shift,
         cards=results.cards,
         doubt=None if about_times else doubt(results),
+        segments=results.segments if table == "segments" else None,
     )
     if format == "terminal":
         console.print(tables.renderable(built, console.width))

@@ -1,4 +1,4 @@
-"""Shifts and streams: what is fed to a model that adapts.
+"""Shifts, orders of them, and streams: what is fed to a model that adapts.
 
     shifts = tempora.data.open("cifar10_c", root="CIFAR-10-C", severity=5, shifts="noise")
     stream = tempora.data.open_stream(shifts["gaussian_noise"], preprocessing, device="cuda")
@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from tempora.data.from_dataset import from_dataset
 from tempora.data.groups import CORRUPTIONS, EXTRA, GROUPS, expand, group_of
+from tempora.data.order import Order, Segment
 from tempora.data.registry import Archive, Dataset, LayoutError, dataset, datasets, open
+from tempora.data.sampler import draw, stream_order
 from tempora.data.shift import Shift, array_shift
+from tempora.data.walk import Walk
 
 if TYPE_CHECKING:
-    from tempora.data.batches import GivenBatches, from_batches
-    from tempora.data.stream import BatchSource, Stream, open_stream, stream_order
+    from tempora.data.batches import from_batches
+    from tempora.data.stream import Stream, Streams, open_stream
 
 _NEED_TORCH = {
-    "BatchSource": "tempora.data.stream",
-    "GivenBatches": "tempora.data.batches",
     "Stream": "tempora.data.stream",
+    "Streams": "tempora.data.stream",
     "from_batches": "tempora.data.batches",
     "open_stream": "tempora.data.stream",
-    "stream_order": "tempora.data.stream",
 }
 
 __all__ = [
@@ -35,15 +36,18 @@ __all__ = [
     "EXTRA",
     "GROUPS",
     "Archive",
-    "BatchSource",
     "Dataset",
-    "GivenBatches",
     "LayoutError",
+    "Order",
+    "Segment",
     "Shift",
     "Stream",
+    "Streams",
+    "Walk",
     "array_shift",
     "dataset",
     "datasets",
+    "draw",
     "expand",
     "from_batches",
     "from_dataset",

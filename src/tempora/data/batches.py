@@ -1,16 +1,21 @@
-"""Batches given from Python, with the same face as a stream."""
+"""Batches given from Python: a shift whose pictures are tensors already."""
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from tempora.data.groups import group_of
-from tempora.data.shift import digest
+from tempora.data.geometry import Geometry
+from tempora.data.order import Order
+from tempora.data.sampler import as_given
+from tempora.data.shift import Shift, digest
+from tempora.data.stream import Stream
 from tempora.errors import TemporaError, TemporaWarning
 
 
@@ -20,12 +25,22 @@ def from_batches(
     num_classes: int | None = None,
     device: str | torch.device = "cpu",
     seed: int = 2025,
-) -> GivenBatches:
+) -> Stream:
     """A stream from a list of (x normalised float32, y int64), served in the order given.
 
     All batches have the same size; a smaller last one is left out (see `.dropped`). `seed` decides nothing
     here: it only labels the results.
     """
+    return open_given(given_order(given_shift(name, batches, num_classes), seed), device)
+
+
+def given_shift(
+    name: str,
+    batches: Iterable[tuple[Any, Any]],
+    num_classes: int | None = None,
+    severity: int | None = None,
+) -> Shift:
+    """The samples of all batches as a shift, for orders of any kind."""
     if not isinstance(batches, Iterable):
         raise TemporaError(f"batches of {name!r} are a {type(batches).__name__}: expected a list of (x, y)")
     batches = list(batches)
@@ -34,48 +49,89 @@ def from_batches(
     checked = [_check(name, i, batch, num_classes) for i, batch in enumerate(batches)]
     images, labels = [x for x, _ in checked], [y for _, y in checked]
     dropped = _drop_odd_batch(name, images, labels)
-    return GivenBatches(name, images, labels, dropped, num_classes, torch.device(device), seed)
+    every_label = np.concatenate(labels)
+    return Shift(
+        name=name,
+        labels=every_label,
+        num_classes=int(every_label.max()) + 1 if num_classes is None else num_classes,
+        source=GivenImages(images, dropped),
+        fingerprint=_fingerprint(images, labels),
+        severity=severity,
+        normalised=True,
+    )
 
 
-class GivenBatches:
-    """Batches that are tensors already. Made by `from_batches`; follows the `BatchSource` protocol."""
+def given_order(shift: Shift, seed: int) -> Order:
+    """The batches of a given shift, as they were given."""
+    source = shift.source
+    assert isinstance(source, GivenImages)
+    return as_given(shift, source.batch_size, seed, source.dropped)
 
-    def __init__(
-        self,
-        name: str,
-        images: list[torch.Tensor],
-        labels: list[np.ndarray],
-        dropped: int,
-        num_classes: int | None,
-        device: torch.device,
-        seed: int,
-    ) -> None:
-        self.name, self.group, self.seed = name, group_of(name), seed
-        self.fingerprint = digest(*(x.cpu().numpy() for x in images), *labels)
-        self.batch_size, self.num_batches, self.dropped = len(labels[0]), len(labels), dropped
-        self.order = np.arange(self.batch_size * self.num_batches)
-        self.classes: np.ndarray | None = None
-        self.num_classes = num_classes
-        self.device = device
-        self._images = [x.to(device) for x in images]
-        self._labels = labels
 
-    def batch(self, i: int) -> torch.Tensor:
-        """A copy of batch `i` on the device: a method that writes into its input spoils no later pass."""
-        return self._images[self._at(i)].clone()
+def given_shape(shift: Shift) -> tuple[int, ...]:
+    """The shape of one of its pictures."""
+    assert isinstance(shift.source, GivenImages)
+    return tuple(shift.source.batches[0].shape[1:])
 
-    def labels(self, i: int) -> np.ndarray:
-        """The int64 labels of batch `i`: for scoring, never for a method."""
-        return self._labels[self._at(i)]
 
-    def close(self) -> None:
-        """Let go of the tensors."""
-        self._images = []
+def open_given(order: Order, device: str | torch.device) -> Stream:
+    """The stream of an order of given shifts. Those of one are all on the device, those of many go there in turn."""
+    device = torch.device(device)
+    sources = [shift.source for shift in order.shifts if isinstance(shift.source, GivenImages)]
+    return Stream(order, _Given(sources, device if len(sources) == 1 else None), device)
 
-    def _at(self, i: int) -> int:
-        if not 0 <= i < self.num_batches:
-            raise IndexError(f"batch {i} of {self.name!r}: it has {self.num_batches}")
-        return i
+
+class GivenImages:
+    """Pictures in batches, normalised already."""
+
+    parallel: ClassVar[bool] = False
+
+    def __init__(self, batches: Sequence[torch.Tensor], dropped: int = 0) -> None:
+        self.batches, self.dropped = list(batches), dropped
+
+    @property
+    def batch_size(self) -> int:
+        return len(self.batches[0])
+
+    def __len__(self) -> int:
+        return self.batch_size * len(self.batches)
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        """Those at `indices`, whatever the geometry: they are as the model takes them."""
+        return _gather(self.batches, indices).cpu().numpy()
+
+
+class _Given:
+    """Where a stream finds given pictures."""
+
+    def __init__(self, sources: Sequence[GivenImages], device: torch.device | None) -> None:
+        """`device`: where to keep them; None: where they are."""
+        self._batches = [
+            one.batches if device is None else [x.to(device) for x in one.batches] for one in sources
+        ]
+
+    def batch(self, order: Order, i: int) -> torch.Tensor:
+        """A copy: a method that writes into its input spoils no later pass."""
+        which, samples = order.samples(i)
+        if order.given:
+            return self._batches[0][i].clone()
+        chosen = torch.empty((len(which), *self._batches[0][0].shape[1:]), device=self._batches[0][0].device)
+        for number in np.unique(which):
+            places = np.flatnonzero(which == number)
+            chosen[torch.from_numpy(places)] = _gather(self._batches[number], samples[places])
+        return chosen
+
+
+def _gather(batches: Sequence[torch.Tensor], samples: np.ndarray) -> torch.Tensor:
+    size = len(batches[0])
+    return torch.stack([batches[sample // size][sample % size] for sample in samples.tolist()])
+
+
+def _fingerprint(images: Sequence[torch.Tensor], labels: Sequence[np.ndarray]) -> str:
+    """Batches are hashed several at once: a shift of photographs has gigabytes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with ThreadPoolExecutor(min(8, cores)) as pool:
+        return digest(*pool.map(lambda x, y: digest(x.cpu().numpy(), y), images, labels))
 
 
 def _check(name: str, i: int, batch: Any, num_classes: int | None) -> tuple[torch.Tensor, np.ndarray]:

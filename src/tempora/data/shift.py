@@ -42,6 +42,10 @@ class Shift:
     """noise, blur, weather, digital, extra, clean or natural. Found from the name where not given."""
     notes: tuple[str, ...] = ()
     """What a user should know about it, such as files that were left out."""
+    severity: int | None = None
+    """Of the corruption, where a stream takes several."""
+    normalised: bool = False
+    """Its pictures are float32 as the model takes them, not bytes (`batches.given_shift`)."""
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)

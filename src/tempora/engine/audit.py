@@ -13,11 +13,10 @@ import numpy as np
 import pandas as pd
 
 from tempora._global_state import own_randomness
-from tempora.data import BatchSource
+from tempora.data import Order, Stream, Streams
 from tempora.engine.config import load_config
 from tempora.engine.evaluate import job_from_batches
-from tempora.engine.executors.local import OpenStream
-from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
+from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import PROFILE_FILE
 from tempora.engine.passes import Pass
@@ -62,7 +61,7 @@ def audit(
     picked = scored.iloc[sorted(random.Random(seed).sample(range(len(scored)), min(cells, len(scored))))]
     observer = observer or Observer()
     found = []
-    streams = OpenStream()  # cells are in the order of their streams
+    streams = Streams(job.open_stream)  # cells are in the order of their streams
     try:
         for _, cell in picked.iterrows():
             observer.task_started(cell["method"], cell["shift"], int(cell["seed"]))
@@ -102,9 +101,7 @@ def _python_job(call: Mapping[str, Any]) -> Job:
         raise TemporaError(f"its call of evaluate is incomplete or was edited ({error})") from None
 
 
-def _audit_cell(
-    job: Job, results: Results, cell: pd.Series, realtime: bool, streams: OpenStream
-) -> AuditedCell:
+def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool, streams: Streams) -> AuditedCell:
     spec = next((spec for spec in job.methods if spec.label == cell["method"]), None)
     source = _source(job, cell)
     if spec is None or source is None:
@@ -151,7 +148,7 @@ def _audit_cell(
     )
 
 
-def _standard(job: Job, spec: MethodSpec, stream: BatchSource) -> Pass:
+def _standard(job: Job, spec: MethodSpec, stream: Stream) -> Pass:
     """Standard beside the audited method, for deployments with a fallback."""
     beside = MethodSpec(STANDARD).under(spec.runtime)
     run = Pass(job.create(beside, stream.seed), beside.label, stream, job.clock)
@@ -159,7 +156,7 @@ def _standard(job: Job, spec: MethodSpec, stream: BatchSource) -> Pass:
     return run
 
 
-def _source(job: Job, cell: pd.Series) -> StreamSource | None:
+def _source(job: Job, cell: pd.Series) -> Order | None:
     wanted = (cell["shift"], int(cell["seed"]))
     return next((source for source in job.streams if (source.shift, source.seed) == wanted), None)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from tempora.data import BatchSource
+from tempora.data import Stream
 from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.observer import Observer
 from tempora.engine.passes import Pass, Stopped
@@ -16,7 +16,7 @@ from tempora.methods import Method
 from tempora.store import Trace
 
 
-def settle(job: Job, stream: BatchSource, observer: Observer) -> None:
+def settle(job: Job, stream: Stream, observer: Observer) -> None:
     """Take every method once forward and backward, so that no timed batch pays for memory taken the first time."""
     observer.pass_started("settling", len(job.methods))
     for number, spec in enumerate(job.methods):
@@ -26,21 +26,19 @@ def settle(job: Job, stream: BatchSource, observer: Observer) -> None:
         observer.batch_done(_NOTHING, number)
 
 
-def calibrate(job: Job, stream: BatchSource, observer: Observer) -> Baseline:
+def calibrate(job: Job, stream: Stream, observer: Observer) -> Baseline:
     """lambda, from `calibration_batches` batches of standard inference, cycling through the stream."""
     times = list(_standard_times(job, stream, observer, job.calibration_batches, "calibration"))
     return Baseline.from_times(times, job.provision)
 
 
-def remeasure(job: Job, stream: BatchSource, observer: Observer) -> float:
+def remeasure(job: Job, stream: Stream, observer: Observer) -> float:
     """The median of standard inference now: to see whether the machine drifted, or differs from another."""
     batches = max(20, job.calibration_batches // 7)
     return float(np.median(list(_standard_times(job, stream, observer, batches, "look at the device"))))
 
 
-def _standard_times(
-    job: Job, stream: BatchSource, observer: Observer, batches: int, kind: str
-) -> Iterable[float]:
+def _standard_times(job: Job, stream: Stream, observer: Observer, batches: int, kind: str) -> Iterable[float]:
     standard: Method = job.create(MethodSpec(STANDARD), stream.seed)
     Pass(standard, STANDARD, stream, job.clock).warm_up(job.warmup_batches)
     observer.pass_started(kind, batches)

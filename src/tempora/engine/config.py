@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from tempora import methods
 from tempora._own_code import is_own
 from tempora.data.registry import datasets
+from tempora.data.walk import Walk
 from tempora.engine import suites
 from tempora.engine.arrival_times import with_times
 from tempora.errors import TemporaError, suggestion
@@ -139,6 +140,10 @@ class RunConfig(_Strict):
         description="How PyTorch runs each method: eager, tf32, compile, channels_last+amp, ...",
     )
     seeds: list[int] = Field([2025], min_length=1, description="Orders of the stream; each is run.")
+    stream: dict[str, Any] = Field(
+        {"kind": "single"},
+        description="Order of shifts and classes: {kind: continual, batches: 10, reset: shift, classes: shuffled}.",
+    )
     batch_size: int = Field(64, ge=1, description="Samples per batch.")
     batches: int | None = Field(None, ge=1, description="Use only the first so many batches of every shift.")
     preset: Literal["paper"] | None = Field(None, description="paper: settings behind the published tables.")
@@ -198,6 +203,11 @@ class RunConfig(_Strict):
                 raise ValueError("must be scenarios: {protocol: discrete, utilisation: 1}, or module:Class")
         return scenarios
 
+    @field_validator("stream", mode="before")
+    @classmethod
+    def _settings_of_a_kind(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
+
     @field_validator("seeds")
     @classmethod
     def _each_once(cls, seeds: list[int]) -> list[int]:
@@ -226,6 +236,8 @@ def load_config(
         in_suite = path.as_posix() in suites.names() and not path.exists()
         values, lines = _read_yaml(suites.path_of(path.as_posix()) if in_suite else path)
     suites_methods = values.get("methods", []) if values.get("suite") else []
+    if isinstance(values.get("stream"), str):
+        values["stream"] = {"kind": values["stream"]}  # so that flags can add to it
     replaced = [_set(values, override) for override in overrides]
     for name, value in (flags or {}).items():
         if value is not None:
@@ -239,7 +251,11 @@ def load_config(
         found = error.errors()
         first = [_explain(problem, origin) for problem in found[:MOST_PROBLEMS]]
         raise _together(first, len(found)) from None
-    problems = [*_wrong_methods(config, origin), *_wrong_scenarios(config, origin)]
+    problems = [
+        *_wrong_methods(config, origin),
+        *_wrong_scenarios(config, origin),
+        *_wrong_stream(config, origin),
+    ]
     if problems:
         raise _together(problems[:MOST_PROBLEMS], len(problems))
     return config
@@ -299,6 +315,13 @@ def _wrong_scenarios(config: RunConfig, origin: _Origin) -> Iterator[str]:
                 )
             )
             yield f"scenarios[{position}]{origin.place('scenarios', position, key)}: {message}"
+
+
+def _wrong_stream(config: RunConfig, origin: _Origin) -> Iterator[str]:
+    try:
+        Walk.of(config.stream)
+    except TemporaError as error:
+        yield f"stream{origin.place('stream')}: {error}"
 
 
 def _as_in_suite(chosen: Any, own: list[Any]) -> Any:

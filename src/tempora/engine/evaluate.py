@@ -9,6 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ import torch
 from torch import nn
 
 from tempora._own_code import find, is_own, module_of
-from tempora.data import from_batches
+from tempora.data import Order, Walk, draw
+from tempora.data.batches import given_order, given_shape, given_shift, open_given
 from tempora.engine.clocks import open_clock
-from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
+from tempora.engine.job import Job, MethodSpec, with_offline
 from tempora.engine.observer import Observer
 from tempora.engine.run import Run, failures
 from tempora.engine.setup import fitting, profile_threads, usual_tail_batches
@@ -46,6 +48,8 @@ def evaluate(
     device: str | torch.device = "auto",
     clock: str | Path | Mapping[str, Any] = "steady",
     seed: int = 2025,
+    seeds: Sequence[int] | None = None,
+    stream: str | Mapping[str, Any] | Walk | None = None,
     baseline_ms: float | None = None,
     profile_s: float = 60.0,
     provision_x: float | str = 1.03,
@@ -65,8 +69,8 @@ def evaluate(
 
     model: a Classifier, any network that `tempora.models.wrap` understands, or the name of one for
         `tempora.models.load`.
-    batches: (x normalised float32, y int64) pairs, a dict of shift name to such a list, or `module:function`, which
-        returns either. A run whose model, batches and methods all have names can be audited.
+    batches: (x normalised float32, y int64) pairs, a dict of shift name (or (name, severity)) to such a list, or
+        `module:function`, which returns either. A run whose model, batches and methods all have names can be audited.
     methods: names, classes, or (name, settings); one or several; default "all", every method that fits the model.
     scenarios: one or several: objects, "module:Class", or {"protocol": ..., knobs} as in a configuration; default,
         the relative grid. Offline is always run.
@@ -76,6 +80,8 @@ def evaluate(
         warmup_batches: measured.
     source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); never the stream's.
     method_timeout_s: how long one call into a method may take before its cells fail.
+    seeds: several seeds instead of one; each is run.
+    stream: an order of the samples, such as {"kind": "continual", "reset": "shift"}; default, batches as given.
     out: a run folder, which the same call resumes; default, a temporary one that lives as long as the results.
 
     Cells that fail say why in `utilities.status`, and warn; if all of them do, that is an error.
@@ -88,6 +94,8 @@ def evaluate(
         device=str(device),
         clock=str(clock) if isinstance(clock, Path) else clock,
         seed=seed,
+        seeds=seeds,
+        stream=stream,
         baseline_ms=baseline_ms,
         profile_s=profile_s,
         provision_x=provision_x,
@@ -126,6 +134,8 @@ def job_from_batches(
     device: str | torch.device,
     clock: str | Path | Mapping[str, Any],
     seed: int,
+    seeds: Sequence[int] | None = None,
+    stream: str | Mapping[str, Any] | Walk | None = None,
     baseline_ms: float | None = None,
     provision_x: float | str = 1.03,
     threads: int = 1,
@@ -141,8 +151,10 @@ def job_from_batches(
     the_clock, recorded = open_clock(clock, chosen, baseline_ms, provision_x)
     if the_clock.name == "measured":
         keep_freed_memory()
-    streams = tuple(_streams(_given(batches), seed, chosen, classifier.num_classes))
-    for shape in {tuple(stream.open().batch(0).shape[1:]) for stream in streams}:
+    given_seeds = tuple(dict.fromkeys((seed,) if seeds is None else seeds))
+    walk = None if stream is None else Walk.of(stream)
+    orders = tuple(_orders(_given(batches), walk, given_seeds, classifier.num_classes))
+    for shape in {given_shape(shift) for order in orders for shift in order.shifts}:
         try_on(classifier, shape)
     specs = tuple(_specs(methods, classifier, preset, source, observer or Observer()))
     one = isinstance(scenarios, (Scenario, str, Mapping))
@@ -152,6 +164,8 @@ def job_from_batches(
         "device": str(device),
         "clock": clock,
         "seed": seed,
+        "seeds": None if seeds is None else list(seeds),
+        "stream": None if walk is None else walk.settings(),
         "baseline_ms": baseline_ms,
         "preset": preset,
         "provision_x": provision_x,
@@ -165,7 +179,8 @@ def job_from_batches(
         model=classifier,
         methods=specs,
         scenarios=with_offline([as_scenario(each) for each in asked]),
-        streams=streams,
+        streams=orders,
+        open_stream=partial(open_given, device=chosen),
         clock=the_clock,
         device=chosen,
         preset=preset,
@@ -264,18 +279,20 @@ def method_spec(method: MethodLike) -> MethodSpec:
     return MethodSpec(method)
 
 
-def _streams(
-    batches: Batches | Mapping[str, Batches], seed: int, device: torch.device, num_classes: int | None = None
-) -> Iterable[StreamSource]:
+def _orders(
+    batches: Batches | Mapping[Any, Batches], walk: Walk | None, seeds: Sequence[int], num_classes: int
+) -> Iterator[Order]:
+    """The batches as they were given; with a `walk`, their samples in the order that it draws."""
     named = batches if isinstance(batches, Mapping) else {"stream": batches}
-    for shift, given in named.items():
-        stream = from_batches(shift, given, num_classes, device=device, seed=seed)
-        yield StreamSource(
-            shift=shift,
-            seed=seed,
-            fingerprint=stream.fingerprint,
-            batch_size=stream.batch_size,
-            num_batches=stream.num_batches,
-            dropped=stream.dropped,
-            open=lambda stream=stream: stream,
-        )
+    shifts = []
+    for key, given in named.items():
+        name, severity = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
+        shifts.append(given_shift(str(name), given, num_classes, severity))
+    if walk is None:
+        yield from (given_order(shift, seed) for shift in shifts for seed in seeds)
+        return
+    sizes = {shift.name: len(given_order(shift, 0).labels(0)) for shift in shifts}
+    if len(set(sizes.values())) > 1:
+        raise TemporaError(f"batches of {sizes} samples: one stream needs batches of one size")
+    drawn = [draw(walk, shifts, next(iter(sizes.values())), seed) for seed in seeds]
+    yield from (order for orders in zip(*drawn, strict=True) for order in orders)

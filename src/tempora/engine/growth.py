@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 
 from tempora import methods
-from tempora.engine.job import Job, StreamSource
+from tempora.data import Order
+from tempora.engine.job import Job
 from tempora.engine.own_source import own_source
 from tempora.errors import TemporaError, counted
 from tempora.measure import SteadyClock
@@ -25,6 +26,7 @@ _CONTEXT = {
     "network": "code of the network",
     "data": "data",
     "batch_size": "batch size",
+    "stream": "stream",
     "num_batches": "number of batches",
     "clock": "clock",
     "preset": "preset",
@@ -218,7 +220,7 @@ class _Looked:
         if now != stored.identity["source"]:
             raise _NoLonger("its code was edited since; name it again (--methods) to run it") from None
 
-    def _source(self, row: pd.Series) -> StreamSource | None:
+    def _source(self, row: pd.Series) -> Order | None:
         wanted = (row["shift"], int(row["seed"]))
         return next((one for one in self.job.streams if (one.shift, one.seed) == wanted), None)
 

@@ -15,7 +15,7 @@ import torch
 from tempora import methods
 from tempora._version import __version__
 from tempora.cards import scenario_cards
-from tempora.data import BatchSource
+from tempora.data import Order, Stream
 from tempora.engine.own_source import OwnSource, own_source
 from tempora.engine.runtime import EAGER, Runtime
 from tempora.errors import TemporaError
@@ -78,27 +78,16 @@ class MethodSpec:
 
 
 @dataclass(frozen=True)
-class StreamSource:
-    """A stream that is opened (decoded) only when a pass has to be made over it."""
-
-    shift: str
-    seed: int
-    fingerprint: str
-    batch_size: int
-    num_batches: int
-    dropped: int
-    """Samples of the last odd batch, which is left out."""
-    open: Callable[[], BatchSource]
-
-
-@dataclass(frozen=True)
 class Job:
     """One network, its methods, the streams and scenarios they meet, and how they are timed."""
 
     model: Classifier
     methods: tuple[MethodSpec, ...]
     scenarios: tuple[Scenario, ...]
-    streams: tuple[StreamSource, ...]
+    streams: tuple[Order, ...]
+    """The orders of batches that every method meets."""
+    open_stream: Callable[[Order], Stream]
+    """Decodes what an order needs, when a pass has to be made over it."""
     clock: Clock
     device: torch.device
     preset: str | None = None
@@ -214,7 +203,7 @@ class Job:
         """Standard in that runtime, if it is among the methods."""
         return next((spec for spec in self.methods if spec.is_standard and spec.runtime == runtime), None)
 
-    def identity(self, spec: MethodSpec, stream: StreamSource, kind: str, **more: Any) -> dict[str, Any]:
+    def identity(self, spec: MethodSpec, stream: Order, kind: str, **more: Any) -> dict[str, Any]:
         """Everything that decides a pass: same identity, same result."""
         name = spec.name if isinstance(spec.name, str) else f"{spec.name.__module__}:{spec.name.__qualname__}"
         return {
@@ -234,6 +223,7 @@ class Job:
             "seed": stream.seed,
             "batch_size": stream.batch_size,
             "num_batches": stream.num_batches,
+            **stream.identity(),
             "clock": self.clock.name,
             "machine": self.machine_kind if self.measured else "",
             "deterministic": torch.are_deterministic_algorithms_enabled(),

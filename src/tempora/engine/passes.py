@@ -8,7 +8,6 @@ call into one, and around the clock, so that nothing it does is measured.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tempora.data import BatchSource
+from tempora.data import Stream
 from tempora.engine.rescue import LatestState
 from tempora.errors import TemporaError
 from tempora.measure import Batch, Clock
@@ -70,7 +69,7 @@ class Pass:
 
     method: Method
     label: str
-    stream: BatchSource
+    stream: Stream
     clock: Clock
     progress: Progress | None = None
     pace: Callable[[float], None] | None = None
@@ -87,10 +86,13 @@ class Pass:
     """Served batches that have samples whose best score is not a finite number."""
     non_finite_samples: int = 0
     """Such samples."""
-    _costs_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    _costs_ms: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """Of each action: milliseconds in all, and how often."""
     _ahead: dict[int, torch.Tensor] = field(default_factory=dict)
     """Scores of the tail's next batches, predicted together with one before them."""
     _work: Work = NO_WORK
+    _last_adapting: int = -1
+    """The last batch that the method could adapt on."""
 
     def warm_up(self, batches: int) -> None:
         """Predict and adapt on perturbed copies of the first batches, frozen once too, then reset."""
@@ -120,6 +122,7 @@ class Pass:
                     latest.before(turn)
             before = self._snapshot() if undoes and turn.adapting else None
             if turn.adapting:
+                self._reset_for(turn.batch)
                 self._serve_adapting(trace, turn, timeline, resolved)
                 adapted = bool(trace.phase[turn.batch] == ADAPTED)
                 times = float(trace.predict_ms[turn.batch]), float(trace.adapt_ms[turn.batch])
@@ -148,6 +151,7 @@ class Pass:
             snapshot = cache(self._snapshot)  # the watches of one batch share it
             for watch in watches:
                 watch.before(turn.batch, snapshot)
+            self._reset_for(turn.batch)
             self._serve_adapting(trace, turn, timeline, resolved)
             predict_ms, adapt_ms = float(trace.predict_ms[turn.batch]), float(trace.adapt_ms[turn.batch])
             adapted = bool(trace.phase[turn.batch] == ADAPTED)
@@ -171,6 +175,7 @@ class Pass:
         trace = self._fresh_trace()
         if state is None:
             for index in range(cutoff):
+                self._reset_for(index)
                 self._go_through(self._batch(index))
         else:
             self._restore(state)
@@ -185,7 +190,17 @@ class Pass:
         self.non_finite_batches = self.non_finite_samples = 0
         self._costs_ms.clear()
         self._ahead.clear()
+        self._last_adapting = -1
         return Trace.empty(self.stream.num_batches, self.stream.batch_size)
+
+    def _reset_for(self, index: int) -> None:
+        """The stream's own reset before a batch, also if it was due at one that was skipped since.
+
+        It takes no time and leaves a frozen model alone. What a budget freezes in is the state before it.
+        """
+        if self.stream.order.resets_between(self._last_adapting, index) and not self.method.frozen:
+            self._reset()
+        self._last_adapting = index
 
     def _serve_adapting(self, trace: Trace, turn: Turn, timeline: Timeline, resolved: Resolved) -> None:
         index = turn.batch
@@ -203,7 +218,8 @@ class Pass:
             action, adapt_ms = self.clock.adapt(lambda: self._adapt(moment), batch)
         action = checked_action(self.label, action)
         trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
-        self._costs_ms[action].append(adapt_ms)
+        total_ms, times = self._costs_ms.get(action, (0.0, 0))
+        self._costs_ms[action] = total_ms + adapt_ms, times + 1
         self._note_work(trace, index)
         trace.phase[index] = FROZEN if froze_itself else ADAPTED
         trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, adapt_ms
@@ -328,7 +344,7 @@ class Pass:
             baseline_ms=resolved.baseline_ms,
             threshold_ms=_finite(resolved.threshold_ms),
             interval_ms=resolved.interval_ms,
-            cost_ms={action: sum(costs) / len(costs) for action, costs in self._costs_ms.items()},
+            cost_ms={action: total_ms / times for action, (total_ms, times) in self._costs_ms.items()},
         )
 
     def _named(self, index: int) -> Batch:

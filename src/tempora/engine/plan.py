@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from tempora.data import BatchSource
+from tempora.data import Stream
 from tempora.engine.job import Job, MethodSpec
 from tempora.engine.passes import Pass
 from tempora.errors import counted
@@ -82,7 +82,7 @@ def _span(fewest: int, most: int) -> str:
 def make_plan(job: Job) -> Plan:
     """Plan a job. Opens the first stream and runs a few batches of each method to estimate the time."""
     first = job.streams[0]
-    stream = first.open()
+    stream = job.open_stream(first)
     try:
         planned = tuple(_plan_method(job, spec, stream) for spec in job.methods)
     finally:
@@ -90,7 +90,7 @@ def make_plan(job: Job) -> Plan:
     return Plan(planned, len(job.streams), first.num_batches, len(job.scenarios))
 
 
-def _plan_method(job: Job, spec: MethodSpec, stream: BatchSource) -> MethodPlan:
+def _plan_method(job: Job, spec: MethodSpec, stream: Stream) -> MethodPlan:
     deployments = [scenario.deployment() for scenario in job.scenarios]
     cells = len(deployments)
     try:
@@ -124,20 +124,9 @@ def _probe(run: Pass) -> float:
     batches = min(PROBE_BATCHES, run.stream.num_batches)
     start = time.perf_counter()
     timeline = Offline().resolve(num_batches=batches)
-    run.stream = _Few(run.stream, batches)
+    run.stream = run.stream.under(run.stream.order.head(batches)) or run.stream
     run.offline(timeline)
     return (time.perf_counter() - start) / batches
-
-
-class _Few:
-    """The first few batches of a stream."""
-
-    def __init__(self, stream: BatchSource, num_batches: int) -> None:
-        self._stream = stream
-        self.num_batches = num_batches
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._stream, name)
 
 
 def _duration(seconds: float) -> str:

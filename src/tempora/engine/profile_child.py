@@ -20,13 +20,14 @@ from typing import Any
 
 import torch
 
+from tempora.data import Order
 from tempora.engine.job import Job, MethodSpec
 from tempora.engine.observer import Observer
 from tempora.engine.passes import Stopped
 from tempora.engine.profiling import (
     BATCHES_PER_SHIFT,
     Replay,
-    profiled_streams,
+    profiled_batches,
     record_profile,
     record_replay,
 )
@@ -131,25 +132,31 @@ def _config(job: Job, replay: Replay | None) -> dict[str, Any] | None:
     config = copy.deepcopy(dict(job.facts["config"]))
     # The parent knows its device; `auto` may mean another thing elsewhere.
     config |= {"device": str(job.device), "clock": "measured", "suite": None}
-    count = BATCHES_PER_SHIFT if replay is None else replay.served[-1] + 1
     config["seeds"] = config["seeds"][:1] if replay is None else [replay.seed]
-    config["batches"] = min(count, config["batches"] or count)
+    if (
+        replay is None
+    ):  # every shift by itself, whatever the stream: what work takes hardly depends on its order
+        config |= {"stream": {"kind": "single"}, "batches": BATCHES_PER_SHIFT}
     return config
 
 
+def _replayed(job: Job, replay: Replay) -> Order:
+    order = next(one for one in job.streams if (one.shift, one.seed) == (replay.shift, replay.seed))
+    return order.head(replay.served[-1] + 1)
+
+
 def _parts(job: Job, replay: Replay | None) -> bytes | None:
-    sources = profiled_streams(job.streams)
-    count = BATCHES_PER_SHIFT
-    if replay is not None:
-        sources = [one for one in job.streams if (one.shift, one.seed) == (replay.shift, replay.seed)]
-        count = replay.served[-1] + 1
-    batches = {}
-    for source in sources:
-        stream = source.open()
-        indices = range(min(count, stream.num_batches))
-        batches[source.shift] = [
-            (stream.batch(index).cpu(), torch.from_numpy(stream.labels(index))) for index in indices
-        ]
+    if replay is None:
+        seed, batches = job.streams[0].seed, profiled_batches(job)
+    else:
+        seed, stream = replay.seed, job.open_stream(_replayed(job, replay))
+        batches = {
+            replay.shift: [
+                (stream.batch(index), torch.from_numpy(stream.labels(index)))
+                for index in range(stream.num_batches)
+            ]
+        }
+    batches = {shift: [(x.cpu(), y) for x, y in given] for shift, given in batches.items()}
     model = copy.deepcopy(job.model).cpu()
     clean = None if job.source is None else job.source.cpu()
     parts = Parts(
@@ -158,7 +165,7 @@ def _parts(job: Job, replay: Replay | None) -> bytes | None:
         job.scenarios,
         batches,
         str(job.device),
-        sources[0].seed,
+        seed,
         job.preset,
         clean,
         job.method_timeout_s,

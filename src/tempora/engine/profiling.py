@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
+from tempora.data import Order, Streams
+from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.errors import TemporaError
 from tempora.measure import SteadyProfile, device_kind, machine_facts
 from tempora.measure import fits as fitting
@@ -70,6 +71,8 @@ class Replay:
     shift: str
     seed: int
     served: tuple[int, ...]
+    resets: tuple[int, ...] = ()
+    """Those before which the stream resets the method."""
 
 
 class Walker:
@@ -219,10 +222,14 @@ def record_replay(
     source = next(one for one in job.streams if (one.shift, one.seed) == (replay.shift, replay.seed))
     walker = walker_of(job, spec, source.seed, timer)
     standard = walker_of(job, MethodSpec(STANDARD), source.seed, timer)
-    stream = source.open()
+    stream = job.open_stream(source.head(replay.served[-1] + 1))
     walker.reset()
     for index in replay.served[:-1]:
+        if index in replay.resets:
+            walker.reset()
         walker.serve(stream.batch(index), replay.shift, 0)
+    if replay.served[-1] in replay.resets:
+        walker.reset()
     x = stream.batch(replay.served[-1]).clone()
     before = walker.method.snapshot()
     recording = Recording(timer.what)
@@ -245,26 +252,37 @@ def record_replay(
 def stations(job: Job) -> list[Station]:
     """The first batches of up to four shifts; the fourth is kept apart to check the fits on."""
     way: list[Station] = []
-    for position, source in enumerate(profiled_streams(job.streams)):
-        stream = source.open()  # and left open: batches given from Python are there only once
-        count = min(BATCHES_PER_SHIFT, stream.num_batches)
-        batches = [stream.batch(index).clone() for index in range(count)]
+    for position, (shift, batches) in enumerate(profiled_batches(job).items()):
         way += [
-            Station(source.shift, x, index == 0, index == count - 1, position >= FIT_SHIFTS)
-            for index, x in enumerate(batches)
+            Station(shift, x, index == 0, index == len(batches) - 1, position >= FIT_SHIFTS)
+            for index, (x, _) in enumerate(batches)
         ]
     return way
 
 
-def profiled_streams(streams: Sequence[StreamSource]) -> list[StreamSource]:
-    """One stream of each of up to four shifts, spread over all of them: those next to each other are alike."""
-    by_shift = {source.shift: source for source in reversed(streams)}
-    shifts = list(dict.fromkeys(source.shift for source in streams))
-    most = FIT_SHIFTS + CHECK_SHIFTS
+def profiled_batches(job: Job) -> dict[str, list[tuple[Tensor, Tensor]]]:
+    """The first batches of up to four shifts, spread over all of them: those next to each other are alike.
+
+    A stream of many shifts is looked into where each of them begins.
+    """
+    places: dict[str, tuple[Order, int, int]] = {}
+    for order in job.streams:
+        for segment in order.segments:
+            places.setdefault(segment.shift, (order, segment.first, segment.batches))
+    shifts, most = list(places), FIT_SHIFTS + CHECK_SHIFTS
     if len(shifts) > most:
         *fitted, check, last = (shifts[round(step * (len(shifts) - 1) / (most - 1))] for step in range(most))
         shifts = [*fitted, last, check]
-    return [by_shift[shift] for shift in shifts]
+    found, streams = {}, Streams(job.open_stream)
+    for shift in shifts:
+        order, first, count = places[shift]
+        stream = streams.open(order)
+        found[shift] = [
+            (stream.batch(index).clone(), torch.from_numpy(stream.labels(index)))
+            for index in range(first, first + min(BATCHES_PER_SHIFT, count))
+        ]
+    streams.close()
+    return found
 
 
 def _warmed_up(

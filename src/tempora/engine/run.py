@@ -24,6 +24,7 @@ from tempora.store.baselines import standard_above
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora.store.schema import PASS_COLUMNS
 from tempora.store.scores import non_finite_scores
+from tempora.store.segments import segments_frame
 from tempora.store.verdicts import worst
 
 
@@ -76,7 +77,9 @@ class Run:
         self._compare_with_published()
         keep_doubt(Results(self.folder))
         self._write_manifest(baseline, finished=True, verdict=verdict)
-        return Results(self.folder)
+        results = Results(self.folder)
+        self.folder.write_segments(segments_frame(results))
+        return results
 
     def _say_what_is_not_known(self) -> None:
         """Code that is loaded by a name made up at run time may change without anybody noticing."""
@@ -183,6 +186,7 @@ class Run:
                 "cards": self._cards().to_json(),
                 "shifts": list(dict.fromkeys(source.shift for source in self.job.streams)),
                 "seeds": sorted({source.seed for source in self.job.streams}),
+                "stream": self.job.streams[0].walk.settings(),
                 "batch_size": self.job.streams[0].batch_size,
                 "batches": {source.shift: source.num_batches for source in self.job.streams},
                 "dropped_samples": {source.shift: source.dropped for source in self.job.streams},

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tempora import methods
-from tempora.engine.job import Job, MethodSpec, StreamSource
+from tempora.data import Order
+from tempora.engine.job import Job, MethodSpec
 from tempora.errors import TemporaError
 from tempora.scenarios import route
 
-Tasks = Sequence[tuple[StreamSource, Sequence[MethodSpec]]]
+Tasks = Sequence[tuple[Order, Sequence[MethodSpec]]]
 """The methods to run on each stream."""
 
 _BACKWARD = 3.0
 """A gradient step against a forward pass."""
 
 
-def rough_cost(job: Job, spec: MethodSpec, source: StreamSource) -> float:
+def rough_cost(job: Job, spec: MethodSpec, source: Order) -> float:
     """How long a task takes, in batches of standard inference: enough to order tasks by."""
     kind = methods.get(spec.name)
     ways = [
@@ -40,7 +41,7 @@ class Pending:
     """A task that nobody works on yet."""
 
     spec: MethodSpec
-    source: StreamSource
+    source: Order
     cost: float
 
     @property
@@ -83,9 +84,7 @@ class Shard:
         Whole streams as long as there are enough of them, so that a shift is decoded once; else methods too, the
         stateless ones staying with Standard, whose pass holds their frozen batches.
         """
-        parts: list[tuple[StreamSource, list[MethodSpec]]] = [
-            (source, list(job.methods)) for source in job.streams
-        ]
+        parts: list[tuple[Order, list[MethodSpec]]] = [(source, list(job.methods)) for source in job.streams]
         if self.count > len(parts):
             parts = [(source, group) for source, _ in parts for group in _separable(job.methods)]
         if self.count > len(parts):

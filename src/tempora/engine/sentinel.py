@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tempora.data import BatchSource
+from tempora.data import Stream
 from tempora.engine.passes import Pass
 from tempora.measure import Baseline, Batch, Clock, judge_pass
 from tempora.measure.process import ProcessorTime
@@ -21,7 +21,7 @@ SENTINEL_BATCHES = 20
 class Sentinel:
     """Times Standard on the stream's own batches. What followed one pass also came before the next."""
 
-    def __init__(self, standard: Method, stream: BatchSource, clock: Clock, baseline: Baseline) -> None:
+    def __init__(self, standard: Method, stream: Stream, clock: Clock, baseline: Baseline) -> None:
         self._standard = standard
         self._stream = stream
         self._clock = clock

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, get_type_hints
@@ -14,15 +14,14 @@ from pydantic import TypeAdapter, ValidationError
 from tempora import data, methods, models
 from tempora._own_code import find as find_own
 from tempora._own_code import is_own, module_of
-from tempora.data import BatchSource, Shift, Stream, open_stream
+from tempora.data import Order, Shift, Stream, Walk, draw, open_stream
 from tempora.data.contents import Progress
 from tempora.data.registry import find
-from tempora.data.stream import check_request
 from tempora.engine.arrival_times import with_times
 from tempora.engine.clocks import STEADY, open_clock
 from tempora.engine.config import DataConfig, MethodConfig, RunConfig
 from tempora.engine.conformity import departures
-from tempora.engine.job import Job, MethodSpec, StreamSource, with_offline
+from tempora.engine.job import Job, MethodSpec, with_offline
 from tempora.engine.observer import Observer
 from tempora.engine.own_source import own_source
 from tempora.engine.passes import Stopped
@@ -51,7 +50,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     clock, baseline = open_clock(config.clock, device, config.baseline_ms, config.provision_x)
     model = load_model(config).to(device)
     models.try_on(model, model.preprocessing.input_size)
-    streams = tuple(stream_sources(config, model, device, observer))
+    streams = tuple(orders(config, model, observer))
     facts = machine_facts(device)
     suite = suite_of(config, model, streams, observer)
     source = source_images(config, model)
@@ -63,6 +62,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
         source=source,
         scenarios=with_offline(scenarios(config)),
         streams=streams,
+        open_stream=stream_opener(config, model, device, observer),
         clock=clock,
         device=device,
         preset=config.preset,
@@ -88,7 +88,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
 
 
 def suite_of(
-    config: RunConfig, model: Classifier, streams: tuple[StreamSource, ...], observer: Observer
+    config: RunConfig, model: Classifier, streams: tuple[Order, ...], observer: Observer
 ) -> str | None:
     """The suite that the run may be called by; None, and a note that says why, if it departs from it."""
     if config.suite is None:
@@ -264,51 +264,77 @@ def dataset_options(config: DataConfig) -> dict[str, Any]:
     return options
 
 
-def stream_sources(
-    config: RunConfig, model: Classifier, device: torch.device, observer: Observer
-) -> Iterator[StreamSource]:
-    """A source per shift and seed; shifts are the outer loop, so that each is decoded once."""
-    shifts = data.open(
-        config.data.dataset,
-        root=config.data.root,
-        severity=config.data.severity,
-        shifts=config.data.shifts,
-        progress=_reading(observer),
-        **dataset_options(config.data),
-    )
-    for note in left_out(shifts.values(), config):
+def walk_of(config: RunConfig) -> Walk:
+    """The stream that the configuration asks for. `batches` means the same here and there."""
+    walk = Walk.of(config.stream)
+    if config.batches is None or is_own(walk.kind):
+        return walk
+    if walk.batches not in (None, config.batches):
+        raise TemporaError(f"batches={config.batches} and stream.batches={walk.batches}: give one of them")
+    return replace(walk, batches=config.batches)
+
+
+def open_shifts(config: RunConfig, walk: Walk, observer: Observer) -> list[Shift]:
+    """The shifts of the configuration; at every severity there is, if the stream goes through them."""
+    card = find(config.data.dataset)
+    if walk.through_severities and "severity" not in card.takes:
+        raise TemporaError(f"stream: gradual goes through severities, and {config.data.dataset} has none")
+    found = []
+    for severity in range(1, 6) if walk.through_severities else (config.data.severity,):
+        shifts = data.open(
+            config.data.dataset,
+            root=config.data.root,
+            severity=severity,
+            shifts=config.data.shifts,
+            progress=_reading(observer),
+            **dataset_options(config.data),
+        )
+        known = [_with_its_code(shift, config.data.dataset) for shift in shifts.values()]
+        found += [replace(one, severity=severity) for one in known] if walk.through_severities else known
+    if walk.through_severities:  # the uncorrupted images have no severity to go through
+        found = [shift for shift in found if shift.group != "clean"]
+    return found
+
+
+def orders(config: RunConfig, model: Classifier, observer: Observer) -> Iterator[Order]:
+    """The streams: shifts are the outer loop, seeds the inner one, so that each shift is decoded once."""
+    walk = walk_of(config)
+    shifts = open_shifts(config, walk, observer)
+    for note in left_out(shifts, config.batch_size, whole=walk.batches is None):
         observer.note(note)
-    for shift in shifts.values():
-        shift = _with_its_code(shift, config.data.dataset)
+    for shift in shifts:
         if shift.num_classes != model.num_classes:
             raise TemporaError(
                 f"{model.name} has {model.num_classes} classes and {config.data.dataset} has {shift.num_classes}: "
                 "choose a network trained for this dataset"
             )
-        check_request(shift, config.batch_size)
-        decoded = _Decoded(config, shift, model, device, observer)
-        whole = len(shift) // config.batch_size
-        for seed in config.seeds:
-            yield StreamSource(
-                shift=shift.name,
-                seed=seed,
-                fingerprint=shift.fingerprint,
-                batch_size=config.batch_size,
-                num_batches=min(whole, config.batches) if config.batches else whole,
-                dropped=len(shift) % config.batch_size,
-                open=lambda decoded=decoded, seed=seed: decoded.stream(seed),
-            )
+    drawn = [draw(walk, shifts, config.batch_size, seed) for seed in config.seeds]
+    yield from (order for same_shift in zip(*drawn, strict=True) for order in same_shift)
 
 
-def left_out(shifts: Iterable[Shift], config: RunConfig) -> Iterator[str]:
+def stream_opener(
+    config: RunConfig, model: Classifier, device: torch.device, observer: Observer
+) -> Callable[[Order], Stream]:
+    """Decodes what an order needs, and shows how far it is."""
+    return lambda order: open_stream(
+        order,
+        model.preprocessing,
+        device=device,
+        workers=config.data.workers,
+        cache_dir=config.data.cache_dir,
+        progress=_decoding(observer, config.batch_size),
+    )
+
+
+def left_out(shifts: Iterable[Shift], batch_size: int, whole: bool) -> Iterator[str]:
     """What there is on disk and takes no part, said once for all shifts of which it is true."""
     found: dict[str, list[str]] = {}
     for shift in shifts:
         for note in shift.notes:
             found.setdefault(note, []).append(shift.name)
-        odd = len(shift) % config.batch_size
-        if odd and config.batches is None:
-            note = f"the last {odd} of {len(shift)} images are left out: they make no batch of {config.batch_size}"
+        odd = len(shift) % batch_size
+        if odd and whole:
+            note = f"the last {odd} of {len(shift)} images are left out: they make no batch of {batch_size}"
             found.setdefault(note, []).append(shift.name)
     for note, names in found.items():
         yield f"{', '.join(names) if len(names) < 4 else f'{len(names)} shifts'}: {note}"
@@ -320,34 +346,6 @@ def _with_its_code(shift: Shift, dataset: str) -> Shift:
         return shift
     source = own_source([find(dataset).opener]).fingerprint
     return replace(shift, fingerprint=f"{shift.fingerprint}+{source}") if source else shift
-
-
-class _Decoded:
-    """One shift, decoded once for all its seeds; a stream of only a few batches decodes only those."""
-
-    def __init__(
-        self, config: RunConfig, shift: Shift, model: Classifier, device: torch.device, observer: Observer
-    ) -> None:
-        self._config, self._shift, self._model, self._device = config, shift, model, device
-        self._observer = observer
-        self._latest: Stream | None = None
-
-    def stream(self, seed: int) -> BatchSource:
-        if self._config.batches is None and self._latest is not None and self._latest.is_open:
-            self._latest = self._latest.reseeded(seed)
-            return self._latest
-        self._latest = open_stream(
-            self._shift,
-            self._model.preprocessing,
-            batch_size=self._config.batch_size,
-            seed=seed,
-            device=self._device,
-            limit_batches=self._config.batches,
-            workers=self._config.data.workers,
-            cache_dir=self._config.data.cache_dir,
-            progress=_decoding(self._observer, self._config.batch_size),
-        )
-        return self._latest
 
 
 def _reading(observer: Observer) -> Progress:

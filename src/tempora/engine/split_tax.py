@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from tempora.data import BatchSource
+from tempora.data import Stream
 from tempora.measure.device import synchroniser
 from tempora.methods import Method
 
@@ -18,7 +18,7 @@ SPLIT_TAX_BATCHES = 50
 WARN_ABOVE = 0.02
 
 
-def split_tax(method: Method, stream: BatchSource) -> float:
+def split_tax(method: Method, stream: Stream) -> float:
     """Relative increase of the median service time that the synchronisation in its middle causes."""
     wait = synchroniser(method.model.device)
     services_ms: dict[bool, list[float]] = {True: [], False: []}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tempora.data import BatchSource
+from tempora.data import Stream
 from tempora.methods import Method
 from tempora.methods.guard import Guard
 
@@ -12,7 +12,7 @@ CLOSE = 1e-3
 """How far, relative to the largest, scores may differ: far above rounding, far below other batch statistics."""
 
 
-def batches_at_once(method: Method, stream: BatchSource, wanted: int, guard: Guard) -> int:
+def batches_at_once(method: Method, stream: Stream, wanted: int, guard: Guard) -> int:
     """`wanted`, if the frozen method predicts the stream's first batches together as it does one by one; else 1.
 
     A stateless method's tail is the Standard pass where sharing is on, which goes batch by batch, so it always

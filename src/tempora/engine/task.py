@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -9,8 +10,8 @@ from functools import cache
 from typing import Any
 
 from tempora._global_state import own_randomness
-from tempora.data import BatchSource
-from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource, deployment_identity
+from tempora.data import Order, Stream
+from tempora.engine.job import STANDARD, Job, MethodSpec, deployment_identity
 from tempora.engine.observer import Observer
 from tempora.engine.passes import BudgetWatch, Pass, Stopped
 from tempora.engine.profiling import Replay
@@ -41,12 +42,12 @@ class Task:
 
     job: Job
     spec: MethodSpec
-    source: StreamSource
+    source: Order
     baseline: Baseline
     folder: RunFolder
     sentinel: Callable[[], Sentinel] | None
     observer: Observer
-    open_stream: Callable[[], BatchSource]
+    open_stream: Callable[[], Stream]
     learn: Callable[[Replay], None] | None = None
     """Adds a kind of work to the steady profile; None where the device that it belongs to is not at hand."""
     _method: Method | None = None
@@ -101,6 +102,7 @@ class Task:
             model=self.job.model.name,
             shift=self.source.shift,
             seed=self.source.seed,
+            stream=self.source.stream,
             scenario=scenario,
             scenario_index=index,
             baseline_ms=self.baseline.baseline_ms,
@@ -247,8 +249,13 @@ class Task:
         if not isinstance(clock, SteadyClock) or not clock.unknown or learn is None:
             return False
         for index in dict.fromkeys(clock.unknown.values()):
-            before = [other for other in range(index) if trace.phase[other] == ADAPTED]
-            learn(Replay(self.spec.label, self.source.shift, self.source.seed, (*before, index)))
+            served = (*(other for other in range(index) if trace.phase[other] == ADAPTED), index)
+            resets = tuple(
+                then
+                for last, then in zip((-1, *served), served, strict=False)
+                if self.source.resets_between(last, then)
+            )
+            learn(Replay(self.spec.label, self.source.shift, self.source.seed, served, resets))
         return True
 
     def _attempt(
@@ -299,6 +306,10 @@ class Task:
             "stateless": method.stateless,
             "family": method.family,
         }
+        if self.source.walk.over_many:
+            facts["segments"] = [
+                {**dataclasses.asdict(segment), "name": segment.name} for segment in self.source.segments
+            ]
         if self.job.measured:
             facts |= self._measured_facts(spent)
         elif isinstance(self.job.clock, SteadyClock):
@@ -332,7 +343,7 @@ class Task:
             facts["verdict"] = Verdict(WARN, (reason,)).to_json()
         return facts
 
-    def _beside(self, stream: BatchSource) -> Pass:
+    def _beside(self, stream: Stream) -> Pass:
         """Ready to predict beside the pass of another method."""
         run = Pass(self._created(), self.spec.label, stream, self.job.clock)
         run.warm_up(1)

@@ -7,6 +7,7 @@ told how long that took; it answers whether the batch stands. A live pass drives
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from operator import itemgetter
@@ -74,6 +75,20 @@ class Course:
     def cutoff(self) -> int:
         """How many served batches adapted (m)."""
         return int(self.adapted.sum())
+
+    def part(self, first: int, num_batches: int) -> tuple[Course, BoolArray]:
+        """The course of some batches on end, and which of the served ones they are. Whatever is counted over the
+        whole stream (`waitspan_ms`, `spent_ms`) is not known of a part."""
+        last = first + num_batches
+        chosen = (self.served >= first) & (self.served < last)
+        lost = self.evicted[(self.evicted >= first) & (self.evicted < last)]
+        rows = {
+            field.name: getattr(self, field.name)[chosen]
+            for field in dataclasses.fields(self)
+            if field.name not in ("num_batches", "evicted", "waitspan_ms", "spent_ms")
+        }
+        nan = float("nan")
+        return Course(num_batches=num_batches, evicted=lost, waitspan_ms=nan, spent_ms=nan, **rows), chosen
 
     @property
     def phase(self) -> list[str]:

@@ -26,6 +26,8 @@ class Cell:
     scenario: Scenario
     scenario_index: int
     baseline_ms: float
+    stream: str = "single"
+    """Its kind."""
     status: str = "ok"
     origin: str = "live"
     adapting_pass: str | None = None
@@ -54,6 +56,7 @@ def utility_row(
         "model": cell.model,
         "shift": cell.shift,
         "seed": cell.seed,
+        "stream": cell.stream,
         "protocol": cell.scenario.protocol,
         "parameter": cell.scenario.parameter,
         "label": cell.scenario.label,

@@ -24,7 +24,7 @@ from tempora.store import integrity
 from tempora.store.atomic import remove_leftovers, write_atomically
 from tempora.store.lock import FolderLock
 from tempora.store.plausible import check_manifest, check_trace, check_utilities
-from tempora.store.schema import PASS_COLUMNS, SCHEMA_VERSION, TRACE, UTILITIES, arrow_schema
+from tempora.store.schema import PASS_COLUMNS, SCHEMA_VERSION, SEGMENTS, TRACE, UTILITIES, arrow_schema
 from tempora.store.trace import Trace
 
 DAMAGED = ".damaged"
@@ -231,11 +231,39 @@ class RunFolder:
             ),
         )
 
+    # -- segments ------------------------------------------------------------------------------------------
+
+    @property
+    def segments_parquet(self) -> Path:
+        return self.path / "segments.parquet"
+
+    def segments(self) -> pd.DataFrame | None:
+        """One row per cell and segment; None without such a table."""
+        if not self.segments_parquet.exists():
+            return None
+        frame: pd.DataFrame = integrity.read_sealed(self.segments_parquet, SEGMENTS).to_pandas()
+        return frame
+
+    def write_segments(self, segments: pd.DataFrame) -> None:
+        """Put the table in place; none is kept where no stream has segments."""
+        if segments.empty:
+            self.segments_parquet.unlink(missing_ok=True)
+            return
+        table = pa.Table.from_pandas(
+            segments[list(SEGMENTS)], schema=arrow_schema(SEGMENTS), preserve_index=False
+        )
+        about = {"utilities": self.utilities_seal()}
+        write_atomically(
+            self.segments_parquet,
+            lambda part: integrity.write_sealed(table, part, about, integrity.rows_checksum(table)),
+        )
+
     def _set_damaged_aside(self) -> None:
         """Whatever would warn or fail when it is read is made again instead."""
         for path in sorted((self.path / "traces").glob("*.parquet")):
             self._keep_if(path, partial(_read_trace, path))
         self._keep_if(self.utilities_parquet, self.utilities)
+        self._keep_if(self.segments_parquet, self.segments)
         if self.has_manifest():
             self._keep_if(self.run_json, self.manifest)
 

@@ -23,7 +23,11 @@ from tempora.errors import TemporaError, TemporaWarning
 from tempora.store.schema import ADDED_LATER, SCHEMA_VERSION, arrow_schema
 
 _METADATA = b"tempora"
-_KINDS = {"run.json": "manifest", "utilities.parquet": "table of utilities"}
+_KINDS = {
+    "run.json": "manifest",
+    "utilities.parquet": "table of utilities",
+    "segments.parquet": "table of segments",
+}
 _REMEDY = "put the original back, or run the same command again, which makes it anew"
 
 Fields = Mapping[str, tuple[pa.DataType, str]]

@@ -1,4 +1,4 @@
-"""Joining run folders: the shards of one job, or one job begun on several machines, into one folder."""
+"""Joining run folders into one: the shards of one job, its seeds, or one job begun on several machines."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora.store.results import Results
 from tempora.store.schema import ABOUT_WINNERS
 from tempora.store.scores import non_finite_scores
+from tempora.store.segments import segments_frame
 from tempora.store.verdicts import VERDICTS
 
 _JOB = (
-    *("model", "dataset", "severity", "methods", "shifts", "seeds", "batch_size", "batches", "scenarios"),
-    *("clock", "shared"),
+    *("model", "dataset", "severity", "methods", "shifts", "batch_size", "batches", "scenarios"),
+    *("clock", "shared", "stream"),
 )
 """Entries of run.json that are the same in every part of one job."""
 _PASSES = ("weights", "preset", "deterministic", "version")
@@ -60,9 +61,12 @@ def merge(parts: Sequence[Path | str], out: Path | str, mix_devices: bool = Fals
             _copy_passes(folder, target)
         table = _joined_utilities(folders)
         target.write_utilities(table if mix_devices else ranked_within_kinds(table, target))
-        missing = _missing(manifests[0], table)
-        target.write_manifest(_joined_manifest(folders, manifests, target, missing, mix_devices))
-    return Merged(Results(target), missing)
+        seeds = sorted({seed for manifest in manifests for seed in manifest["seeds"]})
+        missing = _missing({**manifests[0], "seeds": seeds}, table)
+        target.write_manifest(_joined_manifest(folders, manifests, target, missing, mix_devices, seeds))
+        joined = Results(target)
+        target.write_segments(segments_frame(joined))
+    return Merged(joined, missing)
 
 
 def _check_one_job(folders: Sequence[RunFolder], manifests: Sequence[Mapping[str, Any]]) -> None:
@@ -76,7 +80,7 @@ def _check_one_job(folders: Sequence[RunFolder], manifests: Sequence[Mapping[str
             if name in known and known[name] != value:
                 raise TemporaError(
                     f"{folders[0].path} and {folder.path} are not parts of one job: {name} is {value!r} in the "
-                    f"first and {known[name]!r} in the second; give the shards of one command"
+                    f"first and {known[name]!r} in the second; give the shards of one command, or its seeds"
                 )
 
 
@@ -132,6 +136,7 @@ def _joined_manifest(
     target: RunFolder,
     missing: Sequence[object],
     mix_devices: bool,
+    seeds: Sequence[int],
 ) -> dict[str, Any]:
     """The first part's run.json, with what belongs to the whole worked out anew."""
     parts = [
@@ -141,7 +146,9 @@ def _joined_manifest(
         }
         for folder, manifest in zip(folders, manifests, strict=True)
     ]
-    together: dict[str, Any] = {**manifests[0], "shard": None, "merged_from": parts}
+    together: dict[str, Any] = {**manifests[0], "shard": None, "merged_from": parts, "seeds": list(seeds)}
+    if together.get("config"):
+        together["config"] = {**together["config"], "seeds": list(seeds)}
     for name in ("baselines", "split_tax", "workers"):
         known = [manifest[name] for manifest in reversed(manifests) if manifest.get(name)]
         if known:

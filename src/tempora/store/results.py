@@ -22,6 +22,7 @@ from tempora.store.folder import RunFolder, StoredPass
 from tempora.store.integrity import damaged, warn
 from tempora.store.plausible import check_cells
 from tempora.store.schema import KEY_COLUMNS
+from tempora.store.segments import segments_frame
 from tempora.store.trace import Trace
 
 
@@ -85,6 +86,12 @@ class Results:
         with suppress(TemporaError):  # A pass that is damaged is an error for whoever needs its batches.
             return {str(one.identity.get("method")): one for one in self.folder.passes().values()}
         return {}
+
+    @cached_property
+    def segments(self) -> pd.DataFrame:
+        """One row per cell and segment, of streams of many shifts: from the table, or from the passes."""
+        stored = self.folder.segments()
+        return segments_frame(self) if stored is None else stored
 
     @cached_property
     def scenarios(self) -> list[Scenario]:

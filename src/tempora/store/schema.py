@@ -3,6 +3,7 @@
     run.json            what was run, on which machine, with which lambda, and the verdict on the measurement
     traces/*.parquet    one file per pass, one row per batch (`TRACE`)
     utilities.parquet   one row per cell: method, shift, seed and scenario (`UTILITIES`)
+    segments.parquet    one row per cell and segment, of streams of many shifts (`SEGMENTS`)
 
 Every file carries `SCHEMA_VERSION`; a reader that meets a newer one says so instead of guessing. Every file also
 carries a checksum of its contents; a reader that finds them changed warns.
@@ -67,6 +68,7 @@ ADDED_LATER = frozenset(
         *("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms"),
         *("fallback_fraction", "fallback_accuracy", "fallback_pass"),
         *("sample_lo", "sample_hi", "timing"),
+        "stream",
     }
 )
 """Columns that files of earlier versions lack: they are empty there."""
@@ -74,8 +76,12 @@ ADDED_LATER = frozenset(
 UTILITIES: dict[str, tuple[pa.DataType, str]] = {
     "method": (pa.string(), "Name of the method, or its label where a run has several settings of one."),
     "model": (pa.string(), "Name of the network."),
-    "shift": (pa.string(), "Name of the shift."),
+    "shift": (pa.string(), "Name of the shift; of a stream of many shifts, its kind."),
     "seed": (pa.int64(), "Seed of the stream's order and of the method's own randomness."),
+    "stream": (
+        pa.string(),
+        "Kind of stream: single, continual, gradual, recurring, mixed, or module:function of one's own.",
+    ),
     "protocol": (
         pa.string(),
         "offline, discrete, continuous, amortised; deployment for several knobs at once.",
@@ -153,6 +159,25 @@ CELL_COLUMNS = ["model", "shift", "seed", "scenario"]
 """What methods are ranked within."""
 
 
+SEGMENTS: dict[str, tuple[pa.DataType, str]] = {
+    **{name: UTILITIES[name] for name in ("method", "model", "shift", "seed", "stream", "protocol")},
+    **{name: UTILITIES[name] for name in ("parameter", "value", "label", "queue", "rule", "scenario")},
+    "segment": (pa.string(), "The segment: its shift, with severity and visit where there are several."),
+    "position": (pa.int64(), "Which segment of the stream it is, from 0."),
+    "segment_shift": (pa.string(), "The shift that its batches are of."),
+    "severity": (pa.int64(), "Of that shift; empty where the stream does not go through severities."),
+    "visit": (pa.int64(), "How often the stream has come to it, this time included."),
+    "first_batch": (pa.int64(), "Position of its first batch in the stream."),
+    "batches": (pa.int64(), "How many batches it has, served or not."),
+    **{name: UTILITIES[name] for name in ("served_batches", "utility", "availability", "adapted_fraction")},
+    **{name: UTILITIES[name] for name in ("adapt_accuracy", "frozen_accuracy", "responsiveness")},
+    **{name: UTILITIES[name] for name in ("covariance", "accuracy", "served_accuracy")},
+    **{name: UTILITIES[name] for name in ("fallback_fraction", "fallback_accuracy", "response_p50_ms")},
+    **{name: UTILITIES[name] for name in ("response_p90_ms", "response_p95_ms", "response_p99_ms")},
+}
+"""Terms are those of the segment's own batches: utilities weighted by `batches` give the stream's."""
+
+
 def arrow_schema(fields: dict[str, tuple[pa.DataType, str]]) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, (kind, _) in fields.items()])
 
@@ -173,9 +198,14 @@ def as_markdown() -> str:
         "- `traces/*.parquet`: one file per pass. Its metadata holds what decided the pass (`identity`) and what was "
         "noticed while it was made (`facts`).",
         "- `utilities.parquet`: one row per cell.",
+        "- `segments.parquet`: one row per cell and segment of its stream, where that is of many shifts.",
         "- `report.html`: written by `tempora report`.",
     ]
-    for title, fields in (("Traces: one row per batch", TRACE), ("Utilities: one row per cell", UTILITIES)):
+    for title, fields in (
+        ("Traces: one row per batch", TRACE),
+        ("Utilities: one row per cell", UTILITIES),
+        ("Segments: one row per cell and segment", SEGMENTS),
+    ):
         lines += ["", f"## {title}", "", "| column | type | meaning |", "|---|---|---|"]
         lines += [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in fields.items()]
     return "\n".join(lines) + "\n"

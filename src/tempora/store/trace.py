@@ -159,12 +159,17 @@ class Trace:
 
     def score(self, resolved: Resolved, frozen: Trace | None = None, fallback: Trace | None = None) -> Score:
         """The utility of `on_timeline(resolved, frozen, fallback)`."""
+        return resolved.score(*self.served_course(resolved, frozen, fallback))
+
+    def served_course(
+        self, resolved: Resolved, frozen: Trace | None = None, fallback: Trace | None = None
+    ) -> tuple[Course, FloatArray]:
+        """The course on a deployment's timeline, and the accuracy of each batch that it serves."""
         course = self.course(resolved, frozen, fallback)
         adapting, tail, rescued = (
             (self if one is None else one).accuracy[course.served] for one in (None, frozen, fallback)
         )
-        accuracy = np.select([course.adapted, course.fallback], [adapting, rescued], tail)
-        return resolved.score(course, accuracy)
+        return course, np.select([course.adapted, course.fallback], [adapting, rescued], tail)
 
     def kappa(self, resolved: Resolved) -> FloatArray:
         """The decay factor of each batch of a trace that is placed on the timeline of `resolved` already."""

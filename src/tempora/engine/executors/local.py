@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from tempora.data import BatchSource
+from tempora.data import Order, Streams
 from tempora.engine.calibration import calibrate, remeasure, settle
 from tempora.engine.executors.base import Executor, begun_baselines
-from tempora.engine.job import STANDARD, Job, MethodSpec, StreamSource
+from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import OwnProfile
 from tempora.engine.schedule import Tasks
@@ -26,7 +26,7 @@ class LocalExecutor(Executor):
 
     def __init__(self, job: Job, folder: RunFolder, observer: Observer) -> None:
         super().__init__(job, folder, observer)
-        self._streams = OpenStream()
+        self._streams = Streams(job.open_stream)
         self._split_tax: dict[str, float] | None = None
         clock = job.clock
         own = isinstance(clock, SteadyClock) and clock.own
@@ -63,9 +63,7 @@ class LocalExecutor(Executor):
     def close(self) -> None:
         self._streams.close()
 
-    def _stream_cells(
-        self, source: StreamSource, specs: Sequence[MethodSpec], baseline: Baseline
-    ) -> list[Cell]:
+    def _stream_cells(self, source: Order, specs: Sequence[MethodSpec], baseline: Baseline) -> list[Cell]:
         """All cells of one stream. The order of methods is shuffled, so that none always runs on the hot machine."""
         order = list(specs)
         random.Random(f"{source.shift} {source.seed}").shuffle(order)
@@ -115,29 +113,6 @@ class LocalExecutor(Executor):
         self._split_tax = known
 
 
-class OpenStream:
-    """The one stream that is decoded at the moment."""
-
-    def __init__(self) -> None:
-        self.latest: BatchSource | None = None
-        self._source: StreamSource | None = None
-
-    def open(self, source: StreamSource) -> BatchSource:
-        """The stream, decoded. The one before it is let go: after, if they share a shift's pictures, else before."""
-        if self.latest is None or self._source is not source:
-            if self._source is not None and self._source.shift != source.shift:
-                self.close()
-            stream = source.open()
-            self.close()
-            self.latest, self._source = stream, source
-        return self.latest
-
-    def close(self) -> None:
-        if self.latest is not None:
-            self.latest.close()
-            self.latest = self._source = None
-
-
-def make_sentinel(job: Job, source: StreamSource, streams: OpenStream, baseline: Baseline) -> Sentinel:
+def make_sentinel(job: Job, source: Order, streams: Streams, baseline: Baseline) -> Sentinel:
     standard = job.create(MethodSpec(STANDARD), source.seed)
     return Sentinel(standard, streams.open(source), job.clock, baseline)

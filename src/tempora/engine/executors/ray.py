@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from tempora.data import Order
 from tempora.engine.config import RunConfig
 from tempora.engine.executors.base import Executor, begun_baselines
 from tempora.engine.executors.ray_cluster import Cluster, Hand, Lost
 from tempora.engine.executors.ray_finished import Finished
 from tempora.engine.executors.worker import Done, Introduction, PassRecord, job_fingerprint
-from tempora.engine.job import Job, StreamSource
+from tempora.engine.job import Job
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import PROFILE_FILE
 from tempora.engine.passes import Stopped
@@ -98,8 +99,8 @@ class RayExecutor(Executor):
         return clock.profile.baseline(clock.provision_x)
 
     def cells(self, tasks: Tasks) -> Iterator[list[Cell]]:
-        found: dict[StreamSource, list[Cell]] = {}
-        missing: Counter[StreamSource] = Counter()
+        found: dict[Order, list[Cell]] = {}
+        missing: Counter[Order] = Counter()
         for source, specs in tasks:
             found[source] = []
             for spec in specs:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tempora.engine.job import Job, MethodSpec, StreamSource
+from tempora.data import Order
+from tempora.engine.job import Job, MethodSpec
 from tempora.engine.observer import Observer
 from tempora.engine.passes import Stopped
 from tempora.engine.task import OFFLINE, Task
@@ -24,7 +25,7 @@ class Finished:
         self._jobs: dict[str, Job] = {}
         """The job as each kind of device has it."""
 
-    def cells(self, spec: MethodSpec, source: StreamSource) -> list[Cell] | None:
+    def cells(self, spec: MethodSpec, source: Order) -> list[Cell] | None:
         """The cells of a task whose passes are all there; None if one is missing."""
         for kind in dict.fromkeys(stored.identity["machine"] for stored in self.passes(spec, source)):
             baseline = self._baseline(kind)
@@ -36,12 +37,12 @@ class Finished:
                 continue
         return None
 
-    def passes(self, spec: MethodSpec, source: StreamSource) -> list[StoredPass]:
+    def passes(self, spec: MethodSpec, source: Order) -> list[StoredPass]:
         """The passes of a task that were made before, all of them or not."""
         wanted = {"method": spec.label, "shift": source.shift, "seed": source.seed}
         return [found for found in self._folder.passes().values() if wanted.items() <= found.identity.items()]
 
-    def task(self, spec: MethodSpec, source: StreamSource, kind: str, baseline: Baseline) -> Task:
+    def task(self, spec: MethodSpec, source: Order, kind: str, baseline: Baseline) -> Task:
         """A task that finds passes and makes none."""
 
         def missing() -> Any:
@@ -60,7 +61,7 @@ class Finished:
             open_stream=missing,
         )
 
-    def with_frozen_batches(self, source: StreamSource, cells: list[Cell]) -> list[Cell]:
+    def with_frozen_batches(self, source: Order, cells: list[Cell]) -> list[Cell]:
         """A stateless method's frozen batches are Standard's; what Standard predicts, it predicts on every device."""
         passes = self._folder.passes()
         kinds = sorted({stored.identity["machine"] for stored in passes.values()})

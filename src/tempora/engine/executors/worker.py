@@ -17,10 +17,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tempora.data import Streams
 from tempora.engine.calibration import calibrate, remeasure, settle
 from tempora.engine.config import RunConfig
 from tempora.engine.executors.cores import claim_cores
-from tempora.engine.executors.local import OpenStream, make_sentinel
+from tempora.engine.executors.local import make_sentinel
 from tempora.engine.job import Job
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import OwnProfile, recorded_alone
@@ -84,7 +85,7 @@ class Worker:
                 path.write_bytes(profile)
                 config = {**config, "clock": str(path)}
             self._job = job_from_config(RunConfig.model_validate(config))
-        self._streams = OpenStream()
+        self._streams = Streams(self._job.open_stream)
 
     def introduce(self) -> Introduction:
         return Introduction(

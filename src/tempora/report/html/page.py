@@ -88,7 +88,7 @@ def render(results: Results) -> str:
         remedy=remedy(known.summary, results.manifest),
         troubles=words.troubles(utilities, cards),
         grid=winners_grid(results, axes(results)),
-        tables=all_tables(utilities, batches, cards, known),
+        tables=all_tables(utilities, batches, cards, known, results.segments),
         machine=_machine(results.manifest),
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),

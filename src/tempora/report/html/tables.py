@@ -19,7 +19,13 @@ _ELSEWHERE = ("winners",)
 """Shown in a better way already."""
 
 
-def all_tables(utilities: pd.DataFrame, batches: pd.DataFrame, cards: Cards, doubt: Doubt) -> list[Table]:
+def all_tables(
+    utilities: pd.DataFrame,
+    batches: pd.DataFrame,
+    cards: Cards,
+    doubt: Doubt,
+    segments: pd.DataFrame | None = None,
+) -> list[Table]:
     """Every table that can be built, those with a row per shift after their summaries."""
     several = utilities["shift"].nunique() > 1
     shown = [_FIRST, *(name for name in names(utilities) if name not in (_FIRST, *_ELSEWHERE))]
@@ -29,7 +35,9 @@ def all_tables(utilities: pd.DataFrame, batches: pd.DataFrame, cards: Cards, dou
         if by_shift and not (several and (name in BY_SHIFT or name not in BUILDERS)):
             continue
         try:
-            tables.append(build(name, utilities, batches, by_shift=by_shift, cards=cards, doubt=doubt))
+            tables.append(
+                build(name, utilities, batches, by_shift=by_shift, cards=cards, doubt=doubt, segments=segments)
+            )
         except TemporaError:
             continue  # the run lacks what this table is about: a second machine, a second queue, ...
     return tables

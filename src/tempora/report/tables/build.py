@@ -28,6 +28,7 @@ class Material:
     by_shift: bool
     cards: Cards
     doubt: Doubt | None
+    segments: pd.DataFrame | None = None
 
     def of(self, protocol: str) -> pd.DataFrame:
         return self.where(self.rows["protocol"] == protocol, protocol)
@@ -74,12 +75,14 @@ def build(
     by_shift: bool = False,
     cards: Cards = CATALOGUE,
     doubt: Doubt | None = None,
+    segments: pd.DataFrame | None = None,
 ) -> Table:
     """A table of a run by name; that of a protocol explains its utility. `cards` and `doubt` are the run's.
 
     Numbers are pooled over seeds and shifts; `shift` chooses one, `by_shift` gives a row to each (of the protocols'
     tables). `scenario` is the label of the point that a protocol's table explains, otherwise its
-    strictest. `traces` is needed for `overhead`, a column `hardware` or `run` for `hardware`.
+    strictest. `traces` is needed for `overhead`, `segments` for `segments`, a column `hardware` or `run` for
+    `hardware`.
     """
     of_protocols = [protocol for protocol in utilities["protocol"].unique() if protocol not in BUILDERS]
     if name not in (*BUILDERS, *of_protocols):
@@ -101,7 +104,7 @@ def build(
     if seeds > 1:
         rows = analysis.pool(rows, over="seed", cards=cards)
     builder = BUILDERS.get(name) or _of_protocol(name)
-    table = builder(Material(_shown(rows, cards, doubt), traces, scenario, by_shift, cards, doubt))
+    table = builder(Material(_shown(rows, cards, doubt), traces, scenario, by_shift, cards, doubt, segments))
     return replace(table, notes=(*table.notes, f"mean over {seeds} seeds")) if seeds > 1 else table
 
 
@@ -215,6 +218,22 @@ def _hardware(given: Material) -> Table:
     return contents.hardware(analysis.across_hardware(given.rows, machine, given.cards), machine, given.cards)
 
 
+def _segments(given: Material) -> Table:
+    """Of one stream, in the scenario that the reader names, otherwise offline."""
+    if given.segments is None or given.segments.empty:
+        raise TemporaError("this run has no stream of many shifts (--stream continual); choose another table")
+    found = given.segments[given.segments["shift"].isin(given.rows["shift"])]
+    if given.scenario is None:
+        found = found[is_offline(found, given.cards)]
+    elif given.scenario in set(found["label"]):
+        found = found[found["label"] == given.scenario]
+    else:
+        raise unknown("scenario", given.scenario, found["label"].unique())
+    found = found[found["shift"] == found["shift"].iloc[0]]
+    fallen = analysis.collapses(given.traces) if given.traces is not None else None
+    return contents.segments(found, fallen, analysis.over_visits(found), given.cards)
+
+
 BY_SHIFT = tuple(name for name, card in OURS.items() if card.parameter or card.reference)
 """The protocols of the paper; those of a run that are none of them have a table too."""
 
@@ -231,6 +250,7 @@ BUILDERS: dict[str, Callable[[Material], Table]] = {
     "response": _response,
     "ablation": _ablation,
     "hardware": _hardware,
+    "segments": _segments,
 }
 
 

@@ -262,6 +262,47 @@ def _terms(protocol: str, cards: Cards) -> list[str]:
     return [*terms, "within_covariance", "between_covariance"] if "covariance" in terms else terms
 
 
+def segments(rows: pd.DataFrame, fallen: pd.DataFrame | None, visits: pd.DataFrame, cards: Cards) -> Table:
+    """Utility per segment of a stream, a column per method; below it who collapsed, and what visits changed."""
+    pooled = analysis.by_segment(rows)
+    layout = shifts_by_method(analysis.with_ranks(_as_shifts(pooled, rows)), cards)
+    whole = rows.assign(part=rows["utility"] * rows["batches"]).groupby("method")[["part", "batches"]].sum()
+    total = pd.DataFrame({"method": whole.index, "utility": (whole["part"] / whole["batches"]).to_numpy()})
+    total = analysis.with_ranks(_as_shifts(total.assign(segment="Stream"), rows))
+    columns = (Column("Segment"), *layout.columns[1:])
+    layout = _with_summary(
+        layout._replace(columns=columns, rules=frozenset()), shifts_by_method(total, cards), "Stream"
+    )
+    notes = []
+    for _, one in () if fallen is None else fallen.iterrows():
+        how = "recovers after" if one["recovered"] else "stays there to the end, for"
+        notes.append(
+            f"{cards.label(one['method'])} falls below standard inference at batch {one['first_batch']} and {how} "
+            f"{one['batches']} batches (offline, seed {one['seed']})"
+        )
+    if len(visits):
+        told = ", ".join(
+            f"{cards.label(name)} {100 * change:+.1f}"
+            for name, change in zip(visits["method"], visits["change"], strict=True)
+        )
+        notes.append(f"last visit to a shift minus the first, in points: {told}")
+    first = rows.iloc[0]
+    caption = f"Utility (%) per segment of the {first['shift']} stream, {first['label']}"
+    return _table("segments", caption, layout, pooled, tuple(notes))
+
+
+def _as_shifts(pooled: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Segments as shifts of one scenario, as they are ranked and drawn."""
+    first = rows.iloc[0]
+    return pooled.assign(
+        shift=pooled["segment"],
+        protocol=first["protocol"],
+        label=first["label"],
+        value=first["value"],
+        scenario=0,
+    )
+
+
 def _table(name: str, caption: str, layout: Layout, data: pd.DataFrame, notes: tuple[str, ...] = ()) -> Table:
     return Table(name, caption, layout.columns, layout.rows, data, layout.rules, notes)
 

@@ -1,0 +1,489 @@
+"""Streams of many shifts through passes, tables and folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from latencies import CLOCK
+from test_sharing import same
+
+import tempora
+from tempora import data, models
+from tempora.data import Walk, draw
+from tempora.data.batches import given_shift, open_given
+from tempora.engine.audit import audit
+from tempora.engine.clocks import open_clock
+from tempora.engine.config import load_config
+from tempora.engine.passes import Pass
+from tempora.engine.run import Run
+from tempora.engine.setup import job_from_config, walk_of
+from tempora.errors import TemporaError
+from tempora.methods import Method, create, register
+from tempora.report import tables
+from tempora.report.figures import make_figures
+from tempora.report.frames import offline_batches
+from tempora.report.html.page import render
+from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
+from tempora.store import RunFolder
+from tempora.store.merge import merge
+
+GRID = [
+    Discrete(utilisation=1.0),
+    Discrete(utilisation=0.5, queue=0),
+    Continuous(threshold_ms=100),
+    Amortised(budget_ms=300),
+    Amortised(budget_ms=300, rule="overshoot"),
+    Amortised(budget_ms=0, rule="overshoot"),
+    Deployment(interval_ms=70, threshold_ms=150, budget_ms=220),
+    Deployment(interval_ms=30, queue=0, fallback="latest"),
+]
+Given = dict[Any, list[tuple[torch.Tensor, torch.Tensor]]]
+
+
+@pytest.fixture(scope="session")
+def shifts() -> Given:
+    """Four batches of eight images of three shifts each."""
+    return {name: _batches(name) for name in ("fog", "contrast", "shot_noise")}
+
+
+def _batches(name: str, severity: int = 5, count: int = 4) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    shift = data.open("fashion", shifts=[name], severity=severity)[name]
+    preprocessing = models.load("fashion_resnet").preprocessing
+    stream = data.open_stream(shift, preprocessing, batch_size=8, limit_batches=count, workers=0)
+    return [(stream.batch(i), torch.from_numpy(stream.labels(i))) for i in range(count)]
+
+
+STREAMS = [
+    {"kind": "continual", "reset": "shift"},
+    {"kind": "continual", "reset": 3, "classes": {"dirichlet": 0.1}},
+    {"kind": "recurring", "batches": 2, "visits": 2, "classes": "sorted"},
+    {"kind": "mixed", "batches": 3, "reset": 5},
+    {"kind": "mixed", "batches": 3, "by": "batch", "reset": "shift"},
+    {"kind": "single", "reset": 2},
+]
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: "-".join(map(str, stream.values())))
+def test_shared_and_unshared_agree_to_the_bit_on_every_kind(network, shifts, stream):
+    """adabn and neo are history-free, neo stateless, tent neither."""
+    shared, unshared = (
+        tempora.evaluate(
+            network("fashion_resnet"),
+            shifts,
+            ["standard", "tent", "adabn", "neo"],
+            GRID,
+            clock=CLOCK,
+            device="cpu",
+            stream=stream,
+            seed=1,
+            share=share,
+        )
+        for share in (True, False)
+    )
+    assert (shared.utilities["status"] == "ok").all(), shared.utilities["status"].unique()
+    assert set(shared.utilities["origin"]) > {"live"}
+    same(shared, unshared)
+    pd.testing.assert_frame_equal(shared.segments, unshared.segments, check_exact=True)
+    assert set(shared.utilities["stream"]) == {stream["kind"]}
+    names = set(shifts) if stream["kind"] == "single" else {stream["kind"]}
+    assert set(shared.utilities["shift"]) == names
+    _check_segments(shared)
+
+
+def _check_segments(results: tempora.store.Results) -> None:
+    """Segments pool to the stream's utility, and each is put together from its own terms."""
+    segments = results.segments
+    if set(results.utilities["stream"]) == {"single"}:
+        assert segments.empty
+        return
+    key = ["method", "shift", "seed", "scenario"]
+    pooled = (segments["utility"] * segments["batches"]).groupby([segments[name] for name in key]).sum()
+    batches = segments.groupby(key)["batches"].sum()
+    cells = results.utilities.set_index(key)
+    assert len(cells) == len(pooled)
+    for cell, total in pooled.items():
+        assert batches[cell] == cells.loc[cell, "batches"]
+        assert total / batches[cell] == pytest.approx(cells.loc[cell, "utility"], abs=1e-12)
+    terms = segments.fillna(0.0)
+    accuracy = (
+        terms["adapted_fraction"] * terms["adapt_accuracy"]
+        + (1 - terms["adapted_fraction"]) * terms["frozen_accuracy"]
+    )
+    recomposed = terms["availability"] * (accuracy * terms["responsiveness"] + terms["covariance"])
+    np.testing.assert_allclose(recomposed, terms["utility"], atol=1e-12)
+
+
+def test_resetting_at_every_shift_is_running_them_one_by_one(network, shifts):
+    """Offline, to the bit: the law that ties a continual stream to the paper's single ones."""
+    model = network("fashion_resnet")
+    common = {"clock": CLOCK, "device": "cpu", "seed": 3}
+    resetting = tempora.evaluate(
+        model, shifts, ["tent"], [], stream={"kind": "continual", "reset": "shift"}, **common
+    )
+    single = tempora.evaluate(model, shifts, ["tent"], [], stream="single", **common)
+    never = tempora.evaluate(model, shifts, ["tent"], [], stream="continual", **common)
+    alone = single.utilities.set_index("shift")["utility"]
+    parts = resetting.segments.set_index("segment")["utility"]
+    assert parts.to_dict() == alone.to_dict()
+    first = resetting.segments.sort_values("position")["segment"].iloc[0]
+    trace, other = ([list(row) for row in one.traces["predicted"]] for one in (resetting, never))
+    assert trace[:4] == other[:4]
+    assert trace != other
+    kept = never.segments.set_index("segment")["utility"]
+    assert kept[first] == alone[first]
+
+
+def test_gradual_takes_severities_by_key(network):
+    given = {("fog", severity): _batches("fog", severity, count=6) for severity in (1, 3, 5)}
+    results = tempora.evaluate(
+        network("fashion_resnet"),
+        given,
+        ["standard", "tent"],
+        [],
+        clock=CLOCK,
+        device="cpu",
+        stream={"kind": "gradual", "batches": 1},
+    )
+    one = results.segments[results.segments["method"] == "tent"]
+    assert one["severity"].tolist() == [1, 3, 5, 3, 1]
+    assert one["visit"].tolist() == [1, 1, 1, 2, 2]
+    assert one["segment"].tolist()[-1] == "fog severity 1 visit 2"
+
+
+@register
+class Counting(Method):
+    """Predicts how often it has adapted since its last reset: its predictions tell its history."""
+
+    name = "counting"
+    state = ("count",)
+
+    def setup(self) -> None:
+        self.count = 0
+
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.eye(10)[self.count % 10].repeat(len(x), 1)
+
+    def adapt(self) -> str:
+        if self.frozen:
+            return "none"
+        self.count += 1
+        return "step"
+
+
+def _counts(network, shifts, stream, scenario, share=True) -> list[int | None]:
+    """Per batch, how often the method had adapted when it met it; None where it was skipped."""
+    results = tempora.evaluate(
+        network("fashion_resnet"),
+        shifts,
+        [Counting],
+        [scenario],
+        clock={"baseline_ms": 40, "counting": (41, 56), "standard": (38, 0)},
+        device="cpu",
+        stream=stream,
+        share=share,
+    )
+    wanted = results.utilities[results.utilities["scenario"] == 1 if scenario != Offline() else slice(None)]
+    assert (results.utilities["status"] == "ok").all(), results.utilities["status"].tolist()
+    trace = results.trace(wanted.iloc[0])
+    return [
+        int(row[0]) if served else None for row, served in zip(trace.predicted, trace.served, strict=True)
+    ]
+
+
+RESET = {"kind": "continual", "reset": "shift"}
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_where_a_stream_resets(network, shifts, share):
+    """Four batches of each of three shifts. Adapting costs 57 ms above lambda a batch."""
+
+    def counts(scenario, **more):
+        return _counts(network, shifts, {**RESET, **more}, scenario, share)
+
+    assert counts(Offline()) == [0, 1, 2, 3] * 3
+    assert counts(Offline(), reset="never") == [*range(10), 0, 1]
+    assert counts(Offline(), reset=5) == [*range(5), *range(5), 0, 1]
+    # Batches 0, 2, 4, 7, 9 and 11 are served; the reset that was due at 8 comes with 9.
+    assert counts(Discrete(interval_ms=40)) == [0, None, 1, None, 0, None, None, 1, None, 0, None, 1]
+    # The budget ends with the fourth batch: frozen in the state after it, not in the one after the reset.
+    assert counts(Amortised(budget_ms=4 * 57)) == [0, 1, 2, 3, *[4] * 8]
+    assert counts(Amortised(budget_ms=4 * 57, rule="overshoot")) == [0, 1, 2, 3, *[4] * 8]
+    # A batch later; the resets that follow give neither budget nor adaptation back.
+    assert counts(Amortised(budget_ms=5 * 57)) == [0, 1, 2, 3, 0, *[1] * 7]
+    assert counts(Amortised(budget_ms=0, rule="overshoot")) == [0] * 12
+
+
+def test_a_tail_whose_state_was_lost_goes_through_the_resets_again(network, shifts, tmp_path):
+    def run() -> tempora.store.Results:
+        return tempora.evaluate(
+            network("fashion_resnet"),
+            shifts,
+            [Counting],
+            [Amortised(budget_ms=6 * 57)],
+            clock={"baseline_ms": 40, "counting": (41, 56)},
+            device="cpu",
+            stream=RESET,
+            out=tmp_path,
+        )
+
+    first = run()
+    (tail,) = tmp_path.glob("traces/*--tail--*.parquet")
+    tail.unlink()
+    again = run()
+    assert [list(row) for row in again.traces["predicted"]] == [
+        list(row) for row in first.traces["predicted"]
+    ]
+    assert again.traces["predicted"].iloc[-1][0] == 2
+
+
+def test_a_reset_takes_no_time_and_each_is_made_once(network, shifts):
+    """Under a clock that knows no reset, and with a method that counts them."""
+    resets = []
+
+    class Watched(Counting):
+        name = "watched"
+
+        def reset(self) -> None:
+            resets.append(self.count)
+            super().reset()
+
+    (order,) = draw(Walk.of(RESET), [given_shift(name, given, 10) for name, given in shifts.items()], 8, 1)
+    method = create(Watched, network("fashion_resnet"))
+    clock, _ = open_clock({"baseline_ms": 40, "watched": (41, 56)}, torch.device("cpu"))
+    run = Pass(method, "watched", open_given(order, "cpu"), clock)
+    trace = run.offline(Offline().resolve(num_batches=12))
+    assert resets == [0, 4, 4]  # at the start, and at both changes of shift
+    assert trace.finish_ms.tolist() == pytest.approx([97.0 * (i + 1) for i in range(12)])
+
+
+def test_identities_tell_streams_apart_and_leave_given_batches_alone(network, shifts, tmp_path):
+    def passes(stream) -> set[str]:
+        tempora.evaluate(
+            network("fashion_resnet"),
+            shifts,
+            ["standard"],
+            [],
+            clock=CLOCK,
+            device="cpu",
+            stream=stream,
+            out=tmp_path,
+        )
+        return {path.name for path in tmp_path.glob("traces/*.parquet")}
+
+    given = passes(None)
+    assert len(given) == 3
+    assert passes(None) == given
+    drawn = passes("single")
+    assert len(drawn) == 6
+    continual = passes("continual")
+    assert len(continual) == 7
+    assert len(passes({"kind": "continual", "reset": "shift"})) == 8
+    assert passes({"kind": "continual", "reset": "never"}) >= continual
+    assert len(passes({"kind": "continual", "reset": "never"})) == 8
+
+
+def test_a_method_of_another_stream_leaves_the_table(network, shifts, tmp_path):
+    """Both streams are called continual; their resets differ."""
+
+    def methods_in_the_table(method: str, stream: Any) -> set[str]:
+        results = tempora.evaluate(
+            network("fashion_resnet"),
+            shifts,
+            method,
+            [],
+            clock=CLOCK,
+            device="cpu",
+            stream=stream,
+            out=tmp_path,
+        )
+        assert set(results.segments["method"]) == set(results.utilities["method"])
+        return set(results.utilities["method"])
+
+    assert methods_in_the_table("tent", RESET) == {"tent"}
+    assert methods_in_the_table("adabn", RESET) == {"tent", "adabn"}
+    assert methods_in_the_table("neo", "continual") == {"neo"}
+
+
+def test_segments_are_stored_and_read(network, shifts, tmp_path):
+    results = tempora.evaluate(
+        network("fashion_resnet"),
+        shifts,
+        ["standard", "tent"],
+        GRID[:2],
+        clock=CLOCK,
+        device="cpu",
+        seeds=(1, 2),
+        stream="continual",
+        out=tmp_path,
+    )
+    stored = pd.read_parquet(tmp_path / "segments.parquet")
+    assert len(stored) == len(results.utilities) * 3
+    pd.testing.assert_frame_equal(tempora.open(tmp_path).segments, results.segments)
+    (tmp_path / "segments.parquet").unlink()
+    again = tempora.open(tmp_path).segments
+    pd.testing.assert_frame_equal(again, results.segments, check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("stream", "match"),
+    [
+        ("circular", "unknown kind of stream"),
+        ("gradual", "goes through severities"),
+        ({"kind": "continual", "batches": 5}, "too few for 5 batches of 8: stream.batches may be 4"),
+    ],
+)
+def test_streams_that_cannot_be(network, shifts, stream, match):
+    with pytest.raises(TemporaError, match=match):
+        tempora.evaluate(
+            network("fashion_resnet"), shifts, ["standard"], [], clock=CLOCK, device="cpu", stream=stream
+        )
+
+
+def test_batches_of_two_sizes_make_no_stream(network, shifts):
+    mixed = {**shifts, "small": [(x[:4], y[:4]) for x, y in shifts["fog"]]}
+    with pytest.raises(TemporaError, match="one stream needs batches of one size"):
+        tempora.evaluate(
+            network("fashion_resnet"), mixed, ["standard"], [], clock=CLOCK, device="cpu", stream="mixed"
+        )
+
+
+def _flags(tmp_path, **more: Any) -> dict[str, Any]:
+    clock = tmp_path / "clock.json"
+    open_clock(CLOCK, torch.device("cpu"))[0].profile.save(clock)
+    return {
+        "device": "cpu",
+        "clock": str(clock),
+        "methods": ["standard", "tent"],
+        "grid": "none",
+        "batch_size": 8,
+        "data.shifts": ["fog", "contrast"],
+        **more,
+    }
+
+
+def test_a_configuration_s_stream_and_one_seed_after_the_other(tmp_path):
+    """Seeds that were run apart are joined to what one run of both gives."""
+
+    def run(name: str, seeds: list[int]) -> tempora.store.Results:
+        stream = {"kind": "recurring", "batches": 2, "visits": 2, "reset": "shift"}
+        config = load_config(None, flags=_flags(tmp_path, seeds=seeds, stream=stream))
+        with RunFolder.for_writing(tmp_path / name) as folder:
+            return Run(job_from_config(config), folder).execute()
+
+    both, first, second = run("both", [1, 2]), run("first", [1]), run("second", [2])
+    joined = merge([first.path, second.path], tmp_path / "joined")
+    assert joined.missing == []
+    assert joined.results.manifest["seeds"] == [1, 2]
+    assert joined.results.manifest["config"]["seeds"] == [1, 2]
+    assert joined.results.manifest["stream"] == both.manifest["stream"]
+    pd.testing.assert_frame_equal(joined.results.utilities, both.utilities)
+    pd.testing.assert_frame_equal(joined.results.segments, both.segments)
+    assert both.segments["segment"].unique().tolist() == [
+        "fog",
+        "contrast",
+        "fog visit 2",
+        "contrast visit 2",
+    ]
+    audited = audit(both, cells=4)
+    assert all(cell.agrees for cell in audited)
+
+
+def test_gradual_opens_every_severity_of_a_dataset(tmp_path):
+    job = job_from_config(load_config(None, flags=_flags(tmp_path, stream={"kind": "gradual", "batches": 1})))
+    (order,) = job.streams
+    assert order.num_batches == 2 * 9
+    assert [segment.severity for segment in order.segments][:9] == [1, 2, 3, 4, 5, 4, 3, 2, 1]
+    stream = job.open_stream(order)
+    assert stream.batch(0).shape == stream.batch(17).shape == (8, 1, 28, 28)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("stream: circular\n", r"stream \(line 1 of .*\): unknown kind of stream 'circular'"),
+        ("seeds: [1]\nstream: {kind: continual, reset: 0}\n", r"stream \(line 2 of .*\): reset=0"),
+        ("stream: [continual]\n", "stream"),
+        ("stream: {kind: continual, classes: {dirichlet: many}}\n", "dirichlet='many'"),
+    ],
+)
+def test_mistakes_in_a_configuration_are_found_where_they_stand(tmp_path, text, match):
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    with pytest.raises(TemporaError, match=match):
+        load_config(path)
+
+
+def test_what_the_command_line_adds_to_a_stream(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("stream: continual\n")
+    flags = {"stream.reset": "shift", "stream.classes": {"dirichlet": 0.1}}
+    assert load_config(path, flags=flags).stream == {
+        "kind": "continual",
+        **{k[7:]: v for k, v in flags.items()},
+    }
+    assert load_config(path, ["stream.visits=3"]).stream == {"kind": "continual", "visits": 3}
+    with pytest.raises(TemporaError, match=r"batches=3 and stream.batches=2: give one"):
+        walk_of(load_config(path, ["stream.batches=2"], {"batches": 3}))
+    assert walk_of(load_config(path, flags={"batches": 3})).batches == 3
+
+
+def test_configs_and_suites_of_streams_load():
+    """Those of ImageNet-C need the data; that they can be read does not."""
+    found = sorted((Path(__file__).parents[2] / "configs").glob("*-imagenet-c-*.yaml"))
+    assert len(found) == 10
+    kinds = {walk_of(load_config(path)).kind for path in found}
+    assert kinds == {"continual", "gradual", "recurring", "mixed"}
+
+
+def test_what_people_see_of_a_stream(network, shifts, tmp_path):
+    """A table in every format, a figure, a section of the report; runs of single streams have none of them."""
+    results = tempora.evaluate(
+        network("fashion_resnet"),
+        shifts,
+        ["standard", "adabn"],
+        GRID[:1],
+        clock=CLOCK,
+        device="cpu",
+        seeds=(1, 2),
+        stream={"kind": "recurring", "batches": 2},
+        out=tmp_path,
+    )
+    common = {"cards": results.cards, "segments": results.segments}
+    batches = offline_batches(results)
+    table = tables.build("segments", results.utilities, batches, **common)
+    assert [row[0].value for row in table.rows] == [
+        *("Fog", "Contrast", "Shot noise", "Fog visit 2", "Contrast visit 2", "Shot noise visit 2"),
+        "Stream",
+    ]
+    whole = results.utilities.query("scenario == 0").groupby("method")["utility"].mean()
+    shown = {column.title: cell.value for column, cell in zip(table.columns, table.rows[-1], strict=True)}
+    assert shown["AdaBN"] == pytest.approx(whole["adabn"])
+    assert any("last visit to a shift minus the first" in note for note in table.notes)
+    for name in tables.FORMATS:
+        assert "visit 2" in tables.render(table, name)
+    at_interval = tables.build("segments", results.utilities, batches, scenario="ρ 100 %", **common)
+    assert "ρ 100 %" in at_interval.caption
+    assert tmp_path / "stream.svg" in make_figures(results, tmp_path)
+    assert "per segment of the recurring stream" in render(results)
+
+
+def test_a_run_of_single_streams_has_no_segments_to_show(network, batches, tmp_path):
+    results = tempora.evaluate(
+        network("fashion_resnet"),
+        {"a": batches[:2]},
+        ["standard"],
+        [],
+        clock=CLOCK,
+        device="cpu",
+        out=tmp_path,
+    )
+    assert results.segments.empty
+    assert not (tmp_path / "segments.parquet").exists()
+    with pytest.raises(TemporaError, match="no stream of many shifts"):
+        tables.build("segments", results.utilities, cards=results.cards, segments=results.segments)
+    assert not any("stream" in path.name for path in make_figures(results, tmp_path))
