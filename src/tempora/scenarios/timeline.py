@@ -77,16 +77,17 @@ class Course:
         return int(self.adapted.sum())
 
     def part(self, first: int, num_batches: int) -> tuple[Course, BoolArray]:
-        """The course of some batches on end, and which of the served ones they are. Whatever is counted over the
-        whole stream (`waitspan_ms`, `spent_ms`) is not known of a part."""
+        """The course of some batches on end, counted from the first of them, and which of the served ones they are.
+        Whatever is counted over the whole stream (`waitspan_ms`, `spent_ms`) is not known of a part."""
         last = first + num_batches
         chosen = (self.served >= first) & (self.served < last)
-        lost = self.evicted[(self.evicted >= first) & (self.evicted < last)]
+        lost = self.evicted[(self.evicted >= first) & (self.evicted < last)] - first
         rows = {
             field.name: getattr(self, field.name)[chosen]
             for field in dataclasses.fields(self)
             if field.name not in ("num_batches", "evicted", "waitspan_ms", "spent_ms")
         }
+        rows["served"] = rows["served"] - first
         nan = float("nan")
         return Course(num_batches=num_batches, evicted=lost, waitspan_ms=nan, spent_ms=nan, **rows), chosen
 

@@ -36,7 +36,9 @@ def all_tables(
             continue
         try:
             tables.append(
-                build(name, utilities, batches, by_shift=by_shift, cards=cards, doubt=doubt, segments=segments)
+                build(
+                    name, utilities, batches, by_shift=by_shift, cards=cards, doubt=doubt, segments=segments
+                )
             )
         except TemporaError:
             continue  # the run lacks what this table is about: a second machine, a second queue, ...
