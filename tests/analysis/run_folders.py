@@ -55,15 +55,18 @@ def write_run(
     luck: int = 0,
     identity: Mapping[str, Any] | None = None,
     facts: Mapping[str, Mapping[str, Any]] | None = None,
+    variation: Sequence[float] = (),
     **manifest: Any,
 ) -> Results:
     """A finished run. `luck` reseeds what each method gets right, not how hard the batches are; `identity` and
-    `facts` are a method's own. A measured run is `judged` when it is finished."""
+    `facts` are a method's own; `variation` the device's factors, batch after batch, if the clock keeps them apart. A
+    measured run is `judged` when it is finished."""
     with RunFolder.for_writing(folder) as target:
         rows: list[dict[str, Any]] = []
         for shift in shifts:
             for seed in seeds:
                 made = _Stream(target, shift, seed, uncertainty, verdict, luck, identity or {}, facts or {})
+                made.variation = variation
                 for method, numbers in methods.items():
                     rows += made.rows(method, numbers, scenarios)
         target.write_utilities(utilities_frame(rows))
@@ -108,6 +111,7 @@ class _Stream:
         self._ease = self._generator.integers(-8, 9, BATCHES)
         self._pace = self._generator.uniform(0.97, 1.03, BATCHES)
         self._standard = ""
+        self.variation: Sequence[float] = ()
 
     def rows(
         self, method: str, numbers: tuple[float, float, int], scenarios: Sequence[Scenario]
@@ -126,6 +130,8 @@ class _Stream:
         trace.correct[:] = np.clip(right + self._ease + noise, 0, BATCH_SIZE)
         trace.predicted[:] = 0
         trace.predict_ms[:], trace.adapt_ms[:] = predict_ms * self._pace, adapt_ms * self._pace
+        if self.variation:
+            trace.residual[:] = np.resize(np.asarray(self.variation), BATCHES)
         return trace.on_timeline(self._resolved(Offline()))
 
     def _row(self, method: str, place: int, scenario: Scenario, offline: Trace, key: str) -> dict[str, Any]:

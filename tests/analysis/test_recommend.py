@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from analysis.run_folders import BASELINE_MS, GRID, METHODS, write_run
 from tempora.analysis.recommend import NoExactAnswer, recommend
 from tempora.analysis.replays import answer
+from tempora.analysis.requirements import Requirements
 from tempora.errors import TemporaError
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Scenario
+from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Poisson, Scenario
 from tempora.store import Results
 
 
@@ -327,3 +329,94 @@ def test_failed_and_missing_passes_are_said(tmp_path: Path) -> None:
     gone = (cells["method"] == "lame") & (cells["shift"] == "snow")
     run.utilities = cells[~gone]
     assert "no cell of it on snow" in recommend(run, Continuous(threshold_ms=33.0)).unanswered["lame"]
+
+
+# -- what is required besides utility ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Two shifts in four orders of 40 batches: 320 arrivals, enough for a 99th percentile."""
+    return write_run(tmp_path_factory.mktemp("seeds"), seeds=(1, 2, 3, 4))
+
+
+def test_methods_that_answer_too_late_are_excluded_with_their_percentile(seeds: Results) -> None:
+    server = Deployment(arrivals=Poisson(rate_hz=30.0), queue=40)
+    free, bound = recommend(seeds, server), recommend(seeds, server, required=Requirements(p99_ms=60.0))
+    assert free.best == "sar"
+    assert bound.best == "adabn"
+    assert set(bound.excluded) == {"tent", "sar"}
+    responses = []
+    for row in seeds.utilities[
+        (seeds.utilities["protocol"] == "offline") & (seeds.utilities["method"] == "tent")
+    ].itertuples():
+        trace = seeds.folder.trace(str(row.adapting_pass))
+        resolved = server.resolve(num_batches=40, seed=int(row.seed), shift=str(row.shift))
+        responses.append(trace.course(resolved).response_ms)
+    p99 = np.sort(np.concatenate(responses))[-(-99 * 320 // 100) - 1]
+    assert bound.excluded["tent"] == f"its p99 is {p99:.1f} ms, above 60"
+    assert (bound.table["response_p99_ms"] <= 60.0).all()
+    assert bound.tail == "", "measured times hold the device's own variation"
+
+
+def test_a_lost_batch_is_never_answered(seeds: Results) -> None:
+    found = recommend(seeds, Discrete(interval_ms=10.0), required=Requirements(p95_ms=1000.0))
+    assert found.excluded["sar"] == "more than 5 % of the batches are lost, so there is no p95"
+    some = recommend(seeds, Discrete(interval_ms=10.0), required=Requirements(availability=0.9))
+    lost = recommend(seeds, Discrete(interval_ms=10.0)).table.set_index("method")["availability"]
+    assert set(some.excluded) == set(lost.index[lost < 0.9])
+    assert some.excluded["sar"] == f"its availability is {lost['sar']:.4f}, below 0.9"
+
+
+@pytest.mark.parametrize(("percent", "needed"), [(99, 299), (95, 59)])
+def test_too_few_responses_are_no_answer(run: Results, seeds: Results, percent: int, needed: int) -> None:
+    required = Requirements(**{f"p{percent}_ms": 1000.0})
+    shifts = ["fog"] if percent == 95 else None
+    with pytest.raises(
+        TemporaError, match=f"p{percent}: not known from {40 if shifts else 80} responses, it takes {needed}"
+    ):
+        recommend(run, Discrete(interval_ms=50.0), shifts, required)
+    assert not recommend(seeds, Discrete(interval_ms=50.0), required=required).excluded
+
+
+def test_nobody_keeps_what_cannot_be_kept(seeds: Results) -> None:
+    with pytest.raises(TemporaError, match=r"no method has p90 at most 5 ms here: .*Standard: its p90 is 9"):
+        recommend(seeds, Discrete(interval_ms=50.0), required=Requirements(p90_ms=5.0))
+
+
+def test_the_tail_has_the_device_s_own_variation_or_is_called_queueing_only(tmp_path: Path) -> None:
+    """Factors that a clock keeps apart count where the tail is asked for, and nowhere else."""
+    asked, required = Deployment(interval_ms=40.0), Requirements(p90_ms=1000.0)
+    given = {"scenarios": [Offline(), asked], "methods": {"standard": METHODS["standard"]}}
+    found = {}
+    for name, variation in (("quiet", [1.0]), ("shaken", [1.0, 1.0, 1.0, 2.0])):
+        results = write_run(tmp_path / name, variation=variation, **given)  # type: ignore[arg-type]
+        found[name] = recommend(results, asked, required=required)
+        assert set(recommend(results, asked).table["answer"]) == {"evaluated"}
+        assert set(found[name].table["answer"]) == {"replayed"}, "it was evaluated without them"
+    quiet, shaken = (found[name].table["response_p90_ms"].iloc[0] for name in ("quiet", "shaken"))
+    assert shaken > 1.8 * quiet
+    assert found["quiet"].tail.startswith("queueing only")
+    assert found["shaken"].tail == ""
+
+
+def test_whether_batches_are_lost_is_decided_by_the_times_with_variation(tmp_path: Path) -> None:
+    """24 ms fit into 30, twice that does not: a replay of Tent is exact without the device's variation only."""
+    results = write_run(tmp_path, scenarios=[Offline()], variation=[1.0, 2.0])
+    assert "tent" in set(
+        recommend(results, Deployment(interval_ms=30.0, queue=0, residuals=False)).table["method"]
+    )
+    assert "tent" in recommend(results, Deployment(interval_ms=30.0, queue=0)).unanswered
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ({"p99_ms": 0.0}, "p99_ms=0.0: .*give a number above 0"),
+        ({"p90_ms": float("nan")}, "p90_ms=nan"),
+        ({"availability": 99.0}, "availability=99.0: is a fraction of the batches above 0, at most 1"),
+    ],
+)
+def test_limits_that_make_no_sense(limit: dict[str, float], message: str) -> None:
+    with pytest.raises(TemporaError, match=message):
+        Requirements(**limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ from tempora.analysis.doubt.rescoring import Rescorer
 from tempora.analysis.doubt.run import Scored, together
 from tempora.analysis.pooling import pool
 from tempora.analysis.replays import Answers, answer
+from tempora.analysis.requirements import Kept, Requirements, kept
 from tempora.analysis.solvency import break_even
+from tempora.analysis.tails import tail_note, with_variation
 from tempora.analysis.uncertainty import Difference, seed_label
 from tempora.analysis.verdicts import verdict_of
 from tempora.cards import Cards
@@ -48,6 +50,11 @@ class Recommendation:
     """What the answer rests on, in sentences."""
     unanswered: dict[str, str]
     """Methods without an exact answer, and why: the best may be among them."""
+    required: Requirements = field(default_factory=Requirements)
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Methods that miss what is required, and the number that says so."""
+    tail: str = ""
+    """What to know about the percentiles, such as `queueing only`; empty where they are as good as the times."""
 
     @property
     def best(self) -> str:
@@ -63,18 +70,32 @@ class Recommendation:
         return list(self.table.loc[self.table["insolvent"], "method"])
 
 
-def recommend(results: Results, scenario: Scenario, shifts: Sequence[str] | None = None) -> Recommendation:
-    """The best method of a run under `scenario`, on all its shifts or some of them.
+def recommend(
+    results: Results,
+    scenario: Scenario,
+    shifts: Sequence[str] | None = None,
+    required: Requirements | None = None,
+) -> Recommendation:
+    """The best method of a run under `scenario`, on all its shifts or some of them, of those that keep what is
+    `required` of responses and availability.
 
     Only exact answers count: cells that were evaluated, and replays that cannot go differently. Methods
-    without one are named in `unanswered`, never estimated.
+    without one are named in `unanswered`, never estimated. Percentiles have the device's own variation in them.
     """
+    required = required or Requirements()
+    if required.limits_ms:
+        scenario = with_variation(results, scenario)
     answers = answer(results, scenario, shifts)
     if answers.rows.empty:
         reasons = "; ".join(sorted(set(answers.unanswered.values())))
         raise NoExactAnswer(f"{scenario.label}: this run has no exact answer for any method ({reasons})")
     cards = _with_card_of(results.cards, scenario)
+    chosen = _chosen(answers, required, cards)
+    answers = chosen.answers
     table = _table(answers, cards)
+    for percent in required.limits_ms:
+        found = {method: values[percent] for method, values in chosen.percentiles_ms.items()}
+        table[f"response_p{percent}_ms"] = table["method"].map(found)
     best, second = table.iloc[0], table.iloc[1] if len(table) > 1 else None
     replicates = _replicates(results, answers, scenario, list(table["method"]))
     judged = judge(replicates)
@@ -86,7 +107,19 @@ def recommend(results: Results, scenario: Scenario, shifts: Sequence[str] | None
         why=_why(best, second, table, cards),
         certainty=_certainty(results.manifest, answers, judged),
         unanswered=answers.unanswered,
+        required=required,
+        excluded=chosen.excluded,
+        tail=tail_note(results, max(required.limits_ms), answers.varying) if required.limits_ms else "",
     )
+
+
+def _chosen(answers: Answers, required: Requirements, cards: Cards) -> Kept:
+    """Who keeps what is required; if nobody does, an error says how far each is from it."""
+    chosen = kept(answers, required)
+    if chosen.answers.rows.empty:
+        reasons = "; ".join(f"{cards.label(name)}: {why}" for name, why in chosen.excluded.items())
+        raise TemporaError(f"no method has {required} here: {reasons}. Allow more, or lower the pace")
+    return chosen
 
 
 def _with_card_of(cards: Cards, scenario: Scenario) -> Cards:

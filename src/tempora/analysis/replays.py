@@ -8,7 +8,7 @@ batches, any budget that lasts or whose frozen tail is known.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tempora.analysis.frames import is_offline
+from tempora.analysis.tails import FloatArray, varies
 from tempora.errors import TemporaError, unknown
 from tempora.published.methods import STANDARD, order
 from tempora.scenarios import Resolved, Scenario, route
@@ -38,6 +39,10 @@ class Answers:
     """(method, shift, seed) -> what each batch added to the utility."""
     phase: dict[tuple[str, str, int], NDArray[np.int8]]
     """The same -> the phase of each batch."""
+    response_ms: dict[tuple[str, str, int], FloatArray] = field(default_factory=dict)
+    """(method, shift, seed) -> how long each batch took to be answered: infinite if lost, NaN if not timed."""
+    varying: bool = True
+    """Whether the device's own variation is known behind the times of all of them."""
 
 
 class _CannotAnswer(Exception):
@@ -51,7 +56,9 @@ def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = 
     found: list[dict[str, Any]] = []
     worth: dict[tuple[str, str, int], pd.Series[float]] = {}
     phase: dict[tuple[str, str, int], NDArray[np.int8]] = {}
+    response_ms: dict[tuple[str, str, int], FloatArray] = {}
     unanswered: dict[str, str] = {}
+    varying = True
     streams = utilities[_STREAM].drop_duplicates()
     for method in sorted(utilities["method"].unique(), key=order):
         try:
@@ -61,9 +68,11 @@ def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = 
             continue
         for row, trace in answers:
             found.append(row)
-            worth[method, row["shift"], int(row["seed"])] = reader.worth(row, trace)
-            phase[method, row["shift"], int(row["seed"])] = trace.phase
-    return Answers(pd.DataFrame(found), unanswered, worth, phase)
+            key = (method, row["shift"], int(row["seed"]))
+            worth[key], response_ms[key] = reader.worth(row, trace), reader.response_ms(row, trace)
+            phase[key] = trace.phase
+            varying = varying and varies(trace)
+    return Answers(pd.DataFrame(found), unanswered, worth, phase, response_ms, varying)
 
 
 class _Reader:
@@ -89,17 +98,27 @@ class _Reader:
     def worth(self, row: dict[str, Any], trace: Trace) -> pd.Series[float]:
         return batch_worth(trace, self._resolved(row, trace.num_batches))
 
+    def response_ms(self, row: dict[str, Any], trace: Trace) -> FloatArray:
+        answered = trace.response_ms(self._resolved(row, trace.num_batches))
+        return np.where(trace.served, answered, np.inf)
+
     def _evaluated(self, rows: pd.DataFrame) -> pd.Series[Any] | None:
         """The row of exactly this deployment: it was run, or scored from a shared pass."""
         candidates = rows[(rows["protocol"] == self._scenario.protocol) & rows["batches"].notna()]
         for _, row in candidates.iterrows():
             count = int(row["batches"])
             evaluated = self._results.scenarios[int(row["scenario"])]
-            if _same(self._resolved(row, count), _resolved(evaluated, row, count)):
+            asked, other = self._resolved(row, count), _resolved(evaluated, row, count)
+            if _same(asked, other) and (asked.residuals == other.residuals or not self._apart(row)):
                 if row["status"] != "ok":
                     raise _CannotAnswer(str(row["status"]))
                 return row
         return None
+
+    def _apart(self, row: pd.Series[Any]) -> bool:
+        """Whether the device's own variation is kept apart from the times, to be applied or not."""
+        key = row["adapting_pass"]
+        return isinstance(key, str) and self._folder.trace(key, predictions=False).steady
 
     def _replayed(self, rows: pd.DataFrame) -> tuple[dict[str, Any], Trace]:
         offline = self._offline(rows)
@@ -111,7 +130,7 @@ class _Reader:
         resolved = self._resolved(row, adapting.num_batches)
         way = route(
             resolved,
-            adapting.offline_course(),
+            adapting.on_device(resolved).offline_course(),
             history_free=stored.history_free,
             stateless=stored.stateless,
             time_aware=stored.time_aware,

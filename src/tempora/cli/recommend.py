@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tempora.analysis.recommend import Recommendation
+    from tempora.analysis.requirements import Requirements
     from tempora.cards import Cards
     from tempora.scenarios import Scenario
     from tempora.store import Results
@@ -37,53 +38,90 @@ def recommend(
         list[str] | None,
         typer.Option(help="Only this shift; may be repeated.", autocompletion=completion.shift_of_run),
     ] = None,
-    queue: Annotated[int, typer.Option(help="Batches that may wait (with --interval-ms or --fps).")] = 1,
+    rate_hz: Annotated[
+        float | None, typer.Option(help="So many batches per second on average, at random (Poisson).")
+    ] = None,
+    queue: Annotated[
+        int | None,
+        typer.Option(help="Batches that may wait where they come at a pace. Default 1; 16 with --rate-hz."),
+    ] = None,
     scenario: Annotated[
         str | None, typer.Option(help="Or one of the run's own scenarios, by its label, or module:Class.")
+    ] = None,
+    p99_ms: Annotated[
+        float | None,
+        typer.Option(
+            help="Only methods that answer 99 % of all batches within so many ms. Without a pace: Poisson arrivals "
+            "at half of what standard inference could take."
+        ),
+    ] = None,
+    p95_ms: Annotated[float | None, typer.Option(help="The same for 95 %.")] = None,
+    p90_ms: Annotated[float | None, typer.Option(help="The same for 90 %.")] = None,
+    availability: Annotated[
+        float | None, typer.Option(help="Only methods that answer at least this fraction of the batches.")
     ] = None,
 ) -> None:
     """Which method to use at this pace, patience or budget: exactly, or with the command that would tell."""
     from tempora.analysis.recommend import NoExactAnswer
     from tempora.analysis.recommend import recommend as find
+    from tempora.analysis.requirements import Requirements
+    from tempora.analysis.tails import with_variation
     from tempora.errors import TemporaError
     from tempora.store import open_run
 
+    required = Requirements(p90_ms=p90_ms, p95_ms=p95_ms, p99_ms=p99_ms, availability=availability)
     results = open_run(run)
-    asked = _scenario(results, interval_ms, fps, cameras, threshold_ms, budget_s, queue, scenario)
+    pace = _Pace(interval_ms, fps, cameras, rate_hz, queue)
+    asked = _scenario(results, pace, threshold_ms, budget_s, scenario, required)
+    if required.limits_ms:
+        asked = with_variation(results, asked)
     try:
-        found = find(results, asked, shift or None)
+        found = find(results, asked, shift or None, required)
     except NoExactAnswer as error:
         raise TemporaError(f"{error}. {_how_to_measure(results, asked)}") from None
     _show(new_console(), results, found, shift)
 
 
+class _Pace(NamedTuple):
+    """How batches arrive, as it was given."""
+
+    interval_ms: float | None
+    fps: float | None
+    cameras: int
+    rate_hz: float | None
+    queue: int | None
+
+
 def _scenario(
     results: Results,
-    interval_ms: float | None,
-    fps: float | None,
-    cameras: int,
+    pace: _Pace,
     threshold_ms: float | None,
     budget_s: float | None,
-    queue: int,
     scenario: str | None,
+    required: Requirements,
 ) -> Scenario:
     from tempora.errors import TemporaError
-    from tempora.scenarios import Amortised, Continuous, Discrete
+    from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Poisson
+    from tempora.scenarios.grids import SERVER_QUEUE
 
+    interval_ms, fps, cameras, rate_hz, queue = pace
     asked = {
         "--interval-ms": interval_ms,
         "--fps": fps,
+        "--rate-hz": rate_hz,
         "--threshold-ms": threshold_ms,
         "--budget-s": budget_s,
         "--scenario": scenario,
     }
     given = [name for name, value in asked.items() if value is not None]
+    if not given and required.given:
+        given = ["--rate-hz"]
     if len(given) != 1:
         what = f"{' and '.join(given)} are different deployments" if given else "no deployment given"
         raise TemporaError(f"{what}: say one of {', '.join(asked)}")
     for option, value, paces in (
         ("--cameras", cameras, ["--fps"]),
-        ("--queue", queue, ["--interval-ms", "--fps"]),
+        ("--queue", 1 if queue is None else queue, ["--interval-ms", "--fps", "--rate-hz"]),
     ):
         if value != 1 and given[0] not in paces:
             raise TemporaError(
@@ -96,9 +134,12 @@ def _scenario(
             raise TemporaError(f"--fps {fps:g} --cameras {cameras}: both must be above 0")
         interval_ms = 1000 * results.manifest["batch_size"] / (fps * cameras)
     if interval_ms is not None:
-        return Discrete(interval_ms=interval_ms, queue=queue)
+        return Discrete(interval_ms=interval_ms, queue=1 if queue is None else queue)
     if threshold_ms is not None:
         return Continuous(threshold_ms=threshold_ms)
+    if given == ["--rate-hz"]:
+        arrivals = Poisson(utilisation=0.5) if rate_hz is None else Poisson(rate_hz=rate_hz)
+        return Deployment(arrivals=arrivals, queue=SERVER_QUEUE if queue is None else queue)
     assert budget_s is not None
     return Amortised(budget_ms=1000 * budget_s, rule=_rule(results))
 
@@ -133,7 +174,8 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
     label, best = results.cards.label, found.table.iloc[0]
     console.print(Text(_deployment(results, found, shifts), style="dim"))
     console.print()
-    answered, methods = len(found.table), len(found.table) + len(found.unanswered)
+    answered = len(found.table) + len(found.excluded)
+    methods = answered + len(found.unanswered)
     limited = (
         f", best of the {answered} of {methods} methods with an exact answer" if found.unanswered else ""
     )
@@ -144,6 +186,8 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
     if found.insolvent:
         names = ", ".join(label(name) for name in found.insolvent)
         console.print(f"Insolvent: {names}. Even with every prediction right they would lose.", markup=False)
+    if found.required.given:
+        console.print(_requirements(found, label), markup=False)
     for sentence in found.certainty:
         console.print(sentence, markup=False)
     console.print()
@@ -156,6 +200,15 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
         for reason, names in _by_reason(found.unanswered, label).items():
             console.print(Padding(Text(f"{', '.join(names)}: {reason}"), (0, 0, 0, 2)))
         console.print(_how_to_measure(results, found.scenario), markup=False, soft_wrap=True)
+
+
+def _requirements(found: Recommendation, label: Callable[[str], str]) -> str:
+    """What was asked for, who misses it and by how much."""
+    missed = [f"{label(name)}, {why}" for name, why in found.excluded.items()]
+    text = f"Required: {found.required}{f' ({found.tail})' if found.tail else ''}."
+    return (
+        f"{text} Excluded: {'; '.join(missed)}." if missed else f"{text} Every method with an answer has it."
+    )
 
 
 def _deployment(results: Results, found: Recommendation, shifts: list[str] | None) -> str:
@@ -204,10 +257,12 @@ def _table(results: Results, found: Recommendation) -> Table:
     card, label = found.scenario.full_card(), results.cards.label
     terms = sorted(card.terms, key=lambda term: term != card.factor)  # what the pressure acts on comes first
     parts = {term: _HEADINGS[term] for term in terms if term in _HEADINGS}
-    measured = ("utility %", *parts.values(), "needed %")
+    tails = {f"response_p{percent}_ms": f"p{percent} ms" for percent in found.required.limits_ms}
+    measured = ("utility %", *parts.values(), *tails.values(), "needed %")
     table = plain_table("method", *measured, "answer", numbers=measured)
     for _, row in found.table.iterrows():
         numbers = [_percent(row["utility"]), *(_percent(row[name]) for name in parts)]
+        numbers += [f"{row[name]:.1f}" for name in tails]
         needed = _percent(row["break_even_accuracy"])
         style = "red" if row["insolvent"] else None
         table.add_row(Text(label(row["method"])), *numbers, needed, row["answer"], style=style)

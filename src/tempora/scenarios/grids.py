@@ -63,6 +63,10 @@ class Grid:
     make: Callable[[str, int], list[Scenario]]
 
 
+SERVER_QUEUE = 16
+"""Batches that wait at a server: more than its promise could use, so that hardly any is lost."""
+
+
 def camera(rule: str = "strict", queue: int = 1) -> list[Scenario]:
     """A frame that is answered too late is worth nothing: inspection, robots, driving."""
     return [
@@ -74,7 +78,10 @@ def camera(rule: str = "strict", queue: int = 1) -> list[Scenario]:
 
 def server(rule: str = "strict", queue: int = 1) -> list[Scenario]:
     """Requests come when they like, and the slowest of a hundred is promised (read response_p99_ms)."""
-    return [Deployment(arrivals=Poisson(utilisation=rho), queue=16) for rho in (0.7, 0.5, 0.25, 0.125)]
+    return [
+        Deployment(arrivals=Poisson(utilisation=rho), queue=SERVER_QUEUE, residuals=True)
+        for rho in (0.7, 0.5, 0.25, 0.125)
+    ]
 
 
 def kiosk(rule: str = "strict", queue: int = 1) -> list[Scenario]:

@@ -171,17 +171,21 @@ class Trace:
         )
         return course, np.select([course.adapted, course.fallback], [adapting, rescued], tail)
 
-    def kappa(self, resolved: Resolved) -> FloatArray:
-        """The decay factor of each batch of a trace that is placed on the timeline of `resolved` already."""
+    def response_ms(self, resolved: Resolved) -> FloatArray:
+        """From arrival to emission, of each batch of a trace that is placed on the timeline of `resolved` already;
+        NaN where nobody answered, or nobody timed it."""
         if resolved.waits:
             # What a batch waited is how long the one before was adapted on: not to be had from sums of times
             # without rounding, which a deadline would notice.
             course = self.course(resolved)
             response_ms = np.full(self.num_batches, np.nan)
             response_ms[course.served] = course.response_ms
-        else:
-            response_ms = (self.start_ms - self.arrived_ms) + self.on_device(resolved).predict_ms
-        return resolved.value.kappa(response_ms)
+            return response_ms
+        return (self.start_ms - self.arrived_ms) + self.on_device(resolved).predict_ms
+
+    def kappa(self, resolved: Resolved) -> FloatArray:
+        """The decay factor of each batch of a trace that is placed on the timeline of `resolved` already."""
+        return resolved.value.kappa(self.response_ms(resolved))
 
     def worth(self, resolved: Resolved) -> FloatArray:
         """What each batch of a trace that is placed on the timeline of `resolved` already added to its utility."""
