@@ -19,6 +19,7 @@ from analysis.run_folders import METHODS, write_run
 from tempora.cli.compare import compare
 from tempora.cli.import_ import import_app
 from tempora.cli.list_ import list_
+from tempora.cli.peak import peak
 from tempora.cli.query import query
 from tempora.cli.recommend import measuring_command, recommend
 from tempora.cli.show import show
@@ -31,6 +32,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 for name, command in (
     ("show", show),
     ("recommend", recommend),
+    ("peak", peak),
     ("compare", compare),
     ("query", query),
     ("list", list_),
@@ -171,7 +173,7 @@ def test_imported_runs_cannot_be_measured_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no deployment given: say one of --interval-ms, --fps, --threshold-ms, --budget-s"),
+        ([], "no deployment given: say one of --interval-ms, --fps, --rate-hz, --threshold-ms, --budget-s"),
         (
             ["--interval-ms", "10", "--budget-s", "1"],
             "--interval-ms and --budget-s are different deployments",
@@ -184,7 +186,7 @@ def test_imported_runs_cannot_be_measured_again(tmp_path: Path) -> None:
         (["--interval-ms", "10", "--cameras", "3"], "--cameras 3: only with --fps; leave it out"),
         (
             ["--threshold-ms", "33", "--queue", "5"],
-            "--queue 5: only with --interval-ms or --fps; leave it out",
+            "--queue 5: only with --interval-ms or --fps or --rate-hz; leave it out",
         ),
         (["--budget-s", "1", "--cameras", "3"], "--cameras 3: only with --fps"),
     ],
@@ -192,6 +194,26 @@ def test_imported_runs_cannot_be_measured_again(tmp_path: Path) -> None:
 def test_questions_that_make_no_sense(run: Path, arguments: list[str], message: str) -> None:
     with pytest.raises(TemporaError, match=message):
         tempora("recommend", run, *arguments)
+
+
+def test_requirements_exclude_and_say_why(tmp_path: Path) -> None:
+    write_run(tmp_path, scenarios=FEW, seeds=(1, 2, 3, 4))
+    text = one_line(
+        tempora("recommend", tmp_path, "--rate-hz", "30", "--p99-ms", "60", "--availability", "0.99")
+    )
+    assert "Use AdaBN" in text
+    assert "Required: p99 at most 60 ms, availability at least 0.99. Excluded: Tent, its p99 is" in text
+    assert "p99 ms" in text
+    at_half_load = one_line(tempora("recommend", tmp_path, "--p99-ms", "60"))
+    assert at_half_load.startswith("Several limits at once: Poisson ρ 50 %, queue 16; λ 10.0 ms")
+    assert "Every method with an answer has it" in tempora(
+        "recommend", tmp_path, "--interval-ms", "50", "--p90-ms", "60"
+    )
+
+
+def test_requirements_on_few_responses(run: Path) -> None:
+    with pytest.raises(TemporaError, match="p99: not known from 80 responses, it takes 299"):
+        tempora("recommend", run, "--interval-ms", "50", "--p99-ms", "60")
 
 
 def test_ties_are_called_ties(tmp_path: Path) -> None:
@@ -236,6 +258,51 @@ def test_the_command_is_the_run_with_one_scenario_more() -> None:
             given[flags[flag]] = value
     again = load_config(None, overrides, given).model_dump(mode="json")
     assert again == {**config, "scenarios": [*config["scenarios"], asked]}
+
+
+# -- peak ------------------------------------------------------------------------------------------------------
+
+
+def test_peak_shows_a_rate_per_method(run: Path) -> None:
+    text = tempora("peak", run, "--p99-ms", "60")
+    assert "99 % of all batches are answered within 60 ms" in one_line(text)
+    assert "1,040 arrivals, each stream 13 times with other arrivals" in one_line(text)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    places = [text.index(name) for name in ("Standard", "AdaBN", "LAME", "Tent", "SAR")]
+    assert places == sorted(places)
+
+
+def test_peaks_that_a_replay_does_not_decide_are_marked(run: Path) -> None:
+    text = tempora("peak", run, "--p99-ms", "60", "--queue", "1", "--methods", "adabn,tent")
+    adabn, tent = (next(line for line in text.splitlines() if name in line) for name in ("AdaBN", "Tent"))
+    assert "replayed" in adabn
+    assert "≈" in tent
+    assert "approximate" in tent
+    assert "Tent: it would skip batches" in one_line(text)
+    assert "--run-it makes the passes that would tell" in one_line(text)
+
+
+def test_peak_as_data(run: Path) -> None:
+    records = json.loads(tempora("peak", run, "--p99-ms", "9.1", "--format", "json"))
+    rows = list(csv.DictReader(io.StringIO(tempora("peak", run, "--p99-ms", "9.1", "--format", "csv"))))
+    assert [record["method"] for record in records] == [row["method"] for row in rows]
+    assert [record["rate_hz"] for record in records] == [float(row["rate_hz"]) for row in rows]
+    adabn = next(record for record in records if record["method"] == "adabn")
+    assert (adabn["rate_hz"], adabn["share"], adabn["bound_ms"], adabn["arrivals"]) == (0.0, None, 9.1, 1040)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "a peak has one bound; give p99_ms"),
+        (["--p99-ms", "50", "--methods", "tnet"], "did you mean 'tent'"),
+        (["--p99-ms", "50", "--format", "yaml"], "unknown format 'yaml'"),
+        (["--p99-ms", "50", "--run-it"], "--run-it: .*was made from Python"),
+    ],
+)
+def test_peaks_that_make_no_sense(run: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(TemporaError, match=message):
+        tempora("peak", run, *arguments)
 
 
 # -- compare ---------------------------------------------------------------------------------------------------

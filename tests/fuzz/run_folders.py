@@ -58,6 +58,8 @@ COMMANDS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (4, ("recommend", "run", "--interval-ms", "50")),
     (2, ("recommend", "run", "--fps", "200", "--cameras", "2")),
     (2, ("recommend", "run", "--budget-s", "0.1")),
+    (2, ("recommend", "run", "--interval-ms", "50", "--p90-ms", "60", "--availability", "0.5")),
+    (2, ("peak", "run", "--p90-ms", "60", "--format", "json")),
     (3, ("compare", "run", "other", "--format", "csv")),
     (2, ("compare", "run", "other")),
     (2, ("merge", "run", "other", "--out", "merged")),

@@ -68,6 +68,7 @@ def test_reading_says_so(runs: Path, tmp_path: Path, foreign: tuple[str, ...]) -
         ("query", "select utility from utilities"),
         ("query", "select key from passes"),
         ("recommend", "--interval-ms", "50"),
+        ("peak", "--p99-ms", "60"),
         ("report",),
     ],
 )

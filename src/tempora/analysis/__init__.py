@@ -14,12 +14,14 @@ from tempora.analysis.hardware import across_hardware
 from tempora.analysis.headline import Headline, headline
 from tempora.analysis.latency import overhead
 from tempora.analysis.pareto import budget_curves, pareto_front
+from tempora.analysis.peak import Peaks, peak
 from tempora.analysis.phases import phase_summary, phase_transitions
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
 from tempora.analysis.recommend import Recommendation, recommend
 from tempora.analysis.replays import Answers, answer
 from tempora.analysis.segments import by_segment, collapses, over_visits
+from tempora.analysis.requirements import Requirements
 from tempora.analysis.solvency import break_even, findings
 from tempora.analysis.uncertainty import (
     Difference,
@@ -35,7 +37,9 @@ __all__ = [
     "Answers",
     "Difference",
     "Headline",
+    "Peaks",
     "Recommendation",
+    "Requirements",
     "RunComparison",
     "across_hardware",
     "answer",
@@ -63,6 +67,7 @@ __all__ = [
     "overhead",
     "paired_difference",
     "pareto_front",
+    "peak",
     "phase_summary",
     "phase_transitions",
     "pool",

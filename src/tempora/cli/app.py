@@ -24,6 +24,7 @@ from tempora.cli.demo import demo
 from tempora.cli.import_ import import_app
 from tempora.cli.list_ import list_
 from tempora.cli.merge import merge
+from tempora.cli.peak import peak
 from tempora.cli.profile import profile
 from tempora.cli.query import query
 from tempora.cli.recommend import recommend
@@ -43,7 +44,7 @@ app = typer.Typer(
 )
 
 
-for command in (demo, run, show, report, recommend, compare, profile, audit, check, query, merge):
+for command in (demo, run, show, report, recommend, peak, compare, profile, audit, check, query, merge):
     app.command()(command)
 app.command("list")(list_)
 app.add_typer(data_app)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -24,6 +25,7 @@ from tempora.engine.setup import job_from_config
 from tempora.engine.tails import batches_at_once
 from tempora.errors import TemporaError
 from tempora.measure import SteadyClock, SteadyProfile, load_profile
+from tempora.scenarios import Resolved
 from tempora.store import Results, Trace
 
 MEASURED_TOLERANCE = 0.02
@@ -101,7 +103,23 @@ def _python_job(call: Mapping[str, Any]) -> Job:
         raise TemporaError(f"its call of evaluate is incomplete or was edited ({error})") from None
 
 
-def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool, streams: Streams) -> AuditedCell:
+@contextmanager
+def live_passes(results: Results) -> Iterator[Callable[[str, str, int, Resolved], Trace]]:
+    """Makes passes of a finished run under other deployments: of a method, shift, seed and deployment."""
+    job = _job(results)
+    streams = Streams(job.open_stream)
+
+    def make(method: str, shift: str, seed: int, resolved: Resolved) -> Trace:
+        spec, source = _found(job, results, pd.Series({"method": method, "shift": shift, "seed": seed}))
+        return _live(job, spec, source, resolved, streams)
+
+    try:
+        yield make
+    finally:
+        streams.close()
+
+
+def _found(job: Job, results: Results, cell: pd.Series) -> tuple[MethodSpec, Order]:
     spec = next((spec for spec in job.methods if spec.label == cell["method"]), None)
     source = _source(job, cell)
     if spec is None or source is None:
@@ -109,6 +127,13 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool, str
             f"{cell['method']} on {cell['shift']}, seed {cell['seed']}, is not in the configuration of "
             f"{results.path / 'run.json'}: another run's files are in the folder, or it was edited"
         )
+    return spec, source
+
+
+def _audit_cell(
+    job: Job, results: Results, cell: pd.Series, realtime: bool, streams: Streams
+) -> AuditedCell:
+    spec, source = _found(job, results, cell)
     scenario = results.scenarios[int(cell["scenario"])]
     resolved = scenario.resolve(
         num_batches=source.num_batches,
@@ -116,6 +141,32 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool, str
         seed=source.seed,
         shift=source.shift,
     )
+    again = _live(job, spec, source, resolved, streams, realtime)
+    stored = results.trace(cell)
+    utility = again.score(resolved).utility
+    same = _same_predictions(stored, again)
+    return AuditedCell(
+        method=cell["method"],
+        shift=cell["shift"],
+        seed=int(cell["seed"]),
+        label=cell["label"],
+        origin=cell["origin"],
+        stored=float(cell["utility"]),
+        again=utility,
+        same_predictions=same,
+        agrees=_agrees(cell, utility) if job.measured else utility == cell["utility"] and same,
+    )
+
+
+def _live(
+    job: Job,
+    spec: MethodSpec,
+    source: Order,
+    resolved: Resolved,
+    streams: Streams,
+    realtime: bool = False,
+) -> Trace:
+    """A pass of its own."""
     stream = streams.open(source)
     method = job.create(spec, source.seed)
     run = Pass(
@@ -131,21 +182,7 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool, str
     )
     with own_randomness(source.seed):
         run.warm_up(job.warmup_batches)
-        again = run.live(resolved)
-    stored = results.trace(cell)
-    utility = again.score(resolved).utility
-    same = _same_predictions(stored, again)
-    return AuditedCell(
-        method=cell["method"],
-        shift=cell["shift"],
-        seed=int(cell["seed"]),
-        label=cell["label"],
-        origin=cell["origin"],
-        stored=float(cell["utility"]),
-        again=utility,
-        same_predictions=same,
-        agrees=_agrees(cell, utility) if job.measured else utility == cell["utility"] and same,
-    )
+        return run.live(resolved)
 
 
 def _standard(job: Job, spec: MethodSpec, stream: Stream) -> Pass:

@@ -1,0 +1,233 @@
+"""Peak rates: laws of queues on fixed arrivals, what is exact, and what is said where it is not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.run_folders import BASELINE_MS, BATCHES, METHODS, write_run
+from tempora.analysis.peak import LEAST_ARRIVALS, Peak, Streams, Times, highest_rate, peak
+from tempora.errors import TemporaError
+from tempora.scenarios import Deployment, Offline, Poisson, Resolved
+from tempora.store import Results, Trace
+
+LONG = 10_000
+"""A queue that loses nothing."""
+ONE = Streams((("fog", 1, Poisson(interval_ms=1.0).times(1500, 1, "fog")),), 1)
+
+
+def constant(predict_ms: float, adapt_ms: float = 0.0, streams: Streams = ONE, **promises: bool) -> Times:
+    count = streams.count // streams.repeats
+    return Times(np.full(count, predict_ms), np.full(count, adapt_ms), np.ones(count, bool), **promises)
+
+
+def rate(times: Times, bound_ms: float, queue: int = LONG, percent: int = 99) -> float:
+    found = highest_rate(times, ONE, percent, bound_ms, queue).rate_hz
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("bound_ms", [10.5, 40.0, 300.0, 1e9])
+def test_no_queue_is_long_enough_for_more_than_the_pipeline_can_serve(bound_ms: float) -> None:
+    """10 ms each: below 100 per second, at any bound."""
+    assert 0 < rate(constant(10.0), bound_ms) < 100.0
+
+
+def test_patience_without_end_makes_service_the_limit() -> None:
+    found = highest_rate(constant(10.0), ONE, 99, 1e9, LONG)
+    assert found.rate_hz == pytest.approx(100.0, rel=2e-3)
+    assert found.why == "its service time is the limit, not the bound"
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    bounds=st.tuples(st.floats(9.0, 200.0), st.floats(9.0, 200.0)).map(sorted),
+    adapt_ms=st.floats(0.0, 30.0),
+)
+def test_a_wider_bound_never_lowers_the_peak(bounds: list[float], adapt_ms: float) -> None:
+    streams = Streams((("fog", 1, ONE.parts[0][2][:300]),), 1)
+    found = [highest_rate(constant(8.0, adapt_ms, streams), streams, 99, bound, LONG) for bound in bounds]
+    low, high = (one.rate_hz or 0.0 for one in found)
+    assert low <= high
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), queue=st.integers(0, 20), doublings=st.integers(-2, 3))
+def test_times_that_double_halve_the_peak_exactly(seed: int, queue: int, doublings: int) -> None:
+    """Arrivals nest, so it is the same course on another clock."""
+    streams = Streams((("fog", 1, ONE.parts[0][2][:300]),), 1)
+    drawn = np.random.default_rng(seed).uniform(5.0, 15.0, (2, 300))
+    factor = 2.0**doublings
+    times = Times(drawn[0], drawn[1], np.ones(300, bool))
+    slower = Times(factor * drawn[0], factor * drawn[1], np.ones(300, bool))
+    one = highest_rate(times, streams, 99, 60.0, queue)
+    other = highest_rate(slower, streams, 99, factor * 60.0, queue)
+    assert one.rate_hz is not None
+    assert other.rate_hz is not None
+    assert other.rate_hz == one.rate_hz / factor
+    assert (other.share, other.utilisation) == (one.share, one.utilisation)
+
+
+def test_a_longer_queue_and_a_lower_percentile_allow_more() -> None:
+    times = constant(10.0, 5.0)
+    assert rate(times, 60.0, queue=0) < rate(times, 60.0, queue=1) < rate(times, 60.0, queue=LONG)
+    assert rate(times, 60.0, percent=90) > rate(times, 60.0, percent=95) > rate(times, 60.0, percent=99)
+
+
+def test_constant_service_meets_the_known_waiting_times() -> None:
+    """Erlang's distribution of the wait in M/D/1, at the peak that 20,000 arrivals give."""
+    streams = Streams((("fog", 1, Poisson(interval_ms=1.0).times(20_000, 7, "fog")),), 1)
+    found = highest_rate(constant(10.0, streams=streams), streams, 99, 50.0, LONG)
+    assert found.rate_hz is not None
+    per_ms, wait_ms = found.rate_hz / 1000, 40.0
+    within = (1 - 10.0 * per_ms) * sum(
+        (-per_ms * (wait_ms - 10.0 * k)) ** k / math.factorial(k) * math.exp(per_ms * (wait_ms - 10.0 * k))
+        for k in range(int(wait_ms / 10.0) + 1)
+    )
+    assert within == pytest.approx(0.99, abs=0.004)
+
+
+def test_the_peak_is_a_deployment_that_holds_and_the_next_does_not() -> None:
+    generator = np.random.default_rng(3)
+    times = Times(generator.uniform(8, 12, 1500), generator.uniform(0, 9, 1500), np.ones(1500, bool))
+    found = rate(times, 70.0, queue=3)
+
+    def p99(rate_hz: float) -> float:
+        server = Deployment(arrivals=Poisson(rate_hz=rate_hz), queue=3)
+        score = server.score(
+            accuracy=np.ones(1500),
+            predict_ms=times.predict_ms,
+            adapt_ms=times.adapt_ms,
+            baseline_ms=BASELINE_MS,
+            seed=1,
+            shift="fog",
+        )
+        return float(score.terms["response_p99_ms"] or math.nan)
+
+    assert p99(found) <= 70.0 < p99(1.002 * found)
+
+
+def test_a_bound_that_predictions_miss_has_no_rate() -> None:
+    found = highest_rate(constant(10.0), ONE, 99, 9.0, LONG)
+    assert (found.rate_hz, found.answer) == (0.0, "replayed")
+    assert "even without a queue p99 is 10.0 ms, above 9" in found.why
+
+
+# -- what is exact ---------------------------------------------------------------------------------------------
+
+
+def test_losses_are_exact_for_methods_without_a_history_only() -> None:
+    times = constant(10.0, 5.0)
+    assert highest_rate(replace(times, history_free=True), ONE, 99, 60.0, 1).answer == "replayed"
+    found = highest_rate(times, ONE, 99, 60.0, 1)
+    assert found.answer == "approximate"
+    assert "it would skip batches" in found.why
+    assert highest_rate(times, ONE, 99, 60.0, LONG).answer == "replayed", "nothing is lost"
+
+
+def test_methods_that_look_at_the_clock_have_no_answer_without_passes() -> None:
+    found = highest_rate(replace(constant(10.0), time_aware=True), ONE, 99, 60.0, LONG)
+    assert found == Peak(None, None, None, "none", "it looks at the clock, so every rate is a run of its own")
+
+
+class _Passes:
+    """Makes passes of a method that takes less time the more it skips."""
+
+    def __init__(self, faster: float) -> None:
+        self.faster, self.made = faster, 0
+
+    def __call__(self, shift: str, seed: int, resolved: Resolved) -> Trace:
+        trace = Trace.empty(resolved.num_batches, 1)
+        trace.phase[:] = 1
+        trace.predict_ms[:], trace.adapt_ms[:] = 10.0 * self.faster, 5.0 * self.faster
+        self.made += 1
+        return trace.on_timeline(resolved)
+
+
+def test_passes_are_made_only_where_route_says_so() -> None:
+    times, passes = constant(10.0, 5.0), _Passes(faster=1.0)
+    assert highest_rate(times, ONE, 99, 60.0, LONG, passes).answer == "replayed"
+    assert highest_rate(replace(times, history_free=True), ONE, 99, 60.0, 1, passes).answer == "replayed"
+    assert passes.made == 0
+    same = highest_rate(times, ONE, 99, 60.0, 1, passes)
+    assert passes.made > 0
+    assert same.answer == "live"
+    assert same.rate_hz == highest_rate(times, ONE, 99, 60.0, 1).rate_hz
+    other = highest_rate(times, ONE, 99, 60.0, 1, _Passes(faster=0.8))
+    assert other.rate_hz is not None
+    assert same.rate_hz is not None
+    assert other.rate_hz > same.rate_hz, "it is what the passes took that counts"
+
+
+# -- a run -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return write_run(tmp_path_factory.mktemp("run"), scenarios=[Offline()])
+
+
+def test_streams_come_again_with_other_arrivals_until_there_are_a_thousand(run: Results) -> None:
+    found = peak(run, p99_ms=60.0)
+    assert (found.repeats, found.arrivals) == (13, 13 * 2 * BATCHES)
+    assert found.arrivals >= LEAST_ARRIVALS
+    assert found.tail == "", "measured times hold the device's own variation"
+    streams = Streams.of(run.utilities)
+    times = [part for shift, _, part in streams.parts if shift == "fog"]
+    assert times[0].tolist() == Poisson(interval_ms=1.0).times(BATCHES, 1, "fog").tolist()
+    assert len({tuple(part.tolist()) for part in times}) == 13
+    assert (np.diff(streams.unit_times) > 0).all()
+    assert streams.unit_times[-1] / streams.count == pytest.approx(1.0, abs=0.1)
+
+
+def test_faster_methods_have_higher_peaks(run: Results) -> None:
+    table = peak(run, p99_ms=60.0).table
+    assert list(table["method"]) == ["standard", "adabn", "lame", "tent", "sar"]
+    assert (table["utilisation"] < 1).all()
+    assert (table["share"] >= 0.99).all()
+    assert (table["samples_per_s"] == 50 * table["rate_hz"]).all()
+    assert list(peak(run, p99_ms=60.0, methods=["tent"]).table["method"]) == ["tent"]
+
+
+def test_the_device_s_own_variation_lowers_the_peak(tmp_path: Path) -> None:
+    one = {"standard": METHODS["standard"]}
+    steady = write_run(tmp_path / "steady", methods=one, scenarios=[Offline()], variation=[1.0])
+    varied = write_run(tmp_path / "varied", methods=one, scenarios=[Offline()], variation=[0.8, 0.8, 1.4])
+    quiet, shaken = (peak(results, p99_ms=30.0) for results in (steady, varied))
+    assert shaken.table["rate_hz"][0] < quiet.table["rate_hz"][0]
+    assert quiet.tail.startswith("queueing only")
+    assert shaken.tail == ""
+    (tmp_path / "varied" / "profile.json").write_text('{"residuals": {"clean_samples": 120}}')
+    assert "p99 is not known on this machine: its profile has 120" in peak(varied, p99_ms=30.0).tail
+    assert peak(varied, p95_ms=30.0).tail == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({}, "nothing given: a peak has one bound; give p99_ms"),
+        ({"p99_ms": 50.0, "p90_ms": 20.0}, "p99_ms and p90_ms given: a peak has one bound"),
+        ({"p99_ms": -1.0}, "p99_ms=-1.0: .*give a number above 0"),
+        ({"p99_ms": math.inf}, "p99_ms=inf"),
+        ({"p99_ms": 50.0, "methods": ["tnet"]}, "did you mean 'tent'"),
+        ({"p99_ms": 50.0, "queue": -1}, "queue=-1"),
+    ],
+)
+def test_questions_that_make_no_sense(run: Results, asked: dict[str, float], message: str) -> None:
+    with pytest.raises(TemporaError, match=message):
+        peak(run, **asked)  # type: ignore[arg-type]
+
+
+def test_a_method_that_is_missing_somewhere_has_no_peak(tmp_path: Path) -> None:
+    run = write_run(tmp_path, scenarios=[Offline()])
+    cells = run.utilities
+    run.utilities = cells[(cells["method"] != "tent") | (cells["shift"] != "snow")]
+    row = peak(run, p99_ms=60.0).table.set_index("method").loc["tent"]
+    assert (row["answer"], row["why"]) == ("none", "it has no offline pass on snow, seed 1")
+    assert math.isnan(row["rate_hz"])
