@@ -20,8 +20,8 @@ from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
 from tempora.analysis.recommend import Recommendation, recommend
 from tempora.analysis.replays import Answers, answer
-from tempora.analysis.segments import by_segment, collapses, over_visits
 from tempora.analysis.requirements import Requirements
+from tempora.analysis.segments import by_segment, collapses, over_visits
 from tempora.analysis.solvency import break_even, findings
 from tempora.analysis.uncertainty import (
     Difference,

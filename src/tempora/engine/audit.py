@@ -130,9 +130,7 @@ def _found(job: Job, results: Results, cell: pd.Series) -> tuple[MethodSpec, Ord
     return spec, source
 
 
-def _audit_cell(
-    job: Job, results: Results, cell: pd.Series, realtime: bool, streams: Streams
-) -> AuditedCell:
+def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool, streams: Streams) -> AuditedCell:
     spec, source = _found(job, results, cell)
     scenario = results.scenarios[int(cell["scenario"])]
     resolved = scenario.resolve(
