@@ -5,6 +5,7 @@ results = tempora.evaluate(model, batches, methods=["standard", "adabn", "tent"]
 results.utilities                 # one row per method, shift and scenario
 results.winners()                 # who wins where, and how sure that is
 tempora.open_run("runs/mine")     # the results of an earlier run
+pipeline = tempora.deploy(model, "tent", interval_ms=33)      # serve what was chosen
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ from tempora._version import __version__
 from tempora.errors import TemporaError
 
 if TYPE_CHECKING:
-    from tempora.engine import evaluate
+    from tempora.engine.deploy import deploy
+    from tempora.engine.evaluate import evaluate
     from tempora.results import open_run
     from tempora.results import open_run as open
 
-__all__ = ["TemporaError", "__version__", "evaluate", "open", "open_run"]
+__all__ = ["TemporaError", "__version__", "deploy", "evaluate", "open", "open_run"]
 
 
 def __getattr__(name: str) -> Any:
-    """`evaluate` needs torch and `open_run` needs pandas: each is imported when first used."""
-    if name == "evaluate":
-        from tempora.engine import evaluate
+    """`deploy` and `evaluate` need torch, `open_run` needs pandas: each is imported when first used."""
+    if name in ("deploy", "evaluate"):
+        from tempora import engine
 
-        return evaluate
+        return getattr(engine, name)
     if name in ("open", "open_run"):
         from tempora.results import open_run
 

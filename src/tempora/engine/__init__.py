@@ -1,9 +1,23 @@
 """Plans, passes and runs: feeding streams to methods and placing what they did on the clock."""
 
+from tempora.engine.deploy import deploy
 from tempora.engine.evaluate import evaluate
 from tempora.engine.job import Job, MethodSpec, with_offline
 from tempora.engine.observer import Observer
 from tempora.engine.passes import Stopped
+from tempora.engine.pipeline import Pipeline
+from tempora.engine.requests import Answer
 from tempora.engine.run import Run
 
-__all__ = ["Job", "MethodSpec", "Observer", "Run", "Stopped", "evaluate", "with_offline"]
+__all__ = [
+    "Answer",
+    "Job",
+    "MethodSpec",
+    "Observer",
+    "Pipeline",
+    "Run",
+    "Stopped",
+    "deploy",
+    "evaluate",
+    "with_offline",
+]

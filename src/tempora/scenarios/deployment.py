@@ -78,7 +78,7 @@ class Resolved:
         """A fresh timeline at the start of the stream; `live`: its arrivals will be offered as they happen."""
         feed: Feed
         if self.arrivals_ms is not None:
-            feed = Schedule(() if live else self.arrivals_ms, self.queue)
+            feed = Schedule(() if live else self.arrivals_ms, self.queue, live)
         else:
             feed = ClosedLoop(self.num_batches, on_prediction=self.arrivals == "on_prediction")
         budget = Budget(self.budget_ms, self.baseline_ms, self.rule)

@@ -8,8 +8,8 @@ whose next batch comes when the last one is predicted or done, or a schedule tha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Generic, Protocol, TypeVar, overload
 
 from tempora.errors import TemporaError
 
@@ -23,9 +23,46 @@ before this start although arrivals were dropped meanwhile (forced idling). A pl
 long streams make millions of them."""
 
 
+T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """A list that can forget its beginning; positions go on counting from there."""
+
+    def __init__(self) -> None:
+        self._kept: list[T] = []
+        self._forgotten = 0
+
+    def __len__(self) -> int:
+        return self._forgotten + len(self._kept)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._kept)
+
+    @overload
+    def __getitem__(self, position: int) -> T: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[T]: ...
+    def __getitem__(self, position: int | slice) -> T | list[T]:
+        if isinstance(position, slice):
+            start, stop, step = position.indices(len(self))
+            return self._kept[max(0, start - self._forgotten) : max(0, stop - self._forgotten) : step]
+        return self._kept[position if position < 0 else position - self._forgotten]
+
+    def append(self, entry: T) -> None:
+        self._kept.append(entry)
+
+    def forget(self, before: int) -> None:
+        """Let go of the entries before a position."""
+        if before > self._forgotten:
+            del self._kept[: before - self._forgotten]
+            self._forgotten = before
+
+
 class Feed(Protocol):
-    evicted: list[int]
-    """Batches that the pipeline lost, in the order of loss."""
+    @property
+    def evicted(self) -> list[int] | Recent[int]:
+        """Batches that the pipeline lost, in the order of loss."""
 
     def take(self, emission_ms: float, adapt_ms: float, finish_ms: float) -> Pickup | None:
         """The next batch for a pipeline whose last one was emitted, adapted on for so long, and then done.
@@ -73,13 +110,14 @@ class Schedule:
 
     A full queue evicts its oldest; queue 0 drops the arrival itself (Alfarra et al.'s single-model protocol).
     Arrivals may be known from the start or become known as they happen (`offer`): what comes of them is the same.
+    A `live` one can forget what is over, because it may run for months.
     """
 
-    def __init__(self, arrivals_ms: Sequence[float], queue: int) -> None:
-        self.evicted: list[int] = []
-        self.lost_ms: list[float] = []
+    def __init__(self, arrivals_ms: Sequence[float], queue: int, live: bool = False) -> None:
+        self.evicted: list[int] | Recent[int] = Recent() if live else []
+        self.lost_ms: list[float] | Recent[float] = Recent() if live else []
         """When each of them was lost."""
-        self._arrivals_ms = list(arrivals_ms)
+        self._arrivals_ms: list[float] | Recent[float] = Recent() if live else list(arrivals_ms)
         self._queue = queue
         self._waiting: deque[int] = deque()
         self._next = 0
@@ -138,6 +176,16 @@ class Schedule:
         while self._next < len(self._arrivals_ms) and self._arrivals_ms[self._next] < now_ms:
             self._admit(self._next, self._arrivals_ms[self._next])
             self._next += 1
+
+    def forget(self, told: int) -> None:
+        """Let go of arrivals that are over, and of all losses but those after the first `told`."""
+        if not isinstance(self._arrivals_ms, Recent):
+            raise RuntimeError("only a live schedule forgets: the others are asked for their whole course")
+        unsettled = [self._next - 1, *self._waiting, *self.evicted[told : told + 1]]
+        self._arrivals_ms.forget(min(unsettled))
+        for losses in (self.evicted, self.lost_ms):
+            if isinstance(losses, Recent):
+                losses.forget(told)
 
     def arrived(self, batch: int) -> float:
         return self._arrivals_ms[batch]

@@ -160,10 +160,25 @@ class Timeline:
         """A batch has arrived; returns its number. For live systems, whose arrivals nobody knows beforehand."""
         return self._schedule().offer(arrived_ms)
 
-    def lost(self, now_ms: float) -> list[int]:
-        """All batches lost before `now_ms`, in order of loss, by a pipeline that is busy until then at least."""
+    def lost(self, now_ms: float, after: int = 0) -> list[int]:
+        """All batches lost before `now_ms`, in order of loss, by a pipeline that is busy until then at least.
+
+        `after`: without the first so many of them, which are known.
+        """
         self._schedule().admit_before(now_ms)
-        return list(self._feed.evicted)
+        return self._feed.evicted[after:]
+
+    def forget(self) -> None:
+        """Let go of all that is over (of losses: that the fallback answered, or, without one, all): a live system may
+        run for months. Its `course` then holds no more than what is left."""
+        lost = len(self._feed.evicted)
+        self._schedule().forget(lost if self._rescued is None else self._answered)
+        for rows in (self._pickups, self._predicts_ms, self._adapts_ms, self._phases):
+            del rows[:-1]
+
+    def resume(self, spent_ms: float) -> None:
+        """Go on with a budget of which at least so much was spent before: a restart refunds nothing."""
+        self._budget.spent_ms = max(self._budget.spent_ms, spent_ms)
 
     def _schedule(self) -> Schedule:
         if not isinstance(self._feed, Schedule):
@@ -253,7 +268,7 @@ class Timeline:
         return course_of(
             num_batches=self._feed.known,
             served=self._column(0).astype(np.int64),
-            evicted=np.array(self._feed.evicted, dtype=np.int64),
+            evicted=np.array(list(self._feed.evicted), dtype=np.int64),
             arrived_ms=self._column(1),
             start_ms=self._column(2),
             wait_ms=self._column(3),
