@@ -55,7 +55,7 @@ class FakeClock:
 def tiny_network() -> models.Classifier:
     """Images of one channel and 2 x 2 pixels, three classes."""
     parts = OrderedDict(flat=nn.Flatten(), head=nn.Linear(4, 3))
-    return models.wrap(nn.Sequential(parts), features="flat", head="head", mean=(0.0,), std=(1.0,))
+    return models.wrap(nn.Sequential(parts), features="flat", head="head")
 
 
 def numbered(index: int, size: int = 1) -> torch.Tensor:

@@ -98,7 +98,9 @@ def test_the_pipeline_lives_what_the_timeline_says(case):
 
 def test_the_worked_example_of_a_camera():
     """design: lambda 40, interval 60, queue 1, T 100, B 100, 42 + 58 ms adapting, 38 ms frozen."""
-    resolved = Deployment(interval_ms=60, threshold_ms=100, budget_ms=100).resolve(num_batches=8, baseline_ms=40)
+    resolved = Deployment(interval_ms=60, threshold_ms=100, budget_ms=100).resolve(
+        num_batches=8, baseline_ms=40
+    )
     times = {"predict_ms": [42.0] * 8, "adapt_ms": [58.0] * 8, "frozen_ms": [38.0] * 8}
     futures, journal, stats = lived(resolved, times)
     assert [row.batch for row in journal] == [0, 1, 3, 4, 5, 6, 7]

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from tempora import methods
 from tempora.engine.evaluate import MethodLike, method_spec
 from tempora.engine.job import STANDARD, MethodSpec
-from tempora.engine.pipeline import LiveClock, Pipeline
+from tempora.engine.live_time import LiveClock
+from tempora.engine.pipeline import Pipeline
 from tempora.engine.serving import Beside, Operator, on_host
 from tempora.errors import TemporaError, unknown
 from tempora.measure import choose_device
@@ -65,7 +66,7 @@ def deploy(
     deployment = _deployment(knobs, fallback_device)
     spec = method_spec(method)
     standard = methods.create(STANDARD, classifier, seed=seed)
-    given = _example(classifier, batch_size, example)
+    given = _example(classifier, standard, batch_size, example)
     if baseline_ms is None and _needs_baseline(deployment):
         baseline_ms = _measured_baseline(standard, given)
     resolved = deployment.resolve(num_batches=1, baseline_ms=baseline_ms, seed=seed)
@@ -123,16 +124,20 @@ def _check_collecting(batch_size: int, max_wait_ms: float, too_long_ms: float | 
             raise TemporaError(f"{name}={value!r}: must be a finite number of milliseconds above 0")
 
 
-def _example(model: Classifier, batch_size: int, example: Tensor | None) -> Tensor | None:
+def _example(
+    model: Classifier, standard: methods.Method, batch_size: int, example: Tensor | None
+) -> Tensor | None:
     """A batch to warm up with; None where nobody knows what images look like."""
     if example is not None:
         return torch.as_tensor(example).detach().to(model.device, torch.float32)
+    generator = torch.Generator().manual_seed(0)
     try:
         shape = model.preprocessing.input_size
-    except TemporaError:
+        noise = torch.randn(max(2, batch_size), *shape, generator=generator).to(model.device)
+        standard.predict(noise)
+    except (TemporaError, RuntimeError):  # unknown, or a size that nobody set and that does not fit
         return None
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(max(2, batch_size), *shape, generator=generator).to(model.device)
+    return noise
 
 
 def _needs_baseline(deployment: Deployment) -> bool:
@@ -170,6 +175,7 @@ def _beside(
     if device is None or resolved.fallback is None or resolved.waits:
         return None
     there = copy.deepcopy(model).to(choose_device(device))
-    if resolved.fallback == "latest":
-        return Beside(methods.create(spec.name, there, seed=seed, **spec.settings))
-    return Beside(methods.create(STANDARD, there, seed=seed))
+    standard = methods.create(STANDARD, there, seed=seed)
+    if resolved.fallback != "latest":
+        return Beside(standard)
+    return Beside(standard, methods.create(spec.name, there, seed=seed, **spec.settings))

@@ -11,20 +11,20 @@ from __future__ import annotations
 import math
 import sys
 import threading
-import time
 import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tempora.engine.live_time import LiveClock, Lived, Mean, WallClock
 from tempora.engine.requests import Answer, Courier, Door, Request, Unit
 from tempora.engine.saved_state import for_device, read_state, write_state
 from tempora.engine.serving import NOT_FINITE, Operator, Outcome, Refused
@@ -36,58 +36,6 @@ from tempora.scenarios import Resolved, Turn
 T = TypeVar("T")
 LAST_CALLBACKS_S = 5.0
 """How long `close` waits for callbacks of clients."""
-
-
-class LiveClock(Protocol):
-    """What the pipeline knows of time."""
-
-    def now_ms(self) -> float: ...
-
-    def wait(self, condition: threading.Condition, timeout_ms: float) -> None:
-        """Wait, holding the condition's lock, for a notification or so long."""
-
-
-class WallClock:
-    """Milliseconds since it was made."""
-
-    def __init__(self) -> None:
-        self._begin_ns = time.perf_counter_ns()
-
-    def now_ms(self) -> float:
-        return (time.perf_counter_ns() - self._begin_ns) / 1e6
-
-    def wait(self, condition: threading.Condition, timeout_ms: float) -> None:
-        condition.wait(timeout_ms / 1000)
-
-
-@dataclass(frozen=True)
-class Lived:
-    """What became of one batch, in the pipeline's own milliseconds."""
-
-    batch: int
-    phase: str
-    """adapt, frozen or fallback."""
-    arrived_ms: float
-    start_ms: float
-    """When the pipeline was free for it."""
-    picked_ms: float
-    """When the worker had it in hand."""
-    emission_ms: float
-    finish_ms: float
-    action: str
-
-
-@dataclass
-class _Mean:
-    count: int = 0
-    total: float = 0.0
-
-    def add(self, value: float) -> None:
-        self.count, self.total = self.count + 1, self.total + value
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count
 
 
 class Pipeline:
@@ -144,7 +92,7 @@ class Pipeline:
         self._emitted: Outcome | None = None
         self._emission_ms = 0.0
         self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._costs_ms: dict[str, _Mean] = defaultdict(_Mean)
+        self._costs_ms: dict[str, Mean] = defaultdict(Mean)
         """What adapt() has taken, by the action it returned: for methods that want to know."""
         self._generation = 0
         """Workers of an earlier one hang somewhere and are not listened to any more."""
@@ -152,7 +100,7 @@ class Pipeline:
         self._threads = [self._start(self._mind, "tempora-minder")]
         if self._beside is not None:
             self._threads.append(self._start(self._serve_beside, "tempora-fallback"))
-        self._worker = self._start(lambda: self._work(0), "tempora-worker")
+        self._worker: threading.Thread | None = self._start(lambda: self._work(0), "tempora-worker")
         try:
             self._by_worker(operator.warm_up)
         except BaseException:
@@ -516,7 +464,7 @@ class Pipeline:
     def _give_up(self, reason: str) -> None:
         """Nothing answers any more: refuse whatever is there, and end."""
         self._generation += 1
-        self._closing, self._turn = True, None
+        self._closing, self._turn, self._worker = True, None, None
         waiting = [unit.requests for unit in (*self._units.values(), *self._lost_elsewhere)]
         for request in (*self._forming, *(request for requests in waiting for request in requests)):
             if not request.done():

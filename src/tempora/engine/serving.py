@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,10 +89,10 @@ class Operator:
             return
         for _ in range(WARM_UP_BATCHES):
             on_host(self.standard.predict(self._example))
-            self._predict(lambda: _NO_MOMENT, self._example)
-            self._adapt(lambda: _NO_MOMENT)
+            predicted(self.method, self._example, lambda: NO_MOMENT)
+            self._adapt(lambda: NO_MOMENT)
         self.method.freeze()
-        self._predict(lambda: _NO_MOMENT, self._example)
+        predicted(self.method, self._example, lambda: NO_MOMENT)
         self.method.reset()
         self._synchronise()
 
@@ -144,29 +145,35 @@ class Operator:
         if not turn.adapting and not self.method.frozen:
             self.method.freeze()
             self._froze_it = True
-        adapts, failure = turn.adapting and not self.method.frozen, None
-        try:
-            scores = usable(self._predict(moment, x), len(x))
-            return Outcome(scores, "adapt" if adapts else "frozen", adapts)
-        except TemporaError as refusal:  # this batch does not suit it: too small, say
-            failure = str(refusal) if isinstance(refusal, NotUsable) else None
-        except BaseException as error:
-            failure = f"predict() raised {type(error).__name__}: {error}"
-        scores = usable(self.standard.predict(x), len(x))  # where Standard fails too, the batch is at fault
-        return Outcome(scores, "frozen", by_standard=True, failure=failure)
+        adapts = turn.adapting and not self.method.frozen
+        scores, failure = self._tried(x, moment)
+        if scores is None:  # where Standard fails too, the batch is at fault
+            scores, adapts = usable(self.standard.predict(x), len(x)), False
+            return Outcome(scores, "frozen", by_standard=True, failure=failure)
+        return Outcome(scores, "adapt" if adapts else "frozen", adapts)
 
     def _answer_lost(self, x: Tensor, standing: bool) -> Outcome:
-        if self._fallback != "latest" or not standing:
-            return Outcome(usable(self.standard.predict(x), len(x)), "fallback")
-        present = self.method.snapshot()
-        try:
+        scores, failure = None, None
+        if self._fallback == "latest" and standing:
+            present = self.method.snapshot()
             self.method.freeze()
-            return Outcome(usable(self._predict(lambda: _NO_MOMENT, x), len(x)), "fallback")
-        finally:
+            scores, failure = self._tried(x, lambda: NO_MOMENT)
             self.method.restore(present)
+        if scores is None:
+            scores = usable(self.standard.predict(x), len(x))
+        return Outcome(scores, "fallback", failure=failure)
 
-    def _predict(self, moment: Callable[[], Moment], x: Tensor) -> Tensor:
-        return predicted(self.method, x, moment)
+    def _tried(self, x: Tensor, moment: Callable[[], Moment]) -> tuple[Tensor | None, str | None]:
+        """The method's scores; or none of use, and why it is not to be asked again, unless it is this batch that does
+        not suit it (too small, say)."""
+        try:
+            return usable(predicted(self.method, x, moment), len(x)), None
+        except NotUsable as failure:
+            return None, str(failure)
+        except TemporaError:
+            return None, None
+        except BaseException as error:
+            return None, f"predict() raised {type(error).__name__}: {error}"
 
     def _adapt(self, moment: Callable[[], Moment]) -> str:
         adapt: Any = self.method.adapt
@@ -176,12 +183,13 @@ class Operator:
 class Beside:
     """A fallback on a device of its own (`free`): Standard, or the method in its latest state, frozen."""
 
-    def __init__(self, method: Method) -> None:
-        self._method = method
-        self._latest = method.name != "standard"
+    def __init__(self, standard: Method, latest: Method | None = None) -> None:
+        self._standard = standard
+        self._method = latest or standard
+        self._latest = latest is not None
         self._lock = threading.Lock()
         self._published: Any = None
-        method.freeze()
+        self._method.freeze()
 
     def publish(self, method: Method) -> None:
         """adapt() has finished: this is the latest state now."""
@@ -201,9 +209,15 @@ class Beside:
                 own = self._method.snapshot()
                 self._method.restore(for_device(snapshot, own, self._method.model.device))
                 self._method.freeze()
-            return Outcome(usable(predicted(self._method, x, lambda: _NO_MOMENT), len(x)), "fallback")
+            return Outcome(self._scores(x), "fallback")
         except BaseException as error:
             return Outcome(Refused(cannot_take(error)), "fallback")
+
+    def _scores(self, x: Tensor) -> Tensor:
+        if self._latest:
+            with suppress(Exception):
+                return usable(predicted(self._method, x, lambda: NO_MOMENT), len(x))
+        return usable(self._standard.predict(x), len(x))
 
 
 def predicted(method: Method, x: Tensor, moment: Callable[[], Moment]) -> Tensor:
@@ -246,4 +260,4 @@ def _is_finite(request: Request) -> bool:
 
 
 NOT_FINITE = TemporaError("submit() was given NaN or infinite values: check how the images were normalised")
-_NO_MOMENT = Moment(now_ms=0.0, arrived_ms=0.0)
+NO_MOMENT = Moment(now_ms=0.0, arrived_ms=0.0)

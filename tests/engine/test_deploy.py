@@ -1,0 +1,537 @@
+"""tempora.deploy: what a client meets, and what happens when a method, a client or a device misbehaves."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import pytest
+import torch
+from live_clock import FakeClock, tiny_network
+from torch import nn
+
+import tempora
+from tempora import TemporaError
+from tempora.engine.tally import prometheus
+from tempora.errors import TemporaWarning
+from tempora.methods import Method, create
+from tempora.scenarios import Poisson
+
+PATIENCE_S = 60
+"""A watchdog for what must not hang; nothing is decided by it while things go well."""
+
+
+@pytest.fixture
+def no_thread_left():
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE_S)
+    assert set(threading.enumerate()) <= before
+
+
+pytestmark = pytest.mark.usefixtures("no_thread_left")
+
+
+def image(value: float = 1.0) -> torch.Tensor:
+    return torch.full((1, 2, 2), value)
+
+
+class Held(Method):
+    """Adapts when it is let; counts what it saw."""
+
+    name = "held"
+    state = ("seen",)
+    let_predict = let_adapt = None
+    breaks_at = None
+    """predict:3 raises at the third batch, nan:3 returns NaN, adapt:3 raises in adapt()."""
+
+    def setup(self):
+        self.seen = 0
+
+    @torch.no_grad()
+    def predict(self, x):
+        if self.let_predict is not None:
+            assert self.let_predict.wait(PATIENCE_S)
+        scores = self.model(x)
+        self._break("predict")
+        return scores * float("nan") if self.breaks_at == f"nan:{self.seen}" else scores
+
+    def adapt(self):
+        if self.frozen:
+            return "none"
+        if self.let_adapt is not None:
+            assert self.let_adapt.wait(PATIENCE_S)
+        self._break("adapt")
+        self.seen += 1
+        return "step"
+
+    def _break(self, call):
+        if self.breaks_at == f"{call}:{self.seen}":
+            raise RuntimeError("out of luck")
+
+
+def held(**attributes):
+    return type("Held", (Held,), attributes)
+
+
+def deployed(method=Held, **knobs):
+    return tempora.deploy(tiny_network(), method, device="cpu", example=torch.ones(2, 1, 2, 2), **knobs)
+
+
+def _in_hand(pipeline):
+    """Wait until the worker has taken a batch."""
+    while pipeline._picked_ms is None:
+        threading.Event().wait(0.001)
+
+
+def test_the_answer_goes_out_before_adaptation_starts():
+    let = threading.Event()
+    with tempora.deploy(tiny_network(), held(let_adapt=let), device="cpu") as pipeline:
+        answer = pipeline.submit(image()).result(PATIENCE_S)
+        assert answer.scores.shape == (3,)
+        assert (answer.dropped, answer.fallback) == (False, False)
+        assert answer.response_ms > 0
+        let.set()
+
+
+def test_images_and_batches_answer_as_the_network_does():
+    network = tiny_network()
+    batch = torch.randn(5, 1, 2, 2)
+    with tempora.deploy(network, "standard", device="cpu") as pipeline:
+        assert torch.allclose(pipeline.submit(batch).result(PATIENCE_S).scores, network(batch))
+        assert torch.allclose(
+            pipeline.submit(batch[2]).result(PATIENCE_S).scores, network(batch)[2], atol=1e-6
+        )
+        module = pipeline.module()
+        assert isinstance(module, nn.Module)
+        assert torch.allclose(module(batch), network(batch))
+        assert list(module.parameters()) == []
+
+
+def test_what_a_client_does_to_its_buffer_afterwards_changes_nothing():
+    let = threading.Event()
+    network = tiny_network()
+    buffer = torch.ones(2, 1, 2, 2)
+    with tempora.deploy(network, held(let_predict=let), device="cpu", example=None) as pipeline:
+        future = pipeline.submit(buffer)
+        buffer.fill_(100.0)
+        let.set()
+        assert torch.allclose(future.result(PATIENCE_S).scores, network(torch.ones(2, 1, 2, 2)))
+
+
+def test_a_full_queue_drops_its_oldest_at_once():
+    let = threading.Event()
+    with tempora.deploy(tiny_network(), held(let_predict=let), device="cpu", queue=1) as pipeline:
+        first, second, third = (pipeline.submit(image(value)) for value in (1.0, 2.0, 3.0))
+        dropped = second.result(PATIENCE_S)  # while the first is still being served
+        assert (dropped.dropped, dropped.scores, dropped.response_ms) == (True, None, None)
+        assert not first.done()
+        let.set()
+        assert not first.result(PATIENCE_S).dropped
+        assert not third.result(PATIENCE_S).dropped
+        pipeline.label(second, 0)  # of no use, and no mistake
+        stats = pipeline.stats()
+        assert (stats["arrived"], stats["answered"], stats["dropped"]) == (3, 2, 1)
+        assert stats["availability"] == pytest.approx(2 / 3)
+        assert stats["labelled"] == 0
+
+
+def test_single_images_are_collected_until_the_batch_is_full_or_their_time_is_up():
+    clock = FakeClock()
+    sizes = []
+
+    class Sizes(Held):
+        def predict(self, x):
+            sizes.append(len(x))
+            return super().predict(x)
+
+    network = tiny_network()
+    with tempora.deploy(
+        network, Sizes, device="cpu", batch_size=3, max_wait_ms=20, clock=clock, queue=9
+    ) as pipeline:
+        sizes.clear()
+        clock.advance(100)
+        full = [pipeline.submit(image(value)) for value in (1.0, 2.0, 3.0)]
+        scores = torch.stack([future.result(PATIENCE_S).scores for future in full])
+        assert torch.allclose(scores, network(torch.stack([image(v) for v in (1.0, 2.0, 3.0)])), atol=1e-6)
+        assert pipeline.wait(PATIENCE_S)
+        late = [pipeline.submit(image(value)) for value in (4.0, 5.0)]
+        clock.advance(19.5)
+        assert not any(future.done() for future in late)
+        clock.advance(0.5)
+        answers = [future.result(PATIENCE_S) for future in late]
+        assert [answer.response_ms for answer in answers] == [20.0, 20.0], "collecting is waiting, too"
+        whole = pipeline.submit(torch.ones(4, 1, 2, 2)).result(PATIENCE_S)
+        assert whole.scores.shape == (4, 3)
+        last = pipeline.submit(image(6.0))
+    assert not last.result(0).dropped, "closing serves what has come"
+    assert sizes == [3, 2, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.ones(3, 3), "of shape .3, 3.: give an image of shape .1, 2, 2."),
+        (torch.ones(0, 1, 2, 2), "give an image of shape"),
+        (torch.ones(2, 1, 2, 2, dtype=torch.int64), "give normalised floating-point images"),
+        (torch.full((1, 2, 2), float("nan")), "NaN or infinite"),
+        ("a picture", "a str that is no tensor"),
+    ],
+)
+def test_what_no_network_takes_is_refused_at_the_door(x, message):
+    with deployed() as pipeline:
+        with pytest.raises(TemporaError, match=message):
+            pipeline.submit(x)
+        assert pipeline.stats()["refused"] == 1
+        assert pipeline.stats()["arrived"] == 0
+
+
+def test_a_batch_that_even_standard_cannot_take_is_refused_and_the_method_stays():
+    with tempora.deploy(_picky(), Held, device="cpu") as pipeline:
+        bad = pipeline.submit(torch.full((2, 1, 2, 2), 13.0))
+        with pytest.raises(TemporaError, match="cannot answer this batch: RuntimeError: thirteen"):
+            bad.result(PATIENCE_S)
+        assert not pipeline.submit(image()).result(PATIENCE_S).dropped
+        stats = pipeline.stats()
+        assert (stats["refused"], stats["failure"], stats["replaced"]) == (1, None, 0)
+
+
+def _picky():
+    class Picky(nn.Module):
+        def forward(self, x):
+            if bool((x == 13).any()):
+                raise RuntimeError("thirteen")
+            return x.flatten(1)
+
+    network = nn.Sequential()
+    network.add_module("flat", Picky())
+    network.add_module("head", nn.Linear(4, 3))
+    return tempora.models.wrap(network, features="flat", head="head")
+
+
+@pytest.mark.parametrize(
+    ("breaks_at", "reason", "stood_in"),
+    [
+        ("predict:2", r"predict\(\) raised RuntimeError: out of luck", 4),
+        ("nan:2", "its scores are not finite", 4),
+        ("adapt:2", r"adapt\(\) raised RuntimeError: out of luck", 3),
+    ],
+)
+def test_a_method_that_fails_is_replaced_by_standard_said_once_and_counted(breaks_at, reason, stood_in):
+    network = tiny_network()
+    with (  # noqa: PT031
+        pytest.warns(TemporaWarning, match=f"replaced by Standard: {reason}") as said,
+        tempora.deploy(network, held(breaks_at=breaks_at), device="cpu") as pipeline,
+    ):
+        for _ in range(6):
+            answer = pipeline.submit(image()).result(PATIENCE_S)
+            assert torch.allclose(answer.scores, network(image()[None])[0], atol=1e-6)
+            assert pipeline.wait(PATIENCE_S)
+        stats = pipeline.stats()
+        with pytest.raises(TemporaError, match="nothing to save: the method was replaced"):
+            pipeline.save("nowhere")
+    assert (stats["answered"], stats["replaced"]) == (6, stood_in)
+    assert stats["steps"] == (3 if breaks_at == "adapt:2" else 2)
+    assert len([one for one in said if one.category is TemporaWarning]) == 1
+
+
+@pytest.mark.parametrize("where", ["let_predict", "let_adapt"])
+def test_a_method_that_hangs_is_left_behind(where):
+    let, clock = threading.Event(), FakeClock()
+    with pytest.warns(TemporaWarning, match="a call has not ended"):  # noqa: PT031, SIM117
+        with tempora.deploy(
+            tiny_network(), held(**{where: let}), device="cpu", clock=clock, too_long_ms=1000
+        ) as pipeline:
+            hanging = pipeline.submit(image())
+            if where == "let_adapt":
+                hanging.result(PATIENCE_S)
+            _in_hand(pipeline)
+            clock.advance(1001)
+            assert not hanging.result(PATIENCE_S).dropped
+            assert not pipeline.submit(image()).result(PATIENCE_S).dropped
+            assert pipeline.stats()["replaced"] == (2 if where == "let_predict" else 1)
+            let.set()
+
+
+def test_a_method_that_takes_too_long_is_replaced():
+    clock = FakeClock()
+
+    class Slow(Held):
+        def adapt(self):
+            clock.advance(0 if self.seen < 2 else 500)
+            return super().adapt()
+
+    with pytest.warns(TemporaWarning, match="it took 500 ms for one batch"):  # noqa: PT031, SIM117
+        with tempora.deploy(tiny_network(), Slow, device="cpu", clock=clock, too_long_ms=400) as pipeline:
+            for _ in range(5):
+                pipeline.submit(image()).result(PATIENCE_S)
+                assert pipeline.wait(PATIENCE_S)
+            assert pipeline.stats()["steps"] == 3
+
+
+def test_a_device_that_does_not_answer_refuses_what_waits():
+    """Standard hangs too: nobody waits for ever, and close() comes back."""
+    let, clock = threading.Event(), FakeClock()
+
+    class Stuck(nn.Module):
+        def forward(self, x):
+            assert let.wait(PATIENCE_S)
+            return x.flatten(1)
+
+    network = nn.Sequential()
+    network.add_module("flat", Stuck())
+    network.add_module("head", nn.Linear(4, 3))
+    model = tempora.models.wrap(network, features="flat", head="head")
+    pipeline = tempora.deploy(model, "standard", device="cpu", clock=clock, too_long_ms=1000)
+    futures = [pipeline.submit(image()) for _ in range(2)]
+    _in_hand(pipeline)
+    clock.advance(1001)
+    for future in futures:
+        with pytest.raises(TemporaError, match="the device does not answer"):
+            future.result(PATIENCE_S)
+    with pytest.raises(TemporaError, match="is closed"):
+        pipeline.submit(image())
+    pipeline.close()
+    let.set()
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_closing_serves_or_drops_what_waits(drain):
+    let = threading.Event()
+    pipeline = tempora.deploy(tiny_network(), held(let_predict=let), device="cpu", queue=5)
+    futures = [pipeline.submit(image()) for _ in range(4)]
+    closing = threading.Thread(target=pipeline.close, args=(drain,))
+    closing.start()
+    if not drain:
+        assert all(future.result(PATIENCE_S).dropped for future in futures[1:])
+    let.set()
+    closing.join(PATIENCE_S)
+    assert not closing.is_alive()
+    assert [future.result(0).dropped for future in futures] == [False] + [not drain] * 3
+    with pytest.raises(TemporaError, match="is closed"):
+        pipeline.submit(image())
+    pipeline.close()  # twice is once
+
+
+def test_a_budget_freezes_the_method():
+    clock = FakeClock()
+
+    class Costly(Held):
+        def adapt(self):
+            clock.advance(0 if self.frozen else 30)
+            return super().adapt()
+
+    with tempora.deploy(
+        tiny_network(), Costly, device="cpu", clock=clock, baseline_ms=10, budget_ms=45
+    ) as pipeline:
+        for _ in range(6):
+            pipeline.submit(image()).result(PATIENCE_S)
+            assert pipeline.wait(PATIENCE_S)
+        stats = pipeline.stats()
+    assert stats["spent_ms"] == 60, "overshoot: 20 a batch, while less than 45 is spent"
+    assert (stats["steps"], stats["adapted_fraction"]) == (3, 0.5)
+
+
+@pytest.mark.parametrize("beside", [None, "cpu"])
+@pytest.mark.parametrize("fallback", ["latest", "standard"])
+def test_a_fallback_answers_what_was_lost(fallback, beside):
+    let = threading.Event()
+    network = tiny_network()
+    with tempora.deploy(
+        network, held(let_adapt=let), device="cpu", queue=0, fallback=fallback, fallback_device=beside
+    ) as pipeline:
+        futures = [pipeline.submit(image())]
+        futures[0].result(PATIENCE_S)
+        futures += [pipeline.submit(image(2.0)) for _ in range(3)]
+        if beside:
+            for future in futures[1:]:
+                future.result(PATIENCE_S)  # while the pipeline is still adapting
+        let.set()
+        answers = [future.result(PATIENCE_S) for future in futures]
+        stats = pipeline.stats()
+    assert [answer.fallback for answer in answers] == [False, True, True, True]
+    assert all(torch.allclose(a.scores, network(image(2.0)[None])[0], atol=1e-6) for a in answers[1:])
+    assert (stats["availability"], stats["fallback_fraction"]) == (1.0, 0.75)
+
+
+@pytest.mark.parametrize("name", ["tent", "cotta", "rotta", "t3a", "adabn", "eta"])
+def test_a_restart_goes_on_from_the_saved_state(name, network, batches, tmp_path):
+    model = network("fashion_resnet")
+    xs = [x for x, _ in batches]
+
+    def answers(pipeline, given):
+        return torch.stack([pipeline.submit(x).result(PATIENCE_S).scores for x in given])
+
+    knobs = {"device": "cpu", "arrivals": "on_completion"}
+    with tempora.deploy(model, name, **knobs) as pipeline:
+        answers(pipeline, xs[:4])
+        saved = pipeline.save(tmp_path / "state.safetensors")
+        expected = answers(pipeline, xs[4:])
+    with tempora.deploy(model, name, **knobs) as restarted:
+        fresh = answers(restarted, xs[4:5])
+        restarted.load(saved)
+        assert torch.equal(answers(restarted, xs[4:]), expected)
+        assert name in ("adabn", "rotta") or not torch.equal(fresh, expected[:1])
+
+
+def test_a_saved_budget_stays_spent_and_a_frozen_method_may_adapt_under_a_larger_one(tmp_path):
+    clock = FakeClock()
+
+    class Costly(Held):
+        def adapt(self):
+            clock.advance(0 if self.frozen else 30)
+            return super().adapt()
+
+    def serve(pipeline, count):
+        for _ in range(count):
+            pipeline.submit(image()).result(PATIENCE_S)
+            assert pipeline.wait(PATIENCE_S)
+        return pipeline.stats()
+
+    knobs = {"device": "cpu", "clock": clock, "baseline_ms": 10}
+    with tempora.deploy(tiny_network(), Costly, budget_ms=40, **knobs) as pipeline:
+        serve(pipeline, 3)
+        pipeline.save(tmp_path / "state")
+    with tempora.deploy(tiny_network(), Costly, budget_ms=80, **knobs) as pipeline:
+        pipeline.load(tmp_path / "state")
+        assert pipeline.stats()["spent_ms"] == 40
+        assert serve(pipeline, 4)["steps"] == 2
+
+
+def test_a_state_of_something_else_is_refused(tmp_path):
+    with deployed() as pipeline:
+        pipeline.save(tmp_path / "state")
+        (tmp_path / "other").write_bytes(b"junk")
+        for path, message in (("other", "cannot be read as a saved state"), ("none", "does not exist")):
+            with pytest.raises(TemporaError, match=message):
+                pipeline.load(tmp_path / path)
+    with deployed("standard") as other, pytest.raises(TemporaError, match="saved with method 'held'"):
+        other.load(tmp_path / "state")
+
+
+def test_a_given_up_method_comes_back_with_a_saved_state(tmp_path):
+    kind = held(breaks_at="predict:1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TemporaWarning)
+        with tempora.deploy(tiny_network(), kind, device="cpu") as pipeline:
+            pipeline.save(tmp_path / "state")
+            for _ in range(3):
+                pipeline.submit(image()).result(PATIENCE_S)
+                assert pipeline.wait(PATIENCE_S)
+            assert pipeline.stats()["failure"] is not None
+            kind.breaks_at = None
+            pipeline.load(tmp_path / "state")
+            pipeline.submit(image()).result(PATIENCE_S)
+            assert pipeline.wait(PATIENCE_S)
+            assert pipeline.stats()["failure"] is None
+            assert pipeline.stats()["steps"] == 2
+
+
+def test_labels_may_come_before_or_after_the_answer():
+    let = threading.Event()
+    network = tiny_network()
+    truth = int(network(image()[None]).argmax())
+    with tempora.deploy(network, held(let_predict=let), device="cpu", queue=5) as pipeline:
+        futures = [pipeline.submit(image()) for _ in range(4)]
+        pipeline.label(futures[0], truth)
+        with pytest.raises(TemporaError, match="2 classes for 1 images"):
+            pipeline.label(futures[1], [0, 1])
+        let.set()
+        assert pipeline.wait(PATIENCE_S)
+        pipeline.label(futures[1], (truth + 1) % 3)
+        with pytest.raises(TemporaError, match="has its label already"):
+            pipeline.label(futures[0], truth)
+        with pytest.raises(TemporaError, match=r"submit\(\) did not return"):
+            pipeline.label(object(), 0)
+        stats = pipeline.stats()
+    assert (stats["labelled"], stats["adapt_accuracy"], stats["utility"]) == (2, 0.5, 0.5)
+    text = prometheus(stats)
+    assert "\ntempora_adapt_accuracy 0.5\n" in text
+    assert "failure" not in text
+
+
+def test_a_slow_callback_keeps_nobody_waiting():
+    let, called = threading.Event(), threading.Event()
+    with deployed() as pipeline:
+        slow = pipeline.submit(image())
+        slow.add_done_callback(lambda future: (let.wait(PATIENCE_S), called.set()))
+        assert not slow.cancel(), "every request ends by itself"
+        assert not pipeline.submit(image()).result(PATIENCE_S).dropped
+        assert pipeline.wait(PATIENCE_S)
+        let.set()
+    assert called.is_set()
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"interval": 33}, "unknown knob of a deployment 'interval': did you mean 'interval_ms'"),
+        ({"budget_x": 0.5}, "a service has none; use budget_ms"),
+        ({"fallback": "latest", "fallback_cost": "free"}, "means a device of its own: give fallback_device"),
+        ({"budget_ms": 5, "rule": "strict", "arrivals": "on_completion"}, "which no live system can"),
+        ({"batch_size": 0}, "batch_size=0: must be a whole number"),
+        ({"max_wait_ms": -1.0}, "max_wait_ms=-1.0: must be a finite number"),
+        ({"threshold_ms": 100}, "give baseline_ms=, or example="),
+    ],
+)
+def test_knobs_that_make_no_sense_say_so(knobs, message):
+    network = nn.Sequential()
+    network.add_module("flat", nn.Flatten())
+    network.add_module("head", nn.Linear(4, 3))
+    unknown_images = tempora.models.wrap(network, features="flat", head="head")
+    with pytest.raises(TemporaError, match=message):
+        tempora.deploy(unknown_images, Held, device="cpu", **knobs)
+
+
+def test_lambda_is_measured_where_a_knob_needs_it():
+    with deployed(arrivals=Poisson(utilisation=0.5), threshold_x=5.0) as pipeline:
+        assert pipeline._resolved.baseline_ms > 0
+        assert pipeline._resolved.threshold_ms == 5 * pipeline._resolved.baseline_ms
+
+
+def test_a_method_that_wants_to_know_the_time_is_told():
+    moments, clock = [], FakeClock()
+
+    class Aware(Held):
+        time_aware = True
+
+        def predict(self, x, moment):
+            moments.append(moment)
+            clock.advance(7)
+            return super().predict(x)
+
+        def adapt(self, moment):
+            moments.append(moment)
+            return super().adapt()
+
+    with tempora.deploy(
+        tiny_network(),
+        Aware,
+        device="cpu",
+        clock=clock,
+        interval_ms=33,
+        deadline_ms=90,
+        baseline_ms=10,
+        budget_ms=50,
+    ) as pipeline:
+        moments.clear()
+        clock.advance(5)
+        begin = clock.now_ms()
+        pipeline.submit(image()).result(PATIENCE_S)
+    predict, adapt = moments
+    assert (predict.now_ms, predict.arrived_ms, predict.interval_ms) == (begin, begin, 33)
+    assert (adapt.now_ms, adapt.budget_left_ms, adapt.deadline_ms) == (begin + 7, 50, 90)
+
+
+def test_it_predicts_what_the_method_does_and_leaves_the_callers_model_alone(network, batches):
+    model = network("fashion_resnet")
+    before = model.weights_hash()
+    with tempora.deploy(model, "tent", device="cpu") as pipeline:
+        offline = create("tent", model)
+        for x, _ in batches:
+            answer = pipeline.submit(x).result(PATIENCE_S)
+            assert pipeline.wait(PATIENCE_S)
+            assert torch.equal(answer.scores, offline.predict(x))
+            offline.adapt()
+    assert model.weights_hash() == before
