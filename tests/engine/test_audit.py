@@ -75,11 +75,6 @@ def test_a_configuration_that_is_not_this_runs_is_refused(configured, key, value
         audit(results, cells=1)
 
 
-def test_real_time_waits_and_agrees(configured):
-    _, results = configured
-    assert all(cell.agrees for cell in audit(results, cells=2, seed=1, realtime=True))
-
-
 def test_runs_from_python_cannot_be_audited(network, batches):
     results = tempora.evaluate(
         network("fashion_resnet"), batches[:2], ["standard"], [], clock=CLOCK, device="cpu"

@@ -23,6 +23,7 @@ from tempora.cli.data import data_app
 from tempora.cli.demo import demo
 from tempora.cli.import_ import import_app
 from tempora.cli.list_ import list_
+from tempora.cli.live import live
 from tempora.cli.merge import merge
 from tempora.cli.peak import peak
 from tempora.cli.profile import profile
@@ -44,7 +45,10 @@ app = typer.Typer(
 )
 
 
-for command in (demo, run, show, report, recommend, peak, compare, profile, audit, check, query, merge):
+for command in (
+    *(demo, run, show, report, recommend, peak, compare),
+    *(profile, audit, live, check, query, merge),
+):
     app.command()(command)
 app.command("list")(list_)
 app.add_typer(data_app)

@@ -15,7 +15,14 @@ def audit(
     run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
     cells: Annotated[int, typer.Option(min=1, help="How many cells, picked at random.")] = 5,
     seed: Annotated[int, typer.Option(help="Which ones: another seed picks others.")] = 0,
-    realtime: Annotated[bool, typer.Option("--realtime", help="Really wait for arrivals.")] = False,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            "--realtime",
+            help="Against the wall clock: the pipeline of `tempora live`, in real time.",
+        ),
+    ] = False,
 ) -> None:
     """Check a run's results by making some of them again, one pass per cell. Exit status 1: some disagree."""
     from tempora.cli.run import prepare_environment
@@ -29,7 +36,14 @@ def audit(
     from tempora.store import open_run
 
     results = open_run(run)
-    audited = audit_cells(results, cells, seed, realtime)
+    if live:
+        from tempora.cli.live import show_lived
+        from tempora.engine.live import live as live_cells
+
+        if not show_lived(live_cells(results, cells, seed)):
+            raise typer.Exit(1)
+        return
+    audited = audit_cells(results, cells, seed)
     utilities = ("stored", "again")
     table = plain_table("method", "shift", "scenario", "was", *utilities, "verdict", numbers=utilities)
     for cell in audited:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,12 +48,12 @@ class AuditedCell:
 
 
 def audit(
-    results: Results, cells: int = 5, seed: int = 0, realtime: bool = False, observer: Observer | None = None
+    results: Results, cells: int = 5, seed: int = 0, observer: Observer | None = None
 ) -> list[AuditedCell]:
     """Re-execute random cells of a run that was made from a configuration.
 
     Under a recorded clock every utility and prediction must be the same; measured ones must agree within their timing
-    interval and `MEASURED_TOLERANCE`. `realtime` waits for arrivals in real time, which checks the simulated clock.
+    interval and `MEASURED_TOLERANCE`. `live.live` lives cells against the wall clock, which checks the simulated one.
     """
     job = _job(results)
     scored = results.utilities[results.utilities["status"] == "ok"]
@@ -67,7 +66,7 @@ def audit(
     try:
         for _, cell in picked.iterrows():
             observer.task_started(cell["method"], cell["shift"], int(cell["seed"]))
-            found.append(_audit_cell(job, results, cell, realtime, streams))
+            found.append(_audit_cell(job, results, cell, streams))
             observer.task_finished(cell["method"], cell["shift"], int(cell["seed"]))
     finally:
         streams.close()
@@ -130,7 +129,7 @@ def _found(job: Job, results: Results, cell: pd.Series) -> tuple[MethodSpec, Ord
     return spec, source
 
 
-def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool, streams: Streams) -> AuditedCell:
+def _audit_cell(job: Job, results: Results, cell: pd.Series, streams: Streams) -> AuditedCell:
     spec, source = _found(job, results, cell)
     scenario = results.scenarios[int(cell["scenario"])]
     resolved = scenario.resolve(
@@ -139,7 +138,7 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, realtime: bool, str
         seed=source.seed,
         shift=source.shift,
     )
-    again = _live(job, spec, source, resolved, streams, realtime)
+    again = _live(job, spec, source, resolved, streams)
     stored = results.trace(cell)
     utility = again.score(resolved).utility
     same = _same_predictions(stored, again)
@@ -162,7 +161,6 @@ def _live(
     source: Order,
     resolved: Resolved,
     streams: Streams,
-    realtime: bool = False,
 ) -> Trace:
     """A pass of its own."""
     stream = streams.open(source)
@@ -174,7 +172,6 @@ def _live(
         job.clock,
         tail_batches=batches_at_once(method, stream, job.tail_batches, job.guard(spec)),
         times_as=spec.times_as,
-        pace=_real_time() if realtime else None,
         standard=cache(lambda: _standard(job, spec, stream)),
         timeout_s=job.method_timeout_s,
     )
@@ -203,17 +200,3 @@ def _agrees(cell: pd.Series, utility: float) -> bool:
 def _same_predictions(stored: Trace, again: Trace) -> bool:
     both = stored.served & again.served
     return bool((stored.predicted[both] == again.predicted[both]).all()) and bool(np.any(both))
-
-
-def _real_time() -> Callable[[float], None]:
-    """Waits until a moment of the simulated clock has come in real time, counted from the first call."""
-    begin: list[float] = []
-
-    def wait_until(moment_ms: float) -> None:
-        if not begin:
-            begin.append(time.perf_counter() - moment_ms / 1000)
-        remaining = begin[0] + moment_ms / 1000 - time.perf_counter()
-        if remaining > 0:
-            time.sleep(remaining)
-
-    return wait_until

@@ -82,8 +82,8 @@ class Pipeline:
         self._forming: list[Request] = []
         """Single images that wait for others."""
         self._forming_until_ms = math.inf
-        self._lost_elsewhere: deque[Unit] = deque()
-        """For a fallback on a device of its own."""
+        self._lost_elsewhere: deque[tuple[Unit, float]] = deque()
+        """For a fallback on a device of its own, with the instant of the loss."""
         self._told = 0
         """How many losses were seen."""
         self._turn: Turn | None = None
@@ -214,10 +214,10 @@ class Pipeline:
                 self._drop_waiting()
             self._work_there.notify_all()
             self._say_if_quiet()
-        while (worker := self._worker) is not threading.current_thread() and worker.is_alive():
-            worker.join(
-                0.05 if self._too_long_ms < math.inf else None
-            )  # a hanging one is replaced by another
+        while (worker := self._worker) is not None and worker is not threading.current_thread():
+            worker.join(0.05)  # one that hangs is replaced by another, or given up
+            if not worker.is_alive() and worker is self._worker:
+                break
         with self._lock:
             self._ended = True
             self._minder_wakes.notify_all()
@@ -250,7 +250,8 @@ class Pipeline:
         self._offer(requests, now_ms)
 
     def _offer(self, requests: list[Request], now_ms: float) -> None:
-        self._units[self._timeline.offer(now_ms)] = Unit(requests)
+        number = self._timeline.offer(now_ms)
+        self._units[number] = Unit(requests, number, now_ms)
         if self._turn is None:
             self._turn = self._timeline.next()
             self._work_there.notify_all()
@@ -264,7 +265,7 @@ class Pipeline:
         for number in self._timeline.lost(math.nextafter(now_ms, math.inf), self._told):
             self._told += 1
             if self._beside is not None:
-                self._lost_elsewhere.append(self._units.pop(number))
+                self._lost_elsewhere.append((self._units.pop(number), now_ms))
                 self._work_there.notify_all()
             elif self._resolved.fallback is None:
                 self._drop(self._units.pop(number))
@@ -280,7 +281,7 @@ class Pipeline:
         for number in [number for number in self._units if number != in_hand]:
             self._drop(self._units.pop(number))
         while self._lost_elsewhere:
-            self._drop(self._lost_elsewhere.popleft())
+            self._drop(self._lost_elsewhere.popleft()[0])
         if self._forming:
             self._drop(Unit(self._forming))
             self._forming, self._forming_until_ms = [], math.inf
@@ -465,7 +466,8 @@ class Pipeline:
         """Nothing answers any more: refuse whatever is there, and end."""
         self._generation += 1
         self._closing, self._turn, self._worker = True, None, None
-        waiting = [unit.requests for unit in (*self._units.values(), *self._lost_elsewhere)]
+        elsewhere = (unit for unit, _ in self._lost_elsewhere)
+        waiting = [unit.requests for unit in (*self._units.values(), *elsewhere)]
         for request in (*self._forming, *(request for requests in waiting for request in requests)):
             if not request.done():
                 self._refuse(request, TemporaError(f"{reason}; deploy again"))
@@ -510,13 +512,19 @@ class Pipeline:
                     if self._ended:
                         return
                     self._work_there.wait()
-                unit = self._lost_elsewhere[0]
+                unit, lost_ms = self._lost_elsewhere[0]
+                picked_ms = self._clock.now_ms()
             outcome = self._beside.answer(unit)
             emission_ms = self._clock.now_ms()
             with self._lock:
-                if self._lost_elsewhere and self._lost_elsewhere[0] is unit:
+                if (
+                    self._lost_elsewhere and self._lost_elsewhere[0][0] is unit
+                ):  # and was not dropped meanwhile
                     self._lost_elsewhere.popleft()
                     self._emit(unit, outcome, emission_ms)
+                    if self._journal is not None:
+                        times = (unit.arrived_ms, lost_ms, picked_ms, emission_ms, emission_ms)
+                        self._journal(Lived(unit.number, "fallback", *times, "none"))
                 self._say_if_quiet()
 
 

@@ -97,6 +97,9 @@ class Unit:
     """What the pipeline serves in one turn: a batch as it was given, or single images that came close together."""
 
     requests: list[Request]
+    number: int = -1
+    """In the timeline."""
+    arrived_ms: float = 0.0
 
     def inputs(self) -> Tensor:
         given = [request.x for request in self.requests if request.x is not None]

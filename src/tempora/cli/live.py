@@ -1,0 +1,156 @@
+"""`tempora live`: some cells of a run lived in real time, beside what was simulated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tempora import names
+from tempora.cli import completion
+from tempora.cli.terminal import console, plain_table
+
+if TYPE_CHECKING:
+    from tempora.engine.live import LivedCell
+    from tempora.store import Results
+
+
+def live(
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A run folder. Without one, a small run is made first, from the options below.",
+            autocompletion=completion.run_folder,
+        ),
+    ] = None,
+    cells: Annotated[int, typer.Option(min=1, help="How many cells, picked at random.")] = 5,
+    seed: Annotated[int, typer.Option(help="Which ones: another seed picks others.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each is lived.")] = 3,
+    model: Annotated[
+        str | None,
+        typer.Option(help="As for `tempora run`.", autocompletion=completion.one_of(names.MODELS)),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="As for `tempora run`.", autocompletion=completion.one_of(names.DATASETS)),
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Where the dataset lies.")] = None,
+    shifts: Annotated[
+        str | None,
+        typer.Option(
+            help="Corruptions or groups, with commas.", autocompletion=completion.some_of(completion.SHIFTS)
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Names or module:Class, with commas.",
+            autocompletion=completion.some_of(("all", *names.METHODS)),
+        ),
+    ] = None,
+    grid: Annotated[
+        str | None,
+        typer.Option(
+            help="camera, server, ... from `tempora list scenarios`.",
+            autocompletion=completion.one_of(names.GRIDS),
+        ),
+    ] = None,
+    batches: Annotated[
+        int | None, typer.Option(help="Only the first so many batches of every shift.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples per batch.")] = None,
+    clock: Annotated[
+        str | None, typer.Option(help="As for `tempora run`.", autocompletion=completion.clock)
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.one_of(completion.DEVICES)
+        ),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
+) -> None:
+    """Serve a scenario's arrivals in real time on the pipeline of tempora.deploy: simulated beside lived.
+
+    The lived service times are replayed through the simulator, too: what differs from the lived utility there is
+    wrong logic, what differs only from the simulated one is a wrong clock.
+    """
+    from tempora.cli.run import _names, prepare_environment
+
+    prepare_environment()
+    from tempora.engine.live import live as live_cells
+    from tempora.store import open_run
+
+    flags: dict[str, Any] = {
+        "model": model,
+        "data.dataset": dataset,
+        "data.root": root,
+        "data.shifts": shifts,
+        "methods": _names(methods),
+        "grid": grid,
+        "batches": batches,
+        "batch_size": batch_size,
+        "clock": clock,
+        "device": device,
+        "threads": threads,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    if run is not None and given:
+        from tempora.errors import TemporaError
+
+        options = ", ".join(f"--{name.rpartition('.')[2].replace('_', '-')}" for name in given)
+        raise TemporaError(
+            f"{options}: {run} was run with its own; give a run folder, or options for a new run"
+        )
+    results = open_run(run) if run is not None else _made(given)
+    show_lived(live_cells(results, cells, seed, repeats))
+
+
+def _made(flags: dict[str, Any]) -> Results:
+    """A run in a temporary folder that lives as long as its results."""
+    import tempfile
+
+    from tempora.engine import Run
+    from tempora.engine.config import load_config
+    from tempora.engine.setup import job_from_config
+    from tempora.store import RunFolder
+
+    config = load_config(None, flags=flags)
+    temporary = tempfile.TemporaryDirectory(prefix="tempora-")
+    with RunFolder.for_writing(temporary.name) as folder:
+        results = Run(job_from_config(config), folder).execute()
+    results.keeps_alive = temporary
+    return results
+
+
+def show_lived(cells: list[LivedCell]) -> bool:
+    """A table of the cells; whether all agree."""
+    from rich.text import Text
+
+    from tempora.engine.live import TOLERANCE
+
+    numbers = ("simulated", "lived", "replayed", "available", "response")
+    table = plain_table("cell", *numbers, "verdict", numbers=numbers)
+    for cell in cells:
+        interval = cell.interval()
+        half = "" if interval is None else f" ±{50 * (interval[1] - interval[0]):.1f}"
+        table.add_row(
+            Text(f"{cell.method}, {cell.shift}\n  {cell.label}"),
+            f"{cell.simulated:.2%}",
+            f"{cell.mean('utility'):.2%}{half}",
+            f"{cell.mean('replayed'):.2%}",
+            f"{cell.availability:.0%}, {cell.mean('availability'):.0%}",
+            f"{cell.response_ms:.1f}, {cell.mean('response_ms'):.1f} ms",
+            Text("agrees", "green") if cell.agrees else Text("differs", "bold red"),
+        )
+    out = console()
+    out.print(table)
+    agreeing = sum(cell.agrees for cell in cells)
+    lives = len(cells[0].lives)
+    out.print(
+        f"\n{agreeing} of {len(cells)} cells agree within the timing interval and {TOLERANCE:.0%}. available and "
+        f"response (median): simulated, then lived. lived: mean of {lives}, ± half its 95 % interval. replayed: the "
+        "lived service times on the simulator's timeline."
+    )
+    return agreeing == len(cells)
