@@ -20,18 +20,20 @@ class FakeClock:
     one the pipeline takes the first of them, as a free one.
     """
 
-    def __init__(self, ties: bool = True) -> None:
+    def __init__(self, ties: bool = True, minding: bool = True) -> None:
         self.lock = threading.RLock()
         self.arrivals: list[float] = []
         self.arrive: Callable[[], None] = lambda: None
         self._now_ms = 0.0
         self._ties = ties
+        self._minding = minding
 
     def now_ms(self) -> float:
         return self._now_ms
 
     def wait(self, condition: threading.Condition, timeout_ms: float) -> None:
-        condition.wait(0.002)  # looks again at the fake time, which is all that decides
+        # Looks again at the fake time, which is all that decides; not `minding`, only when it is called.
+        condition.wait(0.002 if self._minding else None)
 
     def advance(self, by_ms: float) -> None:
         with self.lock:

@@ -22,7 +22,7 @@ PATIENT = [
     {"protocol": "deployment", "interval_ms": 3.0, "queue": 0, "fallback": "standard"},
     {"protocol": "amortised", "budget_ms": 100.0},
 ]
-"""Nothing is lost, or the fallback answers it; whenever a response comes, it is worth the same; strict is not for life."""
+"""Nothing is lost, or the fallback answers it; responses are worth the same; a strict budget cannot be lived."""
 
 
 @pytest.fixture(scope="module")
