@@ -59,6 +59,20 @@ def test_the_custom_network_is_trained_wrapped_and_evaluated(in_examples, capsys
     assert "VALID: recorded clock" in capsys.readouterr().out
 
 
+def test_the_camera_reads_its_video(in_examples):
+    stats = runpy.run_path(str(EXAMPLES / "camera.py"))["main"](frames=12, fps=200)
+    assert stats["arrived"] == 12
+    assert stats["answered"] + stats["dropped"] == 12
+    assert stats["answered"] > 0
+
+
+def test_the_server_answers_its_clients(in_examples):
+    for name in ("starlette", "uvicorn", "httpx"):
+        pytest.importorskip(name)
+    statuses = runpy.run_path(str(EXAMPLES / "serve_http.py"))["main"](requests=40, rate_hz=400)
+    assert statuses == {200: 40}, "the fallback answers what the pipeline loses"
+
+
 def test_the_notebook_goes_from_run_to_figure(in_examples, tmp_path):
     notebook = json.loads((EXAMPLES / "from_run_to_figure.ipynb").read_text(encoding="utf-8"))
     assert notebook["nbformat"] == 4
