@@ -38,7 +38,13 @@ def test_a_page_without_a_place_for_generated_text_is_an_error(generate):
 
 def test_the_command_line_page_has_every_command_and_option(generate):
     page = generate["cli"]()
-    for words in ("## tempora run", "## tempora data corrupt", "`--no-share`", "`--live, --realtime`", "`--set`"):
+    for words in (
+        "## tempora run",
+        "## tempora data corrupt",
+        "`--no-share`",
+        "`--live`",
+        "`--set`",
+    ):
         assert words in page
 
 

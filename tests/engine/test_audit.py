@@ -5,24 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import torch
 from latencies import CLOCK
 
 import tempora
 from tempora import TemporaError
-from tempora.data import from_batches
 from tempora.engine import Run
 from tempora.engine.audit import audit
-from tempora.engine.clocks import open_clock
 from tempora.engine.config import load_config
-from tempora.engine.passes import Pass
 from tempora.engine.plan import make_plan
 from tempora.engine.profiling import overhead_rows, record_profile
 from tempora.engine.setup import job_from_config
 from tempora.measure import Verdict, load_profile
-from tempora.methods import create
-from tempora.scenarios import Deployment
-from tempora.store import ADAPTED, RunFolder
+from tempora.store import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -125,15 +119,3 @@ def test_a_clock_keeps_the_verdict_it_was_recorded_with(network, batches, tmp_pa
     assert run.manifest["verdict"]["text"].startswith("INVALID: recorded clock; standard inference varies")
     quiet = tempora.evaluate(network("fashion_resnet"), batches, ["standard"], [], clock=CLOCK, device="cpu")
     assert quiet.manifest["verdict"]["text"] == "VALID: recorded clock"
-
-
-def test_frozen_batches_are_waited_for_too(network, batches):
-    """Where they take their time in the pipeline, as under arrivals that do not wait."""
-    moments = []
-    clock, _ = open_clock(CLOCK, torch.device("cpu"))
-    method = create("tent", network("fashion_resnet"))
-    run = Pass(method, "tent", from_batches("a", batches), clock, pace=moments.append)
-    resolved = Deployment(interval_ms=200, budget_ms=60).resolve(num_batches=len(batches), baseline_ms=40)
-    trace = run.live(resolved)
-    assert 0 < (trace.phase == ADAPTED).sum() < len(batches)
-    assert moments == [200.0 * index for index in range(len(batches))]

@@ -18,8 +18,8 @@ def audit(
     live: Annotated[
         bool,
         typer.Option(
-            "--live",
             "--realtime",
+            "--live",
             help="Against the wall clock: the pipeline of `tempora live`, in real time.",
         ),
     ] = False,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from tempora.data import BatchSource
+from tempora.data import Stream, Streams
 from tempora.engine.audit import _job, _source
 from tempora.engine.deploy import TOO_LONG_MS, TOO_LONG_X
 from tempora.engine.job import STANDARD, Job, MethodSpec
@@ -99,7 +99,11 @@ def live(
             f"{results.path} has no cell that could be lived: let the run finish, or use budgets that overshoot"
         )
     chosen = sorted(random.Random(seed).sample(range(len(possible)), min(cells, len(possible))))
-    return [_lived(job, results, possible[place], repeats, observer or Observer()) for place in chosen]
+    streams, observer = Streams(job.open_stream), observer or Observer()  # cells are in the order of their streams
+    try:
+        return [_lived(job, results, possible[place], repeats, streams, observer) for place in chosen]
+    finally:
+        streams.close()
 
 
 def not_livable(results: Results, cell: pd.Series) -> str | None:
@@ -114,7 +118,9 @@ def not_livable(results: Results, cell: pd.Series) -> str | None:
     return None
 
 
-def _lived(job: Job, results: Results, cell: pd.Series, repeats: int, observer: Observer) -> LivedCell:
+def _lived(
+    job: Job, results: Results, cell: pd.Series, repeats: int, streams: Streams, observer: Observer
+) -> LivedCell:
     spec = next((spec for spec in job.methods if spec.label == cell["method"]), None)
     source = _source(job, cell)
     if spec is None or source is None:
@@ -124,11 +130,8 @@ def _lived(job: Job, results: Results, cell: pd.Series, repeats: int, observer: 
         )
     resolved = results.resolved(cell, source.num_batches)
     observer.task_started(cell["method"], cell["shift"], int(cell["seed"]))
-    stream = source.open()
-    try:
-        lives = tuple(live_once(job, spec, stream, resolved) for _ in range(repeats))
-    finally:
-        stream.close()
+    stream = streams.open(source)
+    lives = tuple(live_once(job, spec, stream, resolved) for _ in range(repeats))
     observer.task_finished(cell["method"], cell["shift"], int(cell["seed"]))
     course = results.trace(cell, predictions=False).course(resolved)
     return LivedCell(
@@ -145,7 +148,7 @@ def _lived(job: Job, results: Results, cell: pd.Series, repeats: int, observer: 
     )
 
 
-def live_once(job: Job, spec: MethodSpec, stream: BatchSource, resolved: Resolved) -> Life:
+def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) -> Life:
     """Serve a stream in real time, as its deployment's clients would ask for it."""
     journal: list[Lived] = []
     with Pipeline(
@@ -188,11 +191,11 @@ def replayed(trace: Trace, resolved: Resolved) -> float:
         )
         rescued = replace(trace, predict_ms=predict_ms, correct=correct)
     else:
-        rescued = trace.scaled(1.0)
-    return trace.scaled(1.0).score(resolved, fallback=rescued).utility
+        rescued = trace.scaled(1.0, 1.0)
+    return trace.scaled(1.0, 1.0).score(resolved, fallback=rescued).utility
 
 
-def _operator(job: Job, spec: MethodSpec, stream: BatchSource, resolved: Resolved) -> Operator:
+def _operator(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) -> Operator:
     """The method as the run makes it. A fallback that is free gets a thread of its own on the same device."""
     standard = MethodSpec(STANDARD).under(spec.runtime)
     beside = None
@@ -208,7 +211,7 @@ def _operator(job: Job, spec: MethodSpec, stream: BatchSource, resolved: Resolve
     )
 
 
-def _ask(pipeline: Pipeline, stream: BatchSource, resolved: Resolved) -> list[Request]:
+def _ask(pipeline: Pipeline, stream: Stream, resolved: Resolved) -> list[Request]:
     """Submit every batch when its time has come: as scheduled, or with the answer, or the end, of the one before."""
     futures: list[Request] = []
     begin_s = time.perf_counter() + SOON_S
@@ -224,7 +227,7 @@ def _ask(pipeline: Pipeline, stream: BatchSource, resolved: Resolved) -> list[Re
     return futures
 
 
-def _trace(journal: list[Lived], answers: list[Answer], stream: BatchSource) -> Trace:
+def _trace(journal: list[Lived], answers: list[Answer], stream: Stream) -> Trace:
     """What was lived, as a pass: its times are those of the work itself, from the worker's hand to the answer, and on
     until the device was done."""
     trace = Trace.empty(stream.num_batches, stream.batch_size)
@@ -247,7 +250,7 @@ def _trace(journal: list[Lived], answers: list[Answer], stream: BatchSource) -> 
     return trace
 
 
-def _classes(scores: Tensor, stream: BatchSource) -> IntArray:
+def _classes(scores: Tensor, stream: Stream) -> IntArray:
     if stream.classes is None:
         return scores.argmax(dim=1).numpy()
     known: IntArray = np.asarray(stream.classes)

@@ -72,8 +72,6 @@ class Pass:
     stream: Stream
     clock: Clock
     progress: Progress | None = None
-    pace: Callable[[float], None] | None = None
-    """Waits until a moment of the timeline has come; None: simulated time, nobody waits."""
     tail_batches: int = 1
     """Batches that a frozen tail predicts at once where no clock runs."""
     times_as: str = ""
@@ -134,7 +132,7 @@ class Pass:
                 self._restore(before)
             self._freeze()
             timed = self.clock.fills_tails or not resolved.untimed_tail
-            self._serve_frozen(trace, turn.batch, timed, turn.start_ms, resolved.arrivals_ms is None)
+            self._serve_frozen(trace, turn.batch, timed, in_order=resolved.arrivals_ms is None)
             times = float(trace.predict_ms[turn.batch]), 0.0
             timeline.record(*self._on_device(times, turn.batch, resolved))
             self._report(trace, turn.batch)
@@ -206,8 +204,6 @@ class Pass:
         index = turn.batch
         batch = self._named(index)
         x = self._batch(index)
-        if self.pace is not None:
-            self.pace(turn.start_ms)
         moment = self._moment(turn.start_ms, turn, timeline, resolved)
         faults = self.clock.faults()
         froze_itself = self.method.frozen
@@ -226,11 +222,9 @@ class Pass:
         trace.action[index] = action
         self._note_predictions(trace, index, scores)
 
-    def _serve_frozen(
-        self, trace: Trace, index: int, timed: bool, start_ms: float = 0.0, in_order: bool = False
-    ) -> None:
+    def _serve_frozen(self, trace: Trace, index: int, timed: bool, in_order: bool = False) -> None:
         """`in_order`: every batch after this one will be served too, so that some may be predicted ahead."""
-        if timed and self.clock.fills_tails and in_order and self.pace is None:
+        if timed and self.clock.fills_tails and in_order:
             # The time is looked up, so the batch need not be predicted by itself.
             scores = self._untimed_scores(index)
             _, trace.predict_ms[index] = self.clock.predict(lambda: None, self._named(index), frozen=True)
@@ -239,8 +233,6 @@ class Pass:
         elif timed:
             x = self._batch(index)
             batch = self._named(index)
-            if self.pace is not None:
-                self.pace(start_ms)
             faults = self.clock.faults()
             with self._guard("predict"):
                 scores, trace.predict_ms[index] = self.clock.predict(
