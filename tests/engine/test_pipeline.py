@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from live_clock import FakeClock, Scripted, ScriptedStandard, numbered, tiny_network
 
@@ -71,9 +71,13 @@ def cases(draw):
 @settings(max_examples=150, deadline=None)
 def test_the_pipeline_lives_what_the_timeline_says(case):
     resolved, times = case
-    futures, journal, stats = lived(resolved, times)
     arrays = {name: np.array(values) for name, values in times.items()}
     course = replay(resolved.timeline(), *arrays.values(), fallback_ms=arrays["frozen_ms"])
+    if resolved.queue == 0 and resolved.fallback:
+        # Whether the pipeline is free or falls back at that very instant decides what becomes of such an arrival:
+        # the replay knows, a live system would have to know it before it comes.
+        assume(not set(resolved.arrivals_ms) & set(course.finish_ms.tolist()))
+    futures, journal, stats = lived(resolved, times)
     assert [row.batch for row in journal] == course.served.tolist()
     for name in ("arrived_ms", "start_ms", "emission_ms", "finish_ms"):
         assert [getattr(row, name) for row in journal] == getattr(course, name).tolist(), name
