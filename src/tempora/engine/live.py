@@ -99,7 +99,10 @@ def live(
             f"{results.path} has no cell that could be lived: let the run finish, or use budgets that overshoot"
         )
     chosen = sorted(random.Random(seed).sample(range(len(possible)), min(cells, len(possible))))
-    streams, observer = Streams(job.open_stream), observer or Observer()  # cells are in the order of their streams
+    streams, observer = (
+        Streams(job.open_stream),
+        observer or Observer(),
+    )  # cells are in the order of their streams
     try:
         return [_lived(job, results, possible[place], repeats, streams, observer) for place in chosen]
     finally:
