@@ -21,6 +21,8 @@ class AdaBN(Method):
     history_free = True
     Settings = StatisticsSettings
 
+    statistics: BatchStatistics  # setup() makes them
+
     def setup(self) -> None:
         self.statistics = BatchStatistics(self.model, self.settings.source_stats, self.settings.frozen_stats)
         if not self.statistics.layers:

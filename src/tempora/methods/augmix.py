@@ -7,6 +7,7 @@ that the device is never asked which operation a view gets.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ def augmix(image: Tensor, count: int, dice: torch.Generator) -> Tensor:
     weights = -torch.rand(CHAINS, count, dtype=torch.float64, generator=dice).log()
     weights = (weights / weights.sum(dim=0)).to(image)[:, :, None, None, None]
     share = torch.rand(count, dtype=torch.float64, generator=dice).to(image)[:, None, None, None]
-    mixed = (weights * chains.unflatten(0, (CHAINS, count))).sum(dim=0)
+    mixed: Tensor = (weights * chains.unflatten(0, (CHAINS, count))).sum(dim=0)
     return (share * start + (1 - share) * mixed) / 255
 
 
@@ -133,7 +134,7 @@ def matrix(name: str, strength: float, sign: int, height: int, width: int) -> li
 def warped(x: Tensor, matrices: Tensor) -> Tensor:
     """Bilinear, rounded to whole numbers; what lies outside is filled."""
     channels, height, width = x.shape[1:]
-    options = {"device": x.device, "dtype": torch.float64}
+    options: dict[str, Any] = {"device": x.device, "dtype": torch.float64}
     right = (torch.arange(width, **options) + 0.5).expand(height, width)
     down = (torch.arange(height, **options) + 0.5)[:, None].expand(height, width)
     points = torch.stack([right, down, torch.ones_like(right)], dim=2)

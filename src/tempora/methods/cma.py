@@ -54,8 +54,8 @@ class Search:
         zeros = torch.zeros(dimensions, dtype=torch.float64, device=device)
         self.mean, self.path_sigma, self.path_c = zeros, zeros.clone(), zeros.clone()
         self.sigma = torch.ones((), dtype=torch.float64, device=device)
-        self.full = covariance == "full"
-        self.covariance = torch.eye(dimensions, dtype=torch.float64, device=device) if self.full else None
+        full = covariance == "full"
+        self.covariance = torch.eye(dimensions, dtype=torch.float64, device=device) if full else None
         self.axes = self.covariance.clone() if self.covariance is not None else None  # B
         self.lengths = torch.ones_like(zeros)  # l
         self.updates, self.decomposed_at = 0, 0
@@ -89,12 +89,12 @@ class Search:
         h = (self.path_sigma.square().sum() / (d * spread) < 2 + 4 / (d + 1)).double()
         self.path_c = (1 - c.cc) * self.path_c + h * math.sqrt(c.cc * (2 - c.cc) * c.mass) * s
         self.sigma = self.sigma * (c.cs / c.damp * (self.path_sigma.norm() / c.chi - 1)).clamp(-1, 1).exp()
-        if not self.full:
+        if self.covariance is None:
             return False
-        self._learn_covariance(y, h)
+        self.covariance = self._learned(self.covariance, y, h)
         if self.updates - self.decomposed_at <= c.patience:
             return False
-        self._decompose()
+        self._decompose(self.covariance)
         return True
 
     def whitened(self, y: Tensor) -> Tensor:
@@ -103,16 +103,16 @@ class Search:
             return y
         return ((y @ self.axes) / self.lengths) @ self.axes.T
 
-    def _learn_covariance(self, y: Tensor, h: Tensor) -> None:
+    def _learned(self, covariance: Tensor, y: Tensor, h: Tensor) -> Tensor:
         c, weights = self.constants, self.weights
         rescaled = self.dimensions / self.whitened(y).square().sum(dim=1)
         learned = torch.where(weights < 0, weights * rescaled, weights)
         decay = 1 - c.c1 * (1 - (1 - h) * c.cc * (2 - c.cc)) - c.cm * sum(c.weights)
         rank_one = torch.outer(self.path_c, self.path_c)
-        self.covariance = decay * self.covariance + c.c1 * rank_one + c.cm * (y.T * learned) @ y
+        return decay * covariance + c.c1 * rank_one + c.cm * (y.T * learned) @ y
 
-    def _decompose(self) -> None:
-        squares, self.axes = torch.linalg.eigh((self.covariance + self.covariance.T) / 2)
+    def _decompose(self, covariance: Tensor) -> None:
+        squares, self.axes = torch.linalg.eigh((covariance + covariance.T) / 2)
         self.lengths = squares.clamp(min=torch.finfo(squares.dtype).tiny).sqrt()
         self.decomposed_at = self.updates
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from tempora.methods.registry import register
 from tempora.methods.settings import setting
 from tempora.methods.weighted import WeightedMethod, WeightedSettings
 from tempora.models import Classifier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 REVERSION = 0.99  # of the hidden state to the source, and of the weights to the hidden state
 LEAST_TRUST = 0.89  # of the filter in its hidden state
@@ -29,7 +32,7 @@ class CMFSettings(WeightedSettings):
     default_lr: ClassVar[dict[str, float]] = {"cnn": 2e-4, "vit": 2.5e-4}
     default_noise: ClassVar[dict[str, float]] = {"cnn": 2.5e-4, "vit": 5e-3}
 
-    def resolved(self, model: Classifier) -> CMFSettings:
+    def resolved(self, model: Classifier) -> Self:
         return fill(super().resolved(model), noise=self.default_noise[model.family])
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tempora.errors import TemporaError
 from tempora.methods.norm import BatchStatistics
-from tempora.methods.settings import Settings
+from tempora.methods.settings import Settings as AnySettings
 from tempora.methods.source import Source, samples
 from tempora.methods.state import overwrite, restored, saved
 from tempora.models import Classifier
@@ -84,7 +84,7 @@ class Method:
     #: The engine calls predict(x, moment) and adapt(moment).
     time_aware: ClassVar[bool] = False
     scores_are: ClassVar[Literal["logits", "probabilities"]] = "logits"
-    Settings: ClassVar[type[Settings]] = Settings
+    Settings: ClassVar[type[AnySettings]] = AnySettings
     #: Names of attributes that change: tensors, numbers, None, networks, optimisers, generators, containers of
     #: them. Those of base classes are added.
     state: ClassVar[tuple[str, ...]] = ()
@@ -106,7 +106,7 @@ class Method:
     def __init__(
         self,
         model: Classifier,
-        settings: Settings | None = None,
+        settings: AnySettings | None = None,
         seed: int = 2025,
         source: Source | None = None,
     ) -> None:

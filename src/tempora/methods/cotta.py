@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,9 @@ from tempora.methods.norm import BatchStatistics
 from tempora.methods.registry import register
 from tempora.methods.settings import setting
 from tempora.models import Classifier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TEACHER_MOMENTUM = 0.999
 
@@ -42,7 +45,7 @@ class CoTTASettings(NormSettings):
         "vit": {"optimizer": "sgd", "lr": 5e-3},
     }
 
-    def resolved(self, model: Classifier) -> CoTTASettings:
+    def resolved(self, model: Classifier) -> Self:
         return fill(
             super().resolved(model),
             gate=by_classes(model, {10: 0.92, 100: 0.72, 1000: 0.1}),
@@ -96,11 +99,12 @@ class CoTTA(GradientMethod):
         if not confidence < self.settings.gate:
             self.work = ("plain", 1.0)
             return self.logits(x, self.teacher)
-        self.work = ("views", float(self.settings.views))
+        views: int = self.settings.views
+        self.work = ("views", float(views))
         total = torch.zeros((), device=x.device, dtype=x.dtype)
-        for _ in range(self.settings.views):
+        for _ in range(views):
             total = total + self.logits(self.view(x), self.teacher)
-        return total / self.settings.views
+        return total / views
 
     @torch.no_grad()
     def rescore(self, x: Tensor) -> Tensor:
@@ -127,7 +131,8 @@ class CoTTA(GradientMethod):
 
     def mask(self, w: Tensor) -> Tensor:
         """Which elements are restored."""
-        return torch.rand(w.shape, device=w.device, generator=self.generator) < self.settings.restore
+        share: float = self.settings.restore
+        return torch.rand(w.shape, device=w.device, generator=self.generator) < share
 
     def view(self, x: Tensor) -> Tensor:
         """One random view of each image."""

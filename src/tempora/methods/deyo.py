@@ -60,7 +60,7 @@ class DeYO(GradientMethod):
         if len(grounded) == 0:
             return None
         h = entropy(self.kept_logits(x, z, certain[grounded]))
-        weight = (self.settings.weight_margin * limit - h.detach()).exp() + plpd[grounded].exp()
+        weight: Tensor = (self.settings.weight_margin * limit - h.detach()).exp() + plpd[grounded].exp()
         return (weight * h).mean()
 
     @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from tempora.methods.optimizers import gradients_of
 from tempora.methods.registry import register
 from tempora.methods.settings import setting
 from tempora.models import Classifier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 BATCH = 64  # of source samples, whatever the run's batch size: F depends on it
 
@@ -33,7 +36,7 @@ class EATASettings(ETASettings):
     samples: int = setting(2000, low=1)
     fisher: Literal["batch", "sample"] = "batch"
 
-    def resolved(self, model: Classifier) -> EATASettings:
+    def resolved(self, model: Classifier) -> Self:
         return fill(super().resolved(model), beta=by_classes(model, {10: 1.0, 100: 1.0, 1000: 2000.0}))
 
 

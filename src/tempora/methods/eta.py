@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
@@ -12,6 +13,9 @@ from tempora.methods.gradient import GradientMethod, KeptOnlySettings, NormSetti
 from tempora.methods.registry import register
 from tempora.methods.settings import setting
 from tempora.models import Classifier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Published limits on the similarity, by number of classes.
 SIMILARITY = {1000: 0.05, 100: 0.1, 10: 0.4}
@@ -24,7 +28,7 @@ class ETASettings(NormSettings, KeptOnlySettings):
     margin: float = setting(0.4, above=0)
     max_similarity: float | None = setting(None, above=0)
 
-    def resolved(self, model: Classifier) -> ETASettings:
+    def resolved(self, model: Classifier) -> Self:
         return fill(super().resolved(model), max_similarity=by_classes(model, SIMILARITY))
 
 
@@ -40,7 +44,7 @@ class ETA(GradientMethod):
 
     def setup(self) -> None:
         super().setup()
-        self.e0 = self.settings.margin * max_entropy(self.model.num_classes)
+        self.e0: float = self.settings.margin * max_entropy(self.model.num_classes)
         self.average: Tensor | None = None  # q, the running mean of kept probabilities
 
     def loss(self, x: Tensor, z: Tensor) -> Tensor | None:

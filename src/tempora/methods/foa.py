@@ -83,8 +83,8 @@ class FOA(Method):
             )
         tokens, candidates = self.tokens.embed(x), self.candidates()
         at_once = max(1, BATCH // len(x))
-        fitness, f = zip(*(self.tried(tokens, part) for part in candidates.split(at_once)), strict=True)
-        fitness, f = torch.cat(fitness), torch.cat(f)
+        tried = [self.tried(tokens, part) for part in candidates.split(at_once)]
+        fitness, f = (torch.cat(parts) for parts in zip(*tried, strict=True))
         order = torch.where(fitness.isfinite(), fitness, torch.inf).argsort(stable=True)
         self.work = ("candidates", float(len(candidates)))
         self.pending = (candidates, order, fitness, f.mean(dim=(0, 1))) if self.learning else None

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from tempora.methods.norm import BatchStatistics, StatisticsSettings, batchnorm_
 from tempora.methods.optimizers import OptimizerName, all_finite, gradients_of, make_optimizer
 from tempora.methods.settings import Settings, setting
 from tempora.models import Classifier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 S = TypeVar("S", bound=Settings)
 T = TypeVar("T")
@@ -39,7 +42,7 @@ class GradientSettings(Settings):
     #: What was published, by `column`, where it is more than a learning rate.
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    def resolved(self, model: Classifier) -> GradientSettings:
+    def resolved(self, model: Classifier) -> Self:
         published = fill(self, **self.published.get(column(model), {}))
         return fill(published, optimizer="sgd", lr=self.default_lr[model.family])
 
@@ -91,10 +94,10 @@ class GradientMethod(Method):
     """
 
     family = "gradient-based"
-    modifies = ("parameters",)
-    state = ("optimizer",)
-    actions = ("step", "nothing_kept", "non_finite", "none")
-    Settings = NormSettings
+    modifies: ClassVar[tuple[str, ...]] = ("parameters",)
+    state: ClassVar[tuple[str, ...]] = ("optimizer",)
+    actions: ClassVar[tuple[str, ...]] = ("step", "nothing_kept", "non_finite", "none")
+    Settings: ClassVar[type[GradientSettings]] = NormSettings
 
     def setup(self) -> None:
         if isinstance(self.settings, StatisticsSettings):

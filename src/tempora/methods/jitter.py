@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -89,7 +89,7 @@ class Jitter:
 
 def draw(dice: torch.Generator, height: int, width: int) -> Drawn:
     """Draws for images of that size."""
-    u = torch.rand(11, dtype=torch.float64, generator=dice).tolist()
+    u: list[float] = torch.rand(11, dtype=torch.float64, generator=dice).tolist()
 
     def between(low: float, high: float) -> float:
         return low + (high - low) * u.pop()
@@ -132,7 +132,7 @@ def affine(
     """
     n, _, height, width = pixels.shape
     angle = math.radians(degrees)
-    options = {"device": pixels.device, "dtype": pixels.dtype}
+    options: dict[str, Any] = {"device": pixels.device, "dtype": pixels.dtype}
     right = torch.arange(-margin, width + margin, **options) - (width - 1) / 2 - shift[0]
     down = torch.arange(-margin, height + margin, **options)[:, None] - (height - 1) / 2 - shift[1]
     x = (math.cos(angle) * right + math.sin(angle) * down) / scale

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from tempora.methods.optimizers import Adam, all_finite, gradients_of
 from tempora.methods.registry import register
 from tempora.methods.settings import Settings, setting
 from tempora.models import Classifier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 PRIOR = 16  # images that the source's BatchNorm statistics count for
 
@@ -38,7 +41,7 @@ class MEMOSettings(Settings):
         "vit": {"optimizer": "adamw", "lr": 1e-5, "views": 64},
     }
 
-    def resolved(self, model: Classifier) -> MEMOSettings:
+    def resolved(self, model: Classifier) -> Self:
         return fill(self, **self.published[column(model)])
 
 
@@ -86,8 +89,8 @@ class MEMO(Method):
                 return self.model(x)
         self.dice.manual_seed(self.seed)  # so that scores do not depend on earlier batches
         self.work = ("views", float(len(x) * self.settings.views))
-        scores, finite = zip(*(self.adapted_scores(image) for image in x), strict=True)
-        scores = torch.cat(scores)
+        each, finite = zip(*(self.adapted_scores(image) for image in x), strict=True)
+        scores = torch.cat(each)
         for index in torch.stack(finite).logical_not().nonzero().flatten().tolist():  # waits, once
             with torch.no_grad():
                 scores[index] = self.model(x[index : index + 1])[0]

@@ -21,8 +21,8 @@ class MixedNorm(OwnNorm):
 
     def __init__(self, layer: _BatchNorm) -> None:
         super().__init__(layer)
-        self.register_buffer("source_mean", layer.running_mean.clone())
-        self.register_buffer("source_var", layer.running_var.clone())
+        self.register_buffer("source_mean", self.running_mean.clone())
+        self.register_buffer("source_var", self.running_var.clone())
         self.weight_of_batch = 0.0  # a
         self.use = "mixed"
         self.track = False

@@ -67,20 +67,23 @@ class ModuleMethod(Method):
         with self.own_randomness():
             if not self.frozen:
                 with torch.enable_grad():
-                    return self.module(x).detach()
+                    adapted: Tensor = self.module(x).detach()
+                    return adapted
             if self._predictor is not None:
                 with torch.no_grad():
-                    return self._predictor(x).detach()
+                    predicted: Tensor = self._predictor(x).detach()
+                    return predicted
         before = self.snapshot()  # nobody said how to freeze it
         with self.own_randomness(), torch.enable_grad():
-            scores = self.module(x).detach().clone()
+            scores: Tensor = self.module(x).detach().clone()
         super().restore(before)
         return scores
 
     def freeze(self) -> None:
-        if not self.frozen and self.how_to_freeze is not None:
+        how_to_freeze = type(self).how_to_freeze
+        if not self.frozen and how_to_freeze is not None:
             self._before_freezing = saved(self.module, f"{self.name}.module")
-            predictor = type(self).how_to_freeze(self.module)
+            predictor = how_to_freeze(self.module)
             self._predictor = predictor if callable(predictor) else self.module
         super().freeze()
 

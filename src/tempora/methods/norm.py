@@ -210,7 +210,9 @@ class TrackedGuard:
         for layer in self.layers:
             places.append(size)
             size += -(-layer.num_features // self.ALIGNMENT) * self.ALIGNMENT
-        self.tracked = self.layers[0].running_mean.new_zeros(2, size)
+        like = self.layers[0].running_mean
+        assert like is not None
+        self.tracked = like.new_zeros(2, size)
         for layer, place in zip(self.layers, places, strict=True):
             for row, key in zip(self.tracked, ("running_mean", "running_var"), strict=True):
                 # .data: autograd keeps these for the backward pass, which reads none of them in training mode,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,9 @@ from torch.nn.functional import linear
 from tempora.methods.gradient import GradientMethod, GradientSettings, fill
 from tempora.methods.settings import setting
 from tempora.models import Classifier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +25,7 @@ class ProjectorSettings(GradientSettings):
 
     default_projector_lr: ClassVar[dict[str, float]]
 
-    def resolved(self, model: Classifier) -> ProjectorSettings:
+    def resolved(self, model: Classifier) -> Self:
         return fill(super().resolved(model), projector_lr=self.default_projector_lr[model.family])
 
 

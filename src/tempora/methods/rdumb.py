@@ -33,7 +33,8 @@ class RDumb(ETA):
     @property
     def resets_next(self) -> bool:
         """Whether the next adapt() starts over; what that batch would teach is lost, so it is not learned."""
-        return self.count + 1 >= self.settings.reset_every
+        reset_every: int = self.settings.reset_every
+        return self.count + 1 >= reset_every
 
     @property
     def keeps_graph(self) -> bool:

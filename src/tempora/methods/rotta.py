@@ -53,7 +53,7 @@ class RobustNorm(OwnNorm):
         super().__init__(layer)
         self.momentum = momentum
         self.learning = False
-        self.proposed: tuple[Tensor, Tensor] | None = None
+        self.proposed = (self.running_mean, self.running_var)
 
     def normalise(self, x: Tensor) -> Tensor:
         if not self.learning:
@@ -87,7 +87,7 @@ class RoTTA(GradientMethod):
         self.teacher_norms = replace_batchnorm(teacher, lambda layer: RobustNorm(layer, momentum))
         self.teacher = teacher
         super().setup()
-        self.teacher_weights = [norm_affine(teacher)[name] for name in self.trainable]
+        self.teacher_weights: list[Tensor] = [norm_affine(teacher)[name] for name in self.trainable]
         named = zip(self.trainable, self.teacher_weights, strict=True)
         self.changing = {f"teacher.{name}": weight for name, weight in named}
         for prefix, norms in (("", self.student_norms), ("teacher.", self.teacher_norms)):
@@ -145,7 +145,7 @@ class RoTTA(GradientMethod):
     def update(self) -> str:
         """One step of the student towards the teacher, on the memory, and of the teacher after it."""
         entries = self.memory.entries()
-        if not entries:
+        if not entries or self.images is None:
             return "stored"
         x = self.images[torch.tensor([entry.place for entry in entries], device=self.images.device)]
         freshness = x.new_tensor([self.memory.freshness(entry) for entry in entries])

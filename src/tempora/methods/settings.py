@@ -8,10 +8,13 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tempora.errors import TemporaError, suggestion, unknown
 from tempora.models import Classifier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 S = TypeVar("S", bound="Settings")
 
@@ -41,7 +44,7 @@ class Settings:
     #: What the preset "paper" changes, for comparison with the published tables.
     paper: ClassVar[Mapping[str, Any]] = {}
 
-    def resolved(self: S, model: Classifier) -> S:
+    def resolved(self, model: Classifier) -> Self:
         """These settings with everything decided that depends on the model."""
         return self
 

@@ -85,7 +85,8 @@ class Settle(Method):
 
     @property
     def settling(self) -> bool:
-        return self.seen < self.settings.batches
+        batches: int = self.settings.batches
+        return self.seen < batches
 
     def unfreeze(self) -> None:
         super().unfreeze()

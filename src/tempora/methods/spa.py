@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from tempora.methods.projector import ProjectorMethod, ProjectorSettings
 from tempora.methods.registry import register
 from tempora.methods.settings import setting
 from tempora.models import Classifier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 DEFAULT_PATCH = 16
 
@@ -36,7 +39,7 @@ class SPASettings(ProjectorSettings):
     default_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-3, "vit": 1e-2}
     default_projector_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-2, "vit": 5e-2}
 
-    def resolved(self, model: Classifier) -> SPASettings:
+    def resolved(self, model: Classifier) -> Self:
         vit = model.family == "vit"
         return fill(
             super().resolved(model), mask_probability=0.2 if vit else 0.1, noise_ratio=0.4 if vit else 0.1
@@ -65,11 +68,13 @@ class SPA(ProjectorMethod):
     def loss(self, x: Tensor, z: Tensor) -> Tensor | None:
         log_p = z.log_softmax(dim=1)
         views = torch.cat(self.views(x))  # samples are independent, so both views run as one batch
-        log_q = self.projected_logits(self.model.features(views)).log_softmax(dim=1).unflatten(0, (2, len(x)))
+        log_q: Tensor = (
+            self.projected_logits(self.model.features(views)).log_softmax(dim=1).unflatten(0, (2, len(x)))
+        )
         surer = log_p.exp().amax(dim=1) > log_q.detach().exp().amax(dim=2)
         if not surer.any():
             return None
-        divergence = kl(log_p.repeat(2, 1), log_q.flatten(0, 1)).unflatten(0, (2, len(x)))
+        divergence: Tensor = kl(log_p.repeat(2, 1), log_q.flatten(0, 1)).unflatten(0, (2, len(x)))
         kept = torch.where(surer, divergence, 0)
         return (kept.sum(dim=1) / surer.sum(dim=1).clamp(min=1)).sum()
 
@@ -93,7 +98,8 @@ class SPA(ProjectorMethod):
         spectrum = torch.fft.rfft2(x)
         rows = torch.arange(-up, up + 1, device=x.device) % height
         spectrum[..., rows, : right + 1] *= keep
-        return torch.fft.irfft2(spectrum, s=(height, width))
+        image: Tensor = torch.fft.irfft2(spectrum, s=(height, width))
+        return image
 
     def noised(self, x: Tensor) -> Tensor:
         """Patch k becomes (1 - s_k^2) patch + s_k^2 noise, within the range of an image."""
@@ -108,14 +114,14 @@ class SPA(ProjectorMethod):
 
     def descend(self, loss: Tensor) -> str:
         """The step down; the strength of the noise steps up."""
-        if self.strength is None:  # other views() than ours
+        if self.strength is None or self.strength_velocity is None:  # other views() than ours
             return super().descend(loss)
         wanted = [*self.optimizer.parameters, self.strength.requires_grad_()]
         *gradients, ascent = gradients_of(loss, wanted)
         if not all_finite(loss, [*gradients, ascent]):
             return "non_finite"
         self.optimizer.step(gradients)
-        self._strengthen(ascent)
+        self._strengthen(self.strength, self.strength_velocity, ascent)
         return "step"
 
     def _strength(self, height: int, width: int) -> Tensor:
@@ -126,10 +132,10 @@ class SPA(ProjectorMethod):
         return self.strength.requires_grad_()
 
     @torch.no_grad()
-    def _strengthen(self, ascent: Tensor) -> None:
+    def _strengthen(self, strength: Tensor, velocity: Tensor, ascent: Tensor) -> None:
         """SGD with learning rate 1 up the loss, then back to the wanted mean share of noise."""
-        self.strength_velocity = 0.9 * self.strength_velocity + ascent
-        s = self.strength + self.strength_velocity
+        self.strength_velocity = 0.9 * velocity + ascent
+        s = strength + self.strength_velocity
         self.strength = (s * (self.settings.noise_ratio / s.square().mean()).sqrt()).clamp(-1, 1)
 
     def _per_channel(self, values: tuple[float, ...]) -> Tensor:

@@ -80,9 +80,9 @@ def _restored(current: Any, copied: Any, name: str, seen: dict[int, Any]) -> Any
         now = current if isinstance(current, Mapping) else {}
         return _like(copied, (restored(now.get(key), entry, name, seen) for key, entry in copied.items()))
     if isinstance(copied, (list, tuple, deque)):
-        now = list(current) if isinstance(current, (list, tuple, deque)) else []
-        now += [None] * (len(copied) - len(now))
-        return _like(copied, (restored(*pair, name, seen) for pair in zip(now, copied, strict=False)))
+        there = list(current) if isinstance(current, (list, tuple, deque)) else []
+        there += [None] * (len(copied) - len(there))
+        return _like(copied, (restored(*pair, name, seen) for pair in zip(there, copied, strict=False)))
     return _copy_of(copied, name)
 
 
@@ -100,7 +100,7 @@ def _entries(container: Any) -> Iterable[Any]:
 def _like(container: Any, entries: Iterable[Any]) -> Any:
     """A container of the same kind with other entries: named tuples, default dicts and bounded deques too."""
     if isinstance(container, dict):
-        made = copy.copy(container)
+        made: Any = copy.copy(container)
         for key, entry in zip(list(container), list(entries), strict=True):
             made[key] = entry
         return made
@@ -165,7 +165,8 @@ def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
 
 def _write_module(module: Any, held: dict[str, Any], name: str) -> nn.Module:
     _same_kind(isinstance(module, nn.Module), "network", name)
-    now, parts = _tensors_of(module), dict(module.named_modules())
+    network: nn.Module = module
+    now, parts = _tensors_of(network), dict(network.named_modules())
     if {key: tensor.shape for key, tensor in now.items()} != {
         key: tensor.shape for key, tensor in held["tensors"].items()
     } or parts.keys() != held["attributes"].keys():
@@ -181,13 +182,14 @@ def _write_module(module: Any, held: dict[str, Any], name: str) -> nn.Module:
                 delattr(part, key)
         for key, value in attributes.items():
             setattr(part, key, restored(vars(part).get(key), value, f"{name}.{path}.{key}"))
-    return module
+    return network
 
 
 def _write_parameter(parameter: Any, held: Tensor, name: str) -> nn.Parameter:
     _same_kind(isinstance(parameter, nn.Parameter) and parameter.shape == held.shape, "parameter", name)
-    overwrite([parameter], [held])
-    return parameter
+    same: nn.Parameter = parameter
+    overwrite([same], [held])
+    return same
 
 
 def _optimizer_contents(optimizer: Optimizer, name: str) -> dict[str, Any]:
@@ -205,15 +207,16 @@ def _optimizer_contents(optimizer: Optimizer, name: str) -> dict[str, Any]:
 
 
 def _write_optimizer(optimizer: Any, held: dict[str, Any], name: str) -> Optimizer:
-    same = isinstance(optimizer, Optimizer) and len(_parameters_of(optimizer)) == len(held["state"])
-    _same_kind(same and len(optimizer.param_groups) == len(held["groups"]), "optimiser", name)
-    optimizer.state.clear()
-    for parameter, state in zip(_parameters_of(optimizer), held["state"], strict=True):
+    alike = isinstance(optimizer, Optimizer) and len(_parameters_of(optimizer)) == len(held["state"])
+    _same_kind(alike and len(optimizer.param_groups) == len(held["groups"]), "optimiser", name)
+    same: Optimizer = optimizer
+    same.state.clear()
+    for parameter, state in zip(_parameters_of(same), held["state"], strict=True):
         if state is not None:
-            optimizer.state[parameter] = restored(None, state, name)
-    for group, settings in zip(optimizer.param_groups, held["groups"], strict=True):
+            same.state[parameter] = restored(None, state, name)
+    for group, settings in zip(same.param_groups, held["groups"], strict=True):
         group.update(restored({}, settings, name))
-    return optimizer
+    return same
 
 
 def _parameters_of(optimizer: Optimizer) -> list[Tensor]:
@@ -222,8 +225,9 @@ def _parameters_of(optimizer: Optimizer) -> list[Tensor]:
 
 def _write_generator(generator: Any, held: Tensor, name: str) -> torch.Generator:
     _same_kind(isinstance(generator, torch.Generator), "generator", name)
-    generator.set_state(held)
-    return generator
+    same: torch.Generator = generator
+    same.set_state(held)
+    return same
 
 
 def _same_kind(same: bool, kind: str, name: str) -> None:

@@ -101,7 +101,8 @@ def check(
         raise TemporaError(f"batches: {len(stream)} given, at least {BATCHES} needed.")
     if any(field.name == "samples" for field in dataclasses.fields(get(method).Settings)):
         settings = {"samples": SOURCE_SAMPLES, **settings}
-    make = partial(create, method, seed=seed, **{"source": partial(made_up_images, classifier), **settings})
+    options: dict[str, Any] = {"source": partial(made_up_images, classifier), **settings}
+    make: Callable[[nn.Module], Method] = partial(create, method, seed=seed, **options)
     before = GlobalState.now()
     try:
         make(classifier)

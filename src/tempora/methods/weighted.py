@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ class WeightedMethod(GradientMethod):
 
     modifies = ("output", "parameters")
     Settings = WeightedSettings
-    state = ("distribution",)
+    state: ClassVar[tuple[str, ...]] = ("distribution",)
     modes = ("kept",)
 
     def setup(self) -> None:

@@ -94,7 +94,7 @@ class Reforward(Wrapper):
             self.action = "none"
             return scores
         self.action = self.method.adapt(*moment)
-        if not self.frozen:
+        if not self.method.frozen:
             return self.method.rescore(x)
         self.method.unfreeze()  # it stopped after this batch, which is still predicted as one adapted to
         scores = self.method.rescore(x)
@@ -133,15 +133,12 @@ class Every(Wrapper):
 class StopAfter(Wrapper):
     """Freeze after m batches."""
 
+    history_free = False  # a prediction depends on how many batches came before
+
     def __init__(self, method: Method, m: int) -> None:
         super().__init__(method, stop_after=m)
         self.m = m
         self._stop_if_done()
-
-    @property
-    def history_free(self) -> bool:
-        """A prediction depends on how many batches came before."""
-        return False
 
     def adapt(self, *moment: Moment) -> str:
         if self.frozen:

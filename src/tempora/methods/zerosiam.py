@@ -33,7 +33,8 @@ class ZeroSIAM(ProjectorMethod):
 
     @property
     def keeps_graph(self) -> bool:
-        return self.settings.passes == 1
+        passes: int = self.settings.passes
+        return passes == 1
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model.features(x)

@@ -36,14 +36,15 @@ class BasicBlock(nn.Module):
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(outputs)
         self.relu = nn.ReLU()
-        self.downsample = nn.Identity()
+        self.downsample: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
             shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
             self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
-        return self.relu(y + self.downsample(x))
+        out: Tensor = self.relu(y + self.downsample(x))
+        return out
 
 
 class ResNet8(nn.Module):
@@ -62,10 +63,12 @@ class ResNet8(nn.Module):
     def forward_features(self, x: Tensor) -> Tensor:
         """What the classifier `fc` sees: one vector per image."""
         x = self.relu(self.bn1(self.conv1(x)))
-        return self.layer3(self.layer2(self.layer1(x))).mean(dim=(2, 3))
+        features: Tensor = self.layer3(self.layer2(self.layer1(x))).mean(dim=(2, 3))
+        return features
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc(self.forward_features(x))
+        logits: Tensor = self.fc(self.forward_features(x))
+        return logits
 
 
 def architecture(name: str) -> nn.Module:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -61,12 +61,19 @@ class Classifier(nn.Module):
     def head(self, f: Tensor) -> Tensor:
         """Logits of features."""
         classifier = self.classifier
+        logits: Tensor
         if isinstance(classifier, nn.Conv2d):  # 1x1, after the pooling, as in timm's older networks
-            return classifier(f[:, :, None, None]).flatten(1)
-        return classifier(f)
+            logits = classifier(f[:, :, None, None]).flatten(1)
+        else:
+            logits = classifier(f)
+        return logits
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))
+
+    if TYPE_CHECKING:  # nn.Module says that a call may return anything
+
+        def __call__(self, x: Tensor) -> Tensor: ...
 
     @property
     def classifier(self) -> nn.Module:

@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -142,7 +143,7 @@ def from_timm(
         raise _unknown_model(name, timm.list_models())
     fetch = pretrained and weights is None
     try:
-        network = timm.create_model(tag, pretrained=fetch)
+        network: Any = timm.create_model(tag, pretrained=fetch)  # with more than an nn.Module has
     except Exception as error:
         if not fetch:
             raise TemporaError(

@@ -84,7 +84,7 @@ def _is_timm(module: nn.Module) -> bool:
     return all(hasattr(module, part) for part in ("forward_features", "forward_head", "get_classifier"))
 
 
-def _timm_classifier(network: nn.Module) -> nn.Module | None:
+def _timm_classifier(network: Any) -> nn.Module | None:
     """What timm applies to `forward_head(..., pre_logits=True)`; None where it is not one module."""
     classifier = network.get_classifier()
     if hasattr(classifier, "global_pool"):  # sequencer2d counts the pooling in
@@ -106,7 +106,7 @@ def _head_name(module: nn.Module, head: nn.Module | str | None) -> str:
                 "wrap(..., features=..., head=...), the head as a submodule or its name."
             )
         return _name_of(module, classifier, "head")
-    linear = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    linear: list[str] = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
     if not linear:
         raise TemporaError(
             f"{type(module).__name__} has no linear classifier to find: give wrap(..., head=...), "
@@ -142,8 +142,9 @@ def _takes_two(function: Callable[..., Tensor]) -> bool:
     return sum(p.default is p.empty for p in positional) == 2
 
 
-def _timm_features(network: nn.Module, x: Tensor) -> Tensor:
-    return network.forward_head(network.forward_features(x), pre_logits=True)
+def _timm_features(network: Any, x: Tensor) -> Tensor:
+    f: Tensor = network.forward_head(network.forward_features(x), pre_logits=True)
+    return f
 
 
 class _Reached(BaseException):
@@ -235,7 +236,7 @@ def _check_name(module: nn.Module, name: str, what: str) -> str:
 def _name_of(module: nn.Module, part: nn.Module, what: str) -> str:
     for name, candidate in module.named_modules():
         if candidate is part:
-            return name
+            return str(name)
     raise TemporaError(f"{what}={type(part).__name__}: is not a part of this {type(module).__name__}.")
 
 
