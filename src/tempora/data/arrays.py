@@ -14,7 +14,7 @@ def load_npy(path: Path, dtype: type[np.generic] | None, shape: tuple[int | None
     if not path.is_file():
         raise LayoutError(f"{path} is missing")
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # numpy raises whatever it trips over in a damaged header
         raise LayoutError(f"{path} cannot be read ({error}): it is truncated or no .npy file") from error
     right_type = array.dtype.kind in "iu" if dtype is None else array.dtype == dtype

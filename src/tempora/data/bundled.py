@@ -20,7 +20,7 @@ import numpy as np
 from tempora.data.corruptions.constants import CONSTANTS, VERSION
 from tempora.data.geometry import Geometry
 from tempora.data.groups import CORRUPTIONS, EXTRA
-from tempora.data.images import ArrayImages
+from tempora.data.images import ArrayImages, Images
 from tempora.data.places import user_cache, written_whole
 from tempora.data.shift import Shift, digest
 from tempora.errors import TemporaError, unknown
@@ -54,7 +54,7 @@ def _shift(name: str, severity: int) -> Shift:
         raise TemporaError(f"severity={severity!r}: must be 1, 2, 3, 4 or 5")
     images, labels = test_set()
     if name == "clean":
-        source = ArrayImages(images)
+        source: Images = ArrayImages(images)
         fingerprint = digest("fashion", images)
     else:
         recipe = repr((VERSION, SEED, name, severity, CONSTANTS["fashion"][name][severity - 1]))

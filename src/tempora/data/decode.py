@@ -8,6 +8,7 @@ the workers. At 150 kB and some milliseconds of decoding per picture, the pipe's
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import queue
@@ -133,7 +134,7 @@ class _Worker:
             env={**os.environ, **_ENVIRONMENT},
         )
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        assert isinstance(self._process.stdout, io.BufferedReader)
         self._to, self._from = self._process.stdin, self._process.stdout
         self._send(job)
 
@@ -181,6 +182,7 @@ def serve() -> None:
     """A worker's whole life: read the job, then answer indices with pixels until the parent hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which hangs up
     asked = sys.stdin.buffer
+    assert isinstance(asked, io.BufferedReader)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing a library prints may get between the pixels
     source, geometry = pickle.load(asked)
@@ -190,7 +192,7 @@ def serve() -> None:
 
 def _answer(source: Images, indices: np.ndarray, geometry: Geometry, answers: BinaryIO) -> None:
     try:
-        kind, body = _PIXELS, memoryview(source.read(indices, geometry)).cast("B")
+        kind, body = _PIXELS, source.read(indices, geometry).data.cast("B")
     except TemporaError as error:
         kind, body = _MISTAKE, memoryview(str(error).encode())
     except Exception:

@@ -41,15 +41,17 @@ def from_dataset(
             raise TemporaError(f"dataset {name!r} has no list of classes: say num_classes=")
         num_classes = len(class_names)
     hashes: np.ndarray | None = None
-    content = _at_hand(dataset) if fingerprint is None else None
-    if fingerprint is None and content is None:
-        hashes = content = _of_every_item(name, dataset)
+    if not fingerprint:
+        content = _at_hand(dataset)
+        if content is None:
+            hashes = content = _of_every_item(name, dataset)
+        fingerprint = digest(name, type(dataset).__qualname__, labels, content)
     return Shift(
         name=name,
         labels=labels,
         num_classes=num_classes,
         source=DatasetImages(name, dataset, labels, hashes),
-        fingerprint=fingerprint or digest(name, type(dataset).__qualname__, labels, content),
+        fingerprint=fingerprint,
         class_names=class_names,
         classes=None if classes is None else np.array(sorted(classes), np.int64),
     )
@@ -60,7 +62,7 @@ def _at_hand(dataset: Any) -> np.ndarray | None:
     changed = any(getattr(dataset, key, None) is not None for key in ("transform", "transforms"))
     if changed or not type(dataset).__module__.startswith("torchvision.datasets."):
         return None
-    pixels = getattr(dataset, "data", None)
+    pixels: Any = getattr(dataset, "data", None)
     if hasattr(pixels, "__array__") and len(pixels) == len(dataset):
         return np.asarray(pixels)
     loader = getattr(getattr(dataset, "loader", None), "__module__", None)

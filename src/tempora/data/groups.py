@@ -8,6 +8,8 @@ from tempora.errors import unknown
 from tempora.names import CORRUPTION_GROUPS as GROUPS
 from tempora.names import EXTRA_CORRUPTIONS as EXTRA
 
+__all__ = ["CORRUPTIONS", "EXTRA", "GROUPS", "expand", "group_of"]
+
 CORRUPTIONS: tuple[str, ...] = tuple(name for members in GROUPS.values() for name in members)
 
 

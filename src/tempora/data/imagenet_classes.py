@@ -16,7 +16,7 @@ from tempora.data.shift import Shift
 @cache
 def label_of() -> dict[str, int]:
     """WordNet id -> index, in the standard order (sorted ids)."""
-    from timm.data import ImageNetInfo
+    from timm.data.imagenet_info import ImageNetInfo
 
     return {wnid: index for index, wnid in enumerate(ImageNetInfo("imagenet-1k").label_names())}
 
@@ -24,7 +24,7 @@ def label_of() -> dict[str, int]:
 @cache
 def class_names() -> tuple[str, ...]:
     """What the 1000 classes show, in the standard order."""
-    from timm.data import ImageNetInfo
+    from timm.data.imagenet_info import ImageNetInfo
 
     return tuple(ImageNetInfo("imagenet-1k").label_descriptions())
 

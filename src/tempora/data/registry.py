@@ -147,7 +147,7 @@ def _own(name: str) -> Dataset:
         raise TemporaError(
             f"dataset {name!r}: is a {type(opener).__name__}; expected a function that returns shifts by name"
         )
-    nothing = dict.fromkeys(("what", "size", "licence", "source", "folder", "layout"), "")
+    nothing: dict[str, Any] = dict.fromkeys(("what", "size", "licence", "source", "folder", "layout"), "")
     unregistered = Dataset(name, opener=opener, **nothing)
     return next((card for card in _DATASETS.values() if card.opener is opener), unregistered)
 

@@ -107,6 +107,7 @@ def digest(*parts: str | np.ndarray) -> str:
     False
     """
     total = hashlib.blake2b(digest_size=12)
+    body: bytes | memoryview
     for part in parts:
         if isinstance(part, str):
             head, body = "str", part.encode("utf-8", "surrogatepass")  # file names may be any bytes

@@ -36,7 +36,7 @@ def defocus_blur(x: Tensor, c: tuple[float, float]) -> Tensor:
     kernel = disk(*c).to(x)
     padded = pad_mirrored(x, len(kernel) // 2)
     size = padded.shape[-2:]
-    blurred = torch.fft.irfft2(torch.fft.rfft2(padded) * torch.fft.rfft2(kernel, size), size)
+    blurred: Tensor = torch.fft.irfft2(torch.fft.rfft2(padded) * torch.fft.rfft2(kernel, size), size)
     return blurred[..., len(kernel) - 1 :, len(kernel) - 1 :]
 
 

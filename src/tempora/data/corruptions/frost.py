@@ -34,7 +34,8 @@ def texture(number: int, scale: float, channels: int) -> np.ndarray:
     block = round(1 / scale)
     grey = (mean + spread * mixed).reshape(SIDE // block, block, SIDE // block, block).mean((1, 3))
     ice_colour = grey[None] if channels == 1 else grey[None] + _TINT
-    return ice_colour.clip(0, 1).astype(np.float32)
+    frost: np.ndarray = ice_colour.clip(0, 1).astype(np.float32)
+    return frost
 
 
 def _octaves(rng: np.random.Generator) -> np.ndarray:
@@ -48,4 +49,5 @@ def _octaves(rng: np.random.Generator) -> np.ndarray:
 
 
 def _standardised(field: np.ndarray) -> np.ndarray:
-    return (field - field.mean()) / field.std()
+    standardised: np.ndarray = (field - field.mean()) / field.std()
+    return standardised

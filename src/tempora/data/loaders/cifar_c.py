@@ -92,4 +92,5 @@ def _labels(root: Path, num_classes: int, subset: bool) -> np.ndarray:
     present = len(np.unique(by_severity[0]))
     if present != num_classes and not subset:
         raise LayoutError(f"{path} has {present} classes, expected {num_classes}: is it another dataset's?")
-    return by_severity[0]
+    test_labels: np.ndarray = by_severity[0]
+    return test_labels
