@@ -149,7 +149,7 @@ def _set_hooks(entries: tuple[tuple[Any, ...], ...]) -> None:
 
 
 def _cuda_in_use() -> bool:
-    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+    return bool(torch.cuda.is_initialized())
 
 
 def _cuda_place() -> Any:

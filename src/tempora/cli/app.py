@@ -12,6 +12,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
+from typing import TextIO
 
 import typer
 
@@ -112,7 +113,12 @@ def _explained(error: OSError) -> str | None:
 
 
 def _print_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, *where: object
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
 ) -> None:
     """Ours as a sentence; those of libraries as Python prints them."""
     if issubclass(category, TemporaWarning):

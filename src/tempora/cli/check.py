@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -61,7 +61,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _setting(text: str) -> tuple[str, object]:
+def _setting(text: str) -> tuple[str, Any]:
     import yaml
 
     from tempora.errors import TemporaError

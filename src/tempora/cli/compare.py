@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tempora.cards import Cards
     from tempora.published import Comparison
     from tempora.report.tables import Cell, Table
+    from tempora.report.tables.model import Unit
     from tempora.store import Results
 
 SHOWN_FLIPS = 10
@@ -164,7 +165,7 @@ def _run_tables(found: RunComparison, cards: Cards) -> list[Table]:
         _table(
             rows,
             f"compare-{protocol}",
-            f"{cards.title(protocol)}: utility (%) and rank of both runs",
+            f"{cards.title(str(protocol))}: utility (%) and rank of both runs",
             sides,
             (note,),
             cards,
@@ -229,7 +230,7 @@ def _published_tables(compared: Comparison, by_shift: bool, cards: Cards) -> lis
     tables = []
     for (protocol, name), rows in cells.groupby(["protocol", cells["label"].where(~whole, "")], sort=False):
         rows = rows.assign(group=rows["label"] if name == "" else rows["shift"])
-        where = f"{cards.title(protocol)}{f', {name}' if name not in ('', protocol) else ''}"
+        where = f"{cards.title(str(protocol))}{f', {name}' if name not in ('', protocol) else ''}"
         notes = tuple(dict.fromkeys(f"! {note}" for note in rows["note"] if note))
         caption = f"{where}: utility (%) and rank among the common methods"
         tables.append(_table(rows, f"published-{protocol}", caption, sides, notes, cards))
@@ -244,7 +245,7 @@ class _Side(NamedTuple):
 
     title: str
     value: str
-    unit: str = "percent"
+    unit: Unit = "percent"
     rank: str | None = None
     flag: str | None = None
 
@@ -275,7 +276,7 @@ def _table(
     for group, cells in rows.groupby("group", sort=False):
         known = {row["method"]: row for _, row in cells.iterrows()}
         for side in sides:
-            columns.append(Column(side.title, side.unit, digits=1, group=group))
+            columns.append(Column(side.title, side.unit, digits=1, group=str(group)))
             for method, row in body.items():
                 row.append(side.cell(known.get(method)))
     return Table(name, caption, tuple(columns), tuple(map(tuple, body.values())), data=rows, notes=notes)

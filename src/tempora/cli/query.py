@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Row = Sequence[Any]
 
-SHUT_IN = {
+SHUT_IN: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",

@@ -197,8 +197,8 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
     if found.unanswered:
         console.print()
         console.print(Text("No exact answer, and none is made up:", style="yellow"))
-        for reason, names in _by_reason(found.unanswered, label).items():
-            console.print(Padding(Text(f"{', '.join(names)}: {reason}"), (0, 0, 0, 2)))
+        for reason, methods_named in _by_reason(found.unanswered, label).items():
+            console.print(Padding(Text(f"{', '.join(methods_named)}: {reason}"), (0, 0, 0, 2)))
         console.print(_how_to_measure(results, found.scenario), markup=False, soft_wrap=True)
 
 

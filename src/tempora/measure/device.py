@@ -23,7 +23,10 @@ def choose_device(wanted: str | torch.device = "auto") -> torch.device:
         raise TemporaError(
             f"device {str(wanted)!r} computes nothing here: use auto, cpu, cuda, cuda:N or mps"
         )
-    available = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    available: dict[str, Callable[[], bool]] = {
+        "cuda": torch.cuda.is_available,
+        "mps": torch.backends.mps.is_available,
+    }
     if not available.get(device.type, lambda: True)():
         raise TemporaError(f"device {wanted!r} is not available on this machine: use --device cpu or auto")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():

@@ -193,7 +193,8 @@ def _baseline(what: str, value: Any) -> float:
 
 
 def _milliseconds(what: str, value: Any) -> float:
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value <= sys.float_info.max:
+    is_number = not isinstance(value, bool) and isinstance(value, Real)
+    if not is_number or not 0 <= value <= sys.float_info.max:
         raise TemporaError(f"{what}: {value!r:.60} is no time; times are finite milliseconds, 0 or above")
     return float(value)
 
