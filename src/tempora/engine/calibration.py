@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def _standard_times(job: Job, stream: Stream, observer: Observer, batches: int, 
     for number in range(batches):
         x = stream.batch(number % stream.num_batches)
         batch = Batch(STANDARD, STANDARD, stream.name, stream.seed, number)
-        _, elapsed_ms = job.clock.predict(lambda x=x: standard.predict(x), batch, frozen=False)
+        _, elapsed_ms = job.clock.predict(partial(standard.predict, x), batch, frozen=False)
         observer.batch_done(_NOTHING, number)
         if observer.stop_requested:
             raise Stopped

@@ -479,9 +479,11 @@ def _explain(problem: Any, origin: _Origin) -> str:
         in_data = where[0] == "data" and len(where) > 1
         if in_data and any(where[-1] in card.settings for card in datasets().values()):
             return f"unknown key {name!r}{place}: a dataset's own settings go into options, data.options.{where[-1]}"
-        inner = {"data": DataConfig, "source": SourceConfig} if len(where) > 1 else {}
-        allowed = inner.get(str(where[0]), RunConfig).model_fields
-        return f"unknown key {name!r}{place}: {suggestion(str(where[-1]), allowed)}"
+        inner: dict[str, type[_Strict]] = (
+            {"data": DataConfig, "source": SourceConfig} if len(where) > 1 else {}
+        )
+        keys = inner.get(str(where[0]), RunConfig).model_fields
+        return f"unknown key {name!r}{place}: {suggestion(str(where[-1]), keys)}"
     given = f"{name}={_short.repr(problem['input'])}{place}"
     if problem["type"] == "literal_error":
         allowed = [

@@ -76,7 +76,7 @@ class Runtime:
         """The network as this runtime stores it: itself, or a copy."""
         if CHANNELS_LAST not in self.parts:
             return model
-        return copy.deepcopy(model).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return copy.deepcopy(model).to(memory_format=torch.channels_last)
 
     def attach(self, method: Method) -> Method:
         """Make the method's predictions and updates run this way."""

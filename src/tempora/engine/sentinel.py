@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class Sentinel:
         for index in range(SENTINEL_BATCHES):
             x = self._stream.batch(index % self._stream.num_batches)
             batch = Batch("standard", "standard", self._stream.name, self._stream.seed, index)
-            _, elapsed_ms = self._clock.predict(lambda x=x: self._standard.predict(x), batch, frozen=False)
+            _, elapsed_ms = self._clock.predict(partial(self._standard.predict, x), batch, frozen=False)
             times.append(elapsed_ms)
         return times
 

@@ -29,8 +29,9 @@ class LocalExecutor(Executor):
         self._streams = Streams(job.open_stream)
         self._split_tax: dict[str, float] | None = None
         clock = job.clock
-        own = isinstance(clock, SteadyClock) and clock.own
-        self._profile = OwnProfile(job, clock, folder.path, observer) if own else None
+        self._profile: OwnProfile | None = None
+        if isinstance(clock, SteadyClock) and clock.own:
+            self._profile = OwnProfile(job, clock, folder.path, observer)
 
     def start(self) -> Baseline:
         if self._profile is not None:
