@@ -110,8 +110,11 @@ def evaluate(
         method_timeout_s=method_timeout_s,
         observer=observer,
     )
-    temporary = tempfile.TemporaryDirectory(prefix="tempora-") if out is None else None
-    with RunFolder.for_writing(temporary.name if temporary else out) as folder:
+    temporary = None
+    if out is None:
+        temporary = tempfile.TemporaryDirectory(prefix="tempora-")
+        out = temporary.name
+    with RunFolder.for_writing(out) as folder:
         run = Run(job, folder, observer)
         run.execute()
     results = Results(folder)

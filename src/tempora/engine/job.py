@@ -189,7 +189,7 @@ class Job:
 
     @cached_property
     def _source_hash(self) -> str:
-        images = self.source.detach().cpu().contiguous().numpy() if self.source is not None else b""
+        images = b"" if self.source is None else self.source.detach().cpu().contiguous().numpy().data
         return hashlib.sha256(images).hexdigest()[:16]
 
     def _source_of(self, spec: MethodSpec) -> dict[str, str]:

@@ -341,6 +341,7 @@ class Pass:
 
     def _named(self, index: int) -> Batch:
         _, at, runtime = self.label.partition("@")
+        method: Any = self.method  # with an `action` where it is a Reforward
         return Batch(
             self.times_as or self.label,
             self.times_as or self.method.name,
@@ -348,7 +349,7 @@ class Pass:
             self.stream.seed,
             index,
             gradient_based=self.method.family == "gradient-based",
-            reforwarded=(lambda: self.method.action) if self.method.settings.reforward else None,
+            reforwarded=(lambda: method.action) if method.settings.reforward else None,
             work=self._read_work,
             frozen_as=f"standard{at}{runtime}" if self.method.stateless else "",
             free=self.method.free,
@@ -396,10 +397,14 @@ class Pass:
             self.method.restore(saved)
 
     def _predict(self, x: torch.Tensor, moment: Moment) -> torch.Tensor:
-        return self.method.predict(x, moment) if self.method.time_aware else self.method.predict(x)
+        method: Any = self.method  # what it takes depends on `time_aware`
+        scores: torch.Tensor = method.predict(x, moment) if method.time_aware else method.predict(x)
+        return scores
 
     def _adapt(self, moment: Moment) -> str:
-        return self.method.adapt(moment) if self.method.time_aware else self.method.adapt()
+        method: Any = self.method
+        action: str = method.adapt(moment) if method.time_aware else method.adapt()
+        return action
 
     def _report(self, trace: Trace, index: int) -> None:
         if self.progress is not None:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, get_type_hints
+from types import FunctionType
+from typing import Any, cast, get_type_hints
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -344,7 +345,8 @@ def _with_its_code(shift: Shift, dataset: str) -> Shift:
     """Pictures that code of the user's own makes are others when that code is edited."""
     if not is_own(dataset):
         return shift
-    source = own_source([find(dataset).opener]).fingerprint
+    opener = cast(FunctionType, find(dataset).opener)  # nothing else is taken for a dataset of the user's own
+    source = own_source([opener]).fingerprint
     return replace(shift, fingerprint=f"{shift.fingerprint}+{source}") if source else shift
 
 

@@ -289,6 +289,7 @@ class Task:
             compiled = compiled_graphs() - before
             return trace
 
+        facts: dict[str, Any]
         with own_randomness(self.source.seed):
             if not timed:
                 trace, facts = work(), {}
