@@ -288,11 +288,10 @@ def with_doubt(results: Results) -> pd.DataFrame:
 
 def keep_doubt(results: Results) -> None:
     """Write `with_doubt` into the run folder, whose run.json says which table belongs to it."""
-    table = with_doubt(results)
-    results.folder.write_utilities(table)
+    results.folder.write_utilities(with_doubt(results))
     if results.folder.manifest()["finished"]:
         results.folder.write_manifest(results.folder.manifest())
-    results.utilities = table
+    results.utilities = results.folder.utilities()
 
 
 def _names(row: pd.Series[Any]) -> tuple[str, ...]:
