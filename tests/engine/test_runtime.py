@@ -11,10 +11,8 @@ from latencies import CLOCK
 
 from tempora import TemporaError, methods
 from tempora.engine import Job, MethodSpec, Observer, Run
-from tempora.engine.clocks import open_clock
 from tempora.engine.config import RunConfig
-from tempora.engine.evaluate import _streams
-from tempora.engine.job import with_offline
+from tempora.engine.evaluate import job_from_batches
 from tempora.engine.runtime import PARTS, Runtime, _tf32, compiled_graphs
 from tempora.engine.setup import job_from_config
 from tempora.scenarios import Amortised, Discrete
@@ -30,20 +28,9 @@ class Notes(Observer):
 
 
 def job(model, batches, *specs: MethodSpec, **options) -> Job:
-    device = torch.device("cpu")
-    clock, baseline = open_clock(CLOCK, device)
-    return Job(
-        model=model,
-        methods=specs,
-        scenarios=with_offline([Discrete(utilisation=1), Amortised(budget_x=0.05)]),
-        streams=tuple(_streams(batches, 2025, device)),
-        clock=clock,
-        device=device,
-        baseline=baseline,
-        warmup_batches=1,
-        facts={"machine": {}},
-        **options,
-    )
+    scenarios = [Discrete(utilisation=1), Amortised(budget_x=0.05)]
+    given = {"device": "cpu", "clock": CLOCK, "seed": 2025, "warmup_batches": 1, "tail_batches": 1}
+    return job_from_batches(model, batches, specs, scenarios, **given, **options)
 
 
 def variants(*runtimes: str, names=("standard", "lame", "tent")) -> list[MethodSpec]:

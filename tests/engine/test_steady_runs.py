@@ -190,7 +190,7 @@ def test_a_kind_without_a_time_costs_a_step_where_its_device_is_not_at_hand(netw
     assert set(late["adapt_ms"]) == {5.0}
     assert list(late["amount"]) == [float(index + 1) for index in range(len(batches))]
     assert list(late["mode"])[:2] == ["odd", "even"]
-    verdicts = run.utilities[run.utilities["method"] == "late"].set_index("protocol")["verdict"]
+    verdicts = run.utilities[run.utilities["method"] == "late"].set_index("protocol")["timing"]
     assert verdicts["offline"] == "VALID", "time does not touch it"
     assert set(verdicts["continuous"]) <= set("WARN") or verdicts["continuous"] == "WARN"
     assert any("no time for" in note and "jump" in note for note in watches.notes)
@@ -233,7 +233,7 @@ def test_a_run_profiles_this_machine_first_and_resumes_from_it(network, batches,
     assert {"standard|predict||", "tent|predict||", "tent|adapt||step", "tent|frozen||"} <= kinds
     met_later = [entry for entry in profile.entries if entry.action == "jump"]
     assert met_later, "batches after the first few did something new, and it was profiled then"
-    assert set(first.utilities["verdict"]) == {"VALID"}
+    assert set(first.utilities["timing"]) == {"VALID"}
     rounds = len(profile.rounds.shift)
     assert all(len(row) == rounds for row in profile.rounds.ms)
     offline = first.traces[first.traces["protocol"] == "offline"]
@@ -382,7 +382,7 @@ def test_invalid_passes_are_repeated_and_offline_is_never_marked(network, batche
     monkeypatch.setattr(sentinels, "judge_pass", lambda *observed: Verdict("INVALID", ("always",)))
     scenarios = [Continuous(threshold_ms=1e6)]
     run = evaluate(network("fashion_resnet"), batches[:3], ["standard"], scenarios=scenarios, **options)
-    assert dict(zip(run.utilities["protocol"], run.utilities["verdict"], strict=True)) == {
+    assert dict(zip(run.utilities["protocol"], run.utilities["timing"], strict=True)) == {
         "offline": "VALID",
         "continuous": "INVALID",
     }

@@ -64,7 +64,8 @@ def _seen(rng: Random, root: Path) -> tuple[str, list[int]]:
         shift, looks_at, batch_size=1, workers=0, cache_dir=rng.choice((None, "decoded"))
     )
     shades = [0] * len(shift)
-    for i, index in enumerate(stream.order.tolist()):
+    for i in range(stream.num_batches):
+        _, (index,) = stream.order.samples(i)
         shades[index] = round(float(stream.batch(i)[0, 0, 0, 0]) * 255)
     on_disk = [int(np.asarray(Image.open(root / name))[0, 0, 0]) for name in shift.source.names]
     assert shades == on_disk, "pixels that are not on disk"
