@@ -113,7 +113,64 @@ def grid_sections() -> list[str]:
         lines.append("")
         if found.get("doubts"):
             lines += ["Passes that are not VALID:", "", *(f"- {doubt}" for doubt in found["doubts"]), ""]
-    return lines + worked_out()
+    return lines + worked_out() + overhead_section() + pipeline_section()
+
+
+def overhead_section() -> list[str]:
+    """Where a short run's wall time goes, as `python benchmarks/overhead.py` wrote it then and now."""
+    before, now = load("h200-overhead-0.1.0"), load("h200-overhead-steady")
+    if before is None or now is None:
+        return []
+    timing = ("profile", "lambda", "split tax", "warm-up", "sentinels")
+    passes = ("timed service", "service", "frozen service")
+    rows, outside = [], []
+    for found in (before, now):
+        seconds = found["seconds"]
+        served, timed = (sum(seconds.get(part, 0.0) for part in parts) for parts in (passes, timing))
+        rows.append((served, timed, *(seconds[part] for part in OUTSIDE), found["total_s"]))
+        outside.append(found["total_s"] - served - timed)
+    names = ("the methods' passes", "timing", *OUTSIDE, "in all")
+    table = [f"| {name} | {old:.1f} | {new:.1f} |" for name, old, new in zip(names, *rows, strict=True)]
+    return [
+        f"### Where the time of a short run goes: {now['model']}, {now['device']}",
+        "",
+        f"`python benchmarks/overhead.py --device cuda --model {now['model']}`: two shifts of 78 batches of 64 images, 17 "
+        f"scenarios, {len(now['methods'])} methods; version 0.1.0 under its measured clock, and now under the steady one. "
+        "Timing was lambda, split tax, warm-ups and sentinels, and is the profile, a minute at most (`--profile-s`) and "
+        f"a process's start. What is neither a pass nor timing took {outside[0]:.1f} s and takes {outside[1]:.1f} s; the "
+        "rest among it are fingerprints of the given batches and set-up.",
+        "",
+        "| seconds | 0.1.0, measured | now, steady |",
+        "|---|---|---|",
+        *table,
+        "",
+    ]
+
+
+OUTSIDE = ("snapshots", "making methods", "writing", "reading back", "scoring", "rest")
+"""Parts of a run that are neither passes nor timing."""
+
+
+def pipeline_section() -> list[str]:
+    """What the live pipeline costs, as `python benchmarks/deploy.py overhead` wrote it."""
+    found = load("h200-deploy-resnet50")
+    if found is None:
+        return []
+    rows = [
+        f"| {name} | {row['direct_ms']:.2f} | {row['pipeline_ms']:.2f} | {row['ratio']:.2f} | {row['overhead_us']:.0f} |"
+        for name, row in found["methods"].items()
+    ]
+    return [
+        f"### The live pipeline: {found['model']}, {found['device']}",
+        "",
+        f"`python benchmarks/deploy.py overhead --device cuda --model {found['model']}`: a batch of "
+        f"{found['batch_size']} through `tempora.deploy` against the same calls made directly.",
+        "",
+        "| | direct ms | pipeline ms | ratio | more µs |",
+        "|---|---|---|---|---|",
+        *rows,
+        "",
+    ]
 
 
 def against_naive(methods: dict[str, Any]) -> str:
