@@ -134,11 +134,12 @@ def overhead_section() -> list[str]:
     return [
         f"### Where the time of a short run goes: {now['model']}, {now['device']}",
         "",
-        f"`python benchmarks/overhead.py --device cuda --model {now['model']}`: two shifts of 78 batches of 64 images, 17 "
-        f"scenarios, {len(now['methods'])} methods; version 0.1.0 under its measured clock, and now under the steady one. "
-        "Timing was lambda, split tax, warm-ups and sentinels, and is the profile, a minute at most (`--profile-s`) and "
-        f"a process's start. What is neither a pass nor timing took {outside[0]:.1f} s and takes {outside[1]:.1f} s; the "
-        "rest among it are fingerprints of the given batches and set-up.",
+        f"`python benchmarks/overhead.py --device cuda --model {now['model']}`: two shifts of 78 batches of 64 images, "
+        f"17 scenarios, {len(now['methods'])} methods; version 0.1.0 under its measured clock, and now under the "
+        "steady one. Timing was lambda, split tax, warm-ups and sentinels, and is the profile, a minute at most "
+        "(`--profile-s`) and a process's start. What is neither a pass nor timing took "
+        f"{outside[0]:.1f} s and takes {outside[1]:.1f} s; the rest among it are fingerprints of the given batches and "
+        "set-up.",
         "",
         "| seconds | 0.1.0, measured | now, steady |",
         "|---|---|---|",
@@ -157,7 +158,8 @@ def pipeline_section() -> list[str]:
     if found is None:
         return []
     rows = [
-        f"| {name} | {row['direct_ms']:.2f} | {row['pipeline_ms']:.2f} | {row['ratio']:.2f} | {row['overhead_us']:.0f} |"
+        f"| {name} | {row['direct_ms']:.2f} | {row['pipeline_ms']:.2f} | {row['ratio']:.2f} "
+        f"| {row['overhead_us']:.0f} |"
         for name, row in found["methods"].items()
     ]
     return [
