@@ -134,12 +134,12 @@ def overhead_section() -> list[str]:
     return [
         f"### Where the time of a short run goes: {now['model']}, {now['device']}",
         "",
-        f"`python benchmarks/overhead.py --device cuda --model {now['model']}`: two shifts of 78 batches of 64 images, "
+        f"`python benchmarks/overhead.py --device cuda --model {now['model']}`: two shifts of 78 batches of 64, "
         f"17 scenarios, {len(now['methods'])} methods; version 0.1.0 under its measured clock, and now under the "
         "steady one. Timing was lambda, split tax, warm-ups and sentinels, and is the profile, a minute at most "
         "(`--profile-s`) and a process's start. What is neither a pass nor timing took "
-        f"{outside[0]:.1f} s and takes {outside[1]:.1f} s; the rest among it are fingerprints of the given batches and "
-        "set-up.",
+        f"{outside[0]:.1f} s and takes {outside[1]:.1f} s; the rest among it are fingerprints of the given "
+        "batches and set-up.",
         "",
         "| seconds | 0.1.0, measured | now, steady |",
         "|---|---|---|",
