@@ -240,6 +240,7 @@ def test_a_full_disk_behind_the_output_is_said(run: Path, words: tuple[str, ...]
 
 
 @needs_full
+@pytest.mark.slow
 def test_a_run_whose_output_cannot_be_written_stops_and_goes_on_later(tmp_path: Path) -> None:
     """The pass that was being made did nothing wrong: it is not recorded as failed."""
     words = (

@@ -138,6 +138,7 @@ def test_longest_first_and_then_what_is_decoded_already(clock_file):
     assert pick([short, longer], "contrast") is longer
 
 
+@pytest.mark.slow
 def test_cores_go_to_one_worker_each_and_come_back_when_it_ends():
     if not hasattr(os, "sched_setaffinity"):
         pytest.skip("this system binds no cores")
@@ -315,6 +316,7 @@ def test_a_local_run_goes_on_on_a_cluster(monkeypatch, clock_file, local, tmp_pa
     assert all("offline" in kinds and "live" not in kinds for kinds in asked)
 
 
+@pytest.mark.slow
 def test_lambda_is_one_per_kind_of_device_and_every_worker_is_looked_at(monkeypatch, tmp_path):
     with_fake(monkeypatch, 2, kinds=["old GPU"])
     run_ray(configuration("measured"), tmp_path / "run")

@@ -212,6 +212,7 @@ def test_a_profile_of_shared_cores_answers_relative_scenarios_only(network, batc
 # -- recorded first -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_profiles_this_machine_first_and_resumes_from_it(network, batches, tmp_path):
     """The real thing, in a child process: structure, resume, a kind met later, and sharing to the bit."""
     shifts = {"one": batches[:7], "two": batches[1:8]}

@@ -50,7 +50,7 @@ TARGETS: dict[str, Kind] = {
     "author_logs": Kind(author_logs.case, 5, 5),
     "schedules": Kind(schedules.case, 20, 100),
     "streams": Kind(streams.case, 20, 40),
-    "own_methods": Kind(own_methods.case, 5, 15),
+    "own_methods": Kind(own_methods.case, 5, 6),
 }
 """A new kind of input is a file with a function `case(rng)`, an import and a line here."""
 MOST_MEMORY_BYTES = 8 << 30

@@ -28,7 +28,12 @@ ON_BATCHNORM_ONLY = ("adabn", "alpha_bn")
 SMALL: dict[str, dict[str, object]] = {"memo": {"views": 4}, "cotta": {"views": 2}, "rotta": {"capacity": 16}}
 
 
-@pytest.mark.parametrize("name", tempora.methods.names())
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name == "memo" else name for name in tempora.methods.names()
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_on_a_batchnorm_resnet(name: str, resnet: Classifier) -> None:
     report = check(name, resnet, **SMALL.get(name, {}))
     assert report.passed, report
@@ -37,7 +42,7 @@ def test_on_a_batchnorm_resnet(name: str, resnet: Classifier) -> None:
         assert "BatchNorm" in str(report)
 
 
-@pytest.mark.parametrize("name", tempora.methods.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_on_a_layernorm_vit(name: str, vit: Classifier) -> None:
     report = check(name, vit, **SMALL.get(name, {}))
     assert report.passed, report

@@ -198,6 +198,7 @@ def test_a_run_without_standard_or_pressure_has_a_page_too(tmp_path: Path) -> No
     assert "Tent" in str(Text(render(alone)))
 
 
+@pytest.mark.slow
 def test_seeds_queues_and_deployments_of_several_limits(tmp_path: Path) -> None:
     scenarios = (
         GRID[0],
