@@ -30,7 +30,7 @@ class Notes(Observer):
 def job(model, batches, *specs: MethodSpec, **options) -> Job:
     scenarios = [Discrete(utilisation=1), Amortised(budget_x=0.05)]
     given = {"device": "cpu", "clock": CLOCK, "seed": 2025, "warmup_batches": 1, "tail_batches": 1}
-    return job_from_batches(model, batches, specs, scenarios, **given, **options)
+    return job_from_batches(model, batches, specs, scenarios, **{**given, **options})
 
 
 def variants(*runtimes: str, names=("standard", "lame", "tent")) -> list[MethodSpec]:
@@ -185,8 +185,9 @@ def test_compile(network, batches, tmp_path):
     assert compiled_graphs() > before
     assert all(torch.equal(first, again) for first, again in zip(rounds[:3], rounds[3:], strict=True))
 
-    cold = job(network("fashion_resnet"), batches, *variants("compile", names=["tent"]))
-    cold = replace(cold, warmup_batches=0, scenarios=cold.scenarios[:1])
+    measured = {"clock": "measured", "calibration_batches": 5, "warmup_batches": 0}
+    cold = job(network("fashion_resnet"), batches, *variants("compile", names=["tent"]), **measured)
+    cold = replace(cold, scenarios=cold.scenarios[:1])
     with RunFolder.for_writing(tmp_path / "cold") as folder:
         Run(cold, folder, notes).execute()
     assert any("torch.compile worked inside timed batches" in note for note in notes.notes)

@@ -196,43 +196,42 @@ def average_from_first(layer: _BatchNorm) -> None:
 class TrackedGuard:
     """Keeps NaN and infinity out of running statistics, whatever the batch held, without waiting for the device.
 
-    All of them lie in one tensor, so that looking after each forward costs three small launches and not three
-    hundred: what a forward made non-finite in a channel, mean or variance, goes back to what both were before.
+    What a forward made non-finite in a channel, mean or variance, goes back to what both were before. All layers are
+    looked at together, so that it costs a few launches and not a few hundred. Compiled forwards are not looked into:
+    there a channel goes back to where it began, when the statistics are next used.
     """
 
-    ALIGNMENT = 32  # elements: kernels like to read from aligned addresses
-
     def __init__(self, layers: Sequence[_BatchNorm]) -> None:
-        self.layers = [layer for layer in layers if layer.running_mean is not None]
-        if not self.layers:
-            return
-        places, size = [], 0
-        for layer in self.layers:
-            places.append(size)
-            size += -(-layer.num_features // self.ALIGNMENT) * self.ALIGNMENT
-        like = self.layers[0].running_mean
-        assert like is not None
-        self.tracked = like.new_zeros(2, size)
-        for layer, place in zip(self.layers, places, strict=True):
-            for row, key in zip(self.tracked, ("running_mean", "running_var"), strict=True):
-                # .data: autograd keeps these for the backward pass, which reads none of them in training mode,
-                # and would take a change of one layer's for a change of all.
-                own = row[place : place + layer.num_features].data
-                setattr(layer, key, own.copy_(getattr(layer, key)))
-        self.before = self.tracked.clone()
-        self.layers[0].register_forward_pre_hook(self._keep)
-        self.layers[-1].register_forward_hook(self._look)
+        tracking = [layer for layer in layers if layer.running_mean is not None]
+        # .data: autograd keeps these for the backward pass, which reads none of them in training mode.
+        self.means = [layer.running_mean.data for layer in tracking if layer.running_mean is not None]
+        self.variances = [layer.running_var.data for layer in tracking if layer.running_var is not None]
+        self.before = [tensor.clone() for tensor in self.tracked]
+        if tracking:
+            tracking[0].register_forward_pre_hook(self._keep)
+            tracking[-1].register_forward_hook(self._look)
+
+    @property
+    def tracked(self) -> list[Tensor]:
+        return [*self.means, *self.variances]
 
     def mend(self) -> None:
         """Put back what is not finite."""
-        if self.layers:
-            usable = self.tracked.isfinite().all(dim=0)
-            self.tracked.copy_(torch.where(usable, self.tracked, self.before))
+        if not self.means:
+            return
+        found, before = (torch.cat(tensors).view(2, -1) for tensors in (self.tracked, self.before))
+        mended = torch.where(found.isfinite().all(dim=0), found, before)
+        sizes = [len(mean) for mean in self.means]
+        torch._foreach_copy_(self.tracked, [part for row in mended for part in row.split(sizes)])
 
     def _keep(self, layer: nn.Module, _inputs: object) -> None:
-        if layer.training and layer.track_running_stats:
-            self.before.copy_(self.tracked)
+        if self._watched(layer):
+            torch._foreach_copy_(self.before, self.tracked)
 
     def _look(self, layer: nn.Module, _inputs: object, _output: object) -> None:
-        if layer.training and layer.track_running_stats:
+        if self._watched(layer):
             self.mend()
+
+    @staticmethod
+    def _watched(layer: nn.Module) -> bool:
+        return bool(layer.training and layer.track_running_stats) and not torch.compiler.is_compiling()
