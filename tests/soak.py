@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -59,19 +60,28 @@ class Command:
     """`tempora ...` in a process of its own, forked from this one, which has imported everything already."""
 
     def __init__(self, *words: str | Path, most_bytes: int | None = None) -> None:
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the command
+        reading, self._writing = os.pipe()  # a file could not grow either where files may not
         self.pid = os.fork()
         if self.pid == 0:
             self._become([str(word) for word in words], most_bytes)
+        os.close(self._writing)
         self.status: int | None = None
+        self._said = bytearray()
+        self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
+        self._reader.start()
+
+    def _read(self, reading: int) -> None:
+        while piece := os.read(reading, 1 << 16):
+            self._said += piece
+        os.close(reading)
 
     def _become(self, words: list[str], most_bytes: int | None) -> None:
         """In the child: never returns."""
         status = 70
         try:
             os.setsid()
-            os.dup2(self._log.fileno(), 1)
-            os.dup2(self._log.fileno(), 2)
+            os.dup2(self._writing, 1)
+            os.dup2(self._writing, 2)
             if most_bytes is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
             from tempora.cli import main
@@ -111,7 +121,9 @@ class Command:
         return self.status == -signal.SIGKILL
 
     def said(self) -> str:
-        return os.pread(self._log.fileno(), 1 << 20, 0).decode(errors="replace")
+        if self.status is not None:
+            self._reader.join(LIMIT_S)
+        return bytes(self._said).decode(errors="replace")
 
     def expect(self, *statuses: int) -> None:
         found = self.wait()

@@ -234,7 +234,7 @@ def check_cells(table: pd.DataFrame, manifest: Mapping[str, Any], path: Path) ->
         )
 
 
-def _protocol(record: Mapping[str, Any]) -> object:
-    """Of a scenario in run.json: one of ours names it, a user's describes it."""
+def _protocol(record: Mapping[str, Any]) -> str:
+    """Of a scenario in run.json: one of ours names it, a user's describes it. Text, whatever somebody wrote there."""
     told = record.get("described")
-    return told.get("protocol") if isinstance(told, dict) else record.get("protocol")
+    return str(told.get("protocol") if isinstance(told, dict) else record.get("protocol"))
