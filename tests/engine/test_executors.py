@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from functools import partial
@@ -139,9 +140,11 @@ def test_longest_first_and_then_what_is_decoded_already(clock_file):
 
 
 @pytest.mark.slow
-def test_cores_go_to_one_worker_each_and_come_back_when_it_ends():
+def test_cores_go_to_one_worker_each_and_come_back_when_it_ends(tmp_path, monkeypatch):
     if not hasattr(os, "sched_setaffinity"):
         pytest.skip("this system binds no cores")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the cores of this test alone
+    monkeypatch.setattr(tempfile, "tempdir", None)
     every = len(os.sched_getaffinity(0))
     claim = (
         "from tempora.engine.executors.cores import claim_cores; print(claim_cores({0}), flush=True); input()"

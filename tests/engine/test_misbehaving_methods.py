@@ -68,7 +68,10 @@ class RaisesInSetup(Mine):
 
 
 class Hangs(Mine):
+    calls = 0
+
     def predict(self, x):
+        Hangs.calls += 1
         while True:
             time.sleep(0.01)
 
@@ -233,15 +236,15 @@ def test_a_profile_leaves_it_out_and_times_the_others_under_torch_as_it_was(netw
 
 
 def test_a_method_that_hangs_fails_once_and_the_others_go_on(network, batches):
-    began = time.monotonic()
-    with pytest.warns(TemporaWarning, match=r"mine: predict\(\) took longer than 0.5 s"):
+    Hangs.calls = 0
+    with pytest.warns(TemporaWarning, match=r"mine: predict\(\) took longer than 2 s"):
         found = evaluate(
             network, batches, ["standard", Hangs], scenarios=[*SCENARIOS, Continuous(threshold_x=2)],
-            share=False, method_timeout_s=0.5, warmup_batches=0,
+            share=False, method_timeout_s=2, warmup_batches=0,
         )  # fmt: skip
     assert statuses(found)["standard"] == {"ok"}
     assert len(found.utilities) == 6
-    assert time.monotonic() - began < 60
+    assert Hangs.calls == 1, "nobody waits for it again"
 
 
 def test_if_everything_fails_that_is_an_error(network, batches):

@@ -176,25 +176,16 @@ def test_origins_say_what_was_derived(network, batches):
     assert adabn["ρ 25 %"] == "derived"
 
 
-def test_times_that_vary_are_shared_exactly_too(network, batches):
+def test_times_that_vary_are_shared_exactly_too(network, batches, tmp_path):
     """An empirical clock: a batch's time depends on what it is, never on the scenario or the order of draws."""
     times = {
         name: MethodTimes([35.0, 41.5, 44.25], {"step": [50.0, 71.125], "nothing_kept": [3.5], "*": [9.0]})
         for name in ("standard", "eta")
     }
-    profile = Profile(40.0, times)
-    shared, unshared = both_ways(network("fashion_resnet"), batches, "eta", clock=_saved(profile))
+    Profile(40.0, times).save(tmp_path / "profile.json")
+    shared, unshared = both_ways(network("fashion_resnet"), batches, "eta", clock=tmp_path / "profile.json")
     same(shared, unshared)
     assert shared.traces["predict_ms"].nunique() > 1
-
-
-def _saved(profile: Profile):
-    import tempfile
-    from pathlib import Path
-
-    path = Path(tempfile.mkdtemp()) / "profile.json"
-    profile.save(path)
-    return path
 
 
 @pytest.mark.parametrize(
