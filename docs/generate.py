@@ -35,7 +35,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "config.md": config(),
         **filled("published.md", {"setups": setups(), "inconsistencies": inconsistencies()}),
         **filled("concepts/timing-and-verdict.md", {"limits": limits()}),
-        **filled("concepts/uncertainty.md", {"coverage": coverage()}),
+        **filled("concepts/uncertainty.md", {"coverage": coverage(), "noise": noise()}),
     }
 
 
@@ -234,6 +234,29 @@ def coverage() -> str:
         numbers = " | ".join(f"{row[name]:.1%}" for name in shares)
         lines.append(f"| {row['batches']} | {row['correlation']} | {row['times']} | {numbers} |")
     return "\n".join(lines)
+
+
+def noise() -> str:
+    """What `benchmarks/noise.py` found."""
+    path = DOCS.parent / "benchmarks" / "results" / "noise.json"
+    if not path.exists():
+        return "It has yet to be run on this version."
+    found = json.loads(path.read_text(encoding="utf-8"))
+    runs = [["run", "beside it", "wall time", "λ ms", "winners", "hold", "equal", "undecided"]]
+    for run in found["runs"]:
+        counts = (*(run[name] for name in ("cells", "holds", "equal")), run["by_sampling"] + run["by_timing"])
+        times = f"{run['wall_s']:.0f} s", f"{run['baseline_ms']:.2f}"
+        beside = "nothing" if run["name"] == "alone" else "busy loops"
+        runs.append([run["name"], beside, *times, *map(str, counts)])
+    pairs = [
+        ["runs", "hold in one", "lost in the other", "utilities", "mean", "largest", "beyond the intervals"]
+    ]
+    for pair in found["pairs"]:
+        points = [f"{pair[name]:.1f}" for name in ("mean_points", "largest_points", "largest_beyond_points")]
+        counted = (pair["winners_held"], len(pair["winners_lost"]), pair["utilities"])
+        pairs.append([" and ".join(pair["of"]), *map(str, counted), *points])
+    about = f"`{found['command']}` on {found['cores']} cores ({found['machine']}):"
+    return "\n\n".join([about, markdown_table(runs), "Distances in points:", markdown_table(pairs)])
 
 
 def limits() -> str:

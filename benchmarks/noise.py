@@ -1,0 +1,188 @@
+"""Do a demo's answers hold on a noisy machine? `python benchmarks/noise.py` (about a quarter of an hour on two cores).
+
+Three demos after each other: one alone, two beside a busy loop on each core. Two things are asked of every pair:
+
+- winners that hold in one run are the winner, or equal with it, in the other;
+- utilities are at most 2 points apart, beyond their own timing intervals.
+
+The table goes into docs/concepts/uncertainty.md: `python docs/generate.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from common import RESULTS, console, write
+from tempora.analysis.doubt import EQUAL, HOLDS, doubt
+from tempora.store import Results, open_run
+
+ALONE, BESIDE = "alone", "beside a busy loop on each core"
+DEMOS = {"alone": ALONE, "beside-1": BESIDE, "beside-2": BESIDE}
+CELL = ["shift", "protocol", "label"]
+MOST_APART = 0.02
+"""Of two utilities, beyond their timing intervals."""
+
+
+def main(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="tempora demo --quick: does the script work?")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Keep the run folders here.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Where the figures go.")] = None,
+) -> None:
+    """Print and write the figures; exit status 1 if a winner or a utility did not hold."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = out or Path(scratch)
+        runs = [demo(folder / name, beside, quick) for name, beside in DEMOS.items()]
+        opened = {name: open_run(folder / name) for name in DEMOS}
+        figures = {
+            "command": "tempora demo --quick" if quick else "tempora demo",
+            "cores": cores(),
+            "machine": str(opened["alone"].manifest["machine"].get("cpu", "")),
+            "runs": [told | about(found) for told, found in zip(runs, opened.values(), strict=True)],
+            "pairs": [
+                {"of": [first, second], **compared(opened[first], opened[second])}
+                for first, second in combinations(DEMOS, 2)
+            ],
+        }
+    show(figures)
+    write(figures, json_file or (None if quick else RESULTS / "noise.json"))
+    if any(pair["winners_lost"] or pair["utilities_apart"] for pair in figures["pairs"]):
+        raise typer.Exit(1)
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def demo(folder: Path, beside: str, quick: bool) -> dict[str, Any]:
+    """One demo into a folder of its own, and how long it took."""
+    command = [sys.executable, "-m", "tempora", "demo", "--plain", "--out", str(folder)]
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    console.print(f"{folder.name}: {beside}; load average {load} before it")
+    with busy_loops(cores() if beside == BESIDE else 0):
+        began = time.monotonic()
+        done = subprocess.run([*command, *(["--quick"] if quick else [])], capture_output=True, text=True)
+        seconds = time.monotonic() - began
+    if done.returncode:
+        raise SystemExit(f"tempora demo failed:\n{done.stdout}\n{done.stderr}")
+    return {"name": folder.name, "beside": beside, "load_before": load, "wall_s": round(seconds, 1)}
+
+
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """So many processes that do nothing but use a core, each bound to one."""
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY, str(number)]) for number in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+BUSY = """
+import os, sys
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[int(sys.argv[1])]})
+while True:
+    pass
+"""
+
+
+def about(results: Results) -> dict[str, Any]:
+    """What a run says of itself."""
+    summary, manifest = doubt(results).summary, results.manifest
+    return {
+        "baseline_ms": manifest["baseline"]["baseline_ms"],
+        "cells": summary.cells,
+        "holds": summary.holds,
+        "equal": summary.equal,
+        "by_sampling": summary.by_sampling,
+        "by_timing": summary.by_timing,
+        "verdict": manifest["verdict"]["text"],
+    }
+
+
+def compared(first: Results, second: Results) -> dict[str, Any]:
+    """One pair of runs."""
+    judged = [doubt(results).winners for results in (first, second)]
+    lost, held = lost_winners(*judged)
+    apart = distances(first.utilities, second.utilities)
+    far = apart[apart["beyond"] > MOST_APART]
+    return {
+        "winners_held": held,
+        "winners_lost": lost,
+        "utilities": len(apart),
+        "largest_points": round(100 * float(apart["distance"].max()), 2),
+        "mean_points": round(100 * float(apart["distance"].mean()), 2),
+        "largest_beyond_points": round(100 * float(apart["beyond"].max()), 2),
+        "utilities_apart": far[["method", *CELL, "distance", "beyond"]].to_dict("records"),
+    }
+
+
+def lost_winners(first: pd.DataFrame, second: pd.DataFrame) -> tuple[list[dict[str, str]], int]:
+    """Winners that hold in one of two runs and are neither winner nor equal in the other; and how many held."""
+    lost, held = [], 0
+    for here, there in ((first, second), (second, first)):
+        cells = here.merge(there, on=CELL, suffixes=("", "_there"))
+        for _, cell in cells[cells["verdict"] == HOLDS].iterrows():
+            held += 1
+            equal = str(cell["equal_with_there"]).split(", ") if cell["verdict_there"] == EQUAL else []
+            if cell["method"] not in (cell["method_there"], *equal):
+                names = {name: str(cell[name]) for name in CELL}
+                said = {"there": str(cell["method_there"]), "verdict_there": str(cell["verdict_there"])}
+                lost.append({**names, "holds": str(cell["method"]), **said})
+    return lost, held
+
+
+def distances(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """How far each utility of two runs is apart, and how far its two timing intervals are: 0 where they overlap."""
+    names = ["utility", "utility_lo", "utility_hi"]
+    both = [
+        frame.loc[frame["utility"].notna(), ["method", "seed", *CELL, *names]] for frame in (first, second)
+    ]
+    cells = both[0].merge(both[1], on=["method", "seed", *CELL], suffixes=("", "_there"))
+    gaps = pd.concat(
+        [cells["utility_lo"] - cells["utility_hi_there"], cells["utility_lo_there"] - cells["utility_hi"]],
+        axis=1,
+    )
+    return cells.assign(
+        distance=(cells["utility"] - cells["utility_there"]).abs(), beyond=gaps.max(axis=1).clip(lower=0)
+    )
+
+
+def show(figures: dict[str, Any]) -> None:
+    for run in figures["runs"]:
+        undecided = run["by_sampling"] + run["by_timing"]
+        console.print(
+            f"{run['name']}: {run['wall_s']:.0f} s, lambda {run['baseline_ms']:.2f} ms; of {run['cells']} winners "
+            f"{run['holds']} hold, {run['equal']} are equal with others, {undecided} are undecided",
+            soft_wrap=True,
+        )
+    for pair in figures["pairs"]:
+        console.print(
+            f"{' and '.join(pair['of'])}: {pair['winners_held']} winners that hold in one, "
+            f"{len(pair['winners_lost'])} of them lost in the other; {pair['utilities']} utilities "
+            f"{pair['mean_points']} points apart on average, {pair['largest_points']} at most, "
+            f"{pair['largest_beyond_points']} beyond their timing intervals",
+            soft_wrap=True,
+        )
+        for what in (*pair["winners_lost"], *pair["utilities_apart"]):
+            console.print(f"  {what}", markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)
