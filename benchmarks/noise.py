@@ -1,4 +1,4 @@
-"""Do a demo's answers hold on a noisy machine? `python benchmarks/noise.py` (about a quarter of an hour on two cores).
+"""Do a demo's answers hold on a noisy machine? `python benchmarks/noise.py` (a quarter of an hour on two cores).
 
 Three demos after each other: one alone, two beside a busy loop on each core. Two things are asked of every pair:
 

@@ -24,6 +24,7 @@ SHIFTS = (
 CONSTANTS = ("imagenet", "cifar", "fashion")
 CLOCKS = ("steady", "measured", "published:rn50_inc", "published:vit_inc")
 RUNTIMES = ("eager", "tf32", "channels_last", "amp", "compile")
+PREDICTING = ("tf32", "amp", "channels_last")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 EXECUTORS = ("local", "ray")
 TABLES = (

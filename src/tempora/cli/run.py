@@ -165,6 +165,14 @@ def run(
             rich_help_panel=HOW,
         ),
     ] = None,
+    predict_with: Annotated[
+        str | None,
+        typer.Option(
+            help="tf32, amp or channels_last: faster predictions than those that are timed, where both agree.",
+            autocompletion=completion.one_of(completion.PREDICTING),
+            rich_help_panel=HOW,
+        ),
+    ] = None,
     method_timeout: Annotated[
         float | None,
         typer.Option(
@@ -241,6 +249,7 @@ def run(
         "threads": threads,
         "deterministic": deterministic,
         "runtimes": _names(runtime),
+        "predict_with": predict_with,
         "share": share,
         "method_timeout_s": method_timeout,
     }

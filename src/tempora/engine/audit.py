@@ -20,6 +20,7 @@ from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import PROFILE_FILE
 from tempora.engine.passes import Pass
+from tempora.engine.predicting import predictor
 from tempora.engine.setup import job_from_config
 from tempora.engine.tails import batches_at_once
 from tempora.errors import TemporaError
@@ -164,7 +165,7 @@ def _live(
 ) -> Trace:
     """A pass of its own."""
     stream = streams.open(source)
-    method = job.create(spec, source.seed)
+    method, _ = predictor(job, spec, stream)
     run = Pass(
         method,
         spec.label,
@@ -183,7 +184,7 @@ def _live(
 def _standard(job: Job, spec: MethodSpec, stream: Stream) -> Pass:
     """Standard beside the audited method, for deployments with a fallback."""
     beside = MethodSpec(STANDARD).under(spec.runtime)
-    run = Pass(job.create(beside, stream.seed), beside.label, stream, job.clock)
+    run = Pass(predictor(job, beside, stream)[0], beside.label, stream, job.clock)
     run.warm_up(1)
     return run
 

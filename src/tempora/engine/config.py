@@ -139,6 +139,11 @@ class RunConfig(_Strict):
         min_length=1,
         description="How PyTorch runs each method: eager, tf32, compile, channels_last+amp, ...",
     )
+    predict_with: str | None = Field(
+        None,
+        description="steady and recorded clocks: predict with tf32, amp or channels_last where that agrees with "
+        "what is timed.",
+    )
     seeds: list[int] = Field([2025], min_length=1, description="Orders of the stream; each is run.")
     stream: dict[str, Any] = Field(
         {"kind": "single"},

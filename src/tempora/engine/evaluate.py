@@ -23,7 +23,9 @@ from tempora.data.batches import given_order, given_shape, given_shift, open_giv
 from tempora.engine.clocks import open_clock
 from tempora.engine.job import Job, MethodSpec, with_offline
 from tempora.engine.observer import Observer
+from tempora.engine.predicting import check_predict_with
 from tempora.engine.run import Run, failures
+from tempora.engine.runtime import EAGER
 from tempora.engine.setup import fitting, profile_threads, usual_tail_batches
 from tempora.errors import TemporaError, TemporaWarning, counted
 from tempora.measure import choose_device, device_kind, machine_facts
@@ -61,6 +63,7 @@ def evaluate(
     preset: str | None = None,
     share: bool = True,
     source: torch.Tensor | None = None,
+    predict_with: str | None = None,
     method_timeout_s: float | None = None,
     out: Path | str | None = None,
     observer: Observer | None = None,
@@ -80,6 +83,8 @@ def evaluate(
         warmup_batches: measured.
     source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); never the stream's.
     method_timeout_s: how long one call into a method may take before its cells fail.
+    predict_with: tf32, amp or channels_last: predictions in that runtime, where it agrees with the one that is
+        timed; steady and recorded clocks only.
     seeds: several seeds instead of one; each is run.
     stream: an order of the samples, such as {"kind": "continual", "reset": "shift"}; default, batches as given.
     out: a run folder, which the same call resumes; default, a temporary one that lives as long as the results.
@@ -107,6 +112,7 @@ def evaluate(
         preset=preset,
         share=share,
         source=source,
+        predict_with=predict_with,
         method_timeout_s=method_timeout_s,
         observer=observer,
     )
@@ -145,6 +151,7 @@ def job_from_batches(
     tail_batches: int | None = None,
     preset: str | None = None,
     source: torch.Tensor | None = None,
+    predict_with: str | None = None,
     observer: Observer | None = None,
     **timing: Any,
 ) -> Job:
@@ -154,6 +161,7 @@ def job_from_batches(
     the_clock, recorded = open_clock(clock, chosen, baseline_ms, provision_x)
     if the_clock.name == "measured":
         keep_freed_memory()
+    predicting = check_predict_with(predict_with or EAGER, chosen, the_clock.name == "measured")
     given_seeds = tuple(dict.fromkeys((seed,) if seeds is None else seeds))
     walk = None if stream is None else Walk.of(stream)
     orders = tuple(_orders(_given(batches), walk, given_seeds, classifier.num_classes))
@@ -174,6 +182,7 @@ def job_from_batches(
         "provision_x": provision_x,
         "threads": threads,
         "tail_batches": tail_batches,
+        "predict_with": predict_with,
         **timing,
     }
     if source is None and (named := _named(model, batches, specs, call)) is not None:
@@ -192,6 +201,7 @@ def job_from_batches(
         machine_kind=device_kind(facts["machine"]),
         profile_threads=profile_threads(threads, chosen),
         source=source,
+        predict_with=predicting,
         own_modules=(module_of(model),) if isinstance(model, str) and is_own(model) else (),
         facts=facts,
         **timing,

@@ -30,6 +30,7 @@ _CONTEXT = {
     "num_batches": "number of batches",
     "clock": "clock",
     "preset": "preset",
+    "predict_with": "runtime of the predictions",
     "deterministic": "deterministic setting",
     "version": "version of Tempora",
 }

@@ -108,6 +108,8 @@ class Job:
     """Clean images, normalised, for methods that ask for some when they are made."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else belongs in run.json: configuration, machine."""
+    predict_with: str = EAGER
+    """Predictions are made in this runtime where it agrees with the one that is timed; eager: in that one."""
     method_timeout_s: float | None = None
     """How long one call into a method may take; None: for ever."""
     own_modules: tuple[str, ...] = ()
@@ -152,9 +154,9 @@ class Job:
     def measured(self) -> bool:
         return self.clock.name == "measured"
 
-    def create(self, spec: MethodSpec, seed: int) -> Method:
-        """The method on its own copy of the network, in its runtime."""
-        runtime = Runtime.parse(spec.runtime)
+    def create(self, spec: MethodSpec, seed: int, predict_with: str = EAGER) -> Method:
+        """The method on its own copy of the network, in its runtime; `predict_with` besides, if it only predicts."""
+        runtime = Runtime.parse(spec.runtime).with_parts_of(Runtime.parse(predict_with))
         model = runtime.prepare(self.model)
         with self.guard(spec)("setup"):
             method = methods.create(
@@ -230,6 +232,7 @@ class Job:
             "version": __version__,
             **({} if spec.runtime == EAGER else {"runtime": spec.runtime}),
             **({"times_as": spec.times_as} if spec.times_as else {}),
+            **({} if self.predict_with == EAGER else {"predict_with": self.predict_with}),
             **({} if self.tail_batches == 1 else {"tail_batches": self.tail_batches}),
             **more,
         }

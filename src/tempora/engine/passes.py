@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tempora.data import Stream
 from tempora.engine.rescue import LatestState
@@ -183,6 +184,20 @@ class Pass:
             self._report(trace, index)
         return trace
 
+    def first_classes(self, batches: int) -> torch.Tensor:
+        """What is predicted on the first batches, adapting on each, untimed: (samples,). Reset before and after."""
+        self._reset()
+        found = []
+        for index in range(batches):
+            x = self._batch(index)
+            with self._guard("predict"):
+                scores = self._predict(x, _FIRST_MOMENT)
+            found.append(self._predicted(checked_scores(self.label, scores, len(x), self._classes)))
+            with self._guard("adapt"):
+                self._adapt(_FIRST_MOMENT)
+        self._reset()
+        return torch.from_numpy(np.concatenate(found))
+
     def _fresh_trace(self) -> Trace:
         self._reset()
         self.non_finite_batches = self.non_finite_samples = 0
@@ -308,13 +323,18 @@ class Pass:
         if non_finite := int((~torch.isfinite(scores.amax(dim=1))).sum()):  # -inf rules classes out, and may
             self.non_finite_batches += 1
             self.non_finite_samples += non_finite
-        classes = self.stream.classes
-        if classes is None:
-            predicted = scores.argmax(dim=1).cpu().numpy()
-        else:
-            predicted = np.asarray(classes)[scores[:, classes].argmax(dim=1).cpu().numpy()]
-        trace.predicted[index] = predicted
+        trace.predicted[index] = predicted = self._predicted(scores)
         trace.correct[index] = int((predicted == self.stream.labels(index)).sum())
+
+    def _predicted(self, scores: torch.Tensor) -> NDArray[np.int64]:
+        """The classes with the best scores, among those that the stream has."""
+        classes = self.stream.classes
+        best: NDArray[np.int64]
+        if classes is None:
+            best = scores.argmax(dim=1).cpu().numpy()
+        else:
+            best = np.asarray(classes)[scores[:, classes].argmax(dim=1).cpu().numpy()]
+        return best
 
     def _place(self, trace: Trace, timeline: Timeline) -> None:
         """Write the timeline's arrivals, starts, emissions and finishes into the rows."""

@@ -131,7 +131,7 @@ def _config(job: Job, replay: Replay | None) -> dict[str, Any] | None:
         return None
     config = copy.deepcopy(dict(job.facts["config"]))
     # The parent knows its device; `auto` may mean another thing elsewhere.
-    config |= {"device": str(job.device), "clock": "measured", "suite": None}
+    config |= {"device": str(job.device), "clock": "measured", "suite": None, "predict_with": None}
     config["seeds"] = config["seeds"][:1] if replay is None else [replay.seed]
     if (
         replay is None

@@ -14,12 +14,13 @@ from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.growth import Earlier, earlier_results
 from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
+from tempora.engine.predicting import summarised as predict_with_summary
 from tempora.engine.schedule import Shard
 from tempora.errors import TemporaError
 from tempora.measure import Baseline, RecordedClock, SteadyClock, Verdict, judge_baseline, judge_run
 from tempora.published import known_accuracy
 from tempora.scenarios import Offline, to_record
-from tempora.store import Cell, Results, RunFolder, utilities_frame, utility_row
+from tempora.store import Cell, Results, RunFolder, StoredPass, utilities_frame, utility_row
 from tempora.store.baselines import standard_above
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora.store.schema import PASS_COLUMNS
@@ -134,11 +135,7 @@ class Run:
     def _verdict(self, baseline: Baseline) -> Verdict | None:
         if not self.job.measured:
             return None
-        rows = [*self._earlier.rows, *self.rows]
-        keys = {row[name] for row in rows for name in PASS_COLUMNS if row[name]}
-        facts = (
-            self.folder.passes()[key].facts.get("verdict") for key in keys if key in self.folder.passes()
-        )
+        facts = (stored.facts.get("verdict") for stored in self._used_passes())
         self._baseline_verdict = judge_baseline(baseline, self._executor.final_median(baseline))
         own = judge_run(
             self._baseline_verdict,
@@ -147,6 +144,12 @@ class Run:
         )
         devices = self._executor.verdict()
         return Verdict(worst([own.status, devices.status]), (*own.reasons, *devices.reasons))
+
+    def _used_passes(self) -> list[StoredPass]:
+        """Those that the table comes from."""
+        rows, passes = [*self._earlier.rows, *self.rows], self.folder.passes()
+        keys = {row[name] for row in rows for name in PASS_COLUMNS if row[name]}
+        return [passes[key] for key in sorted(keys) if key in passes]
 
     def _compare_with_published(self) -> None:
         """A Standard that is far from its known accuracy means wrong weights, preprocessing or labels."""
@@ -203,6 +206,7 @@ class Run:
                 "verdict": text,
                 "non_finite_scores": non_finite_scores(self.folder, self.folder.utilities()),
                 "mixed_devices": mixed_devices_note(self.folder, self.mix_devices),
+                "predict_with": predict_with_summary(self._used_passes()) if finished else None,
                 **self._executor.facts(),
             }
         )

@@ -56,6 +56,10 @@ class Runtime:
                 raise unknown("runtime", part, (EAGER, *PARTS))
         return cls(tuple(part for part in PARTS if part in given))
 
+    def with_parts_of(self, other: Runtime) -> Runtime:
+        """Both at once."""
+        return Runtime(tuple(part for part in PARTS if part in (*self.parts, *other.parts)))
+
     def __str__(self) -> str:
         return "+".join(self.parts) or EAGER
 

@@ -19,14 +19,15 @@ from tempora.data import Order, Shift, Stream, Walk, draw, open_stream
 from tempora.data.contents import Progress
 from tempora.data.registry import find
 from tempora.engine.arrival_times import with_times
-from tempora.engine.clocks import STEADY, open_clock
+from tempora.engine.clocks import MEASURED, STEADY, open_clock
 from tempora.engine.config import DataConfig, MethodConfig, RunConfig
 from tempora.engine.conformity import departures
 from tempora.engine.job import Job, MethodSpec, with_offline
 from tempora.engine.observer import Observer
 from tempora.engine.own_source import own_source
 from tempora.engine.passes import Stopped
-from tempora.engine.runtime import Runtime
+from tempora.engine.predicting import check_predict_with
+from tempora.engine.runtime import EAGER, Runtime
 from tempora.errors import TemporaError, counted, suggestion
 from tempora.measure import Clock, SteadyClock, choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
@@ -49,6 +50,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     device = choose_device(config.device)
     settle_torch(config, device)
     clock, baseline = open_clock(config.clock, device, config.baseline_ms, config.provision_x)
+    predict_with = check_predict_with(config.predict_with or EAGER, device, clock.name == MEASURED)
     model = load_model(config).to(device)
     models.try_on(model, model.preprocessing.input_size)
     streams = tuple(orders(config, model, observer))
@@ -76,6 +78,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
         profile_s=config.profile_s,
         profile_threads=profile_threads(config.threads, device),
         machine_kind=device_kind(facts),
+        predict_with=predict_with,
         method_timeout_s=config.method_timeout_s,
         own_modules=(module_of(config.model),) if is_own(config.model) else (),
         facts={

@@ -14,8 +14,9 @@ from tempora.data import Order, Stream
 from tempora.engine.job import STANDARD, Job, MethodSpec, deployment_identity
 from tempora.engine.observer import Observer
 from tempora.engine.passes import BudgetWatch, Pass, Stopped
+from tempora.engine.predicting import predictor
 from tempora.engine.profiling import Replay
-from tempora.engine.runtime import compiled_graphs
+from tempora.engine.runtime import EAGER, compiled_graphs
 from tempora.engine.sentinel import Sentinel
 from tempora.engine.tails import batches_at_once
 from tempora.errors import TemporaError, counted
@@ -54,6 +55,8 @@ class Task:
     _states: dict[int, Any] = field(default_factory=dict)
     """Snapshots of the offline pass just made, by cut-off."""
     _tail_batches: int | None = None
+    _predict_with: dict[str, Any] | None = None
+    """In which runtime its predictions are made, and why; None: as they are timed, or nobody has looked yet."""
     _offline_failure: Exception | None = None
 
     def cells(self) -> list[Cell]:
@@ -75,7 +78,7 @@ class Task:
             except Exception as error:
                 hangs = error if isinstance(error, MethodTimedOut) else None
                 found.append(replace(cell, status=f"failed: {_reason(error)}"))
-        self._method = self._tail_batches = None
+        self._method = self._tail_batches = self._predict_with = None
         self._states.clear()
         return found
 
@@ -132,7 +135,10 @@ class Task:
     def _standard(self) -> Task:
         """Standard on the same stream, whose time a fallback takes; among the methods of the job or not."""
         spec = MethodSpec(STANDARD).under(self.spec.runtime)
-        return replace(self, spec=spec, _method=None, _states={}, _tail_batches=None, _offline_failure=None)
+        fresh: dict[str, Any] = dict.fromkeys(
+            ("_method", "_tail_batches", "_predict_with", "_offline_failure")
+        )
+        return replace(self, spec=spec, _states={}, **fresh)
 
     def _live_cell(self, cell: Cell, resolved: Resolved, **more: Any) -> Cell:
         """A pass of the cell's own. Unshared, the scenario's number keeps equal passes apart."""
@@ -262,7 +268,8 @@ class Task:
         self, identity: dict[str, Any], make: Callable[[Pass], Trace]
     ) -> tuple[Trace, dict[str, Any]]:
         """Make a pass once; the pass, and what was noticed."""
-        stream, method = self.open_stream(), self._created()
+        stream = self.open_stream()
+        method = self._predictor(stream)
         if self._tail_batches is None:
             guard = self.job.guard(self.spec)
             self._tail_batches = batches_at_once(method, stream, self.job.tail_batches, guard)
@@ -311,6 +318,8 @@ class Task:
             facts["segments"] = [
                 {**dataclasses.asdict(segment), "name": segment.name} for segment in self.source.segments
             ]
+        if self._predict_with is not None:
+            facts["predict_with"] = self._predict_with
         if self.job.measured:
             facts |= self._measured_facts(spent)
         elif isinstance(self.job.clock, SteadyClock):
@@ -346,7 +355,7 @@ class Task:
 
     def _beside(self, stream: Stream) -> Pass:
         """Ready to predict beside the pass of another method."""
-        run = Pass(self._created(), self.spec.label, stream, self.job.clock)
+        run = Pass(self._predictor(stream), self.spec.label, stream, self.job.clock)
         run.warm_up(1)
         return run
 
@@ -380,6 +389,20 @@ class Task:
     def _created(self) -> Method:
         if self._method is None:
             self._method = self.job.create(self.spec, self.source.seed)
+        return self._method
+
+    def _predictor(self, stream: Stream) -> Method:
+        """The method in the runtime that predicts, once it was seen to agree with the one that is timed."""
+        if self.job.predict_with == EAGER or self._predict_with is not None:
+            return self._created()
+        self._method, self._predict_with = predictor(self.job, self.spec, stream)
+        assert self._predict_with is not None
+        if not self._predict_with["used"]:
+            self.observer.note(
+                f"{self.spec.label} on {self.source.shift}: {self.job.predict_with} agrees with "
+                f"{self._predict_with['agreement']:.1%} of the timed runtime's first predictions, so these are "
+                "made as they are timed"
+            )
         return self._method
 
     def _resolve(self, scenario: Scenario) -> Resolved:

@@ -48,6 +48,10 @@ _OPTIONAL: dict[str, Any] = {
     "suite": (None, str),
     "mixed_devices": (None, str),
     "evaluate": (None, {str: object}),
+    "predict_with": (
+        None,
+        {"runtime": str, "least_agreement": float, "mean_agreement": float, "as_timed": [str]},
+    ),
     "non_finite_scores": {str: {"batches": int, "passes": int, "shifts": [str]}},
 }
 """What may be absent, and has this shape (one of these) where it is there."""

@@ -23,7 +23,9 @@ from tempora.engine.job import Job
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import PROFILE_FILE
 from tempora.engine.passes import Stopped
+from tempora.engine.predicting import check_predict_with
 from tempora.engine.profiling import needs
+from tempora.engine.runtime import EAGER
 from tempora.engine.schedule import Pending, Tasks, pick, rough_cost
 from tempora.engine.setup import job_from_config
 from tempora.measure import Baseline, SteadyClock, SteadyProfile, Verdict, load_profile
@@ -39,8 +41,12 @@ Made = list[tuple[Pending, list[Cell]]]
 
 def driver_job(config: RunConfig, observer: Observer | None = None) -> Job:
     """The job as the driver needs it: on the processor, because devices belong to the workers."""
-    job = job_from_config(config.model_copy(update={"device": "cpu"}), observer)
-    return replace(job, facts={**job.facts, "config": config.model_dump(mode="json")})
+    job = job_from_config(config.model_copy(update={"device": "cpu", "predict_with": None}), observer)
+    return replace(
+        job,
+        predict_with=check_predict_with(config.predict_with or EAGER, None, job.measured),
+        facts={**job.facts, "config": config.model_dump(mode="json")},
+    )
 
 
 class RayExecutor(Executor):

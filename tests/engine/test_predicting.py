@@ -1,0 +1,152 @@
+"""Predictions in another runtime than the one that is timed: only where both agree, and always said."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+import torch
+
+import tempora
+from tempora import TemporaError
+from tempora.engine import Observer
+from tempora.engine.config import RunConfig
+from tempora.engine.executors.ray import driver_job
+from tempora.engine.predicting import check_predict_with
+from tempora.methods import Method
+from tempora.report.html import write_report
+from tempora.scenarios import Amortised, Discrete
+
+CLOCK = {"baseline_ms": 10.0, "standard": (9.5, 0.0), "lame": (10.0, 0.0), "tent": (10.0, 14.0)}
+SCENARIOS = [Discrete(utilisation=0.5), Amortised(budget_x=0.25)]
+
+
+class Notes(Observer):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class Fickle(Method):
+    """Predicts another class in bfloat16, and remembers in which precision it was asked."""
+
+    name = "fickle"
+    asked: ClassVar[list[bool]] = []
+
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        reduced = torch.is_autocast_enabled("cpu")
+        Fickle.asked.append(reduced)
+        scores = self.model(x)
+        return scores.roll(1, dims=1) if reduced else scores
+
+
+class Alike(Fickle):
+    """The same, but for the predictions."""
+
+    name = "alike"
+
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        scores = super().predict(x)
+        return scores.roll(-1, dims=1) if Fickle.asked[-1] else scores
+
+
+def evaluate(network, batches, methods, **more):
+    options = {"scenarios": SCENARIOS, "device": "cpu", "clock": CLOCK} | more
+    return tempora.evaluate(network("fashion_resnet"), batches, methods, **options)
+
+
+def test_what_was_shown_is_kept_with_every_pass_the_run_and_its_report(network, batches, tmp_path):
+    run = evaluate(network, batches, ["standard", "tent"], predict_with="channels_last", out=tmp_path / "run")
+    passes = list(run.folder.passes().values())
+    assert {stored.identity["predict_with"] for stored in passes} == {"channels_last"}
+    for stored in passes:
+        told = stored.facts["predict_with"]
+        assert told | {"runtime": "channels_last", "batches": 5, "used": True} == told
+        assert 0.99 <= told["agreement"] <= 1
+    summary = run.manifest["predict_with"]
+    assert summary["runtime"] == "channels_last"
+    assert summary["as_timed"] == []
+    assert "channels_last, which agrees with what is timed on" in write_report(run).read_text(
+        encoding="utf-8"
+    )
+
+    timed = evaluate(network, batches, ["standard", "tent"])
+    assert not {stored.key for stored in passes} & set(timed.folder.passes())
+    assert timed.manifest["predict_with"] is None
+    assert run.traces["predict_ms"].equals(timed.traces["predict_ms"]), "times are the timed runtime's"
+
+
+@pytest.mark.parametrize("runtime", ["amp", "channels_last"])
+def test_shared_and_unshared_agree_to_the_bit(network, batches, runtime):
+    runs = [
+        evaluate(network, batches, ["standard", "lame", "tent"], predict_with=runtime, share=share)
+        for share in (True, False)
+    ]
+    left, right = (run.utilities["utility"] for run in runs)
+    assert left.equals(right)
+    assert runs[0].traces["correct"].equals(runs[1].traces["correct"])
+
+
+def test_a_method_that_predicts_otherwise_is_run_as_it_is_timed(network, batches):
+    observer = Notes()
+    run = evaluate(
+        network,
+        batches,
+        ["standard", (Fickle, {"times_as": "lame"})],
+        predict_with="amp",
+        scenarios=[],
+        observer=observer,
+    )
+    timed = evaluate(network, batches, [(Fickle, {"times_as": "lame"})], scenarios=[])
+    assert run.manifest["predict_with"]["as_timed"] == ["fickle on stream"]
+    assert run.manifest["predict_with"]["least_agreement"] < 0.5
+    assert any(note.startswith("fickle on stream: amp agrees with") for note in observer.notes)
+    offline = run.utilities[run.utilities["method"] == "fickle"]
+    assert offline["utility"].tolist() == timed.utilities["utility"].tolist()
+
+
+def test_the_profile_times_the_runtime_that_is_asked_about(network, batches):
+    Fickle.asked.clear()
+    run = evaluate(
+        network,
+        batches[:2],
+        ["standard", Alike],
+        clock="steady",
+        profile_s=0.05,
+        predict_with="amp",
+        scenarios=[],
+    )
+    assert run.manifest["predict_with"]["as_timed"] == []
+    # Profiled, compared with (two batches), then compared and run (two batches each).
+    assert Fickle.asked[-4:] == [True] * 4
+    assert not any(Fickle.asked[:-4])
+
+
+@pytest.mark.parametrize(
+    ("text", "measured", "message"),
+    [
+        ("tf32", False, "tf32 needs an NVIDIA GPU, and the device is cpu"),
+        ("amp", True, "with the measured clock, which times predictions as they are made"),
+        ("compile", False, "compile is a runtime that may be timed"),
+        ("ampp", False, "unknown runtime 'ampp'"),
+    ],
+)
+def test_refused_with_a_reason(text, measured, message):
+    with pytest.raises(TemporaError, match=message):
+        check_predict_with(text, torch.device("cpu"), measured)
+
+
+def test_a_configuration_and_a_driver_know_it():
+    config = RunConfig(
+        predict_with="tf32",
+        device="cpu",
+        clock="published:rn50_inc",
+        methods=["standard"],
+        data={"dataset": "fashion", "shifts": ["contrast"]},
+        batches=1,
+    )
+    assert driver_job(config).predict_with == "tf32", (
+        "the workers' devices may have what the driver's has not"
+    )
