@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 import tempora
 from tempora import data, models
-from tempora.engine.tally import prometheus
+from tempora.engine.pipeline import prometheus
 from tempora.scenarios import Poisson
 
 SHAPE = (1, 28, 28)

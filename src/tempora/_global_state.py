@@ -40,22 +40,27 @@ class Switch:
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], object]
+    per_thread: bool = False
+    """Every thread has its own: no other can have changed it."""
 
 
 @dataclass(frozen=True)
 class GlobalState:
     """The value of every switch at one instant. Reading all of them takes some ten microseconds."""
 
+    switches: tuple[Switch, ...]
     values: tuple[Any, ...]
 
     @classmethod
-    def now(cls) -> GlobalState:
-        return cls(tuple(switch.read() for switch in SWITCHES))
+    def now(cls, own_thread: bool = False) -> GlobalState:
+        """`own_thread`: only of those that no other thread can change meanwhile."""
+        switches = OF_A_THREAD if own_thread else SWITCHES
+        return cls(switches, tuple(switch.read() for switch in switches))
 
     def put_back(self) -> tuple[str, ...]:
         """Set everything as it was then; says what had to be."""
         changed = []
-        for switch, value in zip(SWITCHES, self.values, strict=True):
+        for switch, value in zip(self.switches, self.values, strict=True):
             if value is _UNKNOWN:
                 continue
             found = switch.read()
@@ -90,11 +95,13 @@ def _autocast(kind: str) -> Iterator[Switch]:
         f"autocast on {kind}",
         lambda: torch.is_autocast_enabled(kind),
         lambda on: torch.set_autocast_enabled(kind, on),
+        per_thread=True,
     )
     yield Switch(
         f"autocast's type on {kind}",
         lambda: torch.get_autocast_dtype(kind),
         lambda dtype: torch.set_autocast_dtype(kind, dtype),
+        per_thread=True,
     )
 
 
@@ -224,6 +231,7 @@ def _cores() -> Iterator[Switch]:
             "the cores to run on",
             lambda: os.sched_getaffinity(0),
             lambda cores: os.sched_setaffinity(0, cores),
+            per_thread=True,
         )
 
 
@@ -235,15 +243,24 @@ def _working_folder() -> Any:
 
 
 SWITCHES: tuple[Switch, ...] = (
-    Switch("inference mode", torch.is_inference_mode_enabled, _set_inference_mode),  # also sets the next one
-    Switch("the recording of gradients", torch.is_grad_enabled, torch.set_grad_enabled),
+    Switch(
+        "inference mode", torch.is_inference_mode_enabled, _set_inference_mode, per_thread=True
+    ),  # also sets the next one
+    Switch("the recording of gradients", torch.is_grad_enabled, torch.set_grad_enabled, per_thread=True),
     Switch("the default type of numbers", torch.get_default_dtype, torch.set_default_dtype),
-    Switch("the default device", lambda: getattr(_context, "device_context", None), _set_default_device),
-    Switch("torch's function modes", _function_modes, _set_function_modes),
+    Switch(
+        "the default device",
+        lambda: getattr(_context, "device_context", None),
+        _set_default_device,
+        per_thread=True,
+    ),
+    Switch("torch's function modes", _function_modes, _set_function_modes, per_thread=True),
     *(switch for kind in ("cpu", "cuda", "mps") for switch in _autocast(kind)),
-    Switch("open autocast contexts", _autocast_depth, _close_autocasts),
-    Switch("autocast's cache", torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
-    Switch("torch's threads", torch.get_num_threads, torch.set_num_threads),
+    Switch("open autocast contexts", _autocast_depth, _close_autocasts, per_thread=True),
+    Switch(
+        "autocast's cache", torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, per_thread=True
+    ),
+    Switch("torch's threads", torch.get_num_threads, torch.set_num_threads, per_thread=True),
     Switch(
         "deterministic algorithms",
         lambda: (
@@ -258,7 +275,12 @@ SWITCHES: tuple[Switch, ...] = (
         lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         lambda modes: torch.set_anomaly_enabled(*modes),
     ),
-    Switch("the flushing of denormal numbers", lambda: _TINIEST * _ONE == 0.0, torch.set_flush_denormal),
+    Switch(
+        "the flushing of denormal numbers",
+        lambda: _TINIEST * _ONE == 0.0,
+        torch.set_flush_denormal,
+        per_thread=True,
+    ),
     *_precisions(),
     Switch(
         "the precision of matrix products",
@@ -280,12 +302,13 @@ SWITCHES: tuple[Switch, ...] = (
         torch.backends.mha.set_fastpath_enabled,
     ),
     Switch("hooks of all modules", lambda: tuple(tuple(table.items()) for table in _HOOKS), _set_hooks),
-    Switch("the current GPU and stream", _cuda_place, _set_cuda_place),
+    Switch("the current GPU and stream", _cuda_place, _set_cuda_place, per_thread=True),
     Switch("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
     Switch("the working folder", _working_folder, os.chdir),
     *_cores(),
 )
 """In the order in which they are put back."""
+OF_A_THREAD = tuple(switch for switch in SWITCHES if switch.per_thread)
 
 
 def _values(before: Any, after: Any) -> str:

@@ -14,18 +14,14 @@ from tempora.methods import Method
 
 
 class FakeClock:
-    """Whoever works moves it, and on the way the arrivals that fall into that time come in.
+    """Whoever works moves it, and on the way the arrivals that fall into that time come in: those of the very instant
+    in which the work ends, too."""
 
-    `ties`: those of the very instant in which the work ends, too. With a queue they find the pipeline busy; without
-    one the pipeline takes the first of them, as a free one.
-    """
-
-    def __init__(self, ties: bool = True, minding: bool = True) -> None:
+    def __init__(self, minding: bool = True) -> None:
         self.lock = threading.RLock()
         self.arrivals: list[float] = []
         self.arrive: Callable[[], None] = lambda: None
         self._now_ms = 0.0
-        self._ties = ties
         self._minding = minding
 
     def now_ms(self) -> float:
@@ -38,9 +34,7 @@ class FakeClock:
     def advance(self, by_ms: float) -> None:
         with self.lock:
             until_ms = self._now_ms + by_ms
-            while self.arrivals and (
-                self.arrivals[0] < until_ms or (self._ties and self.arrivals[0] == until_ms)
-            ):
+            while self.arrivals and self.arrivals[0] <= until_ms:
                 self._now_ms = self.arrivals.pop(0)
                 self.arrive()
             self._now_ms = until_ms

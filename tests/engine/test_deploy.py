@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 import warnings
 
@@ -12,7 +14,7 @@ from torch import nn
 
 import tempora
 from tempora import TemporaError
-from tempora.engine.tally import prometheus
+from tempora.engine.pipeline import prometheus
 from tempora.errors import TemporaWarning
 from tempora.methods import Method, create
 from tempora.scenarios import Poisson
@@ -44,7 +46,7 @@ class Held(Method):
     state = ("seen",)
     let_predict = let_adapt = None
     breaks_at = None
-    """predict:3 raises at the third batch, nan:3 returns NaN, adapt:3 raises in adapt()."""
+    """What goes wrong, and when: predict:3 raises after three steps, and so on for every fault below."""
 
     def setup(self):
         self.seen = 0
@@ -54,21 +56,31 @@ class Held(Method):
         if self.let_predict is not None:
             assert self.let_predict.wait(PATIENCE_S)
         scores = self.model(x)
-        self._break("predict")
-        return scores * float("nan") if self.breaks_at == f"nan:{self.seen}" else scores
+        fault = self._fault()
+        if fault == "predict":
+            raise RuntimeError("out of luck")
+        if fault == "exit":
+            sys.exit(3)
+        if fault == "autocast":
+            torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
+        return {"nan": scores * float("nan"), "row": scores[:1], "classes": scores[:, :2]}.get(fault, scores)
 
     def adapt(self):
         if self.frozen:
             return "none"
         if self.let_adapt is not None:
             assert self.let_adapt.wait(PATIENCE_S)
-        self._break("adapt")
-        self.seen += 1
-        return "step"
-
-    def _break(self, call):
-        if self.breaks_at == f"{call}:{self.seen}":
+        fault = self._fault()
+        if fault == "adapt":
             raise RuntimeError("out of luck")
+        if fault == "gradients":
+            torch.set_grad_enabled(False)
+        self.seen += 1
+        return None if fault == "action" else "step"
+
+    def _fault(self):
+        fault, _, when = (self.breaks_at or "").partition(":")
+        return fault if when == str(self.seen) else None
 
 
 def held(**attributes):
@@ -81,7 +93,7 @@ def deployed(method=Held, **knobs):
 
 def _in_hand(pipeline):
     """Wait until the worker has taken a batch."""
-    while pipeline._picked_ms is None:
+    while pipeline._worker.picked_ms is None:
         threading.Event().wait(0.001)
 
 
@@ -215,7 +227,13 @@ def _picky():
     [
         ("predict:2", r"predict\(\) raised RuntimeError: out of luck", 4),
         ("nan:2", "its scores are not finite", 4),
+        ("row:2", r"predict\(\) returned a tensor of shape \(1, 3\); expected .* 2 rows of 3 classes", 4),
+        ("classes:2", r"predict\(\) returned a tensor of shape \(2, 2\)", 4),
+        ("exit:2", r"predict\(\) tried to end Python \(SystemExit: 3\)", 4),
+        ("autocast:2", r"predict\(\) changed autocast on cpu \(off before, on after\)", 4),
         ("adapt:2", r"adapt\(\) raised RuntimeError: out of luck", 3),
+        ("action:2", r"adapt\(\) returned None; expected a word", 3),
+        ("gradients:2", r"adapt\(\) changed the recording of gradients \(on before, off after\)", 3),
     ],
 )
 def test_a_method_that_fails_is_replaced_by_standard_said_once_and_counted(breaks_at, reason, stood_in):
@@ -224,16 +242,56 @@ def test_a_method_that_fails_is_replaced_by_standard_said_once_and_counted(break
         pytest.warns(TemporaWarning, match=f"replaced by Standard: {reason}") as said,
         tempora.deploy(network, held(breaks_at=breaks_at), device="cpu") as pipeline,
     ):
+        batch = torch.stack([image(), image(2.0)])
         for _ in range(6):
-            answer = pipeline.submit(image()).result(PATIENCE_S)
-            assert torch.allclose(answer.scores, network(image()[None])[0], atol=1e-6)
+            answer = pipeline.submit(batch).result(PATIENCE_S)
+            assert torch.allclose(answer.scores, network(batch), atol=1e-6), "in float32, whoever answers"
             assert pipeline.wait(PATIENCE_S)
         stats = pipeline.stats()
         with pytest.raises(TemporaError, match="nothing to save: the method was replaced"):
             pipeline.save("nowhere")
     assert (stats["answered"], stats["replaced"]) == (6, stood_in)
-    assert stats["steps"] == (3 if breaks_at == "adapt:2" else 2)
+    assert stats["steps"] == 6 - stood_in, "adapt() was called on every batch that the method predicted"
     assert len([one for one in said if one.category is TemporaWarning]) == 1
+
+
+@pytest.mark.parametrize("breaks_at", ["predict:0", "nan:0", "adapt:0", "autocast:0"])
+def test_what_fails_before_the_first_request_is_replaced_too(breaks_at):
+    network = tiny_network()
+    with (  # noqa: PT031
+        pytest.warns(TemporaWarning, match="held was replaced by Standard") as said,
+        tempora.deploy(
+            network, held(breaks_at=breaks_at), device="cpu", example=torch.ones(2, 1, 2, 2)
+        ) as pipeline,
+    ):
+        answer = pipeline.submit(image()).result(PATIENCE_S)
+        assert torch.allclose(answer.scores, network(image()[None])[0], atol=1e-6)
+        assert (pipeline.stats()["replaced"], pipeline.stats()["steps"]) == (1, 0)
+    assert len([one for one in said if one.category is TemporaWarning]) == 1
+
+
+def test_state_of_the_whole_process_is_the_methods_doing_only_while_it_warms_up():
+    class Careless(Held):
+        def predict(self, x):
+            torch.set_default_dtype(torch.float64)
+            return super().predict(x)
+
+    with pytest.warns(TemporaWarning, match=r"changed the default type of numbers \(torch.float32 before"):
+        deployed(Careless).close()
+    assert torch.get_default_dtype() == torch.float32, "put back"
+
+    let = threading.Event()
+    with tempora.deploy(tiny_network(), held(let_predict=let), device="cpu") as pipeline:
+        future = pipeline.submit(image())
+        _in_hand(pipeline)
+        gc.disable()  # what the rest of the program does meanwhile is no business of the pipeline's
+        try:
+            let.set()
+            assert not future.result(PATIENCE_S).dropped
+            assert pipeline.wait(PATIENCE_S)
+            assert (gc.isenabled(), pipeline.stats()["failure"]) == (False, None)
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("where", ["let_predict", "let_adapt"])

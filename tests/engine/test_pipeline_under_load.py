@@ -212,7 +212,7 @@ def test_memory_stays_flat():
         serve(200)
         few = serve(200)
         many = serve(2000)
-        timeline = pipeline._timeline
+        timeline = pipeline._shared.line.timeline
         assert len(timeline._pickups) <= 1
         assert len(list(timeline._feed._arrivals_ms)) <= 2
         assert len(list(timeline._feed.evicted)) == 0

@@ -217,8 +217,8 @@ def test_a_live_system_hears_of_losses_while_it_is_busy():
     assert timeline.next().batch == 0
     for arrived_ms in (6.0, 7.0, 8.0):
         timeline.offer(arrived_ms)
-    assert timeline.lost(now_ms=7.5) == [1]
-    assert timeline.lost(now_ms=9.0) == [1, 2]
+    assert timeline.lost(now_ms=7.5) == [(1, 7.0)]
+    assert timeline.lost(now_ms=9.0) == [(1, 7.0), (2, 8.0)]
     timeline.record(10.0, 0.0)
     assert (turn := timeline.next()).batch == 3
     assert turn.start_ms == 15.0

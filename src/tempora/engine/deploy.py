@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from tempora import methods
 from tempora.engine.evaluate import MethodLike, method_spec
 from tempora.engine.job import STANDARD, MethodSpec
-from tempora.engine.live_time import LiveClock
 from tempora.engine.pipeline import Pipeline
-from tempora.engine.serving import Beside, Operator, on_host
+from tempora.engine.pipeline.beside import Beside
+from tempora.engine.pipeline.live_time import LiveClock
+from tempora.engine.pipeline.operator import Operator
+from tempora.engine.pipeline.scores import on_host
 from tempora.errors import TemporaError, unknown
 from tempora.measure import choose_device
 from tempora.models import Classifier, load, wrap

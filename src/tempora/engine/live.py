@@ -22,11 +22,12 @@ from tempora.data import Stream, Streams
 from tempora.engine.audit import _job, _source
 from tempora.engine.deploy import TOO_LONG_MS, TOO_LONG_X
 from tempora.engine.job import STANDARD, Job, MethodSpec
-from tempora.engine.live_time import Lived
 from tempora.engine.observer import Observer
 from tempora.engine.pipeline import Pipeline
-from tempora.engine.requests import Answer, Request
-from tempora.engine.serving import Beside, Operator
+from tempora.engine.pipeline.beside import Beside
+from tempora.engine.pipeline.live_time import Lived
+from tempora.engine.pipeline.operator import Operator
+from tempora.engine.pipeline.requests import Answer, Request
 from tempora.errors import TemporaError
 from tempora.scenarios import Resolved
 from tempora.scenarios.utility import utility_of

@@ -27,11 +27,13 @@ class Guard:
     """The method, as messages call it."""
     timeout_s: float | None = None
     """How long one call may take; None: for ever."""
+    own_thread: bool = False
+    """Look only at what no other thread can have changed meanwhile: in a service the others are at work, too."""
 
     @contextmanager
     def __call__(self, call: str) -> Iterator[None]:
         """Global state is put back after the call, and who changed it fails; so does who ends Python or hangs."""
-        before = GlobalState.now()
+        before = GlobalState.now(self.own_thread)
         try:
             with time_limit(self.timeout_s, f"{self.label}: {call}()"):
                 yield

@@ -157,16 +157,26 @@ class Timeline:
         return self._feed.waiting(now_ms)
 
     def offer(self, arrived_ms: float) -> int:
-        """A batch has arrived; returns its number. For live systems, whose arrivals nobody knows beforehand."""
-        return self._schedule().offer(arrived_ms)
+        """A batch has arrived; returns its number. For live systems, whose arrivals nobody knows beforehand.
 
-    def lost(self, now_ms: float, after: int = 0) -> list[int]:
-        """All batches lost before `now_ms`, in order of loss, by a pipeline that is busy until then at least.
+        Whatever arrives at the very instant of a completion is to be offered before that is recorded.
+        """
+        schedule = self._schedule()
+        number = schedule.offer(arrived_ms)
+        if self._pickup is not None and self._pickup[2] == arrived_ms:
+            schedule.admit_until(
+                arrived_ms, busy=True
+            )  # an idle pipeline has just taken the first of this instant
+        return number
+
+    def lost(self, now_ms: float, after: int = 0) -> list[tuple[int, float]]:
+        """What was lost before `now_ms`, and when, in order of loss, by a pipeline that is busy at least until then.
 
         `after`: without the first so many of them, which are known.
         """
-        self._schedule().admit_before(now_ms)
-        return self._feed.evicted[after:]
+        schedule = self._schedule()
+        schedule.admit_before(now_ms)
+        return list(zip(schedule.evicted[after:], schedule.lost_ms[after:], strict=True))
 
     def forget(self) -> None:
         """Let go of all that is over (of losses: that the fallback answered, or, without one, all): a live system may

@@ -8,12 +8,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-
-from tempora.errors import TemporaError
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,8 @@ class Request(Future[Answer]):
         self.checked = checked
         """Whether its values are known to be finite."""
         self.submitted_ms = submitted_ms
+        self.arrived_ms = submitted_ms
+        """When the batch that it is part of was handed to the timeline."""
         self.kappa = 0.0
         """What its answer was worth."""
         self.adapted = False
@@ -104,56 +103,3 @@ class Unit:
     def inputs(self) -> Tensor:
         given = [request.x for request in self.requests if request.x is not None]
         return given[0] if len(given) == 1 else torch.cat(given)
-
-
-class Door:
-    """Looks at what clients hand in, before it counts as an arrival."""
-
-    def __init__(self, device: torch.device, shape: tuple[int, ...] | None) -> None:
-        self._device = device
-        self._shape = shape
-        """Of one image; None until the first one shows it."""
-
-    def admit(self, x: Any) -> tuple[Tensor, bool, bool]:
-        """A copy on the device, with a batch's dimension; whether it was a single image; whether it was checked.
-
-        A copy, because cameras reuse their buffers and adaptation goes on after the answer. Values on a GPU are
-        checked by the worker: here the client would wait for the batch that is being served.
-        """
-        try:
-            given = torch.as_tensor(x).detach()
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise TemporaError(
-                f"submit() was given a {type(x).__name__} that is no tensor ({error}): give an image or a batch of "
-                "images, normalised float32"
-            ) from None
-        if not given.is_floating_point():
-            raise TemporaError(
-                f"submit() was given {given.dtype}: give normalised floating-point images, as the network wants them"
-            )
-        single = self._is_single(given)
-        on_processor = given.device.type == "cpu"
-        if on_processor and not bool(torch.isfinite(given).all()):
-            raise TemporaError(
-                "submit() was given NaN or infinite values: check how the images were normalised"
-            )
-        batch = (given[None] if single else given).to(self._device, torch.float32, copy=True)
-        return batch, single, on_processor
-
-    def _is_single(self, given: Tensor) -> bool:
-        shape = tuple(given.shape)
-        if self._shape is None:
-            if len(shape) not in (3, 4) or 0 in shape:
-                raise TemporaError(
-                    f"submit() was given a tensor of shape {shape}: give an image (channels, height, width) or a "
-                    "batch of them"
-                )
-            self._shape = shape[-3:]
-        if shape == self._shape:
-            return True
-        if shape[1:] == self._shape and shape[0] > 0:
-            return False
-        raise TemporaError(
-            f"submit() was given a tensor of shape {shape}: give an image of shape {self._shape}, or a batch (n, "
-            f"{', '.join(map(str, self._shape))})"
-        )

@@ -46,6 +46,15 @@ class Lived:
     finish_ms: float
     action: str
 
+    @property
+    def predict_ms(self) -> float:
+        """Until the answer, as the timeline is told: getting hold of the batch is part of it."""
+        return max(0.0, self.emission_ms - self.start_ms)
+
+    @property
+    def adapt_ms(self) -> float:
+        return max(0.0, self.finish_ms - self.emission_ms)
+
 
 @dataclass
 class Mean:

@@ -1,0 +1,203 @@
+"""Who answers in a live pipeline: the method, and Standard where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from tempora.engine.pipeline.beside import Beside
+from tempora.engine.pipeline.requests import Unit
+from tempora.engine.pipeline.scores import (
+    NO_MOMENT,
+    NOT_FINITE,
+    NotUsable,
+    Outcome,
+    Refused,
+    cannot_take,
+    is_finite,
+    on_host,
+    predicted,
+    usable,
+)
+from tempora.errors import TemporaError
+from tempora.measure.device import synchroniser
+from tempora.methods import Method, Moment
+from tempora.methods.guard import Guard, Misbehaved
+from tempora.methods.outputs import checked_action
+from tempora.scenarios import Turn
+
+WARM_UP_BATCHES = 3
+
+
+class Operator:
+    """The method of a pipeline, Standard beside it, and their device. Used by the worker thread alone.
+
+    The guard and the checks of a run stand around every call into the method: what would fail it there gives it up
+    here.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        standard: Method,
+        *,
+        fallback: str | None = None,
+        beside: Beside | None = None,
+        example: Tensor | None = None,
+    ) -> None:
+        self.method, self.standard, self.beside = method, standard, beside
+        self.device = method.model.device
+        self._synchronise = synchroniser(self.device)
+        self._fallback = fallback
+        self._example = example
+        self._guard = Guard(method.name, own_thread=True)
+        self._froze_it = False
+        """The budget is used up: it was not the method that froze itself."""
+
+    @property
+    def name(self) -> str:
+        return self.method.name
+
+    @property
+    def is_standard(self) -> bool:
+        return self.method.name == self.standard.name
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What has to be the same where a state is loaded."""
+        model = self.method.model
+        return {"method": self.method.name, "settings": repr(self.method.settings), "model": model.name}
+
+    def facts(self) -> dict[str, Any]:
+        froze_itself = self.method.frozen and not self._froze_it
+        return {**self.identity, "device": self.device.type, "froze_itself": froze_itself}
+
+    def warm_up(self) -> str | None:
+        """Take both through an example, frozen once too, so that no client pays for what is done the first time.
+
+        Says why the method is not to be asked at all, if that shows here. Nobody else is at work yet, so this is
+        where state of the whole process is looked at, too.
+        """
+        if self._example is None:
+            return None
+        guard, failure = Guard(self.name), None
+        for _ in range(WARM_UP_BATCHES):
+            on_host(self.standard.predict(self._example))
+            failure = failure or self._gone_through(self._example, guard)
+        if failure is None:
+            with guard("freeze"):
+                self.method.freeze()
+            _, failure = self._tried(self._example, lambda: NO_MOMENT, guard)
+            with guard("reset"):
+                self.method.reset()
+        self._synchronise()
+        return failure
+
+    def answer(self, turn: Turn, unit: Unit, moment: Callable[[], Moment], standing: bool) -> Outcome:
+        """Scores of a batch, in the processor's memory. `standing`: the method was not replaced."""
+        refused = [request for request in unit.requests if not request.checked and not is_finite(request)]
+        kept = Unit([request for request in unit.requests if request not in refused])
+        if not kept.requests:
+            return Outcome(Refused(NOT_FINITE), "frozen")
+        x = kept.inputs()
+        try:
+            if turn.fallback:
+                outcome = self._answer_lost(x, standing)
+            elif standing:
+                outcome = self._by_method(turn, x, moment)
+            else:
+                outcome = Outcome(self._by_standard(x), "frozen", by_standard=True)
+        except BaseException as error:
+            return Outcome(Refused(cannot_take(error)), "fallback" if turn.fallback else "frozen")
+        outcome.refused = refused
+        return outcome
+
+    def adapt(self, moment: Callable[[], Moment]) -> tuple[str, str | None]:
+        """The rest of the work on the last batch: what was done, or why the method is not to be asked again."""
+        try:
+            action = self._adapt(moment, self._guard)
+            self._synchronise()
+            if self.beside is not None:
+                self.beside.publish(self.method)
+        except BaseException as error:
+            return "none", self._reason("adapt", error)
+        return action, None
+
+    def restore(self, snapshot: Any, own: Any, place: str) -> None:
+        """Go on from a snapshot; `own` is the present state, which stays if the other does not fit."""
+        try:
+            self.method.restore(snapshot)
+            self._synchronise()
+        except Exception as error:
+            self.method.restore(own)
+            raise TemporaError(
+                f"{place} does not fit {self.method.name} on {self.method.model.name} ({error}): deploy what it was "
+                "saved from"
+            ) from None
+        self._froze_it = False
+        if self.beside is not None:
+            self.beside.publish(self.method)
+
+    def _by_method(self, turn: Turn, x: Tensor, moment: Callable[[], Moment]) -> Outcome:
+        if not turn.adapting and not self.method.frozen:
+            self.method.freeze()
+            self._froze_it = True
+        adapts = turn.adapting and not self.method.frozen
+        scores, failure = self._tried(x, moment, self._guard)
+        if scores is None:  # where Standard fails too, the batch is at fault
+            return Outcome(self._by_standard(x), "frozen", by_standard=True, failure=failure)
+        return Outcome(scores, "adapt" if adapts else "frozen", adapts)
+
+    def _by_standard(self, x: Tensor) -> Tensor:
+        return usable(self.standard.predict(x), len(x), self.standard)
+
+    def _answer_lost(self, x: Tensor, standing: bool) -> Outcome:
+        scores, failure = None, None
+        if self._fallback == "latest" and standing:
+            present = self.method.snapshot()
+            self.method.freeze()
+            scores, failure = self._tried(x, lambda: NO_MOMENT, self._guard)
+            self.method.restore(present)
+        if scores is None:
+            scores = self._by_standard(x)
+        return Outcome(scores, "fallback", failure=failure)
+
+    def _gone_through(self, x: Tensor, guard: Guard) -> str | None:
+        """A batch that nobody waits for; why the method is not to be asked again."""
+        scores, failure = self._tried(x, lambda: NO_MOMENT, guard)
+        if scores is None:
+            return failure
+        try:
+            self._adapt(lambda: NO_MOMENT, guard)
+        except BaseException as error:
+            return self._reason("adapt", error)
+        return None
+
+    def _tried(
+        self, x: Tensor, moment: Callable[[], Moment], guard: Guard
+    ) -> tuple[Tensor | None, str | None]:
+        """The method's scores; or none of use, and why it is not to be asked again, unless it is this batch that does
+        not suit it (too small, say)."""
+        try:
+            with guard("predict"):
+                scores = predicted(self.method, x, moment)
+            return usable(scores, len(x), self.method), None
+        except BaseException as error:
+            unsuited = isinstance(error, TemporaError) and not isinstance(error, (NotUsable, Misbehaved))
+            return None, None if unsuited else self._reason("predict", error)
+
+    def _adapt(self, moment: Callable[[], Moment], guard: Guard) -> str:
+        adapt: Any = self.method.adapt
+        with guard("adapt"):
+            action = adapt(moment()) if self.method.time_aware else adapt()
+        try:
+            return checked_action(self.name, action)
+        except TemporaError as error:
+            raise NotUsable(str(error)) from None
+
+    def _reason(self, call: str, error: BaseException) -> str:
+        if isinstance(error, (NotUsable, Misbehaved)):
+            return str(error).removeprefix(f"{self.name}: ")
+        return f"{call}() raised {type(error).__name__}: {error}"

@@ -1,0 +1,187 @@
+"""The live pipeline as its clients see it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from torch import nn
+
+from tempora.engine.pipeline.beside import serve_beside
+from tempora.engine.pipeline.collecting import Collector
+from tempora.engine.pipeline.door import Door
+from tempora.engine.pipeline.facade import Facade
+from tempora.engine.pipeline.live_time import LiveClock, Lived, WallClock
+from tempora.engine.pipeline.minder import mind
+from tempora.engine.pipeline.operator import Operator
+from tempora.engine.pipeline.requests import Answer, Courier, Request
+from tempora.engine.pipeline.saved_state import for_device, read_state, write_state
+from tempora.engine.pipeline.shared import Shared, start
+from tempora.engine.pipeline.worker import Worker
+from tempora.errors import TemporaError
+from tempora.scenarios import Resolved
+
+LAST_CALLBACKS_S = 5.0
+"""How long `close` waits for callbacks of clients."""
+
+
+class Pipeline:
+    """Answers requests with a model that adapts while it serves. `tempora.deploy` makes one.
+
+        with tempora.deploy(model, "tent", interval_ms=33, queue=1) as pipeline:
+            future = pipeline.submit(image)      # from any thread: one image, or a batch
+            answer = future.result()             # scores, dropped, response_ms, fallback
+            pipeline.label(future, 3)            # later, if it becomes known
+            pipeline.stats()["availability"]
+
+    Every request ends once: answered, dropped, or refused with a `TemporaError`.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        resolved: Resolved,
+        *,
+        shape: tuple[int, ...] | None = None,
+        batch_size: int = 1,
+        max_wait_ms: float = 50.0,
+        too_long_ms: float = math.inf,
+        clock: LiveClock | None = None,
+        journal: Callable[[Lived], None] | None = None,
+    ) -> None:
+        self._operator = operator
+        self._resolved = resolved
+        self._door, self._courier = Door(operator.device, shape), Courier()
+        beside, collector = operator.beside, Collector(batch_size, max_wait_ms)
+        self._shared = shared = Shared(
+            resolved, clock or WallClock(), collector, elsewhere=beside is not None, journal=journal
+        )
+        self._worker = worker = Worker(shared, operator, too_long_ms)
+        self._others = [start(lambda: mind(shared, worker, too_long_ms), "tempora-minder")]
+        if beside is not None:
+            self._others.append(start(lambda: serve_beside(shared, beside), "tempora-fallback"))
+        try:
+            failure = shared.by_worker(operator.warm_up)
+        except BaseException:
+            self.close(drain=False)
+            raise
+        if failure is not None:
+            with shared.lock:
+                worker.replace(failure)
+
+    def submit(self, x: Any) -> Request:
+        """Hand in one image or a batch, normalised; the future of an `Answer`. Never blocks.
+
+        Raises TemporaError for what no network takes (a wrong shape, NaN) and after `close`.
+        """
+        submitted_ms = self._shared.clock.now_ms()
+        try:
+            self._shared.refuse_after_close()
+            batch, single, checked = self._door.admit(x)
+            request = Request(batch, single, checked, submitted_ms, self._courier)
+            with self._shared.lock:
+                self._shared.submit(request)
+        except TemporaError:
+            with self._shared.lock:
+                self._shared.replies.tally.refused()
+            raise
+        return request
+
+    def label(self, future: Future[Answer], y: Any) -> None:
+        """Say what was right, before or after the answer: a class, or one per image of the batch."""
+        if not isinstance(future, Request):
+            raise TemporaError("label() was given a future that submit() did not return")
+        with self._shared.lock:
+            self._shared.replies.label(future, y)
+
+    def stats(self) -> dict[str, Any]:
+        """What it has come to so far: counts of requests (arrived, answered, dropped, refused, adapted, fallback,
+        replaced by Standard), the six terms and the utility they make, percentiles of the last 100,000 responses,
+        what was spent, and why the method was given up, if it was.
+
+        A request is what counts as one arrival, and its response begins with `submit`. Accuracies are those of
+        labelled requests; with only some of them labelled, the utility is an estimate.
+        """
+        shared = self._shared
+        with shared.lock:
+            return shared.replies.tally.stats(shared.line.timeline.spent_ms, shared.waiting)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until nothing is left to do; False: it took longer."""
+        with self._shared.lock:
+            return self._shared.quiet.wait_for(lambda: self._shared.is_quiet, timeout_s)
+
+    def module(self) -> nn.Module:
+        """The pipeline as a network, for code that calls `model(x)`: waits for the answer and returns its scores."""
+        return Facade(self.submit)
+
+    def save(self, path: Path | str) -> Path:
+        """Keep the adapted state, and what of the budget is spent, in a file of tensors and plain values."""
+        operator, tally = self._operator, self._shared.replies.tally
+
+        def copy() -> tuple[Any, dict[str, Any]]:
+            if tally.failure is not None:
+                raise TemporaError(f"nothing to save: the method was replaced by Standard ({tally.failure})")
+            facts = {**operator.facts(), "spent_ms": self._shared.line.timeline.spent_ms}
+            return operator.method.snapshot(), facts
+
+        snapshot, facts = self._shared.by_worker(copy)
+        write_state(Path(path), snapshot, facts)
+        return Path(path)
+
+    def load(self, path: Path | str) -> None:
+        """Go on from a saved state: the method, if it was given up, comes back; what was spent stays spent."""
+        facts, decode = read_state(Path(path))
+        operator, shared = self._operator, self._shared
+        if differing := [name for name in operator.identity if facts.get(name) != operator.identity[name]]:
+            name = differing[0]
+            raise TemporaError(
+                f"{path} was saved with {name} {facts.get(name)!r}, this pipeline has {operator.identity[name]!r}: "
+                "deploy the same model and method to go on from it"
+            )
+
+        def put() -> None:
+            own = operator.method.snapshot()
+            same_kind = facts["device"] == operator.device.type
+            operator.restore(for_device(decode(own), own, operator.device, same_kind), own, str(path))
+            if not facts["froze_itself"]:
+                operator.method.unfreeze()
+            with shared.lock:
+                shared.line.timeline.resume(float(facts["spent_ms"]))
+                shared.replies.tally.failure = None
+
+        shared.by_worker(put)
+
+    def close(self, drain: bool = True) -> None:
+        """Take no more requests, and end: after serving what waits, or, with drain=False, dropping it."""
+        shared = self._shared
+        with shared.lock:
+            if len(shared.collector) and drain and not shared.closing:
+                shared.offer(shared.collector.take(), shared.clock.now_ms())
+            shared.closing = True
+            if not drain:
+                shared.drop_waiting()
+            shared.work_there.notify_all()
+            shared.say_if_quiet()
+        self._worker.join()
+        with shared.lock:
+            shared.ended = True
+            shared.minder_wakes.notify_all()
+            shared.work_there.notify_all()
+        for thread in self._others:
+            if thread is not threading.current_thread():
+                thread.join()
+        self._courier.close(LAST_CALLBACKS_S)
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close(drain=kind is None)

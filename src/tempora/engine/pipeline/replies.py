@@ -1,0 +1,90 @@
+"""How requests end: answered, dropped or refused, each once, and counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tempora.engine.pipeline.requests import Answer, Request, Unit
+from tempora.engine.pipeline.scores import NOT_FINITE, Outcome, Refused
+from tempora.engine.pipeline.tally import Tally
+from tempora.errors import TemporaError
+from tempora.scenarios.utility import Value
+
+
+class Replies:
+    """Ends requests and keeps the tally. Not safe for threads: the pipeline calls it under its lock."""
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+        self.tally = Tally()
+
+    def emit(self, unit: Unit, outcome: Outcome, emission_ms: float) -> None:
+        """The answers of a batch go out."""
+        place = 0
+        for request in unit.requests:
+            if isinstance(outcome.scores, Refused):
+                self.refuse(request, outcome.scores.error)
+            elif request in outcome.refused:
+                self.refuse(request, NOT_FINITE)
+            else:
+                self._answer(request, outcome.scores[place : place + request.size], outcome, emission_ms)
+                place += request.size
+
+    def drop(self, *requests: Request) -> None:
+        for request in requests:
+            self.tally.dropped()
+            self._end(request, Answer(None, dropped=True, response_ms=None))
+
+    def refuse(self, request: Request, error: Exception) -> None:
+        self.tally.refused()
+        request.x = None
+        request.set_exception(error)
+
+    def label(self, request: Request, y: Any) -> None:
+        """What was right: counts now, or when the answer goes out."""
+        truth = _classes(y, request.size)
+        if request.label is not None:
+            raise TemporaError("this request has its label already: label it once")
+        if request.done():
+            self._score(request, truth)
+        request.label = truth
+
+    def _answer(self, request: Request, scores: Tensor, outcome: Outcome, emission_ms: float) -> None:
+        response_ms = emission_ms - request.submitted_ms
+        request.kappa = float(self._value.kappa(np.array([response_ms]))[0])
+        request.adapted = outcome.adapts
+        fallback = outcome.phase == "fallback"
+        self.tally.answered(response_ms, request.kappa, outcome.adapts, fallback, outcome.by_standard)
+        self._end(request, Answer(scores[0] if request.single else scores, False, response_ms, fallback))
+
+    def _end(self, request: Request, answer: Answer) -> None:
+        request.x = None
+        request.set_result(answer)
+        if request.label is not None:
+            self._score(request, request.label)
+
+    def _score(self, request: Request, truth: Tensor) -> None:
+        answer = None if request.exception() is not None else request.result()
+        if answer is None or answer.scores is None:
+            return
+        predicted = answer.scores.argmax(dim=-1).reshape(-1)
+        accuracy = float((predicted == truth).double().mean())
+        self.tally.labelled(accuracy, request.kappa, request.adapted, answer.fallback)
+
+
+def _classes(y: Any, images: int) -> Tensor:
+    try:
+        truth = torch.as_tensor(y).detach().cpu().reshape(-1)
+    except (TypeError, ValueError, RuntimeError):
+        raise TemporaError(
+            f"label() was given a {type(y).__name__}: give a class, or one per image"
+        ) from None
+    if truth.numel() != images:
+        raise TemporaError(
+            f"label() was given {truth.numel()} classes for {images} images: give one per image"
+        )
+    return truth

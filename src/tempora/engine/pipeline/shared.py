@@ -1,0 +1,144 @@
+"""What the threads of a live pipeline share, under one lock."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from tempora.engine.pipeline.collecting import Collector
+from tempora.engine.pipeline.line import Line
+from tempora.engine.pipeline.live_time import LiveClock, Lived
+from tempora.engine.pipeline.replies import Replies
+from tempora.engine.pipeline.requests import Request, Unit
+from tempora.errors import TemporaError
+from tempora.scenarios import Resolved
+
+T = TypeVar("T")
+
+
+class Shared:
+    """The requests of a pipeline and where they are. Every method but `by_worker` is called with the lock held."""
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        clock: LiveClock,
+        collector: Collector,
+        elsewhere: bool,
+        journal: Callable[[Lived], None] | None,
+    ) -> None:
+        self.lock = threading.RLock()
+        self.work_there, self.minder_wakes, self.quiet = (threading.Condition(self.lock) for _ in range(3))
+        self.resolved, self.clock, self.collector = resolved, clock, collector
+        self.line = Line(resolved, elsewhere)
+        self.replies = Replies(resolved.value)
+        self.elsewhere: deque[tuple[Unit, float]] | None = deque() if elsewhere else None
+        """Lost, with the instant of the loss, for a fallback on a device of its own; None: there is none."""
+        self.commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        """What the worker does between two batches."""
+        self.closing = self.dropping = self.ended = False
+        self._journal = journal
+
+    def submit(self, request: Request) -> None:
+        """A request arrives: as a batch, or as an image of one."""
+        self.refuse_after_close()
+        now_ms = self.clock.now_ms()
+        if not self.collector.wants(request):
+            self.offer([request], now_ms)
+            return
+        self.collector.add(request, now_ms)
+        if self.collector.is_full:
+            self.offer(self.collector.take(), now_ms)
+        elif len(self.collector) == 1:
+            self.minder_wakes.notify_all()
+
+    def offer(self, requests: list[Request], now_ms: float) -> None:
+        was_idle = self.line.turn is None
+        self.line.offer(requests, now_ms)
+        if was_idle:
+            self.work_there.notify_all()
+        self.see_losses()
+
+    def see_losses(self) -> None:
+        """Drop what was lost by now, or leave it to a fallback elsewhere."""
+        for unit, lost_ms in self.line.lost(self.clock.now_ms()):
+            if self.elsewhere is None:
+                self.replies.drop(*unit.requests)
+            else:
+                self.elsewhere.append((unit, lost_ms))
+                self.work_there.notify_all()
+
+    def finish(self, row: Lived, adapted: bool) -> None:
+        """The pipeline is free again: say how long the turn took, and take the next."""
+        self.line.finish(row, adapted, pick=not self.dropping)
+        self.replies.tally.steps += adapted
+        self.note(row)
+        if not self.dropping:
+            self.see_losses()
+            self.line.forget()
+        self.say_if_quiet()
+
+    def note(self, row: Lived) -> None:
+        if self._journal is not None:
+            self._journal(row)
+
+    def drop_waiting(self) -> None:
+        """All but what the worker has in hand."""
+        self.dropping = True
+        for unit in self._taken_out(keep_turn=True):
+            self.replies.drop(*unit.requests)
+
+    def give_up(self, reason: str) -> None:
+        """Nothing answers any more: refuse whatever is there, and end."""
+        self.closing = True
+        for unit in self._taken_out(keep_turn=False):
+            for request in unit.requests:
+                if not request.done():
+                    self.replies.refuse(request, TemporaError(f"{reason}; deploy again"))
+        for _, done in self.commands:
+            done.set_exception(TemporaError(f"{reason}; deploy again"))
+        self.commands.clear()
+        self.work_there.notify_all()
+        self.quiet.notify_all()
+
+    def _taken_out(self, keep_turn: bool) -> list[Unit]:
+        units = [*self.line.clear(keep_turn), *(unit for unit, _ in self.elsewhere or ())]
+        if self.elsewhere is not None:
+            self.elsewhere.clear()
+        return [*units, Unit(self.collector.take())]
+
+    def by_worker(self, command: Callable[[], T]) -> T:
+        """Have the worker do something between two batches, and wait for it."""
+        done: Future[T] = Future()
+        with self.lock:
+            if self.closing:
+                raise TemporaError("the pipeline is closed: save before close, and load into a new one")
+            self.commands.append((command, done))
+            self.work_there.notify_all()
+        return done.result()
+
+    def refuse_after_close(self) -> None:
+        if self.closing:
+            raise TemporaError("the pipeline is closed: make another with tempora.deploy")
+
+    @property
+    def waiting(self) -> int:
+        """Batches that have come and that nobody works on."""
+        return self.line.waiting + len(self.elsewhere or ()) + bool(len(self.collector))
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.line.turn is None and not (self.waiting or self.commands)
+
+    def say_if_quiet(self) -> None:
+        if self.is_quiet:
+            self.quiet.notify_all()
+
+
+def start(work: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,181 @@
+"""The thread that owns the device: it serves one turn after the other, and obeys between two."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from tempora.engine.pipeline.live_time import Lived, Mean
+from tempora.engine.pipeline.operator import Operator
+from tempora.engine.pipeline.scores import Outcome
+from tempora.engine.pipeline.shared import Shared, start
+from tempora.errors import TemporaWarning
+from tempora.methods import Moment
+from tempora.scenarios import Turn
+
+
+class Worker:
+    """Answers, then adapts. One that hangs is left behind in its thread, and another goes on with Standard."""
+
+    def __init__(self, shared: Shared, operator: Operator, too_long_ms: float) -> None:
+        self._shared, self._operator, self._too_long_ms = shared, operator, too_long_ms
+        self.picked_ms: float | None = None
+        """Since when the turn has been in hand; None: it has not been taken yet."""
+        self._emitted: Outcome | None = None
+        """How the batch in hand was answered, once it was."""
+        self._emission_ms = 0.0
+        self._costs_ms: dict[str, Mean] = defaultdict(Mean)
+        """What adapt() has taken, by the action it returned: for methods that want to know."""
+        self._generation = 0
+        """Threads of an earlier one hang somewhere and are not listened to any more."""
+        self._thread: threading.Thread | None = self._next_thread()
+
+    def join(self) -> None:
+        """Wait for the end of its work, after `shared.closing`."""
+        while (thread := self._thread) is not None and thread is not threading.current_thread():
+            thread.join(0.05)  # one that hangs is replaced by another, or given up
+            if not thread.is_alive() and thread is self._thread:
+                break
+
+    def look_after(self, now_ms: float) -> None:
+        """Called now and then with the lock held: has a call ended at all?"""
+        if self.picked_ms is not None and now_ms - self.picked_ms > self._too_long_ms:
+            self._abandon(f"a call has not ended after {now_ms - self.picked_ms:.0f} ms")
+
+    def replace(self, failure: str) -> None:
+        """From now on Standard answers; said once, and counted."""
+        tally = self._shared.replies.tally
+        if tally.failure is None:
+            tally.failure = failure
+            warnings.warn(
+                f"{self._operator.name} was replaced by Standard: {failure}. Answers go on without adaptation; "
+                "load() of a saved state brings the method back",
+                TemporaWarning,
+                stacklevel=2,
+            )
+
+    def _next_thread(self) -> threading.Thread:
+        generation = self._generation
+        return start(lambda: self._work(generation), "tempora-worker")
+
+    def _abandon(self, failure: str) -> None:
+        """The thread does not come back from a call: another takes its place, with Standard."""
+        self._generation += 1
+        self.picked_ms = None
+        if self._shared.replies.tally.failure is not None or self._operator.is_standard:
+            self._give_up(f"the device does not answer: {failure}")
+            return
+        self.replace(failure)
+        self._thread = self._next_thread()
+
+    def _give_up(self, reason: str) -> None:
+        self._thread = None
+        self._shared.give_up(reason)
+
+    def _work(self, generation: int) -> None:
+        try:
+            while (task := self._next_task(generation)) is not None:
+                task()
+        except BaseException as error:  # a fault of ours, or the device is gone: nobody shall wait for ever
+            with self._shared.lock:
+                if generation == self._generation:
+                    self._generation += 1
+                    self._give_up(f"the pipeline broke: {type(error).__name__}: {error}")
+
+    def _next_task(self, generation: int) -> Callable[[], None] | None:
+        shared = self._shared
+        with shared.lock:
+            while generation == self._generation:
+                if shared.commands:
+                    command, done = shared.commands.popleft()
+                    return lambda: self._obey(command, done)
+                if (turn := shared.line.turn) is not None:
+                    return lambda: self._serve(turn, generation)
+                if shared.closing:
+                    return None
+                shared.work_there.wait()
+        return None
+
+    def _obey(self, command: Callable[[], Any], done: Future[Any]) -> None:
+        try:
+            result = command()
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+        with self._shared.lock:
+            self._shared.say_if_quiet()
+
+    def _serve(self, turn: Turn, generation: int) -> None:
+        shared = self._shared
+        with shared.lock:
+            picked_ms = self.picked_ms = shared.clock.now_ms()
+            standing = shared.replies.tally.failure is None
+            outcome = self._emitted
+        if outcome is None:
+            outcome = self._answer(turn, generation, standing)
+        if outcome is None:
+            return
+        action, failure, adapts = "none", outcome.failure, outcome.adapts and standing
+        if adapts:
+            action, failure = self._operator.adapt(lambda: self._moment(turn))
+        with shared.lock:
+            if generation == self._generation:
+                finish_ms = shared.clock.now_ms()
+                if adapts and failure is None and finish_ms - picked_ms > self._too_long_ms:
+                    failure = f"it took {finish_ms - picked_ms:.0f} ms for one batch"
+                if failure is not None:
+                    self.replace(failure)
+                self._finish(turn, outcome.phase, picked_ms, finish_ms, action, adapts)
+
+    def _answer(self, turn: Turn, generation: int, standing: bool) -> Outcome | None:
+        """Have the batch predicted and send the answer out; None: somebody else has done so since."""
+        shared = self._shared
+        with shared.lock:
+            unit = shared.line.unit(turn)
+        outcome = self._operator.answer(turn, unit, lambda: self._moment(turn), standing)
+        emission_ms = shared.clock.now_ms()
+        with shared.lock:
+            if generation != self._generation:
+                return None
+            self._emission_ms, self._emitted = emission_ms, outcome
+            shared.replies.emit(unit, outcome, emission_ms)
+        return outcome
+
+    def _finish(
+        self, turn: Turn, phase: str, picked_ms: float, finish_ms: float, action: str, adapted: bool
+    ) -> None:
+        self._costs_ms[action].add(finish_ms - self._emission_ms)
+        times = (turn.arrived_ms, turn.start_ms, picked_ms, self._emission_ms, finish_ms)
+        self.picked_ms = self._emitted = None
+        self._shared.finish(Lived(turn.batch, phase, *times, action), adapted)
+
+    def _moment(self, turn: Turn) -> Moment:
+        """What a time-aware method may know now."""
+        with self._shared.lock:
+            now_ms, timeline, resolved = (
+                self._shared.clock.now_ms(),
+                self._shared.line.timeline,
+                self._shared.resolved,
+            )
+            return Moment(
+                now_ms=now_ms,
+                arrived_ms=turn.arrived_ms,
+                queued=timeline.waiting(now_ms),
+                spent_ms=timeline.spent_ms,
+                budget_left_ms=_finite(timeline.budget_left_ms),
+                baseline_ms=resolved.baseline_ms,
+                threshold_ms=_finite(resolved.threshold_ms),
+                interval_ms=resolved.interval_ms,
+                deadline_ms=_finite(resolved.deadline_ms),
+                cost_ms={action: cost.mean for action, cost in self._costs_ms.items()},
+            )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
