@@ -8,7 +8,6 @@ import pandas as pd
 
 from tempora import store
 from tempora.analysis.doubt import doubt
-from tempora.store import RunFolder
 
 
 class Results(store.Results):
@@ -24,8 +23,6 @@ class Results(store.Results):
         return doubt(self).winners
 
 
-def open_run(folder: Path | str) -> Results:
-    """Open a run folder for reading."""
-    run = RunFolder(folder)
-    run.manifest()
-    return Results(run)
+def open_run(path: Path | str) -> Results:
+    """Open a run folder or a pack (`tempora pack`) for reading."""
+    return Results.opened(path)

@@ -21,6 +21,7 @@ import configurations
 import image_files
 import image_folders
 import own_methods
+import packs
 import parquet_files
 import run_folders
 import schedules
@@ -48,6 +49,7 @@ TARGETS: dict[str, Kind] = {
     "archives": Kind(archives.case, 5, 40),
     "checkpoints": Kind(checkpoints.case, 5, 20),
     "author_logs": Kind(author_logs.case, 5, 5),
+    "packs": Kind(packs.case, 10, 30),
     "schedules": Kind(schedules.case, 20, 100),
     "streams": Kind(streams.case, 20, 40),
     "own_methods": Kind(own_methods.case, 5, 6),

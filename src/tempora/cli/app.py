@@ -26,6 +26,7 @@ from tempora.cli.import_ import import_app
 from tempora.cli.list_ import list_
 from tempora.cli.live import live
 from tempora.cli.merge import merge
+from tempora.cli.pack import open_, pack
 from tempora.cli.peak import peak
 from tempora.cli.profile import profile
 from tempora.cli.query import query
@@ -48,9 +49,10 @@ app = typer.Typer(
 
 for command in (
     *(demo, run, show, report, recommend, peak, compare),
-    *(profile, audit, live, check, query, merge),
+    *(profile, audit, live, check, query, merge, pack),
 ):
     app.command()(command)
+app.command("open")(open_)
 app.command("list")(list_)
 app.add_typer(data_app)
 app.add_typer(import_app)

@@ -12,7 +12,9 @@ from tempora.cli.terminal import console, plain_table
 
 
 def audit(
-    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
+    run: Annotated[
+        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
+    ],
     cells: Annotated[int, typer.Option(min=1, help="How many cells, picked at random.")] = 5,
     seed: Annotated[int, typer.Option(help="Which ones: another seed picks others.")] = 0,
     live: Annotated[

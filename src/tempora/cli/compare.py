@@ -29,9 +29,11 @@ SHOWN_FLIPS = 10
 
 
 def compare(
-    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
+    run: Annotated[
+        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
+    ],
     other: Annotated[
-        Path | None, typer.Argument(help="Another run folder.", autocompletion=completion.run_folder)
+        Path | None, typer.Argument(help="Another run folder or pack.", autocompletion=completion.run_folder)
     ] = None,
     published: Annotated[
         str | None,
@@ -108,7 +110,8 @@ def _about_runs(console: Console, run: Results, other: Results, found: RunCompar
     for where, results in (("here ", run), ("there", other)):
         baseline_ms = results.manifest["baseline"]["baseline_ms"]
         console.print(
-            f"{where}  {results.path}  {machine_name(results.manifest)}, λ {baseline_ms:.4g} ms", markup=False
+            f"{where}  {results.opened_from}  {machine_name(results.manifest)}, λ {baseline_ms:.4g} ms",
+            markup=False,
         )
     for note in found.notes:
         console.print(f"note: {note}", style="yellow", markup=False)

@@ -80,7 +80,7 @@ def configuration(incomplete: str) -> list[str]:
 
 
 def run_folder(incomplete: str) -> list[str]:
-    """Run folders, and folders that hold some; those in `runs` at once."""
+    """Run folders and packs, and folders that hold some; those in `runs` at once."""
     found = _paths(incomplete, _is_run)
     return [*found, *_paths("runs/", _is_run)] if incomplete == "" else found
 
@@ -98,7 +98,7 @@ def shift_of_run(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _is_run(path: Path) -> bool:
-    return (path / "run.json").is_file()
+    return path.suffix == ".tempora" or (path / "run.json").is_file()
 
 
 def _paths(incomplete: str, wanted: Callable[[Path], bool]) -> list[str]:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def peak(
-    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
+    run: Annotated[
+        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
+    ],
     p99_ms: Annotated[
         float | None, typer.Option(help="99 % of all batches are to be answered within so many ms.")
     ] = None,

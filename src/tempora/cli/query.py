@@ -38,7 +38,9 @@ _UNSAFE = (
 
 
 def query(
-    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
+    run: Annotated[
+        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
+    ],
     sql: Annotated[str, typer.Argument(help="A query over the views utilities, traces and passes.")],
     format_: Annotated[
         str,

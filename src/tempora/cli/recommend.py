@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 def recommend(
-    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
+    run: Annotated[
+        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
+    ],
     interval_ms: Annotated[float | None, typer.Option(help="A batch arrives every so many ms.")] = None,
     fps: Annotated[float | None, typer.Option(help="Frames per second of each camera.")] = None,
     cameras: Annotated[int, typer.Option(help="How many cameras share the pipeline (with --fps).")] = 1,
@@ -304,6 +306,10 @@ def _how_to_measure(results: Results, scenario: Scenario) -> str:
         knobs = ", ".join(f"{name}={value!r}" for name, value in spec.items() if name != "protocol")
         call = f"{type(scenario).__name__}({knobs})"
         return f"To measure it, call tempora.evaluate again with {call} among its scenarios."
+    if results.is_packed:
+        folder = results.opened_from.with_suffix("")
+        unpacking = shlex.join(["tempora", "open", str(results.opened_from), "--out", str(folder)])
+        return f"To measure it:\n{unpacking}\n{measuring_command(config, spec, folder)}"
     return f"To measure it (what is there stays):\n{measuring_command(config, spec, results.path)}"
 
 

@@ -19,7 +19,9 @@ class FigureFormat(str, Enum):
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
+    run: Annotated[
+        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Where to write the page. Default: RUN/report.html.")
     ] = None,

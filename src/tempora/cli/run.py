@@ -336,10 +336,11 @@ def execute(
             )
             raise typer.Exit(130) from None
     from tempora.cli.show import show_overview
+    from tempora.store import open_run
 
     page = _write_report(folder, console, drawing=is_live(console) and not quiet)
     if not quiet:
-        show_overview(folder, console)
+        show_overview(open_run(folder), console)
         console.print(f"report: {page}", markup=False, soft_wrap=True)
     if run.failed:
         _show_failures(run.rows, console)

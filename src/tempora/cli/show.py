@@ -22,7 +22,9 @@ OVERVIEW = ("winners", "sweep")
 
 
 def show(
-    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
+    run: Annotated[
+        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
+    ],
     table: Annotated[
         str | None,
         typer.Option(
@@ -66,7 +68,9 @@ def show(
         ):
             if asked:
                 raise TemporaError(f"{option} is about one table: say which with --table")
-        show_overview(run, console, shift)
+        from tempora.store import open_run
+
+        show_overview(open_run(run), console, shift)
         return
     from tempora.analysis.doubt import doubt
     from tempora.report import tables
@@ -97,15 +101,13 @@ def show(
         say(tables.render(built, format))
 
 
-def show_overview(run: Path, console: Console, shift: str | None = None) -> None:
+def show_overview(results: Results, console: Console, shift: str | None = None) -> None:
     """The verdict and the machine, the headline, who wins where, and the whole sweep; on one shift, if given."""
     from tempora.analysis import headline
     from tempora.analysis.doubt import doubt
     from tempora.errors import TemporaError, unknown
     from tempora.report import tables
-    from tempora.store import open_run
 
-    results = open_run(run)
     # A damaged table ends it here; below, a table that cannot be built does not.
     utilities = results.utilities
     if shift is not None:
@@ -152,6 +154,9 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
     """How many winners hold, and the command that decides more of them."""
     from tempora.analysis.doubt import doubt, remedy, summarised
 
+    if results.folder.packed_without_traces:
+        console.print("How sure the winners are cannot be told without traces, which this pack leaves out.")
+        return
     winners = doubt(results).winners
     summary = summarised(winners if shift is None else winners[winners["shift"] == shift])
     console.print(summary.sentence(), markup=False)

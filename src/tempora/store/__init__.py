@@ -2,6 +2,7 @@
 
 from tempora.store.cells import Cell, utilities_frame, utility_row
 from tempora.store.folder import RunFolder, StoredPass, pass_key, read_pass
+from tempora.store.packs import pack, unpack
 from tempora.store.results import Results, open_run
 from tempora.store.schema import CELL_COLUMNS, KEY_COLUMNS, SCHEMA_VERSION, TRACE, UTILITIES
 from tempora.store.trace import ADAPTED, FALLBACK, FROZEN, SKIPPED, Trace
@@ -22,8 +23,10 @@ __all__ = [
     "StoredPass",
     "Trace",
     "open_run",
+    "pack",
     "pass_key",
     "read_pass",
+    "unpack",
     "utilities_frame",
     "utility_row",
 ]

@@ -30,6 +30,8 @@ def check_belonging(folder: RunFolder, utilities: pd.DataFrame, manifest: Mappin
             "Run the same command again to make it anew"
         )
         return
+    if folder.packed_without_traces:
+        return
     sealed = about.get("passes")
     sealed = sealed if isinstance(sealed, dict) else {}
     if problem := _problem(folder, named_passes(utilities), sealed):

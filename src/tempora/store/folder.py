@@ -88,6 +88,8 @@ class RunFolder:
         self.path = Path(path)
         self.damaged: list[str] = []
         """Files that were found broken and set aside when the folder was opened for writing."""
+        self.packed_without_traces = False
+        """The pack that it comes from has no traces: that they are missing is no damage."""
         self._lock: FolderLock | None = None
         self._passes: dict[str, StoredPass] | None = None
         self._recent: dict[tuple[str, bool], Trace] = {}
@@ -162,6 +164,10 @@ class RunFolder:
 
     def stored(self, key: str) -> StoredPass:
         """One finished pass."""
+        if key not in self.passes() and self.packed_without_traces:
+            raise TemporaError(
+                "this run was packed without traces: ask for a pack with them to see single batches"
+            )
         if key not in self.passes():
             raise TemporaError(f"{self.path} lacks the pass {key}: run the same command again to make it")
         return self.passes()[key]

@@ -25,6 +25,7 @@ from tempora.store.schema import ADDED_LATER, SCHEMA_VERSION, arrow_schema
 _METADATA = b"tempora"
 _KINDS = {
     "run.json": "manifest",
+    "profile.json": "profile",
     "utilities.parquet": "table of utilities",
     "segments.parquet": "table of segments",
 }

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,10 +20,14 @@ from tempora.scenarios import Resolved, Scenario, ScenarioCard, from_record
 from tempora.store.belonging import check_belonging
 from tempora.store.folder import RunFolder, StoredPass
 from tempora.store.integrity import damaged, warn
+from tempora.store.packs import open_folder
 from tempora.store.plausible import check_cells
 from tempora.store.schema import KEY_COLUMNS
 from tempora.store.segments import segments_frame
 from tempora.store.trace import Trace
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Results:
@@ -36,6 +40,22 @@ class Results:
         """What was worked out from these results, for whoever asks again."""
         self.keeps_alive: object = None
         """Whatever must not be cleaned up while the results are in use, such as a temporary folder."""
+        self.opened_from = folder.path
+        """What the user named: the run folder, or the pack whose files lie in a passing place."""
+
+    @classmethod
+    def opened(cls, path: Path | str) -> Self:
+        """The results in a run folder or a pack, for reading."""
+        folder, kept = open_folder(path)
+        folder.manifest()
+        results = cls(folder)
+        results.keeps_alive, results.opened_from = kept, Path(path)
+        return results
+
+    @property
+    def is_packed(self) -> bool:
+        """They come from a pack, not from a run folder."""
+        return self.opened_from != self.folder.path
 
     @property
     def path(self) -> Path:
@@ -170,8 +190,6 @@ def _name(cell: pd.Series) -> str:
     return f"{cell['method']} on {cell['shift']}, {cell['label']}"
 
 
-def open_run(folder: Path | str) -> Results:
-    """Open a run folder for reading."""
-    run = RunFolder(folder)
-    run.manifest()
-    return Results(run)
+def open_run(path: Path | str) -> Results:
+    """Open a run folder or a pack for reading."""
+    return Results.opened(path)

@@ -28,6 +28,7 @@ from tempora.analysis.frames import SCENARIO, keys, ordered, scored
 from tempora.errors import TemporaError
 from tempora.published.methods import order
 from tempora.store import Results
+from tempora.store.integrity import damaged
 from tempora.store.schema import ABOUT_WINNERS
 from tempora.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
@@ -274,7 +275,10 @@ def times_of(results: Results) -> Times:
     path = results.path / "profile.json"
     clock = str(results.manifest["clock"])
     if clock.startswith("steady") and path.exists():
-        rounds = rounds_of(json.loads(path.read_text(encoding="utf-8")))
+        try:
+            rounds = rounds_of(json.loads(path.read_text(encoding="utf-8")))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            raise damaged(path, "it is no profile") from error
         return Exact() if rounds is None else Steady(rounds, DRAWS)
     return Measured(DRAWS) if clock == "measured" else Exact()
 

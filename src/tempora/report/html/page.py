@@ -48,8 +48,10 @@ FACTS = ("device", "cpu", "gpu", "driver", "cores", "threads", "governor", "syst
 
 
 def write_report(results: Results, path: Path | str | None = None) -> Path:
-    """Write the report of a run, by default as `report.html` into its folder; returns where it is."""
-    target = results.path / "report.html" if path is None else Path(path)
+    """Write the report of a run, by default as `report.html` into its folder or as a page beside its pack; returns
+    where it is."""
+    usual = results.opened_from.with_suffix(".html") if results.is_packed else results.path / "report.html"
+    target = usual if path is None else Path(path)
     text = render(results)
     remove_leftovers(target.parent, target.name)
     write_atomically(target, lambda file: _write(file, text))

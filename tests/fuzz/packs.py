@@ -1,0 +1,129 @@
+"""Packs: bits flipped, members exchanged, forged, renamed or blown up, then opened.
+
+What comes out is what the untouched pack holds, or an error; nothing is written beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pandas as pd
+from command import tempora
+from mutations import ODD_TEXTS, odd_value, spoil_bytes, spoil_data, spoil_text
+from run_folders import pristine
+
+NAMES = (
+    "../x",
+    "/x",
+    "traces/../../x",
+    "traces/x.parquet",
+    "traces/",
+    "run.json",
+    "pack.json",
+    "x\x00y",
+    *ODD_TEXTS,
+)
+METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+
+
+def case(rng: Random) -> None:
+    file = Path("sent.tempora")
+    if rng.random() < 0.4:
+        file.write_bytes(spoil_bytes(rng, _untouched()))
+    else:
+        _forge(rng, file)
+    before = set(Path().rglob("*"))
+    if rng.random() < 0.3:
+        tempora(
+            *rng.choice(
+                (("open", str(file)), ("show", str(file)), ("recommend", str(file), "--interval-ms", "50"))
+            )
+        )
+    else:
+        _read(file)
+    assert set(Path().rglob("*")) == before, "something was written beside it"
+
+
+def _read(file: Path) -> None:
+    """A pack that opens holds what the run did: every change is refused, none is only warned about."""
+    import tempora
+
+    results = tempora.open(file)
+    untouched = tempora.open(pristine())
+    if results.folder.packed_without_traces:
+        results.folder.packed_without_traces = False
+        assert not results.folder.passes()
+    else:
+        pd.testing.assert_frame_equal(results.traces, untouched.traces)
+    pd.testing.assert_frame_equal(results.utilities, untouched.utilities)
+    assert results.manifest == untouched.manifest
+
+
+def _forge(rng: Random, file: Path) -> None:
+    """Members changed by somebody who knows the format; half of the time the list is made to agree."""
+    members = dict(_members())
+    listed: Any = json.loads(members.pop("pack.json"))
+    for _ in range(rng.randint(1, 2)):
+        name = rng.choice(sorted(members))
+        kind = rng.randrange(6)
+        if kind == 0:
+            members[name] = spoil_bytes(rng, members[name])
+        elif kind == 1:
+            other = rng.choice(sorted(members))
+            members[name], members[other] = members[other], members[name]
+        elif kind == 2 and len(members) > 1:
+            del members[name]
+        elif kind == 3:
+            members[rng.choice(NAMES)] = members[name]
+        elif kind == 4 and "run.json" in members:
+            members["run.json"] = spoil_text(rng, members["run.json"].decode(errors="replace")).encode(
+                errors="replace"
+            )
+        else:
+            members["profile.json"] = bytes(rng.choice((1, 1 << 10, 8 << 20)))
+    if rng.random() < 0.5:
+        listed["files"] = {
+            name: {"bytes": len(data), "sha256": sha256(data).hexdigest()} for name, data in members.items()
+        }
+    if rng.random() < 0.3:
+        listed = spoil_data(rng, listed)
+    if rng.random() < 0.2:
+        listed["traces"] = odd_value(rng) if isinstance(listed, dict) else None
+    _write(rng, file, listed, members)
+
+
+def _write(rng: Random, file: Path, listed: Any, members: dict[str, bytes]) -> None:
+    from tempora.store.integrity import checksum
+
+    if isinstance(listed, dict) and rng.random() < 0.8:
+        told = {name: value for name, value in listed.items() if name != "checksum"}
+        listed = {**told, "checksum": checksum(told)}
+    method = zipfile.ZIP_DEFLATED if rng.random() < 0.8 else rng.choice(METHODS)
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr("pack.json", json.dumps(listed))
+        for name, data in members.items():
+            try:
+                archive.writestr(name, data)
+            except (ValueError, OverflowError):  # a name that no archive can hold
+                continue
+
+
+@cache
+def _untouched() -> bytes:
+    from tempora.store import pack
+
+    return pack(pristine(), pristine().parent / "untouched.tempora").read_bytes()
+
+
+@cache
+def _members() -> dict[str, bytes]:
+    import io
+
+    with zipfile.ZipFile(io.BytesIO(_untouched())) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
