@@ -80,6 +80,7 @@ def test_audit_agrees(run_folder):
     assert "3 of 3 cells agree exactly" in tempora_says("audit", str(run_folder), "--cells", "3")
 
 
+@pytest.mark.slow
 def test_profile_prints_the_papers_table_two(tmp_path):
     small = ["--profile-s", "0.5", "--batch-size", "8", "--shifts", "contrast", "--methods", "standard,tent"]
     output = tempora_says("profile", *small, "--plain", "--out", str(tmp_path / "p.json"))

@@ -27,6 +27,16 @@ BLOCK = re.compile(
 )
 PAGES = sorted(path.relative_to(DOCS) for path in DOCS.rglob("*.md") if BLOCK.search(path.read_text("utf-8")))
 
+LONG = {
+    "concepts/sharing.md",
+    "concepts/streams.md",
+    "tasks/choose-for-my-deployment.md",
+    "tasks/deploy-it.md",
+    "tasks/evaluate-my-method.md",
+    "tasks/evaluate-on-my-data.md",
+}
+"""Pages that take seconds run with the slow tests."""
+
 
 class Page:
     """Runs the marked blocks of one page, in order."""
@@ -70,7 +80,11 @@ def new_user(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow if page.as_posix() in LONG else ()) for page in PAGES],
+    ids=str,
+)
 def test_the_marked_blocks_run(page, new_user):
     reader = Page()
     for block in BLOCK.finditer((DOCS / page).read_text(encoding="utf-8")):
@@ -81,6 +95,7 @@ def test_every_task_page_has_something_to_run():
     tasks = {path.relative_to(DOCS) for path in (DOCS / "tasks").glob("*.md")}
     assert tasks
     assert tasks <= set(PAGES)
+    assert {page.as_posix() for page in PAGES} >= LONG
 
 
 def test_every_mark_is_understood():

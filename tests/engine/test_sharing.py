@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import pandas as pd
 import pytest
@@ -48,6 +49,20 @@ GRID = [
     Deployment(interval_ms=45, fallback="latest", budget_ms=120),
     Deployment(interval_ms=45, fallback="standard", fallback_cost="charged", budget_ms=120),
 ]
+ONE_OF_EACH = [
+    Discrete(utilisation=1.0),
+    Discrete(utilisation=0.25),
+    Discrete(utilisation=1.0, queue=0),
+    Continuous(threshold_x=2.5),
+    Amortised(budget_x=0.125),
+    Amortised(budget_x=0.125, rule="overshoot"),
+    Deployment(interval_ms=70, threshold_ms=150, budget_ms=120),
+    Deployment(arrivals="on_prediction", threshold_ms=150, budget_ms=120),
+    Deployment(arrivals=Poisson(utilisation=0.7), deadline_ms=97, queue=2),
+    Deployment(interval_ms=45, fallback="latest", budget_ms=120),
+    Deployment(interval_ms=45, fallback="standard", fallback_cost="charged", deadline_x=4),
+]
+"""Every way a pass is shared or not, at every run of the tests; the whole grid with the slow ones."""
 WHERE_FROM = ["origin", "adapting_pass", "frozen_pass", "fallback_pass"]
 
 
@@ -68,7 +83,7 @@ SMALL = {
 """So that they act, and take no longer than the others."""
 
 
-def both_ways(model, batches, method, clock=CLOCK, scenarios=GRID, device="cpu", shares=(True, False)):
+def both_ways(model, batches, method, clock=CLOCK, scenarios=ONE_OF_EACH, device="cpu", shares=(True, False)):
     settings = SMALL.get(method, {}) if isinstance(method, str) else {}
     methods = ["standard", (method, settings) if settings else method]
     source = torch.cat([x for x, _ in batches]).flip(-1)
@@ -80,38 +95,58 @@ def both_ways(model, batches, method, clock=CLOCK, scenarios=GRID, device="cpu",
     ]
 
 
-QUICK = {
-    *(("fashion_resnet", name) for name in ("adabn", "lame", "eta")),
-    ("fashion_vit", "tent"),
-}
-"""One of each kind at every run of the tests; the rest with the slow ones."""
 UNFIT = {
     *(("fashion_resnet", name) for name in ("spa", "zerosiam")),
     *(("fashion_vit", name) for name in ("adabn", "alpha_bn")),
 }
 FITTING = [
-    pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow)
+    pair
     for pair in itertools.product(("fashion_resnet", "fashion_vit"), CLOCK)
     if pair not in UNFIT and pair[1] not in ("standard", "baseline_ms")
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "method"), FITTING)
 def test_every_method_on_both_bundled_networks(network, batches, name, method):
-    shared, unshared = both_ways(network(name), batches, method)
+    shared, unshared = both_ways(network(name), batches, method, scenarios=GRID)
     assert (shared.utilities["status"] == "ok").all()
+    same(shared, unshared)
+
+
+@pytest.fixture(scope="module")
+def runs(network, batches):
+    """Both ways, made once: a method that is stateless, one that is history-free, and two that learn."""
+
+    @cache
+    def made(name, method):
+        return both_ways(network(name), batches, method)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [*(("fashion_resnet", method) for method in ("adabn", "lame", "tent")), ("fashion_vit", "eta")],
+)
+def test_one_of_each_kind(runs, name, method):
+    shared, unshared = runs(name, method)
+    assert (shared.utilities["status"] == "ok").all()
+    assert len(shared.utilities) == 2 * (1 + len(ONE_OF_EACH))
     same(shared, unshared)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize(("name", "method"), [pytest.param(*pair.values) for pair in FITTING])
+@pytest.mark.parametrize(("name", "method"), FITTING)
 def test_every_method_on_a_gpu(network, batches, name, method):
     """As `tempora run --deterministic` sets torch: two runs of the same kind agree as well."""
     settle_torch(RunConfig(deterministic=True), torch.device("cuda"))
     try:
         shares = (True, False, True)
-        shared, unshared, again = both_ways(network(name), batches, method, device="cuda", shares=shares)
+        shared, unshared, again = both_ways(
+            network(name), batches, method, scenarios=GRID, device="cuda", shares=shares
+        )
     finally:
         torch.use_deterministic_algorithms(False)
     assert (shared.utilities["status"] == "ok").all(), shared.utilities["status"].unique()
@@ -155,8 +190,8 @@ def test_tails_of_several_batches_at_once(network, batches, monkeypatch, method,
     same(runs[1, True], runs[3, True])
 
 
-def test_shared_runs_make_fewer_passes(network, batches):
-    shared, unshared = both_ways(network("fashion_resnet"), batches, "lame")
+def test_shared_runs_make_fewer_passes(runs):
+    shared, unshared = runs("fashion_resnet", "lame")
     count = {
         results: len(list((results.path / "traces").glob("*.parquet"))) for results in (shared, unshared)
     }
@@ -233,9 +268,9 @@ def test_time_aware_methods_see_their_own_clock_and_share_nothing(network, batch
     assert actions["continuous"] == {"none"}
 
 
-def test_a_live_pass_replays_to_its_own_course(network, batches):
+def test_a_live_pass_replays_to_its_own_course(runs):
     """What a live pass wrote down as starts and finishes is what its times give on the timeline again."""
-    _, unshared = both_ways(network("fashion_resnet"), batches, "tent")
+    _, unshared = runs("fashion_resnet", "tent")
     for _, cell in unshared.utilities[unshared.utilities["method"] == "tent"].iterrows():
         stored = unshared.folder.trace(cell["adapting_pass"])
         again = stored.on_timeline(unshared.resolved(cell, stored.num_batches))
