@@ -4,6 +4,8 @@ import tempora
 results = tempora.evaluate(model, batches, methods=["standard", "adabn", "tent"])
 results.utilities                 # one row per method, shift and scenario
 results.winners()                 # who wins where, and how sure that is
+results.recommend(interval_ms=50) # the method to use, and why
+results.report()                  # the whole of it as one page
 tempora.open_run("runs/mine")     # the results of an earlier run
 pipeline = tempora.deploy(model, "tent", interval_ms=33)      # serve what was chosen
 """

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from tempora import store
+from tempora.analysis.asked import Asked
 from tempora.analysis.doubt import doubt
+from tempora.analysis.recommend import Advice, recommend
+from tempora.analysis.requirements import Requirements
+from tempora.errors import unknown
+
+if TYPE_CHECKING:
+    import altair as alt
 
 
 class Results(store.Results):
-    """What a run found out. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one."""
+    """What a run found out. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one.
+
+    `utilities` (one row per method, shift, seed and scenario), `traces` (one row per batch) and `segments` are
+    pandas data frames; the methods below answer questions. A notebook shows the answer and who wins where.
+    """
 
     def winners(self) -> pd.DataFrame:
         """Who wins where, and how sure that is: one row per shift and scenario, seeds taken together.
@@ -21,6 +35,48 @@ class Results(store.Results):
         better.
         """
         return doubt(self).winners
+
+    def recommend(self, shifts: Sequence[str] | None = None, **knobs: Any) -> Advice:
+        """The method to use in one deployment: `.method`, `.why`, `.interval` of its utility, `.table` of all.
+
+        Say what the deployment is with one of `interval_ms`, `fps` (and `cameras`), `rate_hz`, `threshold_ms`,
+        `budget_s` or `scenario` (a scenario, or the label of one of the run's own), `queue` beside a pace; and what
+        it requires with `p90_ms`, `p95_ms`, `p99_ms` or `availability`. Only some of the `shifts` may count.
+        """
+        deployment, required = ({field.name for field in fields(kind)} for kind in (Asked, Requirements))
+        for name in knobs:
+            if name not in deployment | required:
+                raise unknown("knob of a deployment", name, sorted(deployment | required))
+        limits = Requirements(**{name: value for name, value in knobs.items() if name in required})
+        asked = Asked(**{name: value for name, value in knobs.items() if name in deployment})
+        return recommend(self, asked.of(self, limits), shifts, limits)
+
+    def plot(self, shift: str | None = None) -> alt.HConcatChart:
+        """Utility against pressure as an Altair chart, of one shift or of all together."""
+        from tempora.report.chart import utility_chart
+
+        return utility_chart(self, shift)
+
+    def report(self, path: Path | str | None = None) -> Path:
+        """Write the report, one page that opens in any browser, and say where it is.
+
+        By default that is the run's folder; results of a run that has only a temporary one leave `report.html` here.
+        """
+        from tempora.report.html import write_report
+
+        if path is None and self.keeps_alive is not None:
+            path = Path("report.html")
+        return write_report(self, path)
+
+    def __repr__(self) -> str:
+        from tempora.report.notebook import answer, summary
+
+        return "\n".join([*answer(self), f"Results of {summary(self)}"])
+
+    def _repr_html_(self) -> str:
+        from tempora.report.notebook import to_html
+
+        return to_html(self)
 
 
 def open_run(path: Path | str) -> Results:

@@ -29,7 +29,7 @@ def test_evaluated_points_are_read_not_replayed(run: Results, scenario: Scenario
     expected = cells.groupby("method")["utility"].mean()
     assert found.table.set_index("method")["utility"].to_dict() == pytest.approx(expected.to_dict())
     assert set(found.table["answer"]) == {"evaluated"}
-    assert found.best == expected.idxmax()
+    assert found.method == expected.idxmax()
     assert not found.unanswered
 
 
@@ -209,7 +209,7 @@ def test_the_margin_is_paired_by_batch_within_the_stream(run: Results) -> None:
     worth = answer(run, scenario).worth
     best, second = (
         [value for shift in ("fog", "snow") for value in worth[method, shift, 1]]
-        for method in (found.best, found.runner_up)
+        for method in (found.method, found.runner_up)
     )
     interval = stats.ttest_rel(best, second).confidence_interval(0.95)
     # Wider than for one rival: it holds for all of them together.
@@ -257,7 +257,7 @@ def test_small_margins_are_undecided_by_sampling(tmp_path: Path) -> None:
 
 def test_insolvent_methods_would_lose_with_every_prediction_right(run: Results) -> None:
     found = recommend(run, Discrete(interval_ms=10.0))
-    assert found.best == "adabn"
+    assert found.method == "adabn"
     assert found.insolvent == ["sar"]
     needed = found.table.set_index("method")["break_even_accuracy"]
     sar = found.table.set_index("method").loc["sar"]
@@ -268,11 +268,11 @@ def test_the_reason_is_in_the_terms(tmp_path: Path) -> None:
     methods = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
     run = write_run(tmp_path, methods=methods | {"standard": (9.0, 0.0, 2)})
     strict = recommend(run, Discrete(interval_ms=10.0))
-    assert (strict.best, strict.runner_up) == ("adabn", "tent")
+    assert (strict.method, strict.runner_up) == ("adabn", "tent")
     assert "AdaBN serves 97.5% of the batches" in strict.why
     assert "Being in time outweighs being less accurate" in strict.why
     relaxed = recommend(run, Continuous(threshold_ms=500.0))
-    assert (relaxed.best, relaxed.runner_up) == ("tent", "adabn")
+    assert (relaxed.method, relaxed.runner_up) == ("tent", "adabn")
     assert "Its accuracy pays for the time it takes" in relaxed.why
     assert "points against standard inference" in relaxed.why
 
@@ -343,8 +343,8 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Results:
 def test_methods_that_answer_too_late_are_excluded_with_their_percentile(seeds: Results) -> None:
     server = Deployment(arrivals=Poisson(rate_hz=30.0), queue=40)
     free, bound = recommend(seeds, server), recommend(seeds, server, required=Requirements(p99_ms=60.0))
-    assert free.best == "sar"
-    assert bound.best == "adabn"
+    assert free.method == "sar"
+    assert bound.method == "adabn"
     assert set(bound.excluded) == {"tent", "sar"}
     responses = []
     for row in seeds.utilities[

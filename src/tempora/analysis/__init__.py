@@ -18,7 +18,7 @@ from tempora.analysis.peak import Peaks, peak
 from tempora.analysis.phases import phase_summary, phase_transitions
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
-from tempora.analysis.recommend import Recommendation, recommend
+from tempora.analysis.recommend import Advice, recommend
 from tempora.analysis.replays import Answers, answer
 from tempora.analysis.requirements import Requirements
 from tempora.analysis.segments import by_segment, collapses, over_visits
@@ -34,11 +34,11 @@ from tempora.analysis.uncertainty import (
 from tempora.analysis.winners import win_counts, winners
 
 __all__ = [
+    "Advice",
     "Answers",
     "Difference",
     "Headline",
     "Peaks",
-    "Recommendation",
     "Requirements",
     "RunComparison",
     "across_hardware",

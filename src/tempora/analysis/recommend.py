@@ -33,7 +33,7 @@ class NoExactAnswer(TemporaError):
 
 
 @dataclass(frozen=True)
-class Recommendation:
+class Advice:
     """Who to use in one deployment."""
 
     scenario: Scenario
@@ -45,6 +45,8 @@ class Recommendation:
     margin: Difference | None
     """Best minus runner-up; its interval, over other batches and other times, holds for all rivals together. None if
     only one method has an answer."""
+    interval: tuple[float, float]
+    """Of the utility of `method`: 95 %, over other batches and other times like these."""
     why: str
     certainty: list[str]
     """What the answer rests on, in sentences."""
@@ -57,8 +59,15 @@ class Recommendation:
     """What to know about the percentiles, such as `queueing only`; empty where they are as good as the times."""
 
     @property
-    def best(self) -> str:
+    def method(self) -> str:
+        """The one to use."""
         return str(self.table["method"].iloc[0])
+
+    def __str__(self) -> str:
+        best = self.table.iloc[0]
+        return f"Use {self.method}: utility {best['utility']:.1%} ({self.scenario.label}). {self.why}"
+
+    __repr__ = __str__
 
     @property
     def runner_up(self) -> str | None:
@@ -75,7 +84,7 @@ def recommend(
     scenario: Scenario,
     shifts: Sequence[str] | None = None,
     required: Requirements | None = None,
-) -> Recommendation:
+) -> Advice:
     """The best method of a run under `scenario`, on all its shifts or some of them, of those that keep what is
     `required` of responses and availability.
 
@@ -99,11 +108,12 @@ def recommend(
     best, second = table.iloc[0], table.iloc[1] if len(table) > 1 else None
     replicates = _replicates(results, answers, scenario, list(table["method"]))
     judged = judge(replicates)
-    return Recommendation(
+    return Advice(
         scenario=scenario,
         table=table,
         judged=judged,
         margin=None if second is None else _margin(replicates, answers.rows["seed"].nunique()),
+        interval=replicates.interval_of(str(best["method"])),
         why=_why(best, second, table, cards),
         certainty=_certainty(results.manifest, answers, judged),
         unanswered=answers.unanswered,

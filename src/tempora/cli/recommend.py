@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tempora.analysis.recommend import Recommendation
-    from tempora.analysis.requirements import Requirements
+    from tempora.analysis.recommend import Advice
     from tempora.cards import Cards
     from tempora.scenarios import Scenario
     from tempora.store import Results
@@ -64,6 +63,7 @@ def recommend(
     ] = None,
 ) -> None:
     """Which method to use at this pace, patience or budget: exactly, or with the command that would tell."""
+    from tempora.analysis.asked import Asked
     from tempora.analysis.recommend import NoExactAnswer
     from tempora.analysis.recommend import recommend as find
     from tempora.analysis.requirements import Requirements
@@ -73,8 +73,16 @@ def recommend(
 
     required = Requirements(p90_ms=p90_ms, p95_ms=p95_ms, p99_ms=p99_ms, availability=availability)
     results = open_run(run)
-    pace = _Pace(interval_ms, fps, cameras, rate_hz, queue)
-    asked = _scenario(results, pace, threshold_ms, budget_s, scenario, required)
+    asked = Asked(
+        interval_ms=interval_ms,
+        fps=fps,
+        rate_hz=rate_hz,
+        threshold_ms=threshold_ms,
+        budget_s=budget_s,
+        scenario=scenario,
+        cameras=cameras,
+        queue=queue,
+    ).of(results, required, spell=_as_option)
     if required.limits_ms:
         asked = with_variation(results, asked)
     try:
@@ -84,92 +92,11 @@ def recommend(
     _show(new_console(), results, found, shift)
 
 
-class _Pace(NamedTuple):
-    """How batches arrive, as it was given."""
-
-    interval_ms: float | None
-    fps: float | None
-    cameras: int
-    rate_hz: float | None
-    queue: int | None
+def _as_option(knob: str) -> str:
+    return f"--{knob.replace('_', '-')}"
 
 
-def _scenario(
-    results: Results,
-    pace: _Pace,
-    threshold_ms: float | None,
-    budget_s: float | None,
-    scenario: str | None,
-    required: Requirements,
-) -> Scenario:
-    from tempora.errors import TemporaError
-    from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Poisson
-    from tempora.scenarios.grids import SERVER_QUEUE
-
-    interval_ms, fps, cameras, rate_hz, queue = pace
-    asked = {
-        "--interval-ms": interval_ms,
-        "--fps": fps,
-        "--rate-hz": rate_hz,
-        "--threshold-ms": threshold_ms,
-        "--budget-s": budget_s,
-        "--scenario": scenario,
-    }
-    given = [name for name, value in asked.items() if value is not None]
-    if not given and required.given:
-        given = ["--rate-hz"]
-    if len(given) != 1:
-        what = f"{' and '.join(given)} are different deployments" if given else "no deployment given"
-        raise TemporaError(f"{what}: say one of {', '.join(asked)}")
-    for option, value, paces in (
-        ("--cameras", cameras, ["--fps"]),
-        ("--queue", 1 if queue is None else queue, ["--interval-ms", "--fps", "--rate-hz"]),
-    ):
-        if value != 1 and given[0] not in paces:
-            raise TemporaError(
-                f"{option} {value}: only with {' or '.join(paces)}; leave it out with {given[0]}"
-            )
-    if scenario is not None:
-        return _of_run(results, scenario)
-    if fps is not None:
-        if not (fps > 0 and cameras > 0):
-            raise TemporaError(f"--fps {fps:g} --cameras {cameras}: both must be above 0")
-        interval_ms = 1000 * results.manifest["batch_size"] / (fps * cameras)
-    if interval_ms is not None:
-        return Discrete(interval_ms=interval_ms, queue=1 if queue is None else queue)
-    if threshold_ms is not None:
-        return Continuous(threshold_ms=threshold_ms)
-    if given == ["--rate-hz"]:
-        arrivals = Poisson(utilisation=0.5) if rate_hz is None else Poisson(rate_hz=rate_hz)
-        return Deployment(arrivals=arrivals, queue=SERVER_QUEUE if queue is None else queue)
-    assert budget_s is not None
-    return Amortised(budget_ms=1000 * budget_s, rule=_rule(results))
-
-
-def _of_run(results: Results, name: str) -> Scenario:
-    """The scenario that the run calls so, or a user's class with its defaults."""
-    from tempora._own_code import is_own
-    from tempora.errors import unknown
-    from tempora.scenarios import from_spec
-
-    by_label = {scenario.label: scenario for scenario in results.scenarios}
-    if name not in by_label and is_own(name):
-        return from_spec(name)
-    if name not in by_label:
-        raise unknown("scenario of this run", name, by_label)
-    return by_label[name]
-
-
-def _rule(results: Results) -> str:
-    """The budget rule that the run uses."""
-    from tempora.scenarios import Amortised
-
-    budgets = [scenario.deployment() for scenario in results.scenarios if scenario.deployment().has_budget]
-    waiting = [deployment.rule for deployment in budgets if deployment.arrivals == "on_completion"]
-    return waiting[0] if waiting else Amortised.rule
-
-
-def _show(console: Console, results: Results, found: Recommendation, shifts: list[str] | None) -> None:
+def _show(console: Console, results: Results, found: Advice, shifts: list[str] | None) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -181,7 +108,7 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
     limited = (
         f", best of the {answered} of {methods} methods with an exact answer" if found.unanswered else ""
     )
-    console.print(Text(f"Use {label(found.best)}{limited}: utility {best['utility']:.1%}.", style="bold"))
+    console.print(Text(f"Use {label(found.method)}{limited}: utility {best['utility']:.1%}.", style="bold"))
     if found.runner_up is not None:
         console.print(_margin(found, results.cards), markup=False)
     console.print(f"Why: {found.why}", markup=False)
@@ -204,7 +131,7 @@ def _show(console: Console, results: Results, found: Recommendation, shifts: lis
         console.print(_how_to_measure(results, found.scenario), markup=False, soft_wrap=True)
 
 
-def _requirements(found: Recommendation, label: Callable[[str], str]) -> str:
+def _requirements(found: Advice, label: Callable[[str], str]) -> str:
     """What was asked for, who misses it and by how much."""
     missed = [f"{label(name)}, {why}" for name, why in found.excluded.items()]
     text = f"Required: {found.required}{f' ({found.tail})' if found.tail else ''}."
@@ -213,7 +140,7 @@ def _requirements(found: Recommendation, label: Callable[[str], str]) -> str:
     )
 
 
-def _deployment(results: Results, found: Recommendation, shifts: list[str] | None) -> str:
+def _deployment(results: Results, found: Advice, shifts: list[str] | None) -> str:
     from tempora.cards import OURS
 
     baseline_ms = float(found.table["baseline_ms"].iloc[0])
@@ -240,7 +167,7 @@ def _one_limit(scenario: Scenario, batch_size: int, baseline_ms: float) -> str |
     return f"{scenario.label} of overhead, rule {deployment.rule}"
 
 
-def _margin(found: Recommendation, cards: Cards) -> str:
+def _margin(found: Advice, cards: Cards) -> str:
     from tempora.report.certainty import how_sure
 
     assert found.margin is not None
@@ -253,7 +180,7 @@ def _margin(found: Recommendation, cards: Cards) -> str:
     return f"{text}. {how_sure(found.judged, cards)}"
 
 
-def _table(results: Results, found: Recommendation) -> Table:
+def _table(results: Results, found: Advice) -> Table:
     from rich.text import Text
 
     card, label = found.scenario.full_card(), results.cards.label

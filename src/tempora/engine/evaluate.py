@@ -23,6 +23,7 @@ from tempora.data.batches import given_order, given_shape, given_shift, open_giv
 from tempora.engine.clocks import open_clock
 from tempora.engine.job import Job, MethodSpec, with_offline
 from tempora.engine.observer import Observer
+from tempora.engine.one_line import watched
 from tempora.engine.predicting import check_predict_with
 from tempora.engine.run import Run, failures
 from tempora.engine.runtime import EAGER
@@ -67,6 +68,7 @@ def evaluate(
     method_timeout_s: float | None = None,
     out: Path | str | None = None,
     observer: Observer | None = None,
+    progress: bool = True,
 ) -> Results:
     """Run methods over batches under scenarios, and say what each deployment got.
 
@@ -88,41 +90,44 @@ def evaluate(
     seeds: several seeds instead of one; each is run.
     stream: an order of the samples, such as {"kind": "continual", "reset": "shift"}; default, batches as given.
     out: a run folder, which the same call resumes; default, a temporary one that lives as long as the results.
+    observer: is told what the run does. progress: without an observer, a line on the terminal or in the notebook that
+        says where the run is and about how long it will take.
 
     Cells that fail say why in `utilities.status`, and warn; if all of them do, that is an error.
     """
-    job = job_from_batches(
-        model,
-        batches,
-        methods,
-        relative_grid() if scenarios is None else scenarios,
-        device=str(device),
-        clock=str(clock) if isinstance(clock, Path) else clock,
-        seed=seed,
-        seeds=seeds,
-        stream=stream,
-        baseline_ms=baseline_ms,
-        profile_s=profile_s,
-        provision_x=provision_x,
-        threads=threads,
-        calibration_batches=calibration_batches,
-        provision=provision,
-        warmup_batches=warmup_batches,
-        tail_batches=tail_batches,
-        preset=preset,
-        share=share,
-        source=source,
-        predict_with=predict_with,
-        method_timeout_s=method_timeout_s,
-        observer=observer,
-    )
-    temporary = None
-    if out is None:
-        temporary = tempfile.TemporaryDirectory(prefix="tempora-")
-        out = temporary.name
-    with RunFolder.for_writing(out) as folder:
-        run = Run(job, folder, observer)
-        run.execute()
+    with watched(observer, progress) as watching:
+        job = job_from_batches(
+            model,
+            batches,
+            methods,
+            relative_grid() if scenarios is None else scenarios,
+            device=str(device),
+            clock=str(clock) if isinstance(clock, Path) else clock,
+            seed=seed,
+            seeds=seeds,
+            stream=stream,
+            baseline_ms=baseline_ms,
+            profile_s=profile_s,
+            provision_x=provision_x,
+            threads=threads,
+            calibration_batches=calibration_batches,
+            provision=provision,
+            warmup_batches=warmup_batches,
+            tail_batches=tail_batches,
+            preset=preset,
+            share=share,
+            source=source,
+            predict_with=predict_with,
+            method_timeout_s=method_timeout_s,
+            observer=watching,
+        )
+        temporary = None
+        if out is None:
+            temporary = tempfile.TemporaryDirectory(prefix="tempora-")
+            out = temporary.name
+        with RunFolder.for_writing(out) as folder:
+            run = Run(job, folder, watching)
+            run.execute()
     results = Results(folder)
     results.keeps_alive = temporary
     _complain(run.rows)

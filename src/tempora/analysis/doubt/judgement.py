@@ -68,6 +68,12 @@ class Replicates:
         """The same, as far as the times decide it."""
         return self._interval(self.timed)
 
+    def interval_of(self, method: str) -> tuple[float, float]:
+        """Of one method, over batches and times together; NaN where the stream is too short to say."""
+        lo, hi = self._interval(self.sampled + self.timing)
+        place = self.methods.index(method)
+        return float(lo[place]), float(hi[place])
+
     def _interval(self, deviations: FloatArray) -> tuple[FloatArray, FloatArray]:
         lo, hi = np.quantile(deviations, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
         lowest, highest = np.minimum(lo, 0.0), np.maximum(hi, 0.0)

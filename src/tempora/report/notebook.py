@@ -1,0 +1,82 @@
+"""Results in a notebook: the answer, how sure it is, and who wins where, as a few lines of HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import pandas as pd
+
+from tempora.analysis.doubt import UNDECIDED, doubt
+from tempora.analysis.frames import scored
+from tempora.analysis.headline import headline
+from tempora.errors import TemporaError, counted
+from tempora.report.colours import text_on
+from tempora.report.frames import scenario_titles
+from tempora.report.tables.parts import shift_title
+from tempora.store import Results
+
+_UNSURE = "repeating-linear-gradient(45deg, #fff6 0 3px, transparent 3px 8px)"
+"""Hatching over the colour of a winner that may be another."""
+
+
+def summary(results: Results) -> str:
+    """What was run, in a line: `3 shifts, 10 methods, 17 scenarios; clock steady; in runs/mine`."""
+    rows = results.utilities
+    sizes = [
+        counted(rows[name].nunique(), word)
+        for name, word in (("shift", "shift"), ("method", "method"), ("scenario", "scenario"))
+    ]
+    seeds = rows["seed"].nunique()
+    many = [f"{seeds} seeds"] if seeds > 1 else []
+    return f"{', '.join([*sizes, *many])}; clock {results.manifest['clock']}; in {results.path}"
+
+
+def answer(results: Results) -> list[str]:
+    """The headline, where the run has one, and how many of its winners hold."""
+    said = []
+    with suppress(TemporaError):  # a run without Standard, without offline or without pressure has none
+        said.append(headline(scored(results.utilities), results.cards).sentence(results.cards))
+    return [*said, doubt(results).summary.sentence()]
+
+
+def to_html(results: Results) -> str:
+    """The answer and the winners grid."""
+    first, *others = answer(results)
+    lines = [f"<p><b>{html.escape(first)}</b></p>", *(f"<p>{html.escape(line)}</p>" for line in others)]
+    won = doubt(results).winners
+    grid = _grid(results, won) if "shift" in won else ""
+    facts = f'<p style="opacity:.7">{html.escape(summary(results))}</p>'
+    return f'<div class="tempora">{"".join(lines)}{grid}{facts}</div>'
+
+
+def _grid(results: Results, won: pd.DataFrame) -> str:
+    titles = scenario_titles(results.utilities)
+    numbers = [number for number in titles if number in set(won["scenario"].astype(int))]
+    squares = {(row["shift"], int(row["scenario"])): row for _, row in won.iterrows()}
+    heads = "".join(f"<th>{html.escape(titles[number])}</th>" for number in numbers)
+    body = "".join(
+        f"<tr><th>{html.escape(shift_title(shift))}</th>"
+        + "".join(_square(results, squares.get((shift, number))) for number in numbers)
+        + "</tr>"
+        for shift in dict.fromkeys(won["shift"])
+    )
+    unsure = " Hatched: undecided." if (won["verdict"] == UNDECIDED).any() else ""
+    return (
+        '<div style="overflow-x:auto"><table>'
+        f"<caption>The winner of each cell and its utility in %.{unsure}</caption>"
+        f"<thead><tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _square(results: Results, won: Mapping[str, Any] | pd.Series[Any] | None) -> str:
+    if won is None:
+        return "<td></td>"
+    colour = results.cards.method(str(won["method"])).colour
+    style = f"background-color:{colour};color:{text_on(colour)}"
+    if won["verdict"] == UNDECIDED:
+        style += f";background-image:{_UNSURE}"
+    text = f"{results.cards.label(str(won['method']))} {100 * float(won['utility']):.1f}"
+    return f'<td style="{html.escape(style)}">{html.escape(text)}</td>'

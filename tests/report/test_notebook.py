@@ -1,0 +1,133 @@
+"""Results as somebody at a notebook holds them: what they show of themselves, and what can be asked of them."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+import tempora
+from report.made_run import METHODS, make_run
+from tempora.analysis.recommend import recommend
+from tempora.engine.observer import Observer
+from tempora.engine.one_line import OneLine, watched
+from tempora.errors import TemporaError
+from tempora.results import Results
+from tempora.scenarios import Continuous
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return tempora.open_run(make_run(tmp_path_factory.mktemp("run")).path)
+
+
+def test_they_say_what_they_are_instead_of_an_address(results: Results):
+    text = repr(results)
+    assert "winners hold" in text
+    assert f"{len(METHODS)} methods" in text
+    assert "0x" not in text
+
+
+def test_a_notebook_shows_the_answer_and_every_winner(results: Results):
+    shown = results._repr_html_()
+    won = results.winners()
+    assert shown.count("<td style") == len(won)
+    for method, utility in zip(won["method"], won["utility"], strict=True):
+        assert f"{results.cards.label(method)} {100 * utility:.1f}</td>" in shown
+    assert ("Hatched: undecided" in shown) == (won["verdict"] == "undecided").any()
+
+
+def test_names_are_text(results: Results, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(type(results.cards), "label", lambda self, name: f"<script>{name}</script>")
+    assert "<script>" not in results._repr_html_()
+
+
+def test_advice_is_that_of_the_function_behind_the_command(results: Results):
+    scenario = next(one for one in results.scenarios if isinstance(one, Continuous))
+    advice = results.recommend(scenario=scenario.label)
+    assert advice.method == recommend(results, scenario).method
+    assert advice.why
+    lo, hi = advice.interval
+    assert lo <= float(advice.table["utility"].iloc[0]) <= hi
+    assert repr(advice).startswith(f"Use {advice.method}")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"interval": 5}, ["unknown knob of a deployment 'interval'", "interval_ms"]),
+        ({}, ["no deployment given", "interval_ms", "budget_s"]),
+        ({"interval_ms": 5.0, "budget_s": 1.0}, ["interval_ms and budget_s are different deployments"]),
+        ({"budget_s": 1.0, "queue": 3}, ["queue 3: only with", "leave it out with budget_s"]),
+        ({"scenario": "nope"}, ["unknown scenario of this run 'nope'"]),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_the_words_of_python(results: Results, knobs, words):
+    with pytest.raises(TemporaError) as error:
+        results.recommend(**knobs)
+    assert all(word in str(error.value) for word in words)
+    assert "--" not in str(error.value)
+
+
+def test_the_chart_has_every_method_and_kind_of_scenario(results: Results):
+    drawn = results.plot().to_dict()
+    assert len(drawn["hconcat"]) == results.utilities["protocol"].nunique()
+    shown = {row["name"] for rows in drawn["datasets"].values() for row in rows}
+    assert shown == {results.cards.label(method) for method in METHODS}
+    one_shift = results.utilities["shift"].iloc[0]
+    assert results.plot(shift=one_shift).to_dict()["hconcat"]
+    with pytest.raises(TemporaError, match="unknown shift of this run 'nope'"):
+        results.plot(shift="nope")
+
+
+def test_the_report_is_beside_the_run_or_where_one_says(results: Results, tmp_path: Path, monkeypatch):
+    assert results.report() == results.path / "report.html"
+    assert results.report(tmp_path / "mine.html").exists()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(results, "keeps_alive", object())
+    assert results.report().resolve() == tmp_path / "report.html"
+
+
+# -- progress --------------------------------------------------------------------------------------------------
+
+
+def test_the_line_says_how_far_the_run_is():
+    drawn: list[str] = []
+    line = OneLine(drawn.append)
+    line.started(4, 1)
+    line.task_started("tent", "fog", 1)
+    line.pass_started("offline", 30)
+    line.task_finished("tent", "fog", 1)
+    assert drawn[0] == "1 of 4; fog tent: offline, 30 batches"
+    assert drawn[1].startswith("2 of 4, about ")
+    assert drawn[1].endswith(" left; fog tent done")
+
+
+def test_names_cannot_move_the_cursor():
+    drawn: list[str] = []
+    line = OneLine(drawn.append)
+    line.task_started("\x1b[2J", "fog", 1)
+    line.pass_started("offline", 3)
+    assert "\x1b" not in drawn[0]
+
+
+def test_it_is_drawn_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with watched(None, True) as nobody:
+        assert type(nobody) is Observer
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with watched(None, True) as line:
+        line.note("mind the gap")
+    assert "note: mind the gap\n" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K"), "nothing is left behind"
+    with watched(None, False) as silent:
+        assert type(silent) is Observer
+    mine = Observer()
+    with watched(mine, True) as given:
+        assert given is mine
