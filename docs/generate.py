@@ -18,6 +18,7 @@ from typer.models import ArgumentInfo
 
 from tempora import methods, published
 from tempora.cli.app import app
+from tempora.cli.examples import EXAMPLES, line
 from tempora.engine.config import DataConfig, RunConfig, template
 from tempora.measure.verdict import Limits
 from tempora.scenarios.specs import KINDS
@@ -104,7 +105,11 @@ def _command(path: str, function: Callable[..., None]) -> str:
     if rows:
         usage.append("[OPTIONS]")
         rows = [["", "takes", "meaning", "default"], *rows]
-    parts = [f"## {path}", f"    {' '.join(usage)}", inspect.getdoc(function) or "", markdown_table(rows)]
+    name = path.removeprefix("tempora ")
+    examples = "\n".join(f"{line(name, example)}  # {example.does}" for example in EXAMPLES.get(name, ()))
+    block = f"```bash\n{examples}\n```" if examples else ""
+    about = inspect.getdoc(function) or ""
+    parts = [f"## {path}", f"    {' '.join(usage)}", about, block, markdown_table(rows)]
     return "\n\n".join(part for part in parts if part)
 
 

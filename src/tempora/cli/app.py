@@ -22,6 +22,7 @@ from tempora.cli.check import check
 from tempora.cli.compare import compare
 from tempora.cli.data import data_app
 from tempora.cli.demo import demo
+from tempora.cli.examples import add_examples
 from tempora.cli.import_ import import_app
 from tempora.cli.list_ import list_
 from tempora.cli.live import live
@@ -56,6 +57,7 @@ app.command("open")(open_)
 app.command("list")(list_)
 app.add_typer(data_app)
 app.add_typer(import_app)
+add_examples(app)
 
 
 def _print_version(wanted: bool) -> None:

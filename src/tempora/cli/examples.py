@@ -1,0 +1,148 @@
+"""Two examples for every command: its --help ends with them, and so does its entry in the docs.
+
+A test parses each of them, so that none names an option that is gone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import typer
+
+
+class Example(NamedTuple):
+    arguments: str
+    """What follows the command."""
+    does: str
+
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "audit": (
+        Example("runs/mine --cells 5", "five cells made again, one pass each"),
+        Example("runs/mine --live", "some cells against the wall clock: simulated beside lived"),
+    ),
+    "board": (
+        Example("runs/a runs/b --out board", "a static site over two runs; open board/index.html"),
+        Example("*.tempora --out board", "the same over packs that others sent"),
+    ),
+    "check": (
+        Example("tent --model fashion_resnet", "does Tent keep what the engine builds on?"),
+        Example("my_methods:Mine --set lr=0.001", "the same for a method of your own, with a setting"),
+    ),
+    "compare": (
+        Example("runs/before runs/after", "what changed beyond noise"),
+        Example("runs/mine --published rn50_inc", "side by side with the paper's tables"),
+    ),
+    "data corrupt": (
+        Example("photos photos-c --corruptions noise", "noise of your own clean images, severity 5"),
+        Example("photos photos-c --corruptions fog,snow --severity 3", "two corruptions, milder"),
+    ),
+    "data fetch": (
+        Example("cifar10_c --to ~/data", "download, check and unpack; the same command resumes"),
+        Example("imagenet_c --to ~/data --only noise", "one archive of several"),
+    ),
+    "data list": (
+        Example("", "every dataset with size, licence and source"),
+        Example("| grep cifar", "those of one family"),
+    ),
+    "data verify": (
+        Example("~/data/imagenet_c", "layout, counts and published checksums"),
+        Example("photos --decode", "open every image too"),
+    ),
+    "demo": (
+        Example("", "the ranking on bundled images, with this machine's times"),
+        Example(
+            "--clock published:rn50_inc", "the same with the paper's latencies: no profile, always the same"
+        ),
+    ),
+    "import authors": (
+        Example("logs --out runs/authors", "the authors' logs as a run folder"),
+        Example("logs --out runs/vit --model vit", "those of one network"),
+    ),
+    "list": (
+        Example("methods", "every method, its family and what it changes"),
+        Example("scenarios", "presets and grids, and who needs them"),
+    ),
+    "live": (
+        Example("runs/mine --cells 3", "three cells of a run lived in real time"),
+        Example(
+            "--model fashion_resnet --dataset fashion --grid camera --methods standard,adabn",
+            "without a run: a camera's arrivals",
+        ),
+    ),
+    "merge": (
+        Example("runs/seed1 runs/seed2 --out runs/both", "two seeds as one run, ranked anew"),
+        Example("runs/shard-* --out runs/all", "the parts that several machines made"),
+    ),
+    "open": (
+        Example("mine.tempora", "what a pack holds, checked"),
+        Example("mine.tempora --out runs/mine", "as a run folder"),
+    ),
+    "pack": (
+        Example("runs/mine", "one checked file to send"),
+        Example("runs/mine --no-traces --out small.tempora", "the tables without the batches"),
+    ),
+    "peak": (
+        Example("runs/mine --p99-ms 50", "how many batches per second each method can take"),
+        Example("runs/mine --p95-ms 100 --methods tent,adabn", "a softer promise, two methods"),
+    ),
+    "profile": (
+        Example("--model fashion_resnet --out laptop.json", "how long every method takes here, as a clock"),
+        Example("--model resnet50 --methods standard,tent --profile-s 120", "two methods, two minutes"),
+    ),
+    "query": (
+        Example(
+            'runs/mine "select method, avg(utility) from utilities group by 1 order by 2 desc"',
+            "mean utility",
+        ),
+        Example('runs/mine "select * from traces limit 5" --format csv', "batches as CSV"),
+    ),
+    "recommend": (
+        Example("runs/mine --fps 30 --cameras 8", "the method for eight cameras on one device"),
+        Example("runs/mine --rate-hz 5 --p99-ms 50", "among those that answer 99 % within 50 ms"),
+    ),
+    "report": (
+        Example("runs/mine --open", "the whole run as one page"),
+        Example("runs/mine --figures figures --format pdf", "the figures of the paper, as PDF"),
+    ),
+    "run": (
+        Example(
+            "--model fashion_resnet --dataset fashion --methods standard,adabn,tent --out runs/mine",
+            "three methods on the bundled images; the same command resumes",
+        ),
+        Example("configs/resnet50-imagenet-c.yaml --root ~/data/imagenet_c", "the paper's grid"),
+        Example(
+            "--model fashion_resnet --dataset fashion --grid server --dry-run",
+            "what would be run, and how long",
+        ),
+    ),
+    "show": (
+        Example("runs/mine", "who wins where, and how sure that is"),
+        Example("runs/mine --table winners --format latex", "any table of the paper, ready to paste"),
+    ),
+    "tune": (
+        Example("--methods tent,eta --trials 6 --out recipes.yaml", "equal trials, chosen without labels"),
+        Example("--methods tent --trials 6 --score oracle", "with labels, as a ceiling"),
+    ),
+}
+
+
+def add_examples(group: typer.Typer, above: str = "") -> None:
+    """Every command's --help ends with its examples."""
+    for command in group.registered_commands:
+        assert command.callback is not None
+        name = f"{above}{command.name or command.callback.__name__}"
+        command.epilog = as_epilog(name)
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        add_examples(inner.typer_instance, f"{above}{inner.typer_instance.info.name} ")
+
+
+def as_epilog(name: str) -> str:
+    """Paragraphs, as Typer lays them out."""
+    lines = [f"{line(name, example)}  # {example.does}" for example in EXAMPLES.get(name, ())]
+    return "\n\n".join(["Examples:", *lines]) if lines else ""
+
+
+def line(name: str, example: Example) -> str:
+    return f"tempora {name} {example.arguments}".rstrip()
