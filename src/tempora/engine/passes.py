@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from tempora.data import Stream
+from tempora.engine.moments import UNTOLD, Costs, moment_at
 from tempora.engine.rescue import LatestState
 from tempora.errors import TemporaError
 from tempora.measure import Batch, Clock
@@ -85,23 +86,55 @@ class Pass:
     """Served batches that have samples whose best score is not a finite number."""
     non_finite_samples: int = 0
     """Such samples."""
-    _costs_ms: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Of each action: milliseconds in all, and how often."""
+    _warm_up_costs: Costs = field(default_factory=Costs)
+    """What its work took before the first batch, for a method that wants to know."""
+    _costs: Costs = field(default_factory=Costs)
     _ahead: dict[int, torch.Tensor] = field(default_factory=dict)
     """Scores of the tail's next batches, predicted together with one before them."""
     _work: Work = NO_WORK
+    """The last that the method said about its work on the batch in hand."""
+    _said: Work | None = None
+    """What it said about the call just made; None: nobody has asked."""
     _last_adapting: int = -1
     """The last batch that the method could adapt on."""
 
     def warm_up(self, batches: int) -> None:
-        """Predict and adapt on perturbed copies of the first batches, frozen once too, then reset."""
+        """Predict and adapt on perturbed copies of the first batches, frozen once too, then reset.
+
+        A method that looks at the clock is told from its first batch on what its work took here.
+        """
+        self._warm_up_costs = Costs()
         for index in range(min(batches, self.stream.num_batches)):
-            self._go_through(1.1 * self._batch(index).flip(-1))
+            x = 1.1 * self._batch(index).flip(-1)
+            if self.method.time_aware:
+                self._rehearse(x, index)
+            else:
+                self._go_through(x)
         self._freeze()
         x = self._batch(0)
         with self._guard("predict"):
-            self._predict(x, _FIRST_MOMENT)
+            self._predict(x, UNTOLD)
         self._reset()
+
+    def _rehearse(self, x: torch.Tensor, index: int) -> None:
+        """A batch of the warm-up, timed by the clock."""
+        batch = self._named(index)
+        with self._guard("predict"):
+            _, predict_ms = self.clock.predict(lambda: self._predict(x, UNTOLD), batch, self.method.frozen)
+        mode = self._mode_of(batch)
+        with self._guard("adapt"):
+            action, adapt_ms = self.clock.adapt(lambda: self._adapt(UNTOLD), batch)
+        self._count(self._warm_up_costs, mode, predict_ms, self._mode_of(batch), action, adapt_ms)
+        self._work = NO_WORK
+
+    def _count(
+        self, costs: Costs, mode: str, predict_ms: float, adapt_mode: str, action: str, adapt_ms: float
+    ) -> None:
+        costs.predicted(mode, predict_ms)
+        # A prediction that holds the adaptation is what the action cost.
+        costs.adapted(
+            adapt_mode, action, predict_ms + adapt_ms if self.method.settings.reforward else adapt_ms
+        )
 
     def live(self, resolved: Resolved) -> Trace:
         """Drive the deployment's timeline: serve what it says, tell it how long that took."""
@@ -112,7 +145,8 @@ class Pass:
         while (turn := timeline.next()) is not None:
             if turn.fallback and standard is not None:
                 lost_to = latest if resolved.fallback == "latest" else None
-                answer_ms = self._serve_lost(trace, turn, standard, lost_to)
+                moment = self._moment(turn.start_ms, turn, timeline, resolved)
+                answer_ms = self._serve_lost(trace, turn, standard, lost_to, moment)
                 timeline.record(*self._on_device((answer_ms, 0.0), turn.batch, resolved))
                 self._report(trace, turn.batch)
                 continue
@@ -133,7 +167,8 @@ class Pass:
                 self._restore(before)
             self._freeze()
             timed = self.clock.fills_tails or not resolved.untimed_tail
-            self._serve_frozen(trace, turn.batch, timed, in_order=resolved.arrivals_ms is None)
+            moment = self._moment(turn.start_ms, turn, timeline, resolved)
+            self._serve_frozen(trace, turn.batch, timed, in_order=resolved.arrivals_ms is None, moment=moment)
             times = float(trace.predict_ms[turn.batch]), 0.0
             timeline.record(*self._on_device(times, turn.batch, resolved))
             self._report(trace, turn.batch)
@@ -191,17 +226,17 @@ class Pass:
         for index in range(batches):
             x = self._batch(index)
             with self._guard("predict"):
-                scores = self._predict(x, _FIRST_MOMENT)
+                scores = self._predict(x, UNTOLD)
             found.append(self._predicted(checked_scores(self.label, scores, len(x), self._classes)))
             with self._guard("adapt"):
-                self._adapt(_FIRST_MOMENT)
+                self._adapt(UNTOLD)
         self._reset()
         return torch.from_numpy(np.concatenate(found))
 
     def _fresh_trace(self) -> Trace:
         self._reset()
         self.non_finite_batches = self.non_finite_samples = 0
-        self._costs_ms.clear()
+        self._costs = self._warm_up_costs.copy()
         self._ahead.clear()
         self._last_adapting = -1
         return Trace.empty(self.stream.num_batches, self.stream.batch_size)
@@ -224,42 +259,43 @@ class Pass:
         froze_itself = self.method.frozen
         with self._guard("predict"):
             scores, predict_ms = self.clock.predict(lambda: self._predict(x, moment), batch, froze_itself)
-        moment = self._moment(turn.start_ms + predict_ms, turn, timeline, resolved)
+        mode, factor = self._mode_of(batch), self._on_device((1.0, 1.0), index, resolved)[0]
+        moment = self._moment(turn.start_ms + predict_ms * factor, turn, timeline, resolved, emitted=True)
         with self._guard("adapt"):
             action, adapt_ms = self.clock.adapt(lambda: self._adapt(moment), batch)
         action = checked_action(self.label, action)
         trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
-        total_ms, times = self._costs_ms.get(action, (0.0, 0))
-        self._costs_ms[action] = total_ms + adapt_ms, times + 1
+        self._count(self._costs, mode, predict_ms * factor, self._mode_of(batch), action, adapt_ms * factor)
         self._note_work(trace, index)
         trace.phase[index] = FROZEN if froze_itself else ADAPTED
         trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, adapt_ms
         trace.action[index] = action
         self._note_predictions(trace, index, scores)
 
-    def _serve_frozen(self, trace: Trace, index: int, timed: bool, in_order: bool = False) -> None:
+    def _serve_frozen(
+        self, trace: Trace, index: int, timed: bool, in_order: bool = False, moment: Moment = UNTOLD
+    ) -> None:
         """`in_order`: every batch after this one will be served too, so that some may be predicted ahead."""
         if timed and self.clock.fills_tails and in_order:
             # The time is looked up, so the batch need not be predicted by itself.
-            scores = self._untimed_scores(index)
+            scores = self._untimed_scores(index, moment)
             _, trace.predict_ms[index] = self.clock.predict(lambda: None, self._named(index), frozen=True)
             trace.adapt_ms[index], trace.page_faults[index] = 0.0, -1
-            self._note_work(trace, index)
         elif timed:
             x = self._batch(index)
             batch = self._named(index)
             faults = self.clock.faults()
             with self._guard("predict"):
                 scores, trace.predict_ms[index] = self.clock.predict(
-                    lambda: self._predict(x, _FIRST_MOMENT), batch, frozen=True
+                    lambda: self._predict(x, moment), batch, frozen=True
                 )
             trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
             trace.adapt_ms[index] = 0.0
-            self._note_work(trace, index)
         else:
-            scores = self._untimed_scores(index)
+            scores = self._untimed_scores(index, moment)
             trace.predict_ms[index] = trace.adapt_ms[index] = math.nan
             trace.page_faults[index] = -1
+        self._note_work(trace, index)
         trace.phase[index] = FROZEN
         trace.action[index] = "none"
         self._note_predictions(trace, index, scores)
@@ -274,16 +310,18 @@ class Pass:
             )
         return self.standard()
 
-    def _serve_lost(self, trace: Trace, turn: Turn, standard: Pass, latest: LatestState | None) -> float:
+    def _serve_lost(
+        self, trace: Trace, turn: Turn, standard: Pass, latest: LatestState | None, moment: Moment
+    ) -> float:
         """Answer a lost batch, by Standard or in the latest state, in the time that Standard takes; returns that."""
         index = turn.batch
         x = self._batch(index)
         scores, predict_ms = self.clock.predict(
-            lambda: standard._predict(x, _FIRST_MOMENT), standard._named(index), frozen=False
+            lambda: standard._predict(x, UNTOLD), standard._named(index), frozen=False
         )
         if latest is not None:
             with self._guard("predict"):
-                scores = latest.predict(turn, lambda: self._predict(x, _FIRST_MOMENT))
+                scores = latest.predict(turn, lambda: self._predict(x, moment))
         self._work = NO_WORK
         self._note_work(trace, index)
         trace.phase[index], trace.action[index] = FALLBACK, "none"
@@ -291,12 +329,12 @@ class Pass:
         self._note_predictions(trace, index, scores)
         return predict_ms
 
-    def _untimed_scores(self, index: int) -> torch.Tensor:
+    def _untimed_scores(self, index: int, moment: Moment) -> torch.Tensor:
         if index not in self._ahead:
             group = range(index, min(index + self.tail_batches, self.stream.num_batches))
             x = torch.cat([self._batch(i) for i in group]) if len(group) > 1 else self._batch(index)
             with self._guard("predict"):
-                scores = self._predict(x, _FIRST_MOMENT)
+                scores = self._predict(x, moment)
             scores = checked_scores(self.label, scores, len(x), self._classes)
             self._ahead = dict(zip(group, scores.split(self.stream.batch_size), strict=True))
         return self._ahead.pop(index)
@@ -343,21 +381,13 @@ class Pass:
         for name in ("arrived_ms", "start_ms", "emission_ms", "finish_ms"):
             getattr(trace, name)[course.served[timed]] = getattr(course, name)[timed]
 
-    def _moment(self, now_ms: float, turn: Turn, timeline: Timeline, resolved: Resolved) -> Moment:
+    def _moment(
+        self, now_ms: float, turn: Turn, timeline: Timeline, resolved: Resolved, emitted: bool = False
+    ) -> Moment:
         """What a time-aware method may know; the others are not told and it is not worked out."""
         if not self.method.time_aware:
-            return _FIRST_MOMENT
-        return Moment(
-            now_ms=now_ms,
-            arrived_ms=turn.arrived_ms,
-            queued=timeline.waiting(now_ms),
-            spent_ms=timeline.spent_ms,
-            budget_left_ms=_finite(timeline.budget_left_ms),
-            baseline_ms=resolved.baseline_ms,
-            threshold_ms=_finite(resolved.threshold_ms),
-            interval_ms=resolved.interval_ms,
-            cost_ms={action: total_ms / times for action, (total_ms, times) in self._costs_ms.items()},
-        )
+            return UNTOLD
+        return moment_at(now_ms, turn, timeline, resolved, self._costs, emitted=emitted)
 
     def _named(self, index: int) -> Batch:
         _, at, runtime = self.label.partition("@")
@@ -380,7 +410,14 @@ class Pass:
         found = work_of(self.method)
         if found != NO_WORK:
             self._work = found
+        self._said = found
         return found
+
+    def _mode_of(self, batch: Batch) -> str:
+        """The mode of the call just made, which not every clock asks for."""
+        found = batch.work() if self._said is None else self._said
+        self._said = None
+        return found[0]
 
     def _batch(self, index: int) -> torch.Tensor:
         return self.stream.batch(index)
@@ -396,9 +433,9 @@ class Pass:
     def _go_through(self, x: torch.Tensor) -> None:
         """A batch that nobody times or scores."""
         with self._guard("predict"):
-            self._predict(x, _FIRST_MOMENT)
+            self._predict(x, UNTOLD)
         with self._guard("adapt"):
-            self._adapt(_FIRST_MOMENT)
+            self._adapt(UNTOLD)
 
     def _reset(self) -> None:
         with self._guard("reset"):
@@ -429,10 +466,3 @@ class Pass:
     def _report(self, trace: Trace, index: int) -> None:
         if self.progress is not None:
             self.progress(trace, index)
-
-
-_FIRST_MOMENT = Moment(now_ms=0.0, arrived_ms=0.0)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -142,7 +142,10 @@ class Task:
 
     def _live_cell(self, cell: Cell, resolved: Resolved, **more: Any) -> Cell:
         """A pass of the cell's own. Unshared, the scenario's number keeps equal passes apart."""
-        knobs = deployment_identity(resolved, self._created().time_aware)
+        time_aware = self._created().time_aware
+        knobs = deployment_identity(resolved, time_aware)
+        if time_aware:
+            more["warmup_batches"] = self.job.warmup_batches  # it is told what they cost
         identity = self._identity(LIVE, deployment=knobs, **more)
         return self._placed(cell, LIVE, self._pass(identity, lambda run: run.live(resolved)))
 
@@ -301,10 +304,13 @@ class Task:
             if not timed:
                 trace, facts = work(), {}
             elif self.sentinel is None:
-                if method.time_aware:  # so that it knows what its work costs
+                clock = self.job.clock
+                if isinstance(clock, SteadyClock):
+                    clock.begin()
+                if method.time_aware:  # it knows what its work costs, so the pass depends on those times too
                     run.warm_up(self.job.warmup_batches)
-                if isinstance(self.job.clock, SteadyClock):
-                    self.job.clock.begin()
+                    if isinstance(clock, SteadyClock):
+                        clock.unknown.clear()  # a kind that only the warm-up met cannot be looked for in the stream
                 trace, facts = work(), {}
             else:
                 trace, facts = self.sentinel().around(work, lambda: run.warm_up(self.job.warmup_batches))

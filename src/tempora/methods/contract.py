@@ -34,11 +34,13 @@ class Moment:
     interval_ms: float | None = None
     #: A response that takes longer is worth nothing.
     deadline_ms: float | None = None
-    #: How long the pipeline may stay busy before the next arrival; None where the future is random.
+    #: How long the pipeline may stay busy before the next arrival; None where the future is random, or the stream
+    #: waits.
     slack_ms: float | None = None
-    #: Mean milliseconds that adapt() has taken so far, by the action it returned.
+    #: Mean milliseconds that adapt() has taken so far, warm-up included, by the action it returned; with `reforward`
+    #: those of the prediction that holds it.
     cost_ms: Mapping[str, float] = field(default_factory=dict)
-    #: Mean milliseconds that predict() and adapt() have taken so far, by the mode that `work` named.
+    #: Mean milliseconds of the calls, predict() or adapt(), that named this mode in `work`.
     mode_cost_ms: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -168,9 +170,14 @@ class Method:
     @torch.no_grad()
     def rescore(self, x: Tensor) -> Tensor:
         """Scores of `x` as predict() would give them while adapting, changing nothing: for `Reforward`."""
+        return self.predict_undone(x)
+
+    @torch.no_grad()
+    def predict_undone(self, x: Tensor, *moment: Moment) -> Tensor:
+        """What predict() gives, undone."""
         before = self.snapshot()
         try:
-            return self.predict(x)
+            return self.predict(x, *moment)
         finally:
             self.restore(before)
 

@@ -37,6 +37,9 @@ class Wrapper(Method):
     def rescore(self, x: Tensor) -> Tensor:
         return self.method.rescore(x)
 
+    def predict_undone(self, x: Tensor, *moment: Moment) -> Tensor:
+        return self.method.predict_undone(x, *moment)
+
     def reset(self) -> None:
         self.count = 0
         self.method.reset()
@@ -95,11 +98,14 @@ class Reforward(Wrapper):
             return scores
         self.action = self.method.adapt(*moment)
         if not self.method.frozen:
-            return self.method.rescore(x)
+            return self._again(x, *moment)
         self.method.unfreeze()  # it stopped after this batch, which is still predicted as one adapted to
-        scores = self.method.rescore(x)
+        scores = self._again(x, *moment)
         self.method.freeze()
         return scores
+
+    def _again(self, x: Tensor, *moment: Moment) -> Tensor:
+        return self.method.predict_undone(x, *moment) if self.time_aware else self.method.rescore(x)
 
     def adapt(self, *moment: Moment) -> str:
         """What predict() already did."""

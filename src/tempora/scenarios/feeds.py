@@ -7,6 +7,7 @@ whose next batch comes when the last one is predicted or done, or a schedule tha
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, TypeVar, overload
@@ -70,8 +71,8 @@ class Feed(Protocol):
         None: no batch is left, or known yet.
         """
 
-    def waiting(self, now_ms: float) -> int:
-        """How many batches wait in the queue at `now_ms`."""
+    def waiting(self, now_ms: float, emitted: bool) -> int:
+        """How many batches wait at `now_ms`; `emitted`: the one in hand is predicted."""
 
     @property
     def known(self) -> int:
@@ -101,8 +102,8 @@ class ClosedLoop:
             return batch, emission_ms, finish_ms, adapt_ms, False
         return batch, finish_ms, finish_ms, 0.0, False
 
-    def waiting(self, now_ms: float) -> int:
-        return 0
+    def waiting(self, now_ms: float, emitted: bool) -> int:
+        return int(self.on_prediction and emitted and self._next < self.known)
 
 
 class Schedule:
@@ -195,7 +196,17 @@ class Schedule:
         upcoming = self._arrivals_ms[self._next : self._next + 1]
         return bool(self._waiting) or upcoming == [free_ms]
 
-    def waiting(self, now_ms: float) -> int:
+    def next_arrival_ms(self, now_ms: float, interval_ms: float) -> float:
+        """The first known arrival after `now_ms`; where none is known, when it is due at this interval."""
+        upcoming = self._next
+        while upcoming < len(self._arrivals_ms) and self._arrivals_ms[upcoming] <= now_ms:
+            upcoming += 1
+        if upcoming < len(self._arrivals_ms):
+            return self._arrivals_ms[upcoming]
+        last_ms = self._arrivals_ms[-1]
+        return last_ms + interval_ms * (math.floor((now_ms - last_ms) / interval_ms) + 1)
+
+    def waiting(self, now_ms: float, emitted: bool) -> int:
         count, upcoming = len(self._waiting), self._next
         while (
             count < self._queue

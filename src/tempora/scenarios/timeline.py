@@ -152,9 +152,14 @@ class Timeline:
     def budget_left_ms(self) -> float:
         return max(0.0, self._budget.budget_ms - self._budget.spent_ms)
 
-    def waiting(self, now_ms: float) -> int:
-        """How many batches wait in the queue at `now_ms`."""
-        return self._feed.waiting(now_ms)
+    def waiting(self, now_ms: float, emitted: bool = False) -> int:
+        """How many batches wait at `now_ms`, while the one in hand is predicted already (`emitted`) or not."""
+        return self._feed.waiting(now_ms, emitted)
+
+    def next_arrival_ms(self, now_ms: float, interval_ms: float) -> float:
+        """The next arrival after `now_ms` of a schedule with this interval; what comes after the last that is known
+        keeps to it."""
+        return self._schedule().next_arrival_ms(now_ms, interval_ms)
 
     def offer(self, arrived_ms: float) -> int:
         """A batch has arrived; returns its number. For live systems, whose arrivals nobody knows beforehand.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -12,7 +14,6 @@ from tempora.engine.pipeline.live_time import Lived
 from tempora.engine.pipeline.requests import Unit
 from tempora.engine.pipeline.saved_state import for_device
 from tempora.engine.pipeline.scores import (
-    NO_MOMENT,
     NOT_FINITE,
     Outcome,
     Refused,
@@ -22,8 +23,9 @@ from tempora.engine.pipeline.scores import (
     usable,
 )
 from tempora.engine.pipeline.shared import Shared
-from tempora.methods import Method
+from tempora.methods import Method, Moment
 from tempora.methods.guard import Guard
+from tempora.scenarios import Turn
 
 
 class Beside:
@@ -45,7 +47,7 @@ class Beside:
             with self._lock:
                 self._published = snapshot
 
-    def answer(self, unit: Unit) -> Outcome:
+    def answer(self, unit: Unit, moment: Callable[[], Moment]) -> Outcome:
         try:
             if any(not is_finite(request) for request in unit.requests if not request.checked):
                 raise NOT_FINITE
@@ -56,15 +58,15 @@ class Beside:
                 own = self._method.snapshot()
                 self._method.restore(for_device(snapshot, own, self._method.model.device))
                 self._method.freeze()
-            return Outcome(self._scores(x), "fallback")
+            return Outcome(self._scores(x, moment), "fallback")
         except BaseException as error:
             return Outcome(Refused(cannot_take(error)), "fallback")
 
-    def _scores(self, x: Tensor) -> Tensor:
+    def _scores(self, x: Tensor, moment: Callable[[], Moment]) -> Tensor:
         if self._latest:
             with suppress(Exception):
                 with self._guard("predict"):
-                    scores = predicted(self._method, x, lambda: NO_MOMENT)
+                    scores = predicted(self._method, x, moment)
                 return usable(scores, len(x), self._method)
         return usable(self._standard.predict(x), len(x), self._standard)
 
@@ -81,7 +83,8 @@ def serve_beside(shared: Shared, beside: Beside) -> None:
                 shared.work_there.wait()
             unit, lost_ms = lost[0]
             picked_ms = shared.clock.now_ms()
-        outcome = beside.answer(unit)
+        turn = Turn(unit.number, unit.arrived_ms, lost_ms, adapting=False, timed=True, fallback=True)
+        outcome = beside.answer(unit, partial(shared.moment, turn))
         emission_ms = shared.clock.now_ms()
         with shared.lock:
             if lost and lost[0][0] is unit:  # and was not dropped meanwhile

@@ -54,16 +54,3 @@ class Lived:
     @property
     def adapt_ms(self) -> float:
         return max(0.0, self.finish_ms - self.emission_ms)
-
-
-@dataclass
-class Mean:
-    count: int = 0
-    total: float = 0.0
-
-    def add(self, value: float) -> None:
-        self.count, self.total = self.count + 1, self.total + value
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count

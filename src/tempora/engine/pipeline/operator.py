@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
+from tempora.engine.moments import UNTOLD, Costs
 from tempora.engine.pipeline.beside import Beside
+from tempora.engine.pipeline.live_time import LiveClock
 from tempora.engine.pipeline.requests import Unit
 from tempora.engine.pipeline.scores import (
-    NO_MOMENT,
     NOT_FINITE,
     NotUsable,
     Outcome,
@@ -23,6 +24,7 @@ from tempora.engine.pipeline.scores import (
 )
 from tempora.errors import TemporaError
 from tempora.measure.device import synchroniser
+from tempora.measure.work import work_of
 from tempora.methods import Method, Moment
 from tempora.methods.guard import Guard, Misbehaved
 from tempora.methods.outputs import checked_action
@@ -74,8 +76,18 @@ class Operator:
         froze_itself = self.method.frozen and not self._froze_it
         return {**self.identity, "device": self.device.type, "froze_itself": froze_itself}
 
-    def warm_up(self) -> str | None:
-        """Take both through an example, frozen once too, so that no client pays for what is done the first time.
+    @property
+    def adapts_in_predict(self) -> bool:
+        """Its prediction holds the adaptation and is what that costs."""
+        return bool(self.method.settings.reforward)
+
+    def mode(self) -> str:
+        """The mode of the work just done."""
+        return work_of(self.method)[0]
+
+    def warm_up(self, clock: LiveClock, costs: Costs) -> str | None:
+        """Take both through an example, frozen once too, so that no client pays for what is done the first time, and
+        count what the method's work takes.
 
         Says why the method is not to be asked at all, if that shows here. Nobody else is at work yet, so this is
         where state of the whole process is looked at, too.
@@ -85,11 +97,11 @@ class Operator:
         guard, failure = Guard(self.name), None
         for _ in range(WARM_UP_BATCHES):
             on_host(self.standard.predict(self._example))
-            failure = failure or self._gone_through(self._example, guard)
+            failure = failure or self._gone_through(self._example, guard, clock, costs)
         if failure is None:
             with guard("freeze"):
                 self.method.freeze()
-            _, failure = self._tried(self._example, lambda: NO_MOMENT, guard)
+            _, failure = self._tried(self._example, lambda: UNTOLD, guard)
             with guard("reset"):
                 self.method.reset()
         self._synchronise()
@@ -104,7 +116,7 @@ class Operator:
         x = kept.inputs()
         try:
             if turn.fallback:
-                outcome = self._answer_lost(x, standing)
+                outcome = self._answer_lost(x, moment, standing)
             elif standing:
                 outcome = self._by_method(turn, x, moment)
             else:
@@ -153,26 +165,32 @@ class Operator:
     def _by_standard(self, x: Tensor) -> Tensor:
         return usable(self.standard.predict(x), len(x), self.standard)
 
-    def _answer_lost(self, x: Tensor, standing: bool) -> Outcome:
+    def _answer_lost(self, x: Tensor, moment: Callable[[], Moment], standing: bool) -> Outcome:
         scores, failure = None, None
         if self._fallback == "latest" and standing:
             present = self.method.snapshot()
             self.method.freeze()
-            scores, failure = self._tried(x, lambda: NO_MOMENT, self._guard)
+            scores, failure = self._tried(x, moment, self._guard)
             self.method.restore(present)
         if scores is None:
             scores = self._by_standard(x)
         return Outcome(scores, "fallback", failure=failure)
 
-    def _gone_through(self, x: Tensor, guard: Guard) -> str | None:
+    def _gone_through(self, x: Tensor, guard: Guard, clock: LiveClock, costs: Costs) -> str | None:
         """A batch that nobody waits for; why the method is not to be asked again."""
-        scores, failure = self._tried(x, lambda: NO_MOMENT, guard)
+        began_ms = clock.now_ms()
+        scores, failure = self._tried(x, lambda: UNTOLD, guard)
         if scores is None:
             return failure
+        emission_ms = clock.now_ms()
+        costs.predicted(self.mode(), emission_ms - began_ms)
         try:
-            self._adapt(lambda: NO_MOMENT, guard)
+            action = self._adapt(lambda: UNTOLD, guard)
         except BaseException as error:
             return self._reason("adapt", error)
+        self._synchronise()
+        begun_ms = began_ms if self.adapts_in_predict else emission_ms
+        costs.adapted(self.mode(), action, clock.now_ms() - begun_ms)
         return None
 
     def _tried(

@@ -66,7 +66,7 @@ class Pipeline:
         if beside is not None:
             self._others.append(start(lambda: serve_beside(shared, beside), "tempora-fallback"))
         try:
-            failure = shared.by_worker(operator.warm_up)
+            failure = shared.by_worker(lambda: operator.warm_up(shared.clock, shared.costs))
         except BaseException:
             self.close(drain=False)
             raise

@@ -15,7 +15,6 @@ from tempora.methods import Method, Moment
 from tempora.methods.outputs import checked_scores
 
 NOT_FINITE = TemporaError("submit() was given NaN or infinite values: check how the images were normalised")
-NO_MOMENT = Moment(now_ms=0.0, arrived_ms=0.0)
 
 
 @dataclass(frozen=True)

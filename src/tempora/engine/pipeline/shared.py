@@ -8,19 +8,22 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from tempora.engine.moments import Costs, moment_at
 from tempora.engine.pipeline.collecting import Collector
 from tempora.engine.pipeline.line import Line
 from tempora.engine.pipeline.live_time import LiveClock, Lived
 from tempora.engine.pipeline.replies import Replies
 from tempora.engine.pipeline.requests import Request, Unit
 from tempora.errors import TemporaError
-from tempora.scenarios import Resolved
+from tempora.methods import Moment
+from tempora.scenarios import Resolved, Turn
 
 T = TypeVar("T")
 
 
 class Shared:
-    """The requests of a pipeline and where they are. Every method but `by_worker` is called with the lock held."""
+    """The requests of a pipeline and where they are. Every method but `by_worker` and `moment` is called with
+    the lock held."""
 
     def __init__(
         self,
@@ -39,8 +42,16 @@ class Shared:
         """Lost, with the instant of the loss, for a fallback on a device of its own; None: there is none."""
         self.commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         """What the worker does between two batches."""
+        self.costs = Costs()
+        """What the method's work has taken: for methods that want to know."""
         self.closing = self.dropping = self.ended = False
         self._journal = journal
+
+    def moment(self, turn: Turn, emitted: bool = False) -> Moment:
+        """What a time-aware method may know now, in any thread."""
+        with self.lock:
+            now_ms = self.clock.now_ms()
+            return moment_at(now_ms, turn, self.line.timeline, self.resolved, self.costs, emitted=emitted)
 
     def submit(self, request: Request) -> None:
         """A request arrives: as a batch, or as an image of one."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import warnings
-from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from tempora.engine.pipeline.live_time import Lived, Mean
+from tempora.engine.pipeline.live_time import Lived
 from tempora.engine.pipeline.operator import Operator
 from tempora.engine.pipeline.scores import Outcome
 from tempora.engine.pipeline.shared import Shared, start
 from tempora.errors import TemporaWarning
-from tempora.methods import Moment
 from tempora.scenarios import Turn
 
 
@@ -29,8 +26,6 @@ class Worker:
         self._emitted: Outcome | None = None
         """How the batch in hand was answered, once it was."""
         self._emission_ms = 0.0
-        self._costs_ms: dict[str, Mean] = defaultdict(Mean)
-        """What adapt() has taken, by the action it returned: for methods that want to know."""
         self._generation = 0
         """Threads of an earlier one hang somewhere and are not listened to any more."""
         self._thread: threading.Thread | None = self._next_thread()
@@ -123,7 +118,7 @@ class Worker:
             return
         action, failure, adapts = "none", outcome.failure, outcome.adapts and standing
         if adapts:
-            action, failure = self._operator.adapt(lambda: self._moment(turn))
+            action, failure = self._operator.adapt(lambda: shared.moment(turn, emitted=True))
         with shared.lock:
             if generation == self._generation:
                 finish_ms = shared.clock.now_ms()
@@ -131,6 +126,9 @@ class Worker:
                     failure = f"it took {finish_ms - picked_ms:.0f} ms for one batch"
                 if failure is not None:
                     self.replace(failure)
+                elif adapts:
+                    begun_ms = picked_ms if self._operator.adapts_in_predict else self._emission_ms
+                    shared.costs.adapted(self._operator.mode(), action, finish_ms - begun_ms)
                 self._finish(turn, outcome.phase, picked_ms, finish_ms, action, adapts)
 
     def _answer(self, turn: Turn, generation: int, standing: bool) -> Outcome | None:
@@ -138,11 +136,13 @@ class Worker:
         shared = self._shared
         with shared.lock:
             unit = shared.line.unit(turn)
-        outcome = self._operator.answer(turn, unit, lambda: self._moment(turn), standing)
+        outcome = self._operator.answer(turn, unit, lambda: shared.moment(turn), standing)
         emission_ms = shared.clock.now_ms()
         with shared.lock:
             if generation != self._generation:
                 return None
+            if outcome.adapts and self.picked_ms is not None:
+                shared.costs.predicted(self._operator.mode(), emission_ms - self.picked_ms)
             self._emission_ms, self._emitted = emission_ms, outcome
             shared.replies.emit(unit, outcome, emission_ms)
         return outcome
@@ -150,32 +150,6 @@ class Worker:
     def _finish(
         self, turn: Turn, phase: str, picked_ms: float, finish_ms: float, action: str, adapted: bool
     ) -> None:
-        self._costs_ms[action].add(finish_ms - self._emission_ms)
         times = (turn.arrived_ms, turn.start_ms, picked_ms, self._emission_ms, finish_ms)
         self.picked_ms = self._emitted = None
         self._shared.finish(Lived(turn.batch, phase, *times, action), adapted)
-
-    def _moment(self, turn: Turn) -> Moment:
-        """What a time-aware method may know now."""
-        with self._shared.lock:
-            now_ms, timeline, resolved = (
-                self._shared.clock.now_ms(),
-                self._shared.line.timeline,
-                self._shared.resolved,
-            )
-            return Moment(
-                now_ms=now_ms,
-                arrived_ms=turn.arrived_ms,
-                queued=timeline.waiting(now_ms),
-                spent_ms=timeline.spent_ms,
-                budget_left_ms=_finite(timeline.budget_left_ms),
-                baseline_ms=resolved.baseline_ms,
-                threshold_ms=_finite(resolved.threshold_ms),
-                interval_ms=resolved.interval_ms,
-                deadline_ms=_finite(resolved.deadline_ms),
-                cost_ms={action: cost.mean for action, cost in self._costs_ms.items()},
-            )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
