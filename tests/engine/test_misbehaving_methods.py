@@ -230,7 +230,7 @@ def test_a_profile_leaves_it_out_and_times_the_others_under_torch_as_it_was(netw
         device="cpu", clock="steady", seed=1,
     )  # fmt: skip
     profile = record_profile(job, seconds=1.0, num_batches=3, name="here")
-    assert profile.left_out == ["mine"]
+    assert list(profile.left_out) == ["mine"]
     assert {"standard", "adabn"} <= profile.methods
     assert not torch.is_autocast_enabled("cpu")
 

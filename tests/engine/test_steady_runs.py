@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from functools import partial
 
 import numpy as np
@@ -232,6 +233,7 @@ def test_a_run_profiles_this_machine_first_and_resumes_from_it(network, batches,
     assert first.manifest["baseline"]["baseline_ms"] == 1.03 * profile.standard_ms
     kinds = {str(kind) for kind in profile.by_kind}
     assert {"standard|predict||", "tent|predict||", "tent|adapt||step", "tent|frozen||"} <= kinds
+    assert profile.unmet["tent"] == ["nothing_kept", "non_finite"]
     met_later = [entry for entry in profile.entries if entry.action == "jump"]
     assert met_later, "batches after the first few did something new, and it was profiled then"
     assert set(first.utilities["timing"]) == {"VALID"}
@@ -307,6 +309,46 @@ def test_what_has_to_be_profiled(network, batches, clock):
     assert needs(job("standard", "cmf", (Late, {"times_as": "tent"})), made_up()) == ["cmf"]
     with pytest.raises(TemporaError, match="add 'spa' to them"):
         needs(job("standard", (Late, {"times_as": "spa"})), made_up())
+
+
+def test_times_of_a_method_that_was_edited_or_set_otherwise_are_stale(
+    network, batches, clock, tmp_path, monkeypatch
+):
+    from tempora.engine.evaluate import job_from_batches
+
+    def job(*methods):
+        return job_from_batches(
+            network("fashion_resnet"), {"a": batches}, methods, [], device="cpu", clock=clock, seed=1
+        )
+
+    text = (
+        "from tempora.methods import Method\nclass Mine(Method):\n    name = 'mine'\n"
+        "    def predict(self, x):\n        return self.model(x)\n"
+    )
+    (tmp_path / "stale.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = job("standard", "tent", "stale:Mine")
+    profile = made_up(["standard", "tent", "mine"], left_out={"eta": ""}).stamped(before.made_by_label)
+    assert needs(before, profile) == []
+    assert needs(job("standard", ("tent", {"lr": 0.5}), "stale:Mine"), profile) == ["tent"]
+    (tmp_path / "stale.py").write_text(text.replace("self.model(x)", "self.model(x) + self.model(x)"))
+    del sys.modules["stale"]
+    assert needs(job("standard", "tent", "stale:Mine"), profile) == ["mine"]
+    assert needs(job("standard", "tent"), profile) == []
+
+
+def test_what_is_profiled_again_takes_the_place_of_what_was_there():
+    first = made_up(["standard", "tent", "eta"], unmet={"eta": ["gone"]})
+    again = made_up(["standard", "eta"], unmet={"eta": ["new"]})
+    both = added(first, again)
+    assert [(entry.method, entry.phase) for entry in both.entries].count(("eta", "predict")) == 1
+    eta = next(entry for entry in both.entries if (entry.method, entry.phase) == ("eta", "predict"))
+    assert eta.steady_ms == 11.5, "not the 12.5 ms of the first recording"
+    assert both.methods == {"standard", "tent", "eta"}
+    assert all(len(row) == 2 for row in both.rounds.ms)
+    assert len(both.rounds.ms) == len(both.rounds.amount) == len(both.entries)
+    assert both.unmet == {"eta": ["new"]}
+    assert "eta" not in added(first, made_up(["standard"], left_out={"eta": ""})).methods, "it fails now"
 
 
 def test_shifts_to_profile_on_are_spread_and_the_last_checks(network, batches, clock):

@@ -90,6 +90,14 @@ def test_the_error_of_a_median_shrinks_with_its_samples():
     assert fitting.fit([5.0], [None]).error == 1.0
 
 
+@pytest.mark.parametrize(("samples", "share"), [(3, 0.83), (5, 0.87), (8, 0.9), (25, 0.91)])
+def test_the_interval_of_a_median_holds_from_few_samples_too(samples, share):
+    draw = np.random.default_rng(samples)
+    found = [fitting.fit(draw.normal(10, 1, samples).tolist(), [None] * samples) for _ in range(600)]
+    held = np.mean([abs(one.ms - 10) <= one.error * one.ms for one in found])
+    assert held > share
+
+
 def test_a_slow_round_is_slow_for_standard_too():
     """The third round took twice as long for everybody: relative to its own standard inference nothing happened."""
     samples = []

@@ -125,6 +125,13 @@ def profile(
     )
     console.print()
     console.print(shown)
+    if recorded.unmet:
+        told = "; ".join(f"{method}: {', '.join(words)}" for method, words in recorded.unmet.items())
+        console.print(
+            f"never met, so without a time (each is profiled when a run here meets it): {told}",
+            markup=False,
+            soft_wrap=True,
+        )
     console.print()
     console.print(f"wrote {out}; use it with: tempora run ... --clock {out}", markup=False, soft_wrap=True)
 

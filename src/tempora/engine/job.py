@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -205,14 +206,20 @@ class Job:
         """Standard in that runtime, if it is among the methods."""
         return next((spec for spec in self.methods if spec.is_standard and spec.runtime == runtime), None)
 
-    def identity(self, spec: MethodSpec, stream: Order, kind: str, **more: Any) -> dict[str, Any]:
-        """Everything that decides a pass: same identity, same result."""
+    @cached_property
+    def made_by_label(self) -> dict[str, str]:
+        """By label, Standard's too: a hash of the method's settings and, of the user's own, its code. Another one
+        may take another time."""
+        specs = {STANDARD: MethodSpec(STANDARD)} | {spec.label: spec for spec in self.methods}
+        texts = {
+            label: json.dumps(self._of_method(spec), sort_keys=True, default=str)
+            for label, spec in specs.items()
+        }
+        return {label: hashlib.sha256(text.encode()).hexdigest()[:12] for label, text in texts.items()}
+
+    def _of_method(self, spec: MethodSpec) -> dict[str, Any]:
         name = spec.name if isinstance(spec.name, str) else f"{spec.name.__module__}:{spec.name.__qualname__}"
         return {
-            "kind": kind,
-            "model": self.model.name,
-            "weights": self.weights,
-            "method": spec.label,
             "name": name,
             "settings": dict(spec.settings),
             **({} if (own := self.own_source(spec).fingerprint) is None else {"source": own}),
@@ -220,6 +227,16 @@ class Job:
             "preset": self.preset,
             "recipe": methods.recipe_for(methods.get(spec.name), self.model)[1],
             **self._source_of(spec),
+        }
+
+    def identity(self, spec: MethodSpec, stream: Order, kind: str, **more: Any) -> dict[str, Any]:
+        """Everything that decides a pass: same identity, same result."""
+        return {
+            "kind": kind,
+            "model": self.model.name,
+            "weights": self.weights,
+            "method": spec.label,
+            **self._of_method(spec),
             "shift": stream.shift,
             "data": stream.fingerprint,
             "seed": stream.seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tempora.engine.job import Job
+from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
 from tempora.engine.profile_child import profile_job
 from tempora.engine.profiling import Replay, needs
@@ -28,6 +28,7 @@ class OwnProfile:
         if profile is None:
             self._keep(recorded_alone(self._job, self._observer))
         elif missing:
+            self._say_changed(profile, missing)
             self._keep(added(profile, recorded_alone(self._job, self._observer, missing)))
         else:
             self._clock.profile = profile
@@ -47,7 +48,15 @@ class OwnProfile:
             )
         )
 
+    def _say_changed(self, profile: SteadyProfile, missing: list[str]) -> None:
+        known = profile.methods | set(profile.left_out)
+        if changed := [label for label in missing if label in known]:
+            self._observer.note(
+                f"{', '.join(changed)}: edited or set otherwise since profiled, so profiled again"
+            )
+
     def _keep(self, profile: SteadyProfile) -> None:
+        profile = profile.stamped(self._job.made_by_label)
         profile.save(self._path)
         self._clock.profile = profile
 
@@ -65,7 +74,9 @@ class OwnProfile:
         job = self._job
         found = (profile.model, profile.weights, profile.batch_size, profile.device)
         wanted = (job.model.name, job.weights, job.streams[0].batch_size, self.device)
-        return profile if found == wanted else None
+        # Standard is other if the network's own code is, and with it everything else.
+        same = found == wanted and STANDARD not in profile.changed(job.made_by_label)
+        return profile if same else None
 
     @property
     def device(self) -> str:
@@ -84,11 +95,17 @@ def recorded_alone(job: Job, observer: Observer, labels: list[str] | None = None
         observer=observer,
         labels=needs(job, None) if labels is None else labels,
     )
-    return profile.model_copy(update={"name": f"{job.model.name} on {profile.device}"})
+    named = profile.model_copy(update={"name": f"{job.model.name} on {profile.device}"})
+    return named.stamped(job.made_by_label)
 
 
 def added(profile: SteadyProfile, more: SteadyProfile) -> SteadyProfile:
-    """The methods of a later recording, as if standard inference had taken what it did in the first."""
+    """The methods of a later recording, as if standard inference had taken what it did in the first.
+
+    Those that the first had too were others then.
+    """
+    again = {entry.method for entry in more.entries if entry.method != STANDARD} | set(more.left_out)
+    profile = profile.without(again)
     factor = profile.standard_ms / more.standard_ms
     entries = [
         entry.model_copy(
@@ -100,7 +117,12 @@ def added(profile: SteadyProfile, more: SteadyProfile) -> SteadyProfile:
     return joined.model_copy(
         update={
             "spent": {**more.spent, **profile.spent},
-            "left_out": sorted({*profile.left_out, *more.left_out} - joined.methods),
+            "left_out": {
+                method: known
+                for method, known in {**profile.left_out, **more.left_out}.items()
+                if method not in joined.methods
+            },
+            "unmet": {**profile.unmet, **more.unmet},
             "settled": profile.settled and more.settled,
         }
     )

@@ -427,8 +427,19 @@ def _profile(
         rounds=_rounds(recording, fitted, entries),
         residuals=Residuals(factors=factors, clean_samples=clean_samples),
         spent=spent,
-        left_out=[label for label in labels if label not in {walker.label for walker in walkers}],
+        left_out=dict.fromkeys(
+            (label for label in labels if label not in {walker.label for walker in walkers}), ""
+        ),
+        unmet={walker.label: unmet for walker in walkers if (unmet := _unmet(walker, entries))},
     )
+
+
+def _unmet(walker: Walker, entries: Iterable[Entry]) -> list[str]:
+    """Actions and modes that the method names, would take time, and that no round met."""
+    method = walker.method
+    met = {word for entry in entries if entry.method == walker.label for word in (entry.mode, entry.action)}
+    named = dict.fromkeys((*method.actions, *method.modes))
+    return [word for word in named if word not in met and word not in method.free]
 
 
 def _entries(recording: Recording, fitted: Fitted, labels: Iterable[str]) -> list[Entry]:
@@ -534,7 +545,10 @@ def _usual(profile: SteadyProfile, method: str, phase: str) -> float:
 
 def needs(job: Job, profile: SteadyProfile | None) -> list[str]:
     """The methods of a job that have yet to be profiled."""
-    known = frozenset() if profile is None else profile.methods | set(profile.left_out)
+    known: frozenset[str] = frozenset()
+    if profile is not None:
+        known = profile.methods | set(profile.left_out)
+        known -= profile.changed(job.made_by_label)
     own = [spec.label for spec in job.methods if not spec.times_as]
     for spec in job.methods:
         if spec.times_as and spec.times_as not in known and spec.times_as not in own:

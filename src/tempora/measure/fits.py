@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from tempora.measure.work import Kind, Sample
 
@@ -27,6 +28,7 @@ LEAST_AMOUNTS = 4
 """Different amounts below which a line is drawn through nothing."""
 LEAST_GAIN = 0.10
 """Share of the spread that a line must explain before time is said to follow the amount."""
+_SHORTFALL = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 _MOST_POINTS = 200
 """Pairs of more would be slow to go through, and change nothing."""
 
@@ -89,13 +91,22 @@ def _spread(values: FloatArray) -> float:
 
 
 def _error(left: FloatArray, ms: float) -> float:
-    """Of a median: 1.253 sigma / sqrt(n), sigma from the median distance, which wild samples do not move."""
+    """Of a median: 1.253 sigma / sqrt(n), sigma from the median distance, which wild samples do not move.
+
+    Few samples lie closer together than sigma, and sigma is itself not known: both are allowed for.
+    """
     if ms <= 0:
         return 0.0
     if left.size < 2:
         return 1.0
-    sigma = 1.4826 * _spread(left)
-    return float(min(1.0, 1.96 * 1.2533 * sigma / left.size**0.5 / ms))
+    sigma = 1.4826 * _spread(left) * _few_samples(left.size)
+    reach = float(stdtrit(left.size - 1, 0.975))
+    return float(min(1.0, reach * 1.2533 * sigma / left.size**0.5 / ms))
+
+
+def _few_samples(count: int) -> float:
+    """What the median distance of so many normal samples falls short by (Croux and Rousseeuw, 1992)."""
+    return _SHORTFALL.get(count, count / (count - 0.8))
 
 
 def standard_by_round(samples: Iterable[Sample], standard: Kind) -> dict[int, float]:

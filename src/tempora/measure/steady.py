@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -55,6 +55,8 @@ class Entry(_Part):
     samples: int = Field(0, ge=0)
     check: float | None = None
     """On a shift that was kept apart: how far the times were from this, as a fraction."""
+    made_by: str = ""
+    """Which method that was: a hash of its settings and, if it is the user's own, its code. Empty: nobody knows."""
 
     @property
     def kind(self) -> Kind:
@@ -154,8 +156,10 @@ class SteadyProfile(_Part):
     rounds: Rounds
     residuals: Residuals = Residuals()
     spent: dict[str, Spent] = {}
-    left_out: list[str] = []
-    """Methods that failed while they were profiled."""
+    left_out: dict[str, str] = {}
+    """Methods that failed while they were profiled, as `made_by` of entries says it."""
+    unmet: dict[str, list[str]] = {}
+    """Actions and modes that a method names and that never occurred: each is profiled when a run meets it."""
 
     @cached_property
     def by_kind(self) -> Mapping[Kind, Entry]:
@@ -239,6 +243,42 @@ class SteadyProfile(_Part):
         return self.model_copy(
             update={"entries": [*self.entries, *new], "rounds": _joined(self, rounds, list(entries), new)}
         )._fresh()
+
+    def stamped(self, methods: Mapping[str, str]) -> SteadyProfile:
+        """With what each method is beside its entries, where nothing is yet."""
+        entries = [
+            entry
+            if entry.made_by or entry.method not in methods
+            else entry.model_copy(update={"made_by": methods[entry.method]})
+            for entry in self.entries
+        ]
+        left_out = {method: known or methods.get(method, "") for method, known in self.left_out.items()}
+        return self.model_copy(update={"entries": entries, "left_out": left_out})._fresh()
+
+    def changed(self, methods: Mapping[str, str]) -> set[str]:
+        """Those of the methods that were others when they were profiled."""
+        before = [*((entry.method, entry.made_by) for entry in self.entries), *self.left_out.items()]
+        return {method for method, known in before if known and methods.get(method, known) != known}
+
+    def without(self, methods: Collection[str]) -> SteadyProfile:
+        """Without the times of these methods; standard inference stays."""
+        gone = set(methods) - {STANDARD}
+        kept = [place for place, entry in enumerate(self.entries) if entry.method not in gone]
+        rounds = self.rounds.model_copy(
+            update={
+                "ms": [self.rounds.ms[place] for place in kept],
+                "amount": [self.rounds.amount[place] for place in kept],
+            }
+        )
+        update = {
+            "entries": [self.entries[place] for place in kept],
+            "rounds": rounds,
+            **{
+                name: {method: one for method, one in getattr(self, name).items() if method not in gone}
+                for name in ("spent", "left_out", "unmet")
+            },
+        }
+        return self.model_copy(update=update)._fresh()
 
     def with_new(self, other: SteadyProfile, rounds_before: int) -> SteadyProfile:
         """With the kinds that somebody else added to this profile when it had `rounds_before` rounds."""
