@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 METHODS: Mapping[str, str] = {
@@ -109,6 +110,12 @@ CORRUPTION_GROUPS: Mapping[str, tuple[str, ...]] = {
 """The fifteen common corruptions, in the order of the paper's tables."""
 EXTRA_CORRUPTIONS = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 """Corruptions outside the fifteen: settings are tuned on these, never on what is evaluated."""
+
+
+def file_of(path: str) -> Path:
+    """Where the file `package:file` of one of the lists lies; its package is not imported."""
+    package, _, file = path.partition(":")
+    return Path(__file__).parent.joinpath(*package.split(".")[1:], file)
 
 
 def found(path: str) -> Any:

@@ -56,9 +56,11 @@ def make_run(
     finished: bool = True,
     judged: bool = True,
     names: Mapping[str, str] | None = None,
+    machine: Mapping[str, Any] | None = None,
 ) -> Results:
     """Write a run folder. `shifts` maps names to Standard's accuracy, `broken` methods to why they failed, `names`
-    labels of the run's own to methods. A measured run is `judged` when it is finished."""
+    labels of the run's own to methods; `machine` replaces facts about the machine. A
+    measured run is `judged` when it is finished."""
     run = _Maker(path, scenarios, batches, batch_size, model, timing_uncertainty, verdict, names or {})
     rows = []
     for seed in seeds:
@@ -69,6 +71,7 @@ def make_run(
                 rows += run.cells(method, pace, shift, seed, accuracy, rng, reason)
     run.folder.write_utilities(utilities_frame(rows))
     manifest = _manifest(run, methods, shifts, seeds, finished)
+    manifest["machine"] |= machine or {}
     run.folder.write_manifest(manifest if judged else manifest | {"verdict": None})
     return Results(RunFolder(path))
 

@@ -18,6 +18,7 @@ import typer
 
 from tempora._version import __version__
 from tempora.cli.audit import audit
+from tempora.cli.board import board
 from tempora.cli.check import check
 from tempora.cli.compare import compare
 from tempora.cli.data import data_app
@@ -50,7 +51,7 @@ app = typer.Typer(
 
 for command in (
     *(demo, run, show, report, recommend, peak, compare),
-    *(profile, audit, live, check, query, merge, pack),
+    *(profile, audit, live, check, query, merge, pack, board),
 ):
     app.command()(command)
 app.command("open")(open_)

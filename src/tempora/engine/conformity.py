@@ -8,12 +8,7 @@ from typing import Any
 from tempora.engine import suites
 from tempora.engine.config import MethodConfig, RunConfig, load_config
 from tempora.errors import unknown
-
-FREE = (
-    *("device", "threads", "deterministic", "share", "tail_batches", "clock", "methods"),
-    *("data.workers", "data.cache_dir", "data.root"),
-)
-"""What a run of a suite may choose: the machine, the clock (results say which), and methods of one's own."""
+from tempora.store.suite_claims import FREE
 
 
 def departures(config: RunConfig, weights: str, fingerprints: Mapping[str, str]) -> list[str]:

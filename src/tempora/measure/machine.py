@@ -36,6 +36,7 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
         "versions": {"tempora": __version__} | {name: _version(name) for name in _LIBRARIES},
         "commit": _git("rev-parse", "HEAD"),
+        "commit_date": _git("show", "-s", "--format=%cI", "HEAD"),
         "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }

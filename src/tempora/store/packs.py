@@ -136,6 +136,12 @@ def check_files(folder: RunFolder) -> None:
         stored.trace()
 
 
+def check_run(folder: RunFolder) -> None:
+    """Read every file of a run folder; an error where one is not as it was written, or of another run."""
+    with _nothing_changed(f"{folder.path} does not verify"):
+        check_files(folder)
+
+
 # -- reading what a stranger wrote -----------------------------------------------------------------------------
 
 

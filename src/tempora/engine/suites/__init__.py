@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tempora.names import SUITES
+from tempora.names import SUITES, file_of
 
 HERE = Path(__file__).parent
 
@@ -23,7 +23,7 @@ def names() -> list[str]:
 
 def path_of(name: str) -> Path:
     """The configuration file of a part."""
-    return HERE / SUITES[name].partition(":")[2]
+    return file_of(SUITES[name])
 
 
 def parts_of(suite: str) -> list[str]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = (
     "data.js",
+    "dom.js",
     "timeline.js",
     "answers.js",
     "charts.js",
@@ -95,10 +96,10 @@ def render(results: Results) -> str:
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),
         parts=charts.PARTS,
-        style=_template("style.css"),
+        style=template("style.css"),
         library=library,
         script=own,
-        allowed_scripts=" ".join(_hash(text) for text in (library, own)),
+        allowed_scripts=" ".join(script_hash(text) for text in (library, own)),
         payload=compress(data),
     )
 
@@ -158,7 +159,7 @@ def _environment(cards: Cards) -> Environment:
     from tempora.report.tables.parts import shift_title
 
     environment = Environment(
-        loader=DictLoader({"report.html": _template("report.html")}),
+        loader=DictLoader({"report.html": template("report.html")}),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -171,14 +172,15 @@ def _environment(cards: Cards) -> Environment:
 
 def _own_script() -> str:
     """Our scripts as one, in a block of its own so that they share names with nobody."""
-    return '"use strict";\n{\n' + "\n".join(_template(name) for name in SCRIPTS) + "}\n"
+    return '"use strict";\n{\n' + "\n".join(template(name) for name in SCRIPTS) + "}\n"
 
 
-def _template(name: str) -> str:
+def template(name: str) -> str:
+    """One of the page's files: style, scripts, frame."""
     return files("tempora.report.html").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _hash(script: str) -> str:
+def script_hash(script: str) -> str:
     """How the page's security policy names a script that may run: no other does, whatever a name contains."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"

@@ -1,16 +1,4 @@
-// Putting it together. Names of methods, shifts and models only ever enter the page as text.
-
-function byId(id) { return document.getElementById(id); }
-
-function make(tag, properties = {}, ...children) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
-}
-
-function fill(select, options) {
-  select.replaceChildren(...options.map(([value, text]) => make("option", { value }, String(text))));
-}
+// Putting it together.
 
 function methodName(run, method) {
   return make("span", { className: `method m${method}` }, run.methods[method].label);

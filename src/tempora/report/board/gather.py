@@ -1,0 +1,142 @@
+"""Which runs stand on a board: those whose files verify and that are what they call themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from tempora.analysis.compare import machine_name
+from tempora.analysis.doubt import doubt
+from tempora.errors import TemporaError
+from tempora.report.frames import over_shifts
+from tempora.store import Results, RunFolder, open_run
+from tempora.store.packs import check_run, is_pack
+
+Departures = Callable[[Results], list[str]]
+"""How a run differs from the suite that it names: nothing, or a phrase for each."""
+
+CONFIGURATION = (
+    "model",
+    "dataset",
+    "severity",
+    "shifts",
+    "seeds",
+    "stream",
+    "batch_size",
+    "batches",
+    "scenarios",
+)
+"""What two runs of run.json have in common if one continues the history of the other; the device comes to it."""
+
+
+class Refused(NamedTuple):
+    """A run that does not stand on the board, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run that does."""
+
+    name: str
+    """Of its folder or file."""
+    results: Results
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return self.results.manifest
+
+    @property
+    def network(self) -> str:
+        return str(self.manifest["model"])
+
+    @property
+    def device(self) -> str:
+        """Whose times these are."""
+        return machine_name(self.manifest).removeprefix("clock ")
+
+    @property
+    def stream(self) -> str:
+        """The kind of stream, with the order of classes where it is not shuffled."""
+        told = self.manifest.get("stream") or {}
+        kind, classes = str(told.get("kind", "single")), told.get("classes", "shuffled")
+        return kind if classes == "shuffled" else f"{kind}, classes {json.dumps(classes)}"
+
+    @property
+    def commit(self) -> str:
+        """Short; a star where the tree had changes; empty where nothing is known."""
+        machine = self.manifest.get("machine") or {}
+        return str(machine.get("commit") or "")[:10] + ("*" if machine.get("dirty") else "")
+
+    @property
+    def commit_date(self) -> str:
+        return str((self.manifest.get("machine") or {}).get("commit_date") or "")
+
+    @property
+    def configuration(self) -> str:
+        """Equal for runs whose numbers may be followed from commit to commit."""
+        told = {name: self.manifest.get(name) for name in CONFIGURATION}
+        return json.dumps([told, self.device], sort_keys=True)
+
+    @property
+    def has_traces(self) -> bool:
+        return not self.results.folder.packed_without_traces
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """One row per method and scenario, over all shifts and seeds, with how sure it is."""
+        rows = over_shifts(self.results.utilities, self.results.cards)
+        return doubt(self.results).about(rows)
+
+
+class Gathered(NamedTuple):
+    """What was given, sorted out."""
+
+    entries: list[Entry]
+    refused: list[Refused]
+
+
+def gather(paths: Sequence[Path], departures: Departures) -> Gathered:
+    """Open every run and pack; those that do not verify, or depart from the suite that they name, are refused."""
+    found = Gathered([], [])
+    for path, name in zip(paths, _names(paths), strict=True):
+        try:
+            found.entries.append(Entry(name, _opened(path, departures)))
+        except TemporaError as error:
+            found.refused.append(Refused(str(path), str(error)))
+    if not found.entries:
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in found.refused)
+        raise TemporaError(f"none of {len(paths)} runs can stand on a board: {reasons}")
+    return found
+
+
+def _opened(path: Path, departures: Departures) -> Results:
+    if not is_pack(path):  # which is checked when it is opened
+        check_run(RunFolder(path))
+    results = open_run(path)
+    if not results.manifest["finished"]:
+        raise TemporaError("it is not finished: let the same command go on first")
+    if results.utilities["utility"].notna().sum() == 0:
+        raise TemporaError("no cell of it has a utility")
+    if departs := departures(results):
+        raise TemporaError(f"it departs from the suite that it names: {'; '.join(departs)}")
+    return results
+
+
+def _names(paths: Iterable[Path]) -> list[str]:
+    """Short and distinct: the last part of each path, and a number where it comes again."""
+    seen: dict[str, int] = {}
+    names = []
+    for path in paths:
+        short = path.resolve().name.removesuffix(".tempora")
+        seen[short] = seen.get(short, 0) + 1
+        names.append(short if seen[short] == 1 else f"{short} ({seen[short]})")
+    return names

@@ -1,0 +1,146 @@
+"""A board over many runs: what stands on it, what is refused and why, what changed from commit to commit."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from report.made_run import METHODS, make_run
+from tempora.cli import app
+from tempora.errors import TemporaError
+from tempora.report.board import gather, write_board
+from tempora.scenarios import Discrete, Offline
+from tempora.store import Results, RunFolder, pack
+from tempora.store.suite_claims import departures_of
+from test_purity import modules_loaded_by
+
+SCENARIOS = (Offline(), Discrete(utilisation=0.5))
+FEW = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
+WORSE = FEW | {"adabn": replace(METHODS["adabn"], gain=0.0)}
+HOSTILE = "<script>window.stolen = 1</script>"
+
+
+def made(
+    path: Path, methods=FEW, model: str = "a_net", cpu: str = "A Processor", commit: str = "a" * 40
+) -> Path:
+    day = "0123456789abcdef".index(commit[0]) + 1
+    machine = {"cpu": cpu, "commit": commit, "commit_date": f"2026-11-{day:02}T00:00:00+00:00"}
+    make_run(path, methods=methods, shifts={"fog": 0.5}, scenarios=SCENARIOS, model=model, machine=machine)
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> list[Path]:
+    """One configuration at two commits, which come in the wrong order; another device; another network, packed."""
+    place = tmp_path_factory.mktemp("board")
+    return [
+        made(place / "later", WORSE, commit="b" * 40),
+        made(place / "first"),
+        made(place / "other device", cpu=HOSTILE),
+        pack(made(place / "other net", model="b_net"), traces=False),
+    ]
+
+
+@pytest.fixture(scope="module")
+def board(runs: list[Path], tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    write_board(gather(runs, departures_of), out, title=HOSTILE, reports=False)
+    return out
+
+
+@pytest.fixture(scope="module")
+def data(board: Path) -> dict:
+    return json.loads((board / "board.json").read_text())
+
+
+def test_every_run_method_and_scenario_is_there(data: dict, runs: list[Path]) -> None:
+    assert [run["name"] for run in data["runs"]] == ["later", "first", "other device", "other net"]
+    assert len(data["rows"]) == 4 * 3 * 2
+    row = next(
+        row for row in data["rows"] if (row["run"], row["method"], row["scenario"]) == (1, "tent", "offline")
+    )
+    utilities = Results(RunFolder(runs[1])).utilities
+    stored = utilities[(utilities["method"] == "tent") & (utilities["protocol"] == "offline")].iloc[0]
+    assert row["utility"] == pytest.approx(stored["utility"])
+    assert row["sample_lo"] < row["utility"] < row["sample_hi"]
+    without = next(row for row in data["rows"] if row["run"] == 3)
+    assert without["utility"] is not None
+    assert without["sample_lo"] is None, "without traces nobody knows how sure it is"
+
+
+def test_a_fall_beyond_the_interval_is_a_regression_and_commits_are_ordered_by_date(data: dict) -> None:
+    (history,) = data["histories"]
+    assert [one["run"] for one in history["commits"]] == ["first", "later"]
+    (step,) = history["steps"]
+    assert {cell["method"] for cell in step["regressions"]} == {"AdaBN"}
+    assert all(cell["hi"] < 0 for cell in step["regressions"])
+    assert step["gains"] == []
+
+
+def test_names_are_text(board: Path) -> None:
+    page = (board / "index.html").read_text()
+    assert HOSTILE not in page
+    assert "&lt;script&gt;window.stolen" in page
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", page)
+
+
+def test_what_does_not_verify_is_refused_with_the_reason(runs: list[Path], tmp_path: Path) -> None:
+    touched = tmp_path / "touched.tempora"
+    touched.write_bytes(runs[3].read_bytes()[:-40])
+    edited = Path(shutil.copytree(runs[1], tmp_path / "edited"))
+    text = (edited / "run.json").read_text()
+    (edited / "run.json").write_text(text.replace('"a_net"', '"c_net"'))
+    out = tmp_path / "site"
+    asked = ["board", *map(str, [runs[1], touched, edited]), "--out", str(out), "--no-reports"]
+    said = CliRunner().invoke(app, asked)
+    assert said.exit_code == 1
+    assert re.sub(r"\s+", " ", said.output).count("refused") == 2
+    refused = json.loads((out / "board.json").read_text())["refused"]
+    assert [Path(one["path"]).name for one in refused] == ["touched.tempora", "edited"]
+    assert "damaged or no pack" in refused[0]["reason"]
+    assert "was changed after Tempora wrote it" in refused[1]["reason"]
+    assert "touched.tempora" in (out / "index.html").read_text()
+
+
+def test_nothing_left_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TemporaError, match="none of 1 runs can stand on a board"):
+        gather([tmp_path], departures_of)
+
+
+def claiming(run: Path, place: Path, **changes) -> Results:
+    """The run, written again with another manifest, as somebody could who has Tempora's own code."""
+    folder = RunFolder(shutil.copytree(run, place))
+    folder.write_manifest(folder.manifest() | changes)
+    return Results(folder)
+
+
+def test_a_run_that_is_not_the_suite_it_names_says_how(runs: list[Path], tmp_path: Path) -> None:
+    claim = claiming(runs[1], tmp_path / "claim", suite="tempora-fashion-v1/resnet")
+    found = departures_of(claim)
+    assert "batch_size is None instead of 64" in found
+    assert "fog has other images" in found
+    assert "fashion_resnet has other weights" in found
+    assert departures_of(claiming(runs[1], tmp_path / "none")) == []
+    (unknown,) = departures_of(claiming(runs[1], tmp_path / "unknown", suite="tempora-v9/x"))
+    assert "no suite" in unknown
+    with pytest.raises(TemporaError, match="departs from the suite"):
+        gather([tmp_path / "claim"], departures_of)
+
+
+def test_methods_of_a_suite_keep_its_settings_and_others_are_free(runs: list[Path], tmp_path: Path) -> None:
+    given = [{"name": "tent", "label": "", "lr": 0.1}, "mine:Method", {"name": "eta", "lr": 0.0025}]
+    config = {"suite": "tempora-fashion-v1/resnet", "methods": given}
+    found = departures_of(claiming(runs[1], tmp_path / "claim", config=config))
+    assert [text for text in found if "settings" in text] == ["tent has other settings"]
+
+
+def test_a_board_needs_no_torch(runs: list[Path], tmp_path: Path) -> None:
+    words = ["board", str(runs[1]), "--out", str(tmp_path), "--no-reports"]
+    code = f"from tempora.cli import app\napp({words!r}, standalone_mode=False)"
+    assert "torch" not in modules_loaded_by(code)

@@ -1,0 +1,80 @@
+"""The board in a real browser: filters, sorting, winners; nothing in a name runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from report.test_board import board, runs  # noqa: F401
+from report.test_browser import Browser, browser, pytestmark  # noqa: F401
+
+
+@pytest.fixture
+def opened(browser: Browser, board: Path) -> Browser:  # noqa: F811
+    browser.open(board / "index.html")
+    return browser
+
+
+def column(page: Browser, title: str) -> list[str]:
+    return page.run(
+        """const table = document.getElementById("board");
+        const place = [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === arguments[0]);
+        return [...table.tBodies[0].rows].map((row) => row.cells[place].textContent);""",
+        title,
+    )
+
+
+def sort(page: Browser, title: str) -> None:
+    page.run(
+        """[...document.querySelectorAll("#board thead button")]
+            .find((one) => one.textContent === arguments[0]).click()""",
+        title,
+    )
+
+
+def test_opens_without_a_complaint_and_no_name_runs(opened: Browser) -> None:
+    assert opened.problems() == []
+    assert opened.run("return window.stolen") is None
+    assert "<script>" in opened.text("h1")
+
+
+def test_filters_leave_what_they_say(opened: Browser) -> None:
+    assert len(column(opened, "method")) == 4 * 3
+    opened.choose("f-network", "b_net")
+    assert set(column(opened, "network")) == {"b_net"}
+    assert opened.text("#count") == "3 results"
+    opened.choose("f-network", "all")
+    device = next(name for name in column(opened, "device") if "script" in name)
+    opened.choose("f-device", device)
+    assert set(column(opened, "device")) == {device}
+    before = column(opened, "utility %")
+    opened.choose("f-scenario", "Discrete: ρ 50 %")
+    assert len(column(opened, "method")) == 3
+    assert column(opened, "utility %") != before
+
+
+def test_sorts_by_any_column_both_ways(opened: Browser) -> None:
+    falling = [float(value) for value in column(opened, "utility %")]
+    assert falling == sorted(falling, reverse=True)
+    sort(opened, "utility %")
+    assert [float(value) for value in column(opened, "utility %")] == sorted(falling)
+    sort(opened, "method")
+    assert column(opened, "method") == sorted(column(opened, "method"))
+    sort(opened, "95 % interval")
+    assert column(opened, "95 % interval")[-3:] == ["–"] * 3, "what is not known comes last"
+    sort(opened, "95 % interval")
+    assert column(opened, "95 % interval")[-3:] == ["–"] * 3
+
+
+def test_winners_of_a_network_on_every_device(opened: Browser) -> None:
+    headings = "return document.querySelectorAll('#winner-grid thead th').length"
+    assert opened.run(headings) == 3, "one empty, two devices of this network"
+    opened.choose("w-network", "b_net")
+    assert opened.run("return document.querySelectorAll('#winner-grid .square').length") == 2
+
+
+def test_one_method_across_devices(opened: Browser) -> None:
+    opened.choose("a-method", "Tent")
+    rows = opened.run("return document.getElementById('across-table').tBodies[0].rows.length")
+    assert rows == 4
