@@ -101,8 +101,8 @@ def test_the_names_are_those_that_there_are() -> None:
     from tempora.data.corruptions.constants import CONSTANTS
     from tempora.engine import suites
     from tempora.engine.config import RunConfig
+    from tempora.measure.profile import clock_names
     from tempora.published import setups
-    from tempora.published.profiles import PROFILED
     from tempora.report import tables
     from tempora.scenarios import GRIDS
 
@@ -124,7 +124,7 @@ def test_the_names_are_those_that_there_are() -> None:
     assert all(suites.path_of(name).is_file() for name in suites.names())
     assert ("all", *GROUPS, "extra", *CORRUPTIONS, *EXTRA) == completion.SHIFTS
     assert set(completion.CONSTANTS) == set(CONSTANTS)
-    assert ("steady", "measured", *(f"published:{name}" for name in PROFILED)) == completion.CLOCKS
+    assert ("steady", "measured", *clock_names()) == completion.CLOCKS
     assert tuple(setups()) == completion.PUBLISHED
     assert completion.TABLES == tables.NAMES
     assert tuple(tables.FORMATS) == completion.FORMATS

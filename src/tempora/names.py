@@ -101,6 +101,11 @@ SUITES: Mapping[str, str] = {
 }
 """Parts of suites, each a file in a package."""
 
+PROFILES: Mapping[str, str] = {
+    name: f"tempora.measure.library:{name}.json" for name in ("h200-resnet50", "h200-vit_b_16")
+}
+"""Latency profiles that ship with Tempora besides the paper's, `--clock library:NAME`, each a file in a package."""
+
 CORRUPTION_GROUPS: Mapping[str, tuple[str, ...]] = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
     "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),

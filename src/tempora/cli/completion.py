@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from tempora.names import CORRUPTION_GROUPS, EXTRA_CORRUPTIONS, SUITES
+from tempora.names import CORRUPTION_GROUPS, EXTRA_CORRUPTIONS, PROFILES, SUITES
 
 Complete = Callable[[str], list[str]]
 
@@ -22,7 +22,10 @@ SHIFTS = (
     *EXTRA_CORRUPTIONS,
 )
 CONSTANTS = ("imagenet", "cifar", "fashion")
-CLOCKS = ("steady", "measured", "published:rn50_inc", "published:vit_inc")
+CLOCKS = (
+    *("steady", "measured", "published:rn50_inc", "published:vit_inc"),
+    *(f"library:{name}" for name in PROFILES),
+)
 RUNTIMES = ("eager", "tf32", "channels_last", "amp", "compile")
 PREDICTING = ("tf32", "amp", "channels_last")
 DEVICES = ("auto", "cpu", "cuda", "mps")

@@ -126,7 +126,23 @@ def _clocks() -> Iterator[Entry]:
         found = setup(name)
         about = f"The paper's mean latencies of {found.model} on {found.hardware}, λ {found.baseline_ms:g} ms"
         yield f"published:{name}", about, PROFILE_NOTE
+    yield from _library()
     yield "FILE", "A latency profile written by `tempora profile`, of any machine", ""
+
+
+def _library() -> Iterator[Entry]:
+    import json
+
+    for name, place in names.PROFILES.items():
+        told = json.loads(names.file_of(place).read_text(encoding="utf-8"))
+        machine = told["machine"]
+        device = machine.get("gpu") or told.get("device") or machine.get("cpu")
+        model, size = (told.get(key) or machine.get(key) for key in ("model", "batch_size"))
+        standard_ms = told.get("baseline_ms") or 1.03 * told["standard_ms"]
+        versions = ", ".join(f"{key} {version}" for key, version in machine.get("versions", {}).items())
+        made_at = str(told.get("made_at") or machine.get("made_at"))[:10]
+        about = f"{model} on {device}, batches of {size}, λ {standard_ms:.4g} ms"
+        yield f"library:{name}", about, f"{versions}; {made_at}"
 
 
 def _suites() -> Iterator[Entry]:

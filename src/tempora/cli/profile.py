@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def profile(
-    out: Annotated[Path, typer.Option(help="Where to write the profile (JSON).")] = Path("profile.json"),
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the profile (JSON). Default: profile.json.")
+    ] = None,
     model: Annotated[
         str,
         typer.Option(
@@ -58,6 +60,14 @@ def profile(
         ),
     ] = "auto",
     threads: Annotated[int | None, typer.Option(help="CPU threads; one unless more are given.")] = None,
+    share: Annotated[
+        bool,
+        typer.Option(
+            "--share",
+            help="Write it ready to contribute: named by device and network, without your command line. --out is "
+            "then the folder that it goes to.",
+        ),
+    ] = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
     ] = False,
@@ -88,13 +98,21 @@ def profile(
         "profile_s": profile_s,
     }
     console = new_console()
-    if not out.parent.is_dir():
-        raise TemporaError(f"--out {out}: there is no folder {out.parent}; make it, or give another")
+    if share:
+        place = Path(".") if out is None else out
+    else:
+        out = Path("profile.json") if out is None else out
+        place = out.parent
+    if not place.is_dir():
+        raise TemporaError(f"--out {out}: there is no folder {place}; make it, or give another")
     observer = LiveProgress(console, plain=plain)
     job = job_from_config(load_config(None, flags=flags), observer)
     with observer.watching():
         recorded = recorded_alone(job, observer)
-    recorded.save(out)
+    if share:
+        recorded = recorded.to_share()
+    file = place / f"{recorded.name}.json" if out is None or share else out
+    recorded.save(file)
 
     times = ("δ ms", "e ms", "e − λ ms", "ℓ ms", "±", "δ / λ", "memory", "energy", "parameters")
     shown = plain_table("method", *times, numbers=times)
@@ -133,7 +151,13 @@ def profile(
             soft_wrap=True,
         )
     console.print()
-    console.print(f"wrote {out}; use it with: tempora run ... --clock {out}", markup=False, soft_wrap=True)
+    console.print(f"wrote {file}; use it with: tempora run ... --clock {file}", markup=False, soft_wrap=True)
+    if share:
+        console.print(
+            "To contribute it: put it into src/tempora/measure/library, and its name into PROFILES of "
+            "src/tempora/names.py",
+            soft_wrap=True,
+        )
 
 
 def _tail(recorded: SteadyProfile) -> str:

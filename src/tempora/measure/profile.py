@@ -19,11 +19,12 @@ from typing import Any
 from tempora.errors import TemporaError, unknown
 from tempora.measure.steady import SCHEMA_VERSION, SteadyProfile
 from tempora.measure.verdict import Verdict
+from tempora.names import PROFILES, file_of
 from tempora.published import profile as published_profile
 from tempora.published.profiles import PROFILED
 
 ANY_ACTION = "*"
-PUBLISHED = "published:"
+PUBLISHED, LIBRARY = "published:", "library:"
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ class Profile:
 
 
 def load_profile(source: str | Path | Mapping[str, Any]) -> Profile | SteadyProfile:
-    """A profile from a file, from `published:rn50_inc`, or from {"baseline_ms": 40, "tent": (41, 56), ...}."""
+    """A profile from a file, by name (`published:rn50_inc`, `library:h200-resnet50`), or from constants:
+    {"baseline_ms": 40, "tent": (41, 56), ...}."""
     if isinstance(source, Mapping):
         return _from_constants(source, "given")
     if str(source).startswith(PUBLISHED):
@@ -123,11 +125,16 @@ def load_profile(source: str | Path | Mapping[str, Any]) -> Profile | SteadyProf
         if setup not in PROFILED:
             raise unknown("published profile", setup, PROFILED)
         return _from_constants(published_profile(setup), str(source))
+    if str(source).startswith(LIBRARY):
+        name = str(source).removeprefix(LIBRARY)
+        if name not in PROFILES:
+            raise unknown("profile of the library", name, PROFILES)
+        source = file_of(PROFILES[name])
     path = Path(source)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        allowed = ", ".join(f"{PUBLISHED}{name}" for name in PROFILED)
+        allowed = ", ".join(clock_names())
         raise TemporaError(
             f"clock {str(source)!r}: no such profile; use steady, measured, {allowed}, or a file written by "
             "tempora profile"
@@ -137,6 +144,11 @@ def load_profile(source: str | Path | Mapping[str, Any]) -> Profile | SteadyProf
     if isinstance(content, dict) and content.get("schema_version") == SCHEMA_VERSION:
         return SteadyProfile.from_json(content, path)
     return _from_json(content, path)
+
+
+def clock_names() -> list[str]:
+    """The profiles that ship with Tempora, as a user names them."""
+    return [*(f"{PUBLISHED}{name}" for name in PROFILED), *(f"{LIBRARY}{name}" for name in PROFILES)]
 
 
 def _from_constants(times: Mapping[str, Any], name: str) -> Profile:

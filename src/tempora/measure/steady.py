@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,8 @@ SCHEMA_VERSION = 2
 PROVISION_X = 1.03
 """lambda over the steady time of standard inference: what the published mean and lambda give on ResNet-50."""
 TAIL = "tail"
+PRIVATE = ("command", "dirty")
+"""Facts about a machine that nobody else needs: a command line has paths and names in it."""
 STANDARD = "standard"
 STEP = "step"
 
@@ -160,6 +163,12 @@ class SteadyProfile(_Part):
     """Methods that failed while they were profiled, as `made_by` of entries says it."""
     unmet: dict[str, list[str]] = {}
     """Actions and modes that a method names and that never occurred: each is profiled when a run meets it."""
+
+    def to_share(self) -> SteadyProfile:
+        """The profile as others may have it: named by its device and network, without what is about its owner."""
+        name = re.sub(r"[^a-z0-9_]+", "-", f"{self.device} {self.model}".lower()).strip("-")
+        machine = {key: value for key, value in self.machine.items() if key not in PRIVATE}
+        return self.model_copy(update={"name": name, "machine": machine})
 
     @cached_property
     def by_kind(self) -> Mapping[Kind, Entry]:

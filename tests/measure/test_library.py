@@ -1,0 +1,75 @@
+"""The profiles that ship with Tempora, and one that is ready to be added to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tempora.cli import app
+from tempora.errors import TemporaError
+from tempora.measure import load_profile
+from tempora.measure.steady import SteadyProfile
+from tempora.names import PROFILES, file_of
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_of_the_library_says_where_it_is_from(name: str) -> None:
+    profile = load_profile(f"library:{name}")
+    assert profile.baseline_ms > 0
+    machine = profile.machine
+    assert machine["gpu"] or machine["cpu"]
+    assert machine["versions"]["torch"]
+    assert "command" not in machine
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_it_holds_the_medians_that_were_measured(name: str) -> None:
+    measured = json.loads((BENCHMARKS / "results" / f"{name.replace('-', '-methods-', 1)}.json").read_text())
+    profile = load_profile(f"library:{name}")
+    rows = {row["name"]: row for row in measured["rows"]}
+    for method, times in profile.methods.items():
+        assert times.predict_ms[0] == pytest.approx(rows[method]["predict_ms"], abs=6e-4)
+        assert times.adapt_ms["*"][0] == pytest.approx(rows[method]["adapt_ms"], abs=6e-4)
+    assert profile.baseline_ms == pytest.approx(1.03 * rows["standard"]["predict_ms"], abs=2e-3)
+
+
+def test_all_files_are_listed_and_an_unknown_name_is_told_the_others() -> None:
+    files = {path.stem for path in file_of("tempora.measure.library:x").parent.glob("*.json")}
+    assert files == set(PROFILES)
+    with pytest.raises(TemporaError, match="h200-resnet50"):
+        load_profile("library:h200-resnet5")
+    said = CliRunner().invoke(app, ["list", "clocks"]).output
+    assert all(f"library:{name}" in said for name in PROFILES)
+
+
+def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
+    recorded = SteadyProfile.model_validate(
+        {
+            "name": "this machine",
+            "id": "abc",
+            "made_at": "2026-11-16T08:00:00+00:00",
+            "model": "fashion_resnet",
+            "weights": "w",
+            "batch_size": 64,
+            "device": "AMD EPYC (tm), 1 threads",
+            "threads": 1,
+            "times": "process CPU time",
+            "machine": {
+                "cpu": "AMD EPYC",
+                "versions": {"torch": "2.6"},
+                "command": ["tempora", "--root", "/home/me"],
+            },
+            "standard_ms": 5.0,
+            "entries": [],
+            "rounds": {"shift": [], "clean": [], "checks": [], "standard_ms": [], "ms": [], "amount": []},
+        }
+    )
+    shared = recorded.to_share()
+    assert shared.name == "amd-epyc-tm-1-threads-fashion_resnet"
+    assert shared.machine == {"cpu": "AMD EPYC", "versions": {"torch": "2.6"}}
+    assert (shared.made_at, shared.standard_ms) == (recorded.made_at, 5.0)
