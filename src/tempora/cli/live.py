@@ -12,6 +12,8 @@ from tempora.cli import completion
 from tempora.cli.terminal import console, plain_table
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from tempora.engine.live import LivedCell
     from tempora.store import Results
 
@@ -73,7 +75,7 @@ def live(
 ) -> None:
     """Serve a scenario's arrivals in real time on the pipeline of tempora.deploy: simulated beside lived.
 
-    The lived service times are replayed through the simulator, too: what differs from the lived utility there is
+    The lived arrivals and times are replayed through the simulator, too: what differs from the lived utility there is
     wrong logic, what differs only from the simulated one is a wrong clock.
     """
     from tempora.cli.run import _names, prepare_environment
@@ -125,32 +127,66 @@ def _made(flags: dict[str, Any]) -> Results:
 
 
 def show_lived(cells: list[LivedCell]) -> bool:
-    """A table of the cells; whether all agree."""
+    """A table of the cells, and what both comparisons come to; whether nothing speaks against the simulator."""
     from rich.text import Text
 
-    from tempora.engine.live import TOLERANCE
-
     numbers = ("simulated", "lived", "replayed", "available", "response")
-    table = plain_table("cell", *numbers, "verdict", numbers=numbers)
+    table = plain_table("cell", *numbers, "profile tells", numbers=numbers)
     for cell in cells:
         interval = cell.interval()
         half = "" if interval is None else f" ±{50 * (interval[1] - interval[0]):.1f}"
         table.add_row(
             Text(f"{cell.method}, {cell.shift}\n  {cell.label}"),
-            f"{cell.simulated:.2%}",
-            f"{cell.mean('utility'):.2%}{half}",
-            f"{cell.mean('replayed'):.2%}",
-            f"{cell.availability:.0%}, {cell.mean('availability'):.0%}",
-            f"{cell.response_ms:.1f}, {cell.mean('response_ms'):.1f} ms",
-            Text("agrees", "green") if cell.agrees else Text("differs", "bold red"),
+            f"{cell.simulated.utility:.2%}",
+            f"{cell.mean():.2%}{half}",
+            f"{sum(life.replayed.utility for life in cell.lives) / len(cell.lives):.2%}",
+            f"{cell.simulated.availability:.0%}, {cell.mean('availability'):.0%}",
+            f"{_ms(cell.simulated.response_p50_ms)}, {_ms(cell.mean('response_p50_ms'))} ms",
+            _verdict(cell),
         )
     out = console()
     out.print(table)
-    agreeing = sum(cell.agrees for cell in cells)
-    lives = len(cells[0].lives)
-    out.print(
-        f"\n{agreeing} of {len(cells)} cells agree within the timing interval and {TOLERANCE:.0%}. available and "
-        f"response (median): simulated, then lived. lived: mean of {lives}, ± half its 95 % interval. replayed: the "
-        "lived service times on the simulator's timeline."
+    out.print(f"\n{summary(cells)}")
+    return all(cell.stands for cell in cells)
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None or value != value else f"{value:.1f}"
+
+
+def _verdict(cell: LivedCell) -> Text:
+    from rich.text import Text
+
+    if not cell.logic_agrees:
+        return Text("wrong logic", "bold red")
+    if cell.outside is not None:
+        return Text(f"not judged:\n{cell.outside}", "dim")
+    return Text("agrees", "green") if cell.clock_agrees else Text("differs", "bold red")
+
+
+def summary(cells: list[LivedCell]) -> str:
+    """Both comparisons in words."""
+    from tempora.engine.live import CLOCK_TOLERANCE, LOGIC_TOLERANCE, MOST_UTILISATION, SHORTEST_DEADLINE_X
+    from tempora.errors import counted
+
+    lives = [life for cell in cells for life in cell.lives]
+    judged = [cell for cell in cells if cell.outside is None]
+    agreeing = sum(cell.clock_agrees for cell in judged)
+    largest = max((abs(cell.clock_error) for cell in judged), default=0.0)
+    logic = max(cell.logic_error for cell in cells)
+    right = sum(cell.logic_agrees for cell in cells)
+    clock = (
+        f"{agreeing} of {counted(len(judged), 'cell')} agree within {100 * CLOCK_TOLERANCE:g} point (largest "
+        f"difference {100 * largest:.2f})"
+        if judged
+        else "no cell is of the kind that a profile can be expected to tell"
     )
-    return agreeing == len(cells)
+    return (
+        f"Profile against lived: {clock}: those with a schedule of utilisation up to {MOST_UTILISATION:g}, a queue, "
+        f"and no deadline below {SHORTEST_DEADLINE_X:g} λ; {counted(len(cells) - len(judged), 'other')} shown as "
+        "they are.\n"
+        f"Lived times replayed against lived: {right} of {counted(len(cells), 'cell')} agree within "
+        f"{100 * LOGIC_TOLERANCE:g} points (largest difference {100 * logic:.4f}).\n"
+        f"lived: mean of {len(lives) // len(cells)}, ± half its 95 % interval. available and response (median): "
+        "simulated, then lived."
+    )

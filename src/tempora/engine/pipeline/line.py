@@ -66,9 +66,9 @@ class Line:
         self._told += len(found)
         return [(self._units.pop(number), lost_ms) for number, lost_ms in found] if self._lost_end else []
 
-    def finish(self, row: Lived, adapted: bool, pick: bool = True) -> None:
+    def finish(self, row: Lived, pick: bool = True) -> None:
         """The pipeline is free again, and picks what comes next."""
-        self.timeline.record(row.predict_ms, row.adapt_ms, adapted=adapted)
+        self.timeline.record(row.predict_ms, row.adapt_ms, adapted=row.phase == "adapt")
         del self._units[row.batch]
         self._picked_again_ms = self.timeline.free_ms
         self.turn = self.timeline.next() if pick else None

@@ -156,11 +156,11 @@ class Operator:
         if not turn.adapting and not self.method.frozen:
             self.method.freeze()
             self._froze_it = True
-        adapts = turn.adapting and not self.method.frozen
+        froze_itself = self.method.frozen
         scores, failure = self._tried(x, moment, self._guard)
         if scores is None:  # where Standard fails too, the batch is at fault
             return Outcome(self._by_standard(x), "frozen", by_standard=True, failure=failure)
-        return Outcome(scores, "adapt" if adapts else "frozen", adapts)
+        return Outcome(scores, "frozen" if froze_itself else "adapt", adapts=turn.adapting)
 
     def _by_standard(self, x: Tensor) -> Tensor:
         return usable(self.standard.predict(x), len(x), self.standard)

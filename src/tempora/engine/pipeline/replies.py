@@ -56,9 +56,8 @@ class Replies:
     def _answer(self, request: Request, scores: Tensor, outcome: Outcome, emission_ms: float) -> None:
         response_ms = emission_ms - request.submitted_ms
         request.kappa = float(self._value.kappa(np.array([response_ms]))[0])
-        request.adapted = outcome.adapts
-        fallback = outcome.phase == "fallback"
-        self.tally.answered(response_ms, request.kappa, outcome.adapts, fallback, outcome.by_standard)
+        request.adapted, fallback = outcome.phase == "adapt", outcome.phase == "fallback"
+        self.tally.answered(response_ms, request.kappa, request.adapted, fallback, outcome.by_standard)
         self._end(request, Answer(scores[0] if request.single else scores, False, response_ms, fallback))
 
     def _end(self, request: Request, answer: Answer) -> None:

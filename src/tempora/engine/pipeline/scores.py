@@ -32,7 +32,7 @@ class Outcome:
     phase: str
     """adapt, frozen or fallback."""
     adapts: bool = False
-    """adapt() is to follow."""
+    """adapt() is to follow; a method that froze itself is asked, too, as in a run."""
     by_standard: bool = False
     """Standard stood in for the method."""
     failure: str | None = None

@@ -82,10 +82,10 @@ class Shared:
                 self.elsewhere.append((unit, lost_ms))
                 self.work_there.notify_all()
 
-    def finish(self, row: Lived, adapted: bool) -> None:
+    def finish(self, row: Lived) -> None:
         """The pipeline is free again: say how long the turn took, and take the next."""
-        self.line.finish(row, adapted, pick=not self.dropping)
-        self.replies.tally.steps += adapted
+        self.line.finish(row, pick=not self.dropping)
+        self.replies.tally.steps += row.phase == "adapt"
         self.note(row)
         if not self.dropping:
             self.see_losses()

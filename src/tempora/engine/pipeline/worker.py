@@ -109,47 +109,64 @@ class Worker:
     def _serve(self, turn: Turn, generation: int) -> None:
         shared = self._shared
         with shared.lock:
-            picked_ms = self.picked_ms = shared.clock.now_ms()
+            self.picked_ms = shared.clock.now_ms()
             standing = shared.replies.tally.failure is None
-            outcome = self._emitted
-        if outcome is None:
-            outcome = self._answer(turn, generation, standing)
-        if outcome is None:
-            return
-        action, failure, adapts = "none", outcome.failure, outcome.adapts and standing
-        if adapts:
-            action, failure = self._operator.adapt(lambda: shared.moment(turn, emitted=True))
-        with shared.lock:
-            if generation == self._generation:
-                finish_ms = shared.clock.now_ms()
-                if adapts and failure is None and finish_ms - picked_ms > self._too_long_ms:
-                    failure = f"it took {finish_ms - picked_ms:.0f} ms for one batch"
-                if failure is not None:
-                    self.replace(failure)
-                elif adapts:
-                    begun_ms = picked_ms if self._operator.adapts_in_predict else self._emission_ms
-                    shared.costs.adapted(self._operator.mode(), action, finish_ms - begun_ms)
-                self._finish(turn, outcome.phase, picked_ms, finish_ms, action, adapts)
+            answered = self._emitted is not None
+        if not answered:
+            self._answer(turn, generation, standing)
+        if self._in_hand(turn, generation):
+            self._adapt(turn, generation, standing)
 
-    def _answer(self, turn: Turn, generation: int, standing: bool) -> Outcome | None:
-        """Have the batch predicted and send the answer out; None: somebody else has done so since."""
+    def _in_hand(self, turn: Turn, generation: int) -> bool:
+        """Whether there is still something to do about a turn, and it is this thread that does it."""
+        with self._shared.lock:
+            return generation == self._generation and self._shared.line.turn is turn
+
+    def _answer(self, turn: Turn, generation: int, standing: bool) -> None:
+        """Have the batch predicted and send the answer out. If nothing is to follow, the pipeline is free with it:
+        what sending takes is part of the next turn."""
         shared = self._shared
         with shared.lock:
             unit = shared.line.unit(turn)
         outcome = self._operator.answer(turn, unit, lambda: shared.moment(turn), standing)
-        emission_ms = shared.clock.now_ms()
         with shared.lock:
             if generation != self._generation:
-                return None
-            if outcome.adapts and self.picked_ms is not None:
-                shared.costs.predicted(self._operator.mode(), emission_ms - self.picked_ms)
-            self._emission_ms, self._emitted = emission_ms, outcome
-            shared.replies.emit(unit, outcome, emission_ms)
-        return outcome
+                return
+            self._emitted, self._emission_ms = outcome, shared.clock.now_ms()
+            shared.replies.emit(unit, outcome, self._emission_ms)
+            if outcome.adapts:
+                shared.costs.predicted(self._operator.mode(), self._emission_ms - self._begun_ms)
+            else:
+                self._finish(turn, outcome, self._emission_ms, "none", outcome.failure)
+
+    def _adapt(self, turn: Turn, generation: int, standing: bool) -> None:
+        """The rest of the work on a batch; a method that was given up meanwhile is not asked for it."""
+        shared, operator, outcome = self._shared, self._operator, self._emitted
+        assert outcome is not None
+        action, failure = "none", None
+        if standing:
+            action, failure = operator.adapt(lambda: shared.moment(turn, emitted=True))
+        with shared.lock:
+            if generation != self._generation:
+                return
+            finish_ms = shared.clock.now_ms()
+            took_ms = finish_ms - self._begun_ms
+            if standing and failure is None:
+                failure = f"it took {took_ms:.0f} ms for one batch" if took_ms > self._too_long_ms else None
+                adapt_ms = took_ms if operator.adapts_in_predict else finish_ms - self._emission_ms
+                shared.costs.adapted(operator.mode(), action, adapt_ms)
+            self._finish(turn, outcome, finish_ms, action, failure)
+
+    @property
+    def _begun_ms(self) -> float:
+        assert self.picked_ms is not None, "a turn is in hand"
+        return self.picked_ms
 
     def _finish(
-        self, turn: Turn, phase: str, picked_ms: float, finish_ms: float, action: str, adapted: bool
+        self, turn: Turn, outcome: Outcome, finish_ms: float, action: str, failure: str | None
     ) -> None:
-        times = (turn.arrived_ms, turn.start_ms, picked_ms, self._emission_ms, finish_ms)
+        if failure is not None:
+            self.replace(failure)
+        times = (turn.arrived_ms, turn.start_ms, self._begun_ms, self._emission_ms, finish_ms)
         self.picked_ms = self._emitted = None
-        self._shared.finish(Lived(turn.batch, phase, *times, action), adapted)
+        self._shared.finish(Lived(turn.batch, outcome.phase, *times, action))
