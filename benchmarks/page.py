@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from common import RESULTS
@@ -113,7 +114,7 @@ def grid_sections() -> list[str]:
         lines.append("")
         if found.get("doubts"):
             lines += ["Passes that are not VALID:", "", *(f"- {doubt}" for doubt in found["doubts"]), ""]
-    return lines + worked_out() + overhead_section() + pipeline_section()
+    return lines + worked_out() + overhead_section() + pipeline_section() + lived_section()
 
 
 def overhead_section() -> list[str]:
@@ -173,6 +174,74 @@ def pipeline_section() -> list[str]:
         *rows,
         "",
     ]
+
+
+LIVED = {"cpu-lived": "two cores", "h200-lived": "NVIDIA H200"}
+
+
+def lived_section() -> list[str]:
+    """Simulated beside lived, as `python benchmarks/deploy.py lived` wrote it."""
+    lines: list[str] = []
+    for name, where in LIVED.items():
+        if (found := load(name)) is not None:
+            lines += lived_table(name, where, found)
+    return lines
+
+
+def lived_table(name: str, where: str, found: dict[str, Any]) -> list[str]:
+    cells = found["cells"]
+    judged = [cell for cell in cells if cell["not_judged"] is None]
+    apart = [abs(lived_mean(cell, "utility") - cell["simulated"]["utility"]) for cell in judged]
+    logic = max(
+        abs(one["lived"]["utility"] - one["replayed"]["utility"]) for cell in cells for one in cell["lives"]
+    )
+    device = " --device cuda" if "H200" in where else ""
+    lines = [
+        f"### Simulated and lived: {found['model']}, {where}",
+        "",
+        f"`python benchmarks/deploy.py lived{device} --json benchmarks/results/{name}.json`: {found['batches']} "
+        f"batches of {found['batch_size']}, lambda {found['baseline_ms']:.1f} ms, every cell lived {found['repeats']} "
+        f"times beside a load of {found['load']:.1f}, {found['seconds']:.0f} s in all. Of the {len(judged)} cells with a "
+        "schedule of utilisation up to 0.7, a queue and no deadline below 1.5 λ, "
+        f"{sum(error <= 0.01 for error in apart)} are within 1 point of what the profile says (mean "
+        f"{100 * sum(apart) / max(1, len(apart)):.2f}, largest {100 * max(apart, default=0.0):.2f}); the others are "
+        f"shown as they are, with the reason. The lived times replayed differ by at most {100 * logic:.4f} points. "
+        f"Handing a batch to the worker took {median(cell['handover_us'] for cell in cells):.0f} µs (median), which "
+        "no profile knows of.",
+        "",
+        "| | | simulated | lived | available | median ms | p90 ms | within 1 point |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for cell in cells:
+        lines.append(lived_row(cell))
+    return [*lines, ""]
+
+
+def lived_row(cell: dict[str, Any]) -> str:
+    simulated = cell["simulated"]
+    lives = sorted(one["lived"]["utility"] for one in cell["lives"])
+    error = lived_mean(cell, "utility") - simulated["utility"]
+    verdict = cell["not_judged"] or ("yes" if abs(error) <= 0.01 else "no")
+    spread = f"{100 * lives[0]:.1f} to {100 * lives[-1]:.1f}"
+    available = f"{simulated['availability']:.0%}, {lived_mean(cell, 'availability'):.0%}"
+    responses = (
+        f"{some_ms(simulated[name])}, {some_ms(lived_mean(cell, name))}"
+        for name in ("response_p50_ms", "response_p90_ms")
+    )
+    return (
+        f"| {cell['grid']}: {cell['label']} | {cell['method']} | {100 * simulated['utility']:.1f} | "
+        f"{100 * lived_mean(cell, 'utility'):.1f} ({spread}) | {available} | {' | '.join(responses)} | {verdict} |"
+    )
+
+
+def lived_mean(cell: dict[str, Any], name: str) -> Any:
+    """Of the lives; None where one of them has none."""
+    values = [one["lived"][name] for one in cell["lives"]]
+    return None if None in values else sum(values) / len(values)
+
+
+def some_ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def against_naive(methods: dict[str, Any]) -> str:
