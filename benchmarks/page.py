@@ -200,8 +200,9 @@ def lived_table(name: str, where: str, found: dict[str, Any]) -> list[str]:
         f"### Simulated and lived: {found['model']}, {where}",
         "",
         f"`python benchmarks/deploy.py lived{device} --json benchmarks/results/{name}.json`: {found['batches']} "
-        f"batches of {found['batch_size']}, lambda {found['baseline_ms']:.1f} ms, every cell lived {found['repeats']} "
-        f"times beside a load of {found['load']:.1f}, {found['seconds']:.0f} s in all. Of the {len(judged)} cells with a "
+        f"batches of {found['batch_size']}, lambda {found['baseline_ms']:.1f} ms, every cell lived "
+        f"{found['repeats']} times beside a load of {found['load']:.1f}, {found['seconds']:.0f} s in all. Of the "
+        f"{len(judged)} cells with a "
         "schedule of utilisation up to 0.7, a queue and no deadline below 1.5 λ, "
         f"{sum(error <= 0.01 for error in apart)} are within 1 point of what the profile says (mean "
         f"{100 * sum(apart) / max(1, len(apart)):.2f}, largest {100 * max(apart, default=0.0):.2f}); the others are "
