@@ -17,7 +17,16 @@ import pytest
 from tempora.analysis.recommend import recommend
 from tempora.errors import TemporaError, TemporaWarning
 from tempora.scenarios import Amortised, Continuous, Discrete, Offline, Scenario, to_spec
-from tempora.store import ADAPTED, Cell, RunFolder, Trace, open_run, utilities_frame, utility_row
+from tempora.store import (
+    ADAPTED,
+    Cell,
+    RunFolder,
+    Trace,
+    integrity,
+    open_run,
+    utilities_frame,
+    utility_row,
+)
 
 SCENARIOS: tuple[Scenario, ...] = (
     Offline(),
@@ -303,3 +312,12 @@ def test_a_lost_pass_is_named(run):
         read_all(run)
     with pytest.raises(TemporaError, match="lacks the pass"):
         recommend(open_run(run), Discrete(interval_ms=50))
+
+
+def test_a_folder_may_be_called_as_an_address_begins(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path("a:") / "table.parquet"
+    path.parent.mkdir()
+    integrity.write_sealed(pa.table({"x": [1, 2]}), path, {"about": "it"}, {})
+    assert integrity.read_about(path)["about"] == "it"
+    assert integrity.read_sealed(path, {"x": (pa.int64(), "")})["x"].to_pylist() == [1, 2]

@@ -18,10 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 
 from tempora.errors import TemporaError, TemporaWarning
 from tempora.store.schema import ADDED_LATER, SCHEMA_VERSION, arrow_schema
 
+LOCAL = LocalFileSystem()
+"""Paths are files here: Arrow would take one that begins with `a:/` for an address."""
 _METADATA = b"tempora"
 _KINDS = {
     "run.json": "manifest",
@@ -40,13 +43,13 @@ def write_sealed(table: pa.Table, path: Path, about: Mapping[str, Any], rows: Ma
     sealed = {**told, "checksum": checksum(told), "rows_checksum": rows}
     table = table.replace_schema_metadata({_METADATA: json.dumps(sealed, sort_keys=True)})
     # Arrow verifies its pages before it decodes them: garbage is noticed and never parsed.
-    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True, filesystem=LOCAL)
 
 
 def read_about(path: Path) -> dict[str, Any]:
     """What `write_sealed` was told, without the rows; empty where the file is not one of ours."""
     try:
-        return _about(pq.read_schema(path), path)
+        return _about(pq.read_schema(path, filesystem=LOCAL), path)
     except (OSError, pa.ArrowException, ValueError, RecursionError) as error:
         raise damaged(path, error) from error
 
@@ -54,7 +57,7 @@ def read_about(path: Path) -> dict[str, Any]:
 def read_sealed(path: Path, fields: Fields) -> pa.Table:
     """The columns of `fields`; warns if they are not as they were written."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True, filesystem=LOCAL) as file:
             schema = file.schema_arrow
             told = _about(schema, path)
             there = {name: kind for name, kind in fields.items() if not _came_later(name, schema, told)}
