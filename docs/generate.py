@@ -22,7 +22,7 @@ from tempora.cli.examples import EXAMPLES, line
 from tempora.engine.config import DataConfig, RunConfig, template
 from tempora.measure.verdict import Limits
 from tempora.scenarios.specs import KINDS
-from tempora.store.schema import as_markdown
+from tempora.store.schema_page import as_markdown
 
 DOCS = Path(__file__).parent
 MADE = "Made by `python docs/generate.py` from the code."

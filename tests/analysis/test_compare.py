@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.run_folders import METHODS, write_run
+from analysis.run_folders import METHODS
+from analysis.run_folders import measured_run as write_run
 from tempora.analysis.compare import compare_runs, machine_name
 from tempora.errors import TemporaError
 from tempora.scenarios import Continuous, Discrete, Offline

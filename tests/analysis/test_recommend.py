@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.run_folders import BASELINE_MS, GRID, METHODS, write_run
+from analysis.run_folders import BASELINE_MS, GRID, METHODS
+from analysis.run_folders import measured_run as write_run
 from tempora.analysis.recommend import NoExactAnswer, recommend
 from tempora.analysis.replays import answer
 from tempora.analysis.requirements import Requirements

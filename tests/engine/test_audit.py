@@ -16,7 +16,7 @@ from tempora.engine.plan import make_plan
 from tempora.engine.profiling import overhead_rows, record_profile
 from tempora.engine.setup import job_from_config
 from tempora.measure import Verdict, load_profile
-from tempora.store import RunFolder
+from tempora.store import RunFolder, manifest
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,11 @@ def configured(tmp_path_factory):
     )
     with RunFolder.for_writing(folder / "run") as opened:
         return config, Run(job_from_config(config), opened).execute()
+
+
+def test_run_json_holds_only_what_its_model_documents(configured):
+    _, results = configured
+    assert set(results.manifest) <= set(manifest.fields())
 
 
 def test_random_cells_agree_exactly_under_a_recorded_clock(configured):

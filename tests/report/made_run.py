@@ -57,10 +57,11 @@ def make_run(
     judged: bool = True,
     names: Mapping[str, str] | None = None,
     machine: Mapping[str, Any] | None = None,
+    clock: str = "recorded",
 ) -> Results:
     """Write a run folder. `shifts` maps names to Standard's accuracy, `broken` methods to why they failed, `names`
-    labels of the run's own to methods; `machine` replaces facts about the machine. A
-    measured run is `judged` when it is finished."""
+    labels of the run's own to methods; `machine` replaces facts about the machine. A measured run is `judged` when it
+    is finished; its doubt takes a while to work out."""
     run = _Maker(path, scenarios, batches, batch_size, model, timing_uncertainty, verdict, names or {})
     rows = []
     for seed in seeds:
@@ -70,7 +71,7 @@ def make_run(
                 reason = (broken or {}).get(method)
                 rows += run.cells(method, pace, shift, seed, accuracy, rng, reason)
     run.folder.write_utilities(utilities_frame(rows))
-    manifest = _manifest(run, methods, shifts, seeds, finished)
+    manifest = _manifest(run, methods, shifts, seeds, finished) | {"clock": clock}
     manifest["machine"] |= machine or {}
     run.folder.write_manifest(manifest if judged else manifest | {"verdict": None})
     return Results(RunFolder(path))
@@ -220,7 +221,6 @@ def _manifest(
         "batches": dict.fromkeys(shifts, run.batches),
         "scenarios": [to_record(scenario) for scenario in run.scenarios],
         "cards": {"scenarios": Cards(scenario_cards(run.scenarios)).to_json()["scenarios"]},
-        "clock": "measured",
         "shared": True,
         "baseline": {"baseline_ms": BASELINE_MS, "mean_ms": 38.0, "median_ms": 38.0, "sd_ms": 0.3},
         "provision_ms": (BASELINE_MS - 38.0) * run.batches,

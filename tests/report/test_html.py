@@ -33,6 +33,8 @@ from tempora.report.html.words import advice, headline, troubles
 from tempora.scenarios import Amortised, Continuous, Deployment, Discrete
 from tempora.store import Results, RunFolder
 
+FEW = (GRID[0], GRID[3], GRID[8], GRID[13])
+"""Offline and one point of each protocol, for what does not depend on the grid."""
 TYPES = {"Uint8": "u1", "Uint16": "<u2", "Uint32": "<u4", "Int32": "<i4", "Float32": "<f4", "Float64": "<f8"}
 
 
@@ -118,7 +120,7 @@ def test_holds_every_cell_and_every_batch_exactly(results: Results, page: str) -
 
 def test_what_may_be_concluded_from_a_pass_is_what_it_recorded(tmp_path: Path) -> None:
     methods = {"standard": METHODS["standard"], "mine:Mine": METHODS["lame"], "lame": METHODS["tent"]}
-    data = payload_of(render(make_run(tmp_path, methods=methods, batches=8)))
+    data = payload_of(render(make_run(tmp_path, methods=methods, scenarios=FEW, batches=8)))
     known = {method["name"]: (method["history_free"], method["stateless"]) for method in data["methods"]}
     assert known == {"standard": (True, True), "mine:Mine": (True, True), "lame": (False, False)}
 
@@ -182,7 +184,8 @@ def test_troubles_count_cells_below_standard(results: Results) -> None:
 )
 def test_names_are_escaped(tmp_path: Path, name: str) -> None:
     methods = {"standard": METHODS["standard"], f"mine:{name}": METHODS["tent"]}
-    results = make_run(tmp_path, methods=methods, shifts={name: 0.3, "fog": 0.5}, model=name, batches=10)
+    shifts = {name: 0.3, "fog": 0.5}
+    results = make_run(tmp_path, methods=methods, scenarios=FEW, shifts=shifts, model=name, batches=10)
     page = render(results)
     assert "<" not in name or name not in page
     parsed = Text(page)
@@ -194,7 +197,8 @@ def test_names_are_escaped(tmp_path: Path, name: str) -> None:
 def test_a_run_without_standard_or_pressure_has_a_page_too(tmp_path: Path) -> None:
     plain = make_run(tmp_path / "offline", scenarios=GRID[:1], batches=8)
     assert "What if" in render(plain)
-    alone = make_run(tmp_path / "alone", methods={"tent": METHODS["tent"]}, shifts={"fog": 0.5}, batches=8)
+    tent, fog = {"tent": METHODS["tent"]}, {"fog": 0.5}
+    alone = make_run(tmp_path / "alone", methods=tent, scenarios=FEW, shifts=fog, batches=8)
     assert "Tent" in str(Text(render(alone)))
 
 
@@ -227,14 +231,14 @@ def test_strict_and_overshoot_have_names_of_their_own(tmp_path: Path) -> None:
 
 
 def test_doubt_is_said_at_the_top(tmp_path: Path) -> None:
-    invalid = make_run(tmp_path / "a", verdict="INVALID", batches=8, finished=False)
+    invalid = make_run(tmp_path / "a", scenarios=FEW, verdict="INVALID", batches=8, finished=False)
     said = str(Text(render(invalid)))
     assert "Timing INVALID: baseline drifted 9% during the run" in said
     assert "This run is not finished" in said
 
 
 def test_an_unfinished_run_has_no_verdict_yet(tmp_path: Path) -> None:
-    said = str(Text(render(make_run(tmp_path, batches=8, finished=False, judged=False))))
+    said = str(Text(render(make_run(tmp_path, scenarios=FEW, batches=8, finished=False, judged=False))))
     assert "UNKNOWN no verdict yet" in said
     assert "Timing UNKNOWN" not in said
 
@@ -242,7 +246,7 @@ def test_an_unfinished_run_has_no_verdict_yet(tmp_path: Path) -> None:
 def test_variants_are_of_their_method_s_family(tmp_path: Path) -> None:
     methods = {"standard": METHODS["standard"], "slow": METHODS["tent"], "mine": METHODS["sar"]}
     names = {"slow": "tent", "mine": "lab:Mine"}
-    data = payload_of(render(make_run(tmp_path, methods=methods, batches=8, names=names)))
+    data = payload_of(render(make_run(tmp_path, methods=methods, scenarios=FEW, batches=8, names=names)))
     families = {method["name"]: method["family"] for method in data["methods"]}
     assert families == {"standard": "gradient-free", "slow": "gradient-based", "mine": "other"}
 
@@ -264,7 +268,7 @@ def test_method_colours_can_be_seen_on_both_papers() -> None:
 def test_the_command(tmp_path: Path) -> None:
     app = Typer()
     app.command()(report)
-    make_run(tmp_path / "run", batches=8)
+    make_run(tmp_path / "run", scenarios=FEW, batches=8)
     done = CliRunner().invoke(app, [str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "run" / "report.html").exists()

@@ -141,7 +141,7 @@ def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.Monke
     from tempora.errors import TemporaError
 
     folder = mixed(runs, tmp_path / "run")
-    monkeypatch.setattr("tempora.store.folder.MOST_MANIFEST_BYTES", 1 << 20)
+    monkeypatch.setattr("tempora.store.manifest.MOST_MANIFEST_BYTES", 1 << 20)
     (folder / "run.json").write_bytes(b" " * (1 << 20) + (folder / "run.json").read_bytes())
     with pytest.raises(TemporaError, match=r"run\.json is damaged .* more than 1 MiB"):
         open_run(folder)

@@ -13,7 +13,7 @@ from analysis.run_folders import write_run
 from tempora import TemporaError
 from tempora.errors import TemporaWarning
 from tempora.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, integrity, read_pass
-from tempora.store.schema import as_markdown
+from tempora.store.schema_page import as_markdown
 
 DOCS = Path(__file__).parents[2] / "docs" / "schema.md"
 

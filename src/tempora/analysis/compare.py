@@ -15,14 +15,14 @@ from tempora.analysis.correlation import spearman
 from tempora.analysis.frames import ordered, scored
 from tempora.analysis.replays import batch_worth
 from tempora.analysis.uncertainty import FloatArray, interval
-from tempora.analysis.verdicts import verdict_of
 from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.store import Results
+from tempora.store.schema import SCENARIO_NAME
+from tempora.store.verdicts import verdict_of
 
-_SCENARIO = ["protocol", "label", "queue", "rule"]
+_CELL = [*SCENARIO_NAME, "method"]
 """Scenarios are the same if their labels are: what the user held fixed, in milliseconds or relative to lambda."""
-_CELL = [*_SCENARIO, "method"]
 _SIDES = ("", "_other")
 
 SAME, TIMING, CHANCE, CHANGED = "same", "timing noise", "chance", "changed"
@@ -49,14 +49,14 @@ class RunComparison:
     @property
     def summary(self) -> dict[str, float]:
         """Agreement in numbers."""
-        by_scenario = [cell for _, cell in self.cells.groupby(_SCENARIO, sort=False) if len(cell) > 2]
+        by_scenario = [cell for _, cell in self.cells.groupby(SCENARIO_NAME, sort=False) if len(cell) > 2]
         correlations = [spearman(cell["utility"], cell["utility_other"]) for cell in by_scenario]
         return {
             "cells": len(self.cells),
             "changed": int((self.cells["change"] == CHANGED).sum()),
             "mean_absolute_difference": float(self.cells["difference"].abs().mean()),
             "rank_correlation": float(np.nanmean(correlations)) if correlations else math.nan,
-            "scenarios": self.cells.groupby(_SCENARIO).ngroups,
+            "scenarios": self.cells.groupby(SCENARIO_NAME).ngroups,
             "winners_changed": len(self.winners),
         }
 
@@ -196,7 +196,7 @@ def _change(cell: Mapping[str, Any]) -> str:
 
 def _with_ranks(cells: pd.DataFrame, cards: Cards) -> pd.DataFrame:
     for suffix in _SIDES:
-        within = cells.groupby(_SCENARIO, dropna=False)[f"utility{suffix}"]
+        within = cells.groupby(SCENARIO_NAME, dropna=False)[f"utility{suffix}"]
         cells[f"rank{suffix}"] = within.rank(method="min", ascending=False).astype(int)
     return ordered(cells, cards)
 
@@ -204,17 +204,17 @@ def _with_ranks(cells: pd.DataFrame, cards: Cards) -> pd.DataFrame:
 def _changed_winners(cells: pd.DataFrame) -> pd.DataFrame:
     """A winner changes when none of the first methods of one run is first in the other."""
     found = []
-    for key, cell in cells.groupby(_SCENARIO, dropna=False, sort=False):
+    for key, cell in cells.groupby(SCENARIO_NAME, dropna=False, sort=False):
         first, first_other = (list(cell.loc[cell[f"rank{suffix}"] == 1, "method"]) for suffix in _SIDES)
         if not set(first) & set(first_other):
             names = {"winner": ", ".join(first), "winner_other": ", ".join(first_other)}
-            found.append({**dict(zip(_SCENARIO, key, strict=True)), **names})
-    return pd.DataFrame(found, columns=[*_SCENARIO, "winner", "winner_other"])
+            found.append({**dict(zip(SCENARIO_NAME, key, strict=True)), **names})
+    return pd.DataFrame(found, columns=[*SCENARIO_NAME, "winner", "winner_other"])
 
 
 def _flips(cells: pd.DataFrame, mine: _Side, theirs: _Side) -> pd.DataFrame:
     found = []
-    for key, cell in cells.groupby(_SCENARIO, dropna=False, sort=False):
+    for key, cell in cells.groupby(SCENARIO_NAME, dropna=False, sort=False):
         for (_, one), (_, two) in combinations(cell.iterrows(), 2):
             upper, lower = (one, two) if one["utility"] > two["utility"] else (two, one)
             margins = [upper[name] - lower[name] for name in ("utility", "utility_other")]
@@ -223,7 +223,7 @@ def _flips(cells: pd.DataFrame, mine: _Side, theirs: _Side) -> pd.DataFrame:
             names = str(upper["method"]), str(lower["method"])
             clear = mine.clearly_above(key, *names) and theirs.clearly_above(key, *reversed(names))
             found.append((*key, *names, *margins, clear))
-    columns = [*_SCENARIO, "upper", "lower", "margin", "margin_other", "clear"]
+    columns = [*SCENARIO_NAME, "upper", "lower", "margin", "margin_other", "clear"]
     return pd.DataFrame(found, columns=columns).astype({"clear": bool})
 
 

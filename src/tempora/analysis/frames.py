@@ -16,11 +16,12 @@ from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import order
 from tempora.published.setups import CORRUPTIONS
+from tempora.store.schema import SCENARIO_COLUMNS, SCENARIO_NAME, STREAM_COLUMNS
 
-STREAM = ("run", "hardware", "model", "shift", "seed", "repeat")
+STREAM = ("run", "hardware", *STREAM_COLUMNS, "repeat")
 """What decides the batches and the machine. A frame has those of these columns that it needs."""
 
-SCENARIO = ("protocol", "parameter", "value", "label", "queue", "rule")
+SCENARIO = tuple(SCENARIO_COLUMNS)
 """What decides the deployment."""
 
 CELL = (*STREAM, *SCENARIO)
@@ -54,7 +55,7 @@ def _with_one_value(rows: pd.DataFrame) -> pd.DataFrame:
     """The mean `value` of each scenario: on shifts of different length a relative budget has several."""
     if rows.empty or rows.groupby(["protocol", "label"])["value"].nunique().max() <= 1:
         return rows  # nearly always
-    same = keys(rows, ("run", "hardware", "model", "protocol", "label", "queue", "rule"))
+    same = keys(rows, (*_GRID, *SCENARIO_NAME))
     values = rows.groupby(same, dropna=False)["value"]
     differ = values.transform("max") != values.transform("min")
     return rows.assign(value=rows["value"].where(~differ, values.transform("mean")))

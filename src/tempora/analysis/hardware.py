@@ -10,6 +10,7 @@ from tempora.analysis.ranks import with_ranks
 from tempora.analysis.winners import winners
 from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
+from tempora.store.schema import SCENARIO_NAME
 
 
 def across_hardware(frame: pd.DataFrame, machine: str = "hardware", cards: Cards = CATALOGUE) -> pd.DataFrame:
@@ -26,7 +27,7 @@ def across_hardware(frame: pd.DataFrame, machine: str = "hardware", cards: Cards
             "analysis.stack({'gpu': ..., 'pi': ...}) and machine='run'"
         )
     rows = pool(rows, cards=cards) if rows["shift"].nunique() > 1 else with_ranks(rows)
-    scenario = keys(rows, ("protocol", "label", "queue", "rule"))
+    scenario = keys(rows, SCENARIO_NAME)
     best = winners(rows, cards).groupby(scenario, dropna=False)["winner"].nunique()
     changed = best[best > 1].reset_index()[scenario].assign(changed=True)
     table = rows[[machine, *keys(rows, ("model",)), *scenario, "value", "method", "utility", "rank"]]

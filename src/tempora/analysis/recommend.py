@@ -19,13 +19,13 @@ from tempora.analysis.requirements import Kept, Requirements, kept
 from tempora.analysis.solvency import break_even
 from tempora.analysis.tails import tail_note, with_variation
 from tempora.analysis.uncertainty import Difference, seed_label
-from tempora.analysis.verdicts import verdict_of
 from tempora.cards import Cards
 from tempora.errors import TemporaError, counted
 from tempora.published.methods import STANDARD
 from tempora.scenarios import Scenario
 from tempora.store import Results
-from tempora.store.verdicts import worst
+from tempora.store.schema import STREAM_COLUMNS
+from tempora.store.verdicts import verdict_of, worst
 
 
 class NoExactAnswer(TemporaError):
@@ -161,7 +161,7 @@ def _needed_accuracy(table: pd.DataFrame, cards: Cards) -> pd.Series[float]:
 def _replicates(results: Results, answers: Answers, scenario: Scenario, methods: Sequence[str]) -> Replicates:
     """The replicates of all streams together, `methods` in this order."""
     times, cells = times_of(results), []
-    for _, stream in answers.rows.groupby(["model", "shift", "seed"], sort=False):
+    for _, stream in answers.rows.groupby(STREAM_COLUMNS, sort=False):
         rescorer = Rescorer(results, times, scenario)
         rows = {str(row["method"]): row for _, row in stream.iterrows()}
         shift, seed = str(stream["shift"].iloc[0]), int(stream["seed"].iloc[0])

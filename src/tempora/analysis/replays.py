@@ -21,8 +21,8 @@ from tempora.errors import TemporaError, unknown
 from tempora.published.methods import STANDARD, order
 from tempora.scenarios import Resolved, Scenario, route
 from tempora.store import Cell, Results, StoredPass, Trace, utility_row
+from tempora.store.schema import STREAM_COLUMNS
 
-_STREAM = ["model", "shift", "seed"]
 _DERIVED, _REPLAYED = "derived", "replayed"
 
 
@@ -59,7 +59,7 @@ def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = 
     response_ms: dict[tuple[str, str, int], FloatArray] = {}
     unanswered: dict[str, str] = {}
     varying = True
-    streams = utilities[_STREAM].drop_duplicates()
+    streams = utilities[STREAM_COLUMNS].drop_duplicates()
     for method in sorted(utilities["method"].unique(), key=order):
         try:
             answers = [reader.answer(method, stream) for _, stream in streams.iterrows()]
@@ -85,7 +85,7 @@ class _Reader:
     def answer(self, method: str, stream: pd.Series[Any]) -> tuple[dict[str, Any], Trace]:
         """The row of the method on a stream, and its trace on the deployment's clock."""
         rows = self._utilities[self._utilities["method"] == method]
-        rows = rows[(rows[_STREAM] == stream).all(axis=1)]
+        rows = rows[(rows[STREAM_COLUMNS] == stream).all(axis=1)]
         if rows.empty:
             raise _CannotAnswer(f"the run has no cell of it on {stream['shift']}, seed {stream['seed']}")
         evaluated = self._evaluated(rows)
@@ -191,7 +191,7 @@ class _Reader:
         runtime = stored.identity.get("runtime")
         name = f"{STANDARD}@{runtime}" if runtime else STANDARD
         standard = self._utilities[self._utilities["method"] == name]
-        standard = standard[(standard[_STREAM] == rows.iloc[0][_STREAM]).all(axis=1)]
+        standard = standard[(standard[STREAM_COLUMNS] == rows.iloc[0][STREAM_COLUMNS]).all(axis=1)]
         standard = self._offline(standard)
         return None if standard.empty else str(standard["adapting_pass"].iloc[0])
 

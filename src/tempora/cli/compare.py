@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tempora.analysis.compare import RunComparison
     from tempora.cards import Cards
     from tempora.published import Comparison
-    from tempora.report.tables import Cell, Table
+    from tempora.report.tables import Table, TableCell
     from tempora.report.tables.model import Unit
     from tempora.store import Results
 
@@ -252,14 +252,14 @@ class _Side(NamedTuple):
     rank: str | None = None
     flag: str | None = None
 
-    def cell(self, row: pd.Series | None) -> Cell:
-        from tempora.report.tables import Cell
+    def cell(self, row: pd.Series | None) -> TableCell:
+        from tempora.report.tables import TableCell
 
         if row is None:
-            return Cell()
+            return TableCell()
         rank = None if self.rank is None else int(row[self.rank])
         flag = "" if self.flag is None else row[self.flag]
-        return Cell(row[self.value], rank=rank, mark="best" if rank == 1 else "", flag=flag)
+        return TableCell(row[self.value], rank=rank, mark="best" if rank == 1 else "", flag=flag)
 
 
 def _table(
@@ -272,10 +272,10 @@ def _table(
 ) -> Table:
     """Methods down; for each `group` of the rows, the sides across."""
     from tempora.published.methods import order
-    from tempora.report.tables import Cell, Column, Table
+    from tempora.report.tables import Column, Table, TableCell
 
     columns = [Column("method")]
-    body = {method: [Cell(cards.label(method))] for method in sorted(rows["method"].unique(), key=order)}
+    body = {method: [TableCell(cards.label(method))] for method in sorted(rows["method"].unique(), key=order)}
     for group, cells in rows.groupby("group", sort=False):
         known = {row["method"]: row for _, row in cells.iterrows()}
         for side in sides:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -131,7 +132,7 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     _say_timing(results, console)
 
 
-def describe(manifest: dict[str, Any]) -> str:
+def describe(manifest: Mapping[str, Any]) -> str:
     """One paragraph: what was run, where, with which lambda."""
     from tempora.analysis.compare import machine_name
     from tempora.errors import counted
@@ -169,8 +170,8 @@ def _say_timing(results: Results, console: Console) -> None:
     """Scores that are none, and the verdict on the times behind everything that is shown."""
     from rich.text import Text
 
-    from tempora.analysis.verdicts import verdict_of
     from tempora.store.scores import non_finite_sentences
+    from tempora.store.verdicts import verdict_of
 
     for sentence in non_finite_sentences(results.manifest.get("non_finite_scores") or {}):
         console.print(Text(sentence, style="yellow"))

@@ -127,7 +127,7 @@ class _Looked:
     def gone(self) -> list[str]:
         """What the earlier table had and the present one will not have, whatever the method."""
         job, manifest = self.job, self.manifest
-        lost = {
+        lost: dict[str, set[Any]] = {
             "shift": set(manifest["shifts"]) - {source.shift for source in job.streams},
             "seed": set(manifest["seeds"]) - {source.seed for source in job.streams},
             "scenario": {label for place, label in enumerate(self.labels) if place not in self.places},

@@ -26,7 +26,7 @@ from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora.store.schema import PASS_COLUMNS
 from tempora.store.scores import non_finite_scores
 from tempora.store.segments import segments_frame
-from tempora.store.verdicts import worst
+from tempora.store.verdicts import VALID, worst
 
 
 class Run:
@@ -172,8 +172,8 @@ class Run:
         return Cards(scenario_cards(self.job.scenarios), {**self._earlier.cards, **methods})
 
     def _write_manifest(self, baseline: Baseline, finished: bool, verdict: Verdict | None = None) -> None:
-        previous = self.folder.manifest() if self.folder.has_manifest() else {}
-        text = verdict.to_json() if verdict else _recorded_verdict(self.job) or previous.get("verdict")
+        previous: Mapping[str, Any] = self.folder.manifest() if self.folder.has_manifest() else {}
+        judged = verdict or _recorded_verdict(self.job)
         facts = dict(self.job.facts)
         if self._earlier.rows and "config" in facts:
             facts["config"] = self._earlier.with_config(facts["config"])
@@ -203,7 +203,7 @@ class Run:
                 "standard_above_baseline": standard_above(self.folder) if finished else None,
                 "shard": str(self.shard) if self.shard else None,
                 "finished": finished,
-                "verdict": text,
+                "verdict": judged.to_json() if judged else previous.get("verdict"),
                 "non_finite_scores": non_finite_scores(self.folder, self.folder.utilities()),
                 "mixed_devices": mixed_devices_note(self.folder, self.mix_devices),
                 "predict_with": predict_with_summary(self._used_passes()) if finished else None,
@@ -221,19 +221,14 @@ def failures(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _recorded_verdict(job: Job) -> dict[str, Any] | None:
+def _recorded_verdict(job: Job) -> Verdict | None:
     """Times that were looked up need no verdict on this machine: they keep the one that they were recorded with."""
     if not isinstance(job.clock, (RecordedClock, SteadyClock)):
         return None
     kind = "steady clock" if isinstance(job.clock, SteadyClock) and job.clock.own else "recorded clock"
     recorded = job.clock.profile.verdict
-    if recorded.reasons:
-        reasons = [kind, *recorded.reasons]
-        if isinstance(job.clock, RecordedClock):
-            return Verdict(recorded.status, tuple(reasons)).to_json()
-        return {
-            "status": recorded.status,
-            "reasons": reasons,
-            "text": f"{recorded.status}: {'; '.join(reasons)}",
-        }
-    return {"status": "VALID", "reasons": [], "text": f"VALID: {kind}"}
+    if not recorded.reasons:
+        return Verdict(said=f"{VALID}: {kind}")
+    reasons = (kind, *recorded.reasons)
+    said = "" if isinstance(job.clock, RecordedClock) else f"{recorded.status}: {'; '.join(reasons)}"
+    return Verdict(recorded.status, reasons, said)

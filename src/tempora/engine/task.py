@@ -23,13 +23,12 @@ from tempora.errors import TemporaError, counted
 from tempora.measure import Baseline, SteadyClock
 from tempora.measure.settling import is_relative
 from tempora.measure.spent import Spent
-from tempora.measure.verdict import Verdict
 from tempora.methods import Method
 from tempora.methods.guard import MethodTimedOut
 from tempora.scenarios import Budget, Offline, Resolved, Scenario, route
 from tempora.store import ADAPTED, Cell, RunFolder, StoredPass, Trace, pass_key
 from tempora.store.atomic import CannotWrite
-from tempora.store.verdicts import INVALID, WARN, worst
+from tempora.store.verdicts import INVALID, WARN, Verdict, worst
 
 OFFLINE, TAIL = "offline", "tail"
 LIVE, DERIVED, REPLAYED = "live", "derived", "replayed"

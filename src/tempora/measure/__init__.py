@@ -6,7 +6,8 @@ from tempora.measure.device import choose_device
 from tempora.measure.machine import device_kind, machine_facts
 from tempora.measure.profile import MethodTimes, Profile, load_profile
 from tempora.measure.steady import SteadyProfile
-from tempora.measure.verdict import Verdict, judge_baseline, judge_pass, judge_run
+from tempora.measure.verdict import judge_baseline, judge_pass, judge_run
+from tempora.store.verdicts import Verdict
 
 __all__ = [
     "Baseline",

@@ -18,10 +18,10 @@ from typing import Any
 
 from tempora.errors import TemporaError, unknown
 from tempora.measure.steady import SCHEMA_VERSION, SteadyProfile
-from tempora.measure.verdict import Verdict
 from tempora.names import PROFILES, file_of
 from tempora.published import profile as published_profile
 from tempora.published.profiles import PROFILED
+from tempora.store.verdicts import Verdict
 
 ANY_ACTION = "*"
 PUBLISHED, LIBRARY = "published:", "library:"

@@ -19,10 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tempora.errors import TemporaError
 from tempora.measure.baseline import Baseline
 from tempora.measure.fits import BLOCK, TAIL_SAMPLES, Fit
-from tempora.measure.verdict import Verdict
 from tempora.measure.work import FROZEN, PREDICT, Kind
 from tempora.store.atomic import write_atomically
-from tempora.store.verdicts import VALID, WARN
+from tempora.store.verdicts import VALID, WARN, Verdict
 
 SCHEMA_VERSION = 2
 PROVISION_X = 1.03

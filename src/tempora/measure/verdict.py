@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from tempora.errors import counted
 from tempora.measure.baseline import Baseline
-from tempora.store.verdicts import INVALID, VALID, WARN, worst
-
-REMEDY = "close other programs or use a recorded clock (--clock FILE)"
+from tempora.store.verdicts import INVALID, VALID, WARN, Verdict, worst
 
 
 @dataclass(frozen=True)
@@ -29,26 +26,6 @@ class Limits:
     """Share of batches that took more than twice the median of those on which the method did the same."""
     faults: tuple[float, float] = (200.0, 5000.0)
     """Median page faults per timed batch."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """VALID, WARN or INVALID, with the reasons."""
-
-    status: str = VALID
-    reasons: tuple[str, ...] = field(default_factory=tuple)
-
-    def __str__(self) -> str:
-        if not self.reasons:
-            return self.status
-        return f"{self.status}: {'; '.join(self.reasons)}; {REMEDY}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"status": self.status, "reasons": list(self.reasons), "text": str(self)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Verdict:
-        return cls(str(content.get("status", VALID)), tuple(map(str, content.get("reasons", ()))))
 
 
 def judge(observations: Mapping[str, tuple[float, tuple[float, float], str]]) -> Verdict:

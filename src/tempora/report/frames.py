@@ -8,18 +8,18 @@ from tempora import analysis
 from tempora.analysis.frames import is_offline
 from tempora.cards import Cards
 from tempora.store import Results
+from tempora.store.schema import SCENARIO_NAME, STREAM_COLUMNS
 
-_SCENARIO = ["protocol", "label", "queue", "rule"]
-_PASS = ("method", "model", "shift", "seed", "protocol", "adapting_pass")
+_PASS = ("method", *STREAM_COLUMNS, "protocol", "adapting_pass")
 _BATCH = ("served", "phase", "correct", "total", "predict_ms", "adapt_ms")
 
 
 def over_seeds(utilities: pd.DataFrame, cards: Cards) -> pd.DataFrame:
     """The scored rows, one per method, shift and scenario."""
     rows = analysis.scored(utilities).assign(queue=lambda frame: frame["queue"].fillna(1))
-    numbers = rows[[*_SCENARIO, "scenario"]].drop_duplicates(_SCENARIO)
+    numbers = rows[[*SCENARIO_NAME, "scenario"]].drop_duplicates(SCENARIO_NAME)
     if rows["seed"].nunique() > 1:
-        rows = analysis.pool(rows, over="seed", cards=cards).merge(numbers, on=_SCENARIO)
+        rows = analysis.pool(rows, over="seed", cards=cards).merge(numbers, on=SCENARIO_NAME)
     return analysis.ordered(rows, cards)
 
 
@@ -31,10 +31,10 @@ def over_shifts(utilities: pd.DataFrame, cards: Cards) -> pd.DataFrame:
     """
     rows = over_seeds(utilities, cards)
     rows = rows.assign(value=rows.groupby("scenario")["value"].transform("mean"))
-    numbers = rows[[*_SCENARIO, "scenario"]].drop_duplicates(_SCENARIO)
+    numbers = rows[[*SCENARIO_NAME, "scenario"]].drop_duplicates(SCENARIO_NAME)
     shifts = rows.groupby(["scenario", "method"])["shift"].transform("nunique")
     rows = rows[shifts == rows["shift"].nunique()]
-    return analysis.ordered(analysis.pool(rows, cards=cards).merge(numbers, on=_SCENARIO), cards)
+    return analysis.ordered(analysis.pool(rows, cards=cards).merge(numbers, on=SCENARIO_NAME), cards)
 
 
 def scenario_titles(utilities: pd.DataFrame) -> dict[int, str]:

@@ -30,6 +30,7 @@ from tempora.store.cells import Cell, utilities_frame, utility_row
 from tempora.store.folder import RunFolder
 from tempora.store.results import Results
 from tempora.store.trace import ADAPTED, FROZEN, Trace
+from tempora.store.verdicts import Verdict
 
 PROVISION = 6.0
 """lambda = mean + 6 sigma of standard inference."""
@@ -160,7 +161,7 @@ def _row(folder: RunFolder, log: Log, shift: str, index: int, baseline_ms: float
         "served_from": served_from,
         "history_free": log.method in HISTORY_FREE,
         "stateless": log.method in STATELESS,
-        "verdict": _verdict([OWN_SKIPS] if served_from == AS_LOGGED else []),
+        "verdict": _verdict([OWN_SKIPS] if served_from == AS_LOGGED else []).to_json(),
     }
     stored = folder.write_pass(_identity(log, shift, resolved), trace.on_timeline(resolved), facts)
     return utility_row(replace(cell, adapting_pass=stored.key), trace)
@@ -290,10 +291,10 @@ def _manifest(
         "baseline": baseline,
         "provision_ms": provision_ms,
         "finished": True,
-        "verdict": _verdict([f"{own_skips} discrete passes: {OWN_SKIPS}"] if own_skips else []),
+        "verdict": _verdict([f"{own_skips} discrete passes: {OWN_SKIPS}"] if own_skips else []).to_json(),
     }
 
 
-def _verdict(more: list[str]) -> dict[str, Any]:
-    reasons = ["imported; how quiet the authors' machine was is not in their logs", *more]
-    return {"status": TIMING, "reasons": reasons, "text": f"{TIMING}: {'; '.join(reasons)}"}
+def _verdict(more: list[str]) -> Verdict:
+    reasons = ("imported; how quiet the authors' machine was is not in their logs", *more)
+    return Verdict(TIMING, reasons, said=f"{TIMING}: {'; '.join(reasons)}")

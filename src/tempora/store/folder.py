@@ -21,15 +21,15 @@ import pyarrow as pa
 
 from tempora.errors import TemporaError, TemporaWarning
 from tempora.store import integrity
+from tempora.store import manifest as manifests
 from tempora.store.atomic import remove_leftovers, write_atomically
 from tempora.store.lock import FolderLock
-from tempora.store.plausible import check_manifest, check_trace, check_utilities
-from tempora.store.schema import PASS_COLUMNS, SCHEMA_VERSION, SEGMENTS, TRACE, UTILITIES, arrow_schema
+from tempora.store.manifest import Manifest
+from tempora.store.plausible import check_trace, check_utilities
+from tempora.store.schema import PASS_COLUMNS, SEGMENTS, TRACE, UTILITIES, arrow_schema
 from tempora.store.trace import Trace
 
 DAMAGED = ".damaged"
-MOST_MANIFEST_BYTES = 64 << 20
-"""Real ones have a few hundred kilobytes."""
 _RECENT_TRACES = 16
 
 
@@ -130,27 +130,18 @@ class RunFolder:
     def has_manifest(self) -> bool:
         return self.run_json.exists()
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """What was run: configuration, machine, lambda, verdict."""
         if not self.has_manifest():
             raise TemporaError(
                 f"{self.path} is not a run folder: it has no run.json (tempora run --out makes one)"
             )
-        try:
-            manifest = integrity.opened(json.loads(_read_text(self.run_json)), self.run_json)
-        except (OSError, ValueError) as error:
-            raise integrity.damaged(self.run_json, error) from error
-        except RecursionError as error:
-            raise integrity.damaged(self.run_json, "it is nested too deeply") from error
-        check_manifest(manifest, self.run_json)
-        return manifest
+        return manifests.read(self.run_json)
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Put run.json in place. That of a finished run says which table of utilities belongs to it."""
         belongs = {"utilities_seal": self.utilities_seal() if manifest.get("finished") else None}
-        plain = json.loads(json.dumps({"schema_version": SCHEMA_VERSION, **manifest, **belongs}, default=str))
-        sealed = {**plain, "checksum": integrity.checksum(plain)}
-        text = json.dumps(sealed, indent=2) + "\n"
+        text = manifests.as_text({**manifest, **belongs})
         write_atomically(self.run_json, lambda path: _write_text(path, text))
 
     # -- traces --------------------------------------------------------------------------------------------
@@ -308,15 +299,6 @@ def _read_trace(path: Path) -> Trace:
 def _file_name(identity: Mapping[str, Any], key: str) -> str:
     parts = (identity["shift"], identity["method"], identity["kind"], f"s{identity['seed']}", key)
     return "--".join(re.sub(r"[^A-Za-z0-9_.-]+", "_", str(part))[:60] for part in parts) + ".parquet"
-
-
-def _read_text(path: Path) -> str:
-    """All of run.json, which is small: a large one is not ours and could fill the memory."""
-    with path.open("rb") as file:
-        content = file.read(MOST_MANIFEST_BYTES + 1)
-    if len(content) > MOST_MANIFEST_BYTES:
-        raise ValueError(f"it has more than {MOST_MANIFEST_BYTES >> 20} MiB")
-    return content.decode("utf-8")
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -19,7 +19,7 @@ from tempora.store.cells import utilities_frame
 from tempora.store.folder import RunFolder
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora.store.results import Results
-from tempora.store.schema import ABOUT_WINNERS
+from tempora.store.schema import ABOUT_WINNERS, CELL_COLUMNS
 from tempora.store.scores import non_finite_scores
 from tempora.store.segments import segments_frame
 from tempora.store.verdicts import VERDICTS
@@ -119,7 +119,7 @@ def _joined_utilities(folders: Sequence[RunFolder]) -> pd.DataFrame:
     methods of a part is not about the whole: it is left to be worked out again."""
     table = pd.concat([Results(folder).utilities for folder in folders], ignore_index=True)
     worked_first = table.assign(worked=table["status"] != "ok").sort_values("worked", kind="stable")
-    unique = worked_first.drop_duplicates(["method", "model", "shift", "seed", "scenario"])
+    unique = worked_first.drop_duplicates(["method", *CELL_COLUMNS])
     rows: list[dict[str, Any]] = unique.drop(columns=["worked", *ABOUT_WINNERS]).to_dict("records")  # type: ignore[assignment]
     return utilities_frame(rows)
 

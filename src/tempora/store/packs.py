@@ -27,7 +27,8 @@ from tempora.errors import TemporaError, TemporaWarning
 from tempora.store import integrity
 from tempora.store.atomic import write_atomically
 from tempora.store.belonging import check_belonging
-from tempora.store.folder import MOST_MANIFEST_BYTES, RunFolder
+from tempora.store.folder import RunFolder
+from tempora.store.manifest import MOST_MANIFEST_BYTES
 from tempora.store.plausible import check_cells
 
 SUFFIX = ".tempora"

@@ -13,92 +13,11 @@ import pyarrow.compute as pc
 
 from tempora.scenarios import SIX_TERMS
 from tempora.store.integrity import damaged, warn
+from tempora.store.schema import CELL_COLUMNS
 from tempora.store.trace import PHASES
 from tempora.store.verdicts import ON_WINNERS, VERDICTS
 
 _TOLERANCE = 1e-9
-
-# -- run.json ------------------------------------------------------------------------------------------------
-
-_MANIFEST: dict[str, Any] = {
-    "model": str,
-    "methods": [str],
-    "shifts": [str],
-    "seeds": [int],
-    "batch_size": int,
-    "batches": {str: int},
-    "scenarios": [{str: object}],
-    "clock": str,
-    "baseline": {"baseline_ms": float},
-    "finished": bool,
-}
-"""What reading relies on."""
-_OPTIONAL: dict[str, Any] = {
-    "machine": {str: object},
-    "machine.command": [str],
-    "machine.versions": {str: object},
-    "method_labels": {str: str},
-    "cards": {str: {str: {str: object}}},
-    "imported": {str: object},
-    "config": (None, {str: object}),
-    "config.scenarios": [(str, {str: object})],
-    "verdict": (None, {"status": str, "text": str}),
-    "shard": (None, str),
-    "dataset": (None, str),
-    "suite": (None, str),
-    "mixed_devices": (None, str),
-    "evaluate": (None, {str: object}),
-    "predict_with": (
-        None,
-        {"runtime": str, "least_agreement": float, "mean_agreement": float, "as_timed": [str]},
-    ),
-    "non_finite_scores": {str: {"batches": int, "passes": int, "shifts": [str]}},
-}
-"""What may be absent, and has this shape (one of these) where it is there."""
-
-
-def check_manifest(manifest: Mapping[str, Any], path: Path) -> None:
-    """Refuse a run.json that lacks what reading relies on."""
-    for name, shape in _MANIFEST.items():
-        if name not in manifest:
-            raise damaged(path, f"it lacks {name!r}")
-        _check_shape(name, manifest[name], shape, path)
-    for name, shape in _OPTIONAL.items():
-        outer, _, inner = name.partition(".")
-        holder = manifest if not inner else manifest.get(outer) or {}
-        if (inner or outer) in holder:
-            _check_shape(name, holder[inner or outer], shape, path)
-    baseline_ms = manifest["baseline"]["baseline_ms"]
-    positive = [manifest["batch_size"], baseline_ms, *manifest["batches"].values()]
-    if not manifest["batches"] or not all(0 < number < np.inf for number in positive):
-        raise damaged(path, "batch_size, batches and baseline_ms are above 0")
-    verdict = (manifest.get("verdict") or {}).get("status", "VALID")
-    if verdict not in VERDICTS:
-        raise damaged(path, f"its verdict is {verdict!r}; there are {', '.join(VERDICTS)}")
-
-
-def _check_shape(name: str, value: Any, shape: Any, path: Path) -> None:
-    if not _has_shape(value, shape):
-        raise damaged(path, f"{name!r} is {value!r:.60}")
-
-
-def _has_shape(value: Any, shape: Any) -> bool:
-    if isinstance(shape, tuple):
-        return any(_has_shape(value, alternative) for alternative in shape)
-    if shape is None:
-        return value is None
-    if isinstance(shape, list):
-        return isinstance(value, list) and all(_has_shape(entry, shape[0]) for entry in value)
-    if isinstance(shape, dict) and str in shape:
-        return isinstance(value, dict) and all(_has_shape(entry, shape[str]) for entry in value.values())
-    if isinstance(shape, dict):
-        return isinstance(value, dict) and all(
-            name in value and _has_shape(value[name], inner) for name, inner in shape.items()
-        )
-    if shape in (int, float):
-        return isinstance(value, (int, shape)) and not isinstance(value, bool)
-    return isinstance(value, shape)
-
 
 # -- traces --------------------------------------------------------------------------------------------------
 
@@ -157,7 +76,6 @@ _SCORED = (
     *("utility", "utility_lo", "utility_hi", "availability", "adapted_fraction", "responsiveness"),
     *("covariance", "batches", "served_batches", "adapting_pass"),
 )
-_CELL = ["method", "model", "shift", "seed", "scenario"]
 
 
 def check_utilities(table: pd.DataFrame, path: Path) -> None:
@@ -176,7 +94,7 @@ def _utility_problems(table: pd.DataFrame) -> Iterator[tuple[str, pd.Series[bool
     for name in _SCORED:
         yield f"{name} is empty", ok & table[name].isna()
     yield "it has a utility although it did not run", ~ok & table["utility"].notna()
-    yield "the same cell stands there twice", table.duplicated(_CELL)
+    yield "the same cell stands there twice", table.duplicated(["method", *CELL_COLUMNS])
     yield f"timing is none of {', '.join(VERDICTS)}", ~table["timing"].isin(VERDICTS)
     yield (
         f"the verdict is none of {', '.join(ON_WINNERS)}",

@@ -20,6 +20,7 @@ from tempora.scenarios import Resolved, Scenario, ScenarioCard, from_record
 from tempora.store.belonging import check_belonging
 from tempora.store.folder import RunFolder, StoredPass
 from tempora.store.integrity import damaged, warn
+from tempora.store.manifest import Manifest
 from tempora.store.packs import open_folder
 from tempora.store.plausible import check_cells
 from tempora.store.schema import KEY_COLUMNS
@@ -62,7 +63,7 @@ class Results:
         return self.folder.path
 
     @cached_property
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """`run.json`: configuration, machine, lambda, verdict."""
         return self.folder.manifest()
 

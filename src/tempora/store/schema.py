@@ -149,19 +149,26 @@ UTILITIES: dict[str, tuple[pa.DataType, str]] = {
     ),
 }
 
-KEY_COLUMNS = ["method", "model", "shift", "seed", "protocol", "parameter", "value", "label", "queue", "rule"]
+STREAM_COLUMNS = ["model", "shift", "seed"]
+"""Which stream, and the network on it."""
+SCENARIO_COLUMNS = ["protocol", "parameter", "value", "label", "queue", "rule"]
+"""Which deployment."""
+SCENARIO_NAME = ["protocol", "label", "queue", "rule"]
+"""What a scenario is called on every stream: the value of one that is relative to lambda or N differs."""
+KEY_COLUMNS = ["method", *STREAM_COLUMNS, *SCENARIO_COLUMNS]
 """What names a cell."""
 PASS_COLUMNS = ["adapting_pass", "frozen_pass", "fallback_pass"]
 """Where a cell's batches are."""
 ABOUT_WINNERS = ("sample_lo", "sample_hi", "verdict")
 """What is worked out when all methods of a cell are there (`analysis.doubt`)."""
-CELL_COLUMNS = ["model", "shift", "seed", "scenario"]
+CELL_COLUMNS = [*STREAM_COLUMNS, "scenario"]
 """What methods are ranked within."""
 
 
 SEGMENTS: dict[str, tuple[pa.DataType, str]] = {
-    **{name: UTILITIES[name] for name in ("method", "model", "shift", "seed", "stream", "protocol")},
-    **{name: UTILITIES[name] for name in ("parameter", "value", "label", "queue", "rule", "scenario")},
+    **{
+        name: UTILITIES[name] for name in ("method", *STREAM_COLUMNS, "stream", *SCENARIO_COLUMNS, "scenario")
+    },
     "segment": (pa.string(), "The segment: its shift, with severity and visit where there are several."),
     "position": (pa.int64(), "Which segment of the stream it is, from 0."),
     "segment_shift": (pa.string(), "The shift that its batches are of."),
@@ -180,32 +187,3 @@ SEGMENTS: dict[str, tuple[pa.DataType, str]] = {
 
 def arrow_schema(fields: dict[str, tuple[pa.DataType, str]]) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, (kind, _) in fields.items()])
-
-
-def as_markdown() -> str:
-    """The schema as a page: docs/schema.md is this text, and a test keeps it so."""
-    lines = [
-        "# What is in a run folder",
-        "",
-        "Made by `python docs/generate.py`. Files carry the schema version, now "
-        f"{SCHEMA_VERSION}; a reader that meets a newer one says so. They also carry checksums: a file that was "
-        "changed is read with a warning, impossible numbers are refused, and `tempora run` makes both again. A table "
-        "of utilities names the rows of the passes that it was scored from, and a finished `run.json` names its "
-        "table: files of two runs in one folder are read with a warning, too.",
-        "",
-        "- `run.json`: what was run (configuration, methods, shifts, seeds, scenarios), the machine, lambda "
-        "(`baseline`), the verdict on the measurement.",
-        "- `traces/*.parquet`: one file per pass. Its metadata holds what decided the pass (`identity`) and what was "
-        "noticed while it was made (`facts`).",
-        "- `utilities.parquet`: one row per cell.",
-        "- `segments.parquet`: one row per cell and segment of its stream, where that is of many shifts.",
-        "- `report.html`: written by `tempora report`.",
-    ]
-    for title, fields in (
-        ("Traces: one row per batch", TRACE),
-        ("Utilities: one row per cell", UTILITIES),
-        ("Segments: one row per cell and segment", SEGMENTS),
-    ):
-        lines += ["", f"## {title}", "", "| column | type | meaning |", "|---|---|---|"]
-        lines += [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in fields.items()]
-    return "\n".join(lines) + "\n"

@@ -29,14 +29,13 @@ from tempora.errors import TemporaError
 from tempora.published.methods import order
 from tempora.store import Results
 from tempora.store.integrity import damaged
-from tempora.store.schema import ABOUT_WINNERS
+from tempora.store.schema import ABOUT_WINNERS, SCENARIO_NAME, STREAM_COLUMNS
 from tempora.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
 ALL = "all"
 """The shift of rows that are pooled over shifts."""
 COLUMNS = ("sample_lo", "sample_hi", "verdict", "why", "p_best", "rank_lo", "rank_hi")
 """What `Doubt.about` adds to a frame."""
-_NAMES = ("protocol", "label", "queue", "rule")
 
 Stream = tuple[str, str, int]
 """Model, shift, seed."""
@@ -175,7 +174,7 @@ class Doubt:
     def _behind(self, row: pd.Series[Any]) -> tuple[tuple[Stream, int], ...]:
         """The cells of the run that a row, pooled or not, stands for."""
         scenario = self._scenario(row)
-        model, shift, seed = (row.get(name) for name in ("model", "shift", "seed"))
+        model, shift, seed = (row.get(name) for name in STREAM_COLUMNS)
         return tuple(
             key
             for key in self._of_scenario.get(scenario, ())
@@ -233,7 +232,7 @@ def doubt(results: Results) -> Doubt:
 
 def _cells(results: Results, rows: pd.DataFrame) -> Iterable[tuple[tuple[Stream, int], Replicates]]:
     times = times_of(results)
-    for _, stream in rows.groupby(["model", "shift", "seed"], sort=False):
+    for _, stream in rows.groupby(STREAM_COLUMNS, sort=False):
         first = stream.iloc[0]
         name = (str(first["model"]), str(first["shift"]), int(first["seed"]))
         rescorer = Rescorer(results, times)
@@ -300,7 +299,7 @@ def keep_doubt(results: Results) -> None:
 
 def _names(row: pd.Series[Any]) -> tuple[str, ...]:
     """What a scenario is called, whether its empty fields are empty or missing."""
-    values = [row.get(name) for name in _NAMES]
+    values = [row.get(name) for name in SCENARIO_NAME]
     return tuple(
         "" if value is None or pd.isna(value) else value if isinstance(value, str) else f"{float(value):g}"
         for value in values

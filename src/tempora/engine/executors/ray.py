@@ -9,7 +9,7 @@ another; a task that raises, or that takes several workers down, becomes failed 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -127,7 +127,7 @@ class RayExecutor(Executor):
                 missing[task.source] -= 1
 
     def facts(self) -> dict[str, Any]:
-        before = self.folder.manifest() if self.folder.has_manifest() else {}
+        before: Mapping[str, Any] = self.folder.manifest() if self.folder.has_manifest() else {}
         machines = [hand.about.machine for hand in self.cluster.hands if hand.about]
         machine = before.get("machine") if before.get("workers") else None
         return {

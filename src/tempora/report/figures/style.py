@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tempora.analysis.verdicts import verdict_of
 from tempora.store.atomic import remove_leftovers, write_atomically
+from tempora.store.verdicts import verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

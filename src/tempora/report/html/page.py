@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,6 @@ import pandas as pd
 from tempora.analysis import budget_curves, overhead, pareto_front
 from tempora.analysis.doubt import doubt, remedy
 from tempora.analysis.pareto import is_budgeted
-from tempora.analysis.verdicts import verdict_of
 from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD
@@ -26,6 +26,7 @@ from tempora.report.html.payload import axes, payload
 from tempora.report.html.tables import all_tables, heading_groups
 from tempora.store import Results
 from tempora.store.atomic import remove_leftovers, write_atomically
+from tempora.store.verdicts import verdict_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -131,7 +132,7 @@ def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _machine(manifest: dict[str, Any]) -> dict[str, str]:
+def _machine(manifest: Mapping[str, Any]) -> dict[str, str]:
     facts = manifest.get("machine", {})
     shown = {name: str(facts[name]) for name in FACTS if facts.get(name) not in (None, "", [])}
     versions = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())

@@ -8,7 +8,7 @@ from tempora._plain_text import visible
 from tempora.errors import unknown
 from tempora.report.tables.build import BUILDERS, build, build_published
 from tempora.report.tables.build import names as build_names
-from tempora.report.tables.model import Cell, Column, Table
+from tempora.report.tables.model import Column, Table, TableCell
 from tempora.report.tables.terminal import renderable, to_terminal
 from tempora.report.tables.text import to_csv, to_json, to_latex, to_markdown
 
@@ -33,9 +33,9 @@ def render(table: Table, format: str = "terminal") -> str:
 __all__ = [
     "FORMATS",
     "NAMES",
-    "Cell",
     "Column",
     "Table",
+    "TableCell",
     "build",
     "build_names",
     "build_published",

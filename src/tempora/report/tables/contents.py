@@ -13,7 +13,7 @@ import pandas as pd
 from tempora import analysis
 from tempora.analysis.frames import keys
 from tempora.cards import OVERALL, Cards
-from tempora.report.tables.model import Cell, Column, Table
+from tempora.report.tables.model import Column, Table, TableCell
 from tempora.report.tables.parts import (
     Layout,
     family_rules,
@@ -58,9 +58,9 @@ UTILITY = Column("utility", "percent", 2)
 def winners(cells: pd.DataFrame, cards: Cards) -> Table:
     """Who wins where: one row per shift, one column per scenario, wins counted below."""
 
-    def cell(row: pd.Series[Any]) -> Cell:
+    def cell(row: pd.Series[Any]) -> TableCell:
         shown = cards.method(str(row["winner"]))
-        return Cell(shown.label, flag=signs[row.name], colour=shown.colour)
+        return TableCell(shown.label, flag=signs[row.name], colour=shown.colour)
 
     signs = dict(zip(cells.index, flags(cells), strict=True))
 
@@ -112,12 +112,14 @@ def decomposition_by_shift(rows: pd.DataFrame, cards: Cards) -> Table:
     by_cell = rows.set_index(["shift", "method"])
     lines = []
     for shift in shifts:
-        line = [Cell(shift_title(shift))]
+        line = [TableCell(shift_title(shift))]
         for method in methods:
             row = by_cell.loc[(shift, method)] if (shift, method) in by_cell.index else None
-            line += [Cell() if row is None else Cell(row[name]) for name in terms]
+            line += [TableCell() if row is None else TableCell(row[name]) for name in terms]
             line.append(
-                Cell() if row is None else Cell(row["utility"], mark="best" if row["rank"] == 1 else "")
+                TableCell()
+                if row is None
+                else TableCell(row["utility"], mark="best" if row["rank"] == 1 else "")
             )
         lines.append(tuple(line))
     layout = Layout(tuple(headings), tuple(lines), frozenset())
@@ -159,10 +161,10 @@ def correlation(rows: pd.DataFrame, summary: pd.DataFrame, cards: Cards) -> Tabl
     """Spearman correlation with the offline ranking, by shift, with mean and standard deviation below."""
     number = Column("", "number", 2)
     shifts = list(rows["shift"].unique())
-    layout = shifts_by_scenario(rows, lambda row: Cell(row["spearman_r"]), number, shifts, cards)
+    layout = shifts_by_scenario(rows, lambda row: TableCell(row["spearman_r"]), number, shifts, cards)
     slices = scenario_slices(summary, cards)
     lines = tuple(
-        (Cell(title), *(Cell(part.rows[name].iloc[0]) for part in slices))
+        (TableCell(title), *(TableCell(part.rows[name].iloc[0]) for part in slices))
         for title, name in (("Mean", "mean"), ("Std", "std"))
     )
     if len(shifts) > 1:
@@ -221,10 +223,10 @@ def response(rows: pd.DataFrame, cards: Cards) -> Table:
         by_method = part.set_index("method").reindex(methods)
         pairs = zip(by_method["response_ms"], by_method["response_sd_ms"], strict=True)
         headings.append(Column("response (ms)", "text", 1, title))
-        columns.append([Cell(None if mean != mean else f"{mean:.1f} ± {sd:.1f}") for mean, sd in pairs])
+        columns.append([TableCell(None if mean != mean else f"{mean:.1f} ± {sd:.1f}") for mean, sd in pairs])
         if (by_method["waitspan_ms"] > 0).any():
             headings.append(Column("waitspan (s)", "s", 1, title))
-            columns.append([Cell(value) for value in by_method["waitspan_ms"]])
+            columns.append([TableCell(value) for value in by_method["waitspan_ms"]])
     layout = Layout(tuple(headings), tuple(zip(*columns, strict=True)), family_rules(methods, cards))
     return _table("response", "Time from arrival to prediction", layout, rows)
 
@@ -247,7 +249,7 @@ def hardware(rows: pd.DataFrame, machine: str, cards: Cards) -> Table:
             values = dict(zip(own["method"], own["utility"], strict=True))
             headings.append(Column(str(name), "percent", 2, str(title)))
             columns.append(
-                [Cell(values.get(method), mark="best" if best.get(method) else "") for method in methods]
+                [TableCell(values.get(method), mark="best" if best.get(method) else "") for method in methods]
             )
     changed = rows.loc[rows["changed"], "label"].unique()
     total = rows[["protocol", "label"]].drop_duplicates().shape[0]
@@ -315,7 +317,7 @@ def _with_utility_cells(layout: Layout, rows: pd.DataFrame, cards: Cards) -> Lay
 
 
 def _with_summary(layout: Layout, summary: Layout, title: str) -> Layout:
-    line = (Cell(title), *summary.rows[0][1:])
+    line = (TableCell(title), *summary.rows[0][1:])
     return Layout(layout.columns, (*layout.rows, line), layout.rules | {len(layout.rows)})
 
 

@@ -53,7 +53,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A value, its rank where shown, how it stands out, a sign about it, and half of its 95 % interval."""
 
     value: object = None
@@ -77,7 +77,7 @@ class Table:
     name: str
     caption: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     data: pd.DataFrame
     """The same numbers, one per row, in fractions and milliseconds: what csv and json hold."""
     rules: frozenset[int] = frozenset()

@@ -12,7 +12,7 @@ from tempora.analysis.ranks import incomplete
 from tempora.cards import Cards
 from tempora.names import CORRUPTION_GROUPS
 from tempora.published.methods import STANDARD
-from tempora.report.tables.model import EQUAL_SIGN, INCOMPLETE, UNDECIDED_SIGN, Cell, Column, Mark, marks
+from tempora.report.tables.model import EQUAL_SIGN, INCOMPLETE, UNDECIDED_SIGN, Column, Mark, TableCell, marks
 from tempora.store.verdicts import EQUAL, UNDECIDED
 
 _SIGNS = {EQUAL: EQUAL_SIGN, UNDECIDED: UNDECIDED_SIGN}
@@ -23,7 +23,7 @@ class Layout(NamedTuple):
     """Headings, cells and separating lines of a table."""
 
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     rules: frozenset[int]
 
 
@@ -63,18 +63,18 @@ def scenario_slices(rows: pd.DataFrame, cards: Cards) -> list[Slice]:
     return slices
 
 
-def method_cell(method: str, cards: Cards) -> Cell:
+def method_cell(method: str, cards: Cards) -> TableCell:
     shown = cards.method(method)
-    return Cell(shown.label, colour=shown.colour)
+    return TableCell(shown.label, colour=shown.colour)
 
 
-def utility_cells(rows: pd.DataFrame) -> dict[str, Cell]:
+def utility_cells(rows: pd.DataFrame) -> dict[str, TableCell]:
     """The cells of one scenario by method: best and second marked, below Standard greyed, rank beside."""
     values = dict(zip(rows["method"], rows["utility"].astype(float), strict=True))
     standard = values.get(STANDARD, float("-inf"))
     comparable = list(rows["utility"].astype(float).where(~incomplete(rows)))
     return {
-        method: Cell(value, int(rank), mark or ("below" if value < standard else ""), flag, reach=reach)
+        method: TableCell(value, int(rank), mark or ("below" if value < standard else ""), flag, reach=reach)
         for (method, value), rank, mark, flag, reach in zip(
             values.items(), rows["rank"], marks(comparable), flags(rows), reaches(rows), strict=True
         )
@@ -129,7 +129,7 @@ def methods_by_measure(
         signs: list[Mark] = [""] * len(values)
         if best and name in best:
             signs = marks([float(value) for value in values], higher_is_better=best[name])
-        columns.append([Cell(value, mark=sign) for value, sign in zip(values, signs, strict=True)])
+        columns.append([TableCell(value, mark=sign) for value, sign in zip(values, signs, strict=True)])
     return Layout((Column("Method"), *measures.values()), _transposed(columns), family_rules(methods, cards))
 
 
@@ -140,7 +140,7 @@ def methods_by_scenario(rows: pd.DataFrame, cards: Cards, digits: int = 2) -> La
     for title, group, cells in scenario_slices(rows, cards):
         headings.append(Column(title, "percent", digits, group))
         found = utility_cells(cells)
-        columns.append([found.get(method, Cell()) for method in methods])
+        columns.append([found.get(method, TableCell()) for method in methods])
     return Layout(tuple(headings), _transposed(columns), family_rules(methods, cards))
 
 
@@ -151,7 +151,7 @@ def shifts_by_method(rows: pd.DataFrame, cards: Cards, digits: int = 2) -> Layou
     lines = []
     for shift in shifts:
         found = utility_cells(rows[rows["shift"] == shift])
-        lines.append((Cell(shift_title(shift)), *(found.get(method, Cell()) for method in methods)))
+        lines.append((TableCell(shift_title(shift)), *(found.get(method, TableCell()) for method in methods)))
     headings = [
         Column(cards.label(name), "percent", digits, cards.family(name).capitalize()) for name in methods
     ]
@@ -160,17 +160,17 @@ def shifts_by_method(rows: pd.DataFrame, cards: Cards, digits: int = 2) -> Layou
 
 def shifts_by_scenario(
     rows: pd.DataFrame,
-    cell: Callable[[pd.Series[Any]], Cell],
+    cell: Callable[[pd.Series[Any]], TableCell],
     column: Column,
     shifts: Sequence[str],
     cards: Cards,
 ) -> Layout:
     """One row per shift, one column per scenario; `cell` makes a cell from the row of both."""
-    headings, columns = [Column("Shift")], [[Cell(shift_title(shift)) for shift in shifts]]
+    headings, columns = [Column("Shift")], [[TableCell(shift_title(shift)) for shift in shifts]]
     for title, group, cells in scenario_slices(rows, cards):
         headings.append(Column(title, column.unit, column.digits, group))
         found = {row["shift"]: cell(row) for _, row in cells.iterrows()}
-        columns.append([found.get(shift, Cell()) for shift in shifts])
+        columns.append([found.get(shift, TableCell()) for shift in shifts])
     return Layout(tuple(headings), _transposed(columns), group_rules(shifts))
 
 
@@ -193,5 +193,5 @@ def _changes(labels: Sequence[str]) -> frozenset[int]:
     return frozenset(row for row in range(1, len(labels)) if labels[row] != labels[row - 1])
 
 
-def _transposed(columns: Sequence[Sequence[Cell]]) -> tuple[tuple[Cell, ...], ...]:
+def _transposed(columns: Sequence[Sequence[TableCell]]) -> tuple[tuple[TableCell, ...], ...]:
     return tuple(zip(*columns, strict=True))

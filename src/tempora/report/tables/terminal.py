@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tempora._plain_text import visible
-from tempora.report.tables.model import Cell, Column, Table
+from tempora.report.tables.model import Column, Table, TableCell
 
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _STYLES = {"": "", "best": "bold", "second": "underline", "below": "dim"}
@@ -39,7 +39,7 @@ def to_terminal(table: Table, width: int = 80, colour: bool = False) -> str:
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
-def cell_text(column: Column, cell: Cell) -> Text:
+def cell_text(column: Column, cell: TableCell) -> Text:
     """`49.13¹`: the value, marked, its flag, and the rank small and grey."""
     text = Text(column.text(cell.value), style=_STYLES[cell.mark])
     if cell.colour:

@@ -8,7 +8,7 @@ import re
 import pandas as pd
 
 from tempora._plain_text import no_formula
-from tempora.report.tables.model import Cell, Column, Table
+from tempora.report.tables.model import Column, Table, TableCell
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -109,7 +109,7 @@ def to_json(table: Table) -> str:
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
-def _latex_cell(column: Column, cell: Cell) -> str:
+def _latex_cell(column: Column, cell: TableCell) -> str:
     text = latex_text(column.text(cell.value))
     text = f"$-${text[1:]}" if re.fullmatch(r"-[\d.]+", text) else text
     text = {"best": rf"\textbf{{{text}}}", "second": rf"\underline{{{text}}}"}.get(cell.mark, text)
@@ -137,7 +137,7 @@ def _latex_groups(table: Table) -> list[str]:
     return [" & ".join(cells) + r" \\", " ".join(lines)]
 
 
-def _markdown_cell(column: Column, cell: Cell) -> str:
+def _markdown_cell(column: Column, cell: TableCell) -> str:
     text = _markdown_text(column.text(cell.value))
     text = {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(cell.mark, text) + cell.flag
     text = f"{text} {reach}" if (reach := cell.reach_text(column)) else text
