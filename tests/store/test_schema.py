@@ -13,6 +13,7 @@ from analysis.run_folders import write_run
 from tempora import TemporaError
 from tempora.errors import TemporaWarning
 from tempora.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, integrity, read_pass
+from tempora.store.folder import StoredPass
 from tempora.store.schema_page import as_markdown
 
 DOCS = Path(__file__).parents[2] / "docs" / "schema.md"
@@ -99,3 +100,17 @@ def test_columns_that_came_later_are_empty_in_earlier_files_and_missed_in_later_
     pq.write_table(pq.read_table(path).drop_columns(["response_p99_ms"]), path)
     with pytest.raises(TemporaError, match="lacks the column response_p99_ms"):
         integrity.read_sealed(path, fields)
+
+
+@pytest.mark.parametrize(
+    ("identity", "facts", "aware"),
+    [
+        ({}, {"time_aware": True}, True),
+        ({"deployment": {"threshold_ms": 5.0}}, {"time_aware": False}, False),
+        ({"deployment": {"threshold_ms": 5.0}}, {}, True),
+        ({"deployment": {"queue": 1}}, {}, False),
+    ],
+)
+def test_a_pass_says_whether_its_method_looked_at_the_clock(identity, facts, aware):
+    """Passes of 0.1.0 do not say so; what they noted of the deployment tells."""
+    assert StoredPass(Path("a.parquet"), identity, facts, None).time_aware is aware

@@ -64,7 +64,7 @@ class LiveProgress(Observer):
         self._progress.reset(self._one, total=batches, description=f"{self._title}: {kind}", rate="")
         self._draw()
 
-    def batch_done(self, trace: Trace, index: int) -> None:
+    def batch_done(self, trace: Trace | None, index: int) -> None:
         if not self._live:
             if not self._quiet and self._pace.due():
                 self._say(
@@ -72,8 +72,9 @@ class LiveProgress(Observer):
                 )
             return
         elapsed = max(time.monotonic() - self._pass_start, 1e-6)
-        served = trace.served
-        accuracy = f", acc {trace.accuracy[served].mean():.1%}" if served.any() else ""
+        accuracy = ""
+        if trace is not None and trace.served.any():
+            accuracy = f", acc {trace.accuracy[trace.served].mean():.1%}"
         self._progress.update(
             self._one, completed=index + 1, rate=f"{(index + 1) / elapsed:.1f} batch/s{accuracy}"
         )

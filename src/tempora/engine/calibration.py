@@ -14,7 +14,6 @@ from tempora.engine.observer import Observer
 from tempora.engine.passes import Pass, Stopped
 from tempora.measure import Baseline, Batch
 from tempora.methods import Method
-from tempora.store import Trace
 
 
 def settle(job: Job, stream: Stream, observer: Observer) -> None:
@@ -24,7 +23,7 @@ def settle(job: Job, stream: Stream, observer: Observer) -> None:
         with suppress(Exception):  # a method that fails does so again in its own task, which records why
             method = job.create(spec, stream.seed)
             Pass(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s).warm_up(2)
-        observer.batch_done(_NOTHING, number)
+        observer.batch_done(None, number)
 
 
 def calibrate(job: Job, stream: Stream, observer: Observer) -> Baseline:
@@ -47,10 +46,7 @@ def _standard_times(job: Job, stream: Stream, observer: Observer, batches: int, 
         x = stream.batch(number % stream.num_batches)
         batch = Batch(STANDARD, STANDARD, stream.name, stream.seed, number)
         _, elapsed_ms = job.clock.predict(partial(standard.predict, x), batch, frozen=False)
-        observer.batch_done(_NOTHING, number)
+        observer.batch_done(None, number)
         if observer.stop_requested:
             raise Stopped
         yield elapsed_ms
-
-
-_NOTHING = Trace.empty(0, 0)

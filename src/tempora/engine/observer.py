@@ -18,7 +18,8 @@ class Observer:
     def pass_started(self, kind: str, batches: int) -> None:
         """A pass of at most `batches` batches begins; `kind` is offline, tail, live, calibration..."""
 
-    def batch_done(self, trace: Trace, index: int) -> None: ...
+    def batch_done(self, trace: Trace | None, index: int) -> None:
+        """A batch is through. No trace: nobody scores it, as while decoding, calibrating or profiling."""
 
     def task_finished(self, method: str, shift: str, seed: int) -> None: ...
 

@@ -391,7 +391,6 @@ class Pass:
 
     def _named(self, index: int) -> Batch:
         _, at, runtime = self.label.partition("@")
-        method: Any = self.method  # with an `action` where it is a Reforward
         return Batch(
             self.times_as or self.label,
             self.times_as or self.method.name,
@@ -399,11 +398,14 @@ class Pass:
             self.stream.seed,
             index,
             gradient_based=self.method.family == "gradient-based",
-            reforwarded=(lambda: method.action) if method.settings.reforward else None,
+            reforwarded=None if self.method.acted_in_predict is None else self._acted_in_predict,
             work=self._read_work,
             frozen_as=f"standard{at}{runtime}" if self.method.stateless else "",
             free=self.method.free,
         )
+
+    def _acted_in_predict(self) -> str:
+        return str(self.method.acted_in_predict)
 
     def _read_work(self) -> Work:
         """What the method says that it just did; the batch keeps the last that is said about it."""

@@ -35,7 +35,6 @@ from tempora.errors import TemporaError
 from tempora.measure import SteadyProfile
 from tempora.models import Classifier
 from tempora.scenarios import Scenario
-from tempora.store import Trace
 
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 """Idle OpenMP threads sleep instead of spinning on cores that are timed."""
@@ -118,7 +117,7 @@ def profile_job(
 
 def observer_tell(observer: Observer) -> Any:
     def tell(number: int, share: float) -> None:
-        observer.batch_done(_NOTHING, max(0, min(99, int(100 * share))))
+        observer.batch_done(None, max(0, min(99, int(100 * share))))
         if observer.stop_requested:
             raise Stopped
 
@@ -292,8 +291,6 @@ def main(folder: Path) -> None:
         answer = {"status": "failed", "reason": str(error)}
     (folder / ANSWER).write_bytes(pickle.dumps(answer))
 
-
-_NOTHING = Trace.empty(0, 0)
 
 if __name__ == "__main__":
     # Pickles name this module by its full name, not __main__.

@@ -110,7 +110,7 @@ class Walker:
         method: Any = self.method
         with self._guard("predict"):
             _, elapsed = self._timer.time(lambda: _predict(method, x))
-        action = str(method.action) if method.settings.reforward else ""
+        action = method.acted_in_predict or ""
         mode, amount = work_of(method)
         self.follows_amount |= amount is not None
         predicted = _sample(Kind(self.label, PREDICT, mode, action), number, shift, elapsed, amount)

@@ -34,7 +34,6 @@ from tempora.measure.process import keep_freed_memory
 from tempora.models import Classifier
 from tempora.names import GRIDS
 from tempora.scenarios import Scenario, from_spec, grid
-from tempora.store import Trace
 
 MANY_FILES = 5_000
 """Reading so many takes long enough to be announced."""
@@ -370,14 +369,14 @@ def _reading(observer: Observer) -> Progress:
 
 def _decoding(observer: Observer, batch_size: int) -> Progress:
     """Show images that are decoded as a pass of so many batches: on ImageNet it takes minutes."""
-    nothing_served, begun = Trace.empty(0, 0), False
+    begun = False
 
     def show(images: int, of: int) -> None:
         nonlocal begun
         if not begun:  # what lies in the cache is not decoded, and not shown
             observer.pass_started("decoding", of // batch_size)
             begun = True
-        observer.batch_done(nothing_served, images // batch_size - 1)
+        observer.batch_done(None, images // batch_size - 1)
         if observer.stop_requested:
             raise Stopped
 

@@ -36,6 +36,10 @@ MOST_ATTEMPTS = 3
 """How often a pass is made before its timing is called INVALID, or its kinds of work unknown."""
 
 
+class PassMissing(Exception):
+    """A task that shall only find passes has met one that has yet to be made."""
+
+
 @dataclass
 class Task:
     """One method on one stream: `cells()` makes the missing passes and says where each cell's batches are."""
@@ -72,7 +76,7 @@ class Task:
                 if hangs is not None:  # waiting as long for every other scenario would say no more
                     raise hangs
                 found.append(self._cell(cell))
-            except (Stopped, CannotWrite):
+            except (Stopped, CannotWrite, PassMissing):
                 raise
             except Exception as error:
                 hangs = error if isinstance(error, MethodTimedOut) else None
@@ -318,6 +322,7 @@ class Task:
             "history_free": method.history_free,
             "stateless": method.stateless,
             "family": method.family,
+            "time_aware": method.time_aware,
         }
         if self.source.walk.over_many:
             facts["segments"] = [

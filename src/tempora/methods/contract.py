@@ -96,6 +96,8 @@ class Method:
     modes: ClassVar[tuple[str, ...]] = ()
     #: Those of `actions` and `modes` that take no time worth counting.
     free: ClassVar[tuple[str, ...]] = ("none",)
+    #: What predict() did on its last batch, where it does all of adapt()'s work; None: adapt() does it.
+    acted_in_predict: str | None = None
     #: Takes so many times Standard's time that a run makes it only if it is named.
     costly: ClassVar[bool] = False
 

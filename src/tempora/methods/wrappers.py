@@ -76,7 +76,7 @@ def _forwarded(attribute: str) -> property:
 for _attribute in (
     *("name", "label", "family", "modifies", "history_free", "stateless", "time_aware", "scores_are"),
     *("Settings", "frozen", "learning", "pending", "updated_parameters", "updated_buffers"),
-    *("actions", "modes", "free", "costly", "work", "recipe_of"),
+    *("actions", "modes", "free", "costly", "work", "recipe_of", "acted_in_predict"),
 ):
     setattr(Wrapper, _attribute, _forwarded(_attribute))
 
@@ -87,16 +87,17 @@ class Reforward(Wrapper):
     The second forward uses batch statistics and changes nothing.
     """
 
+    acted_in_predict: str | None = "none"
+
     def __init__(self, method: Method) -> None:
         super().__init__(method, reforward=True)
-        self.action = "none"
 
     def predict(self, x: Tensor, *moment: Moment) -> Tensor:
         scores = self.method.predict(x, *moment)
         if self.frozen or not self.learning:
-            self.action = "none"
+            self.acted_in_predict = "none"
             return scores
-        self.action = self.method.adapt(*moment)
+        self.acted_in_predict = self.method.adapt(*moment)
         if not self.method.frozen:
             return self._again(x, *moment)
         self.method.unfreeze()  # it stopped after this batch, which is still predicted as one adapted to
@@ -109,8 +110,8 @@ class Reforward(Wrapper):
 
     def adapt(self, *moment: Moment) -> str:
         """What predict() already did."""
-        action, self.action = self.action, "none"
-        return action
+        action, self.acted_in_predict = self.acted_in_predict, "none"
+        return action or "none"
 
 
 class Every(Wrapper):

@@ -70,7 +70,9 @@ class StoredPass:
     @property
     def time_aware(self) -> bool:
         """Its method looks at the clock: had it shown something else, the pass would have gone another way."""
-        return "threshold_ms" in self.identity.get("deployment", {})
+        told = self.facts.get("time_aware")
+        # 0.1.0 did not say; only of such methods did it note what else they saw.
+        return bool(told) if told is not None else "threshold_ms" in self.identity.get("deployment", {})
 
     def trace(self, predictions: bool = True) -> Trace:
         """The rows; warns where they are not those that were written. Most of a file are its `predictions`, which

@@ -9,8 +9,7 @@ from typing import Any
 from tempora.data import Order
 from tempora.engine.job import Job, MethodSpec
 from tempora.engine.observer import Observer
-from tempora.engine.passes import Stopped
-from tempora.engine.task import OFFLINE, Task
+from tempora.engine.task import OFFLINE, PassMissing, Task
 from tempora.measure import Baseline
 from tempora.store import Cell, RunFolder, StoredPass, pass_key
 
@@ -33,7 +32,7 @@ class Finished:
                 continue
             try:
                 return self.task(spec, source, kind, baseline).cells()
-            except _PassMissing:
+            except PassMissing:
                 continue
         return None
 
@@ -46,7 +45,7 @@ class Finished:
         """A task that finds passes and makes none."""
 
         def missing() -> Any:
-            raise _PassMissing
+            raise PassMissing
 
         if kind not in self._jobs:
             self._jobs[kind] = replace(self._job, machine_kind=kind) if self._job.measured else self._job
@@ -72,7 +71,3 @@ class Finished:
             there = next((key for key in keys if key in passes), None)
             stand_in |= {key: there for key in keys if key not in passes and there is not None}
         return [replace(cell, frozen_pass=stand_in.get(cell.frozen_pass, cell.frozen_pass)) for cell in cells]
-
-
-class _PassMissing(Stopped):
-    """A task on the driver found that a pass has yet to be made."""
