@@ -36,7 +36,7 @@ class OneLine(Observer):
     def pass_started(self, kind: str, batches: int) -> None:
         self._show(f"{self._at}: {kind}, {batches} batches", at_once=True)
 
-    def batch_done(self, trace: Trace, index: int) -> None:
+    def batch_done(self, trace: Trace | None, index: int) -> None:
         self._show(f"{self._at}, batch {index + 1}")
 
     def task_finished(self, method: str, shift: str, seed: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -16,6 +16,7 @@ from tempora.analysis.doubt import doubt
 from tempora.errors import TemporaError
 from tempora.report.frames import over_shifts
 from tempora.store import Results, RunFolder, open_run
+from tempora.store.manifest import Manifest
 from tempora.store.packs import check_run, is_pack
 
 Departures = Callable[[Results], list[str]]
@@ -51,7 +52,7 @@ class Entry:
     results: Results
 
     @property
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         return self.results.manifest
 
     @property

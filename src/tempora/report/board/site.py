@@ -9,7 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tempora.analysis.verdicts import verdict_of
 from tempora.errors import TemporaError, counted
 from tempora.report.board.gather import Entry, Gathered
 from tempora.report.board.history import changes, histories
@@ -18,6 +17,7 @@ from tempora.report.frames import scenario_titles
 from tempora.report.html.packing import compress
 from tempora.report.html.page import script_hash, template, write_report
 from tempora.store.atomic import write_atomically
+from tempora.store.verdicts import verdict_of
 
 SCRIPTS = ("data.js", "dom.js")
 """Of the report, which the board's own builds on."""
