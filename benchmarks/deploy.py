@@ -121,8 +121,8 @@ def lived(
     ] = "jpeg_compression",
     batches: Annotated[
         int, typer.Option(help="Of each life; one that is lost weighs its share in the utility.")
-    ] = 64,
-    batch_size: int = 16,
+    ] = 60,
+    batch_size: int = 32,
     profile_s: float = 20.0,
     repeats: int = 3,
     json_file: JsonFile = None,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import threading
 import warnings
 
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 from live_clock import FakeClock, tiny_network
 from torch import nn
 
 import tempora
 from tempora import TemporaError
 from tempora.engine.pipeline import prometheus
+from tempora.engine.pipeline.door import all_finite
 from tempora.errors import TemporaWarning
 from tempora.methods import Method, create
 from tempora.scenarios import Poisson
@@ -197,6 +201,12 @@ def test_what_no_network_takes_is_refused_at_the_door(x, message):
             pipeline.submit(x)
         assert pipeline.stats()["refused"] == 1
         assert pipeline.stats()["arrived"] == 0
+
+
+@example([3e38, 3e38])
+@given(st.lists(st.floats(width=32), min_size=1, max_size=8))
+def test_no_value_that_is_not_finite_passes_and_none_that_is_stays_out(values):
+    assert all_finite(torch.tensor(values)) == all(math.isfinite(value) for value in values)
 
 
 def test_a_batch_that_even_standard_cannot_take_is_refused_and_the_method_stays():

@@ -42,6 +42,7 @@ class Moody(Method):
     name = "moody"
     state = ("seen",)
     fails_after = 10**9
+    fault = "error"
 
     def setup(self):
         self.seen = 0
@@ -50,10 +51,15 @@ class Moody(Method):
     def predict(self, x):
         self.seen += 1
         if self.seen > self.fails_after:
-            raise RuntimeError("out of order")
+            return self._failed(x)
         if self.seen % 7 == 0:
             raise TemporaError("this batch does not suit me")
         return self.model(x)
+
+    def _failed(self, x):
+        if self.fault == "error":
+            raise RuntimeError("out of order")
+        return {"nan": self.model(x) * float("nan"), "shape": torch.ones(len(x) + 1, 3)}[self.fault]
 
     def adapt(self):
         time.sleep(0.0002)
@@ -137,9 +143,9 @@ def _end_of(future):
     return "dropped" if future.result().dropped else "answered"
 
 
-def lived(arrivals, requests, threads=8, seed=0, meanwhile=None, fails_after=10**9, **knobs):
+def lived(arrivals, requests, threads=8, seed=0, meanwhile=None, fails_after=10**9, fault="error", **knobs):
     """The counts of the clients and of the pipeline, after it was closed."""
-    kind = type("Moody", (Moody,), {"fails_after": fails_after})
+    kind = type("Moody", (Moody,), {"fails_after": fails_after, "fault": fault})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemporaWarning)
         pipeline = tempora.deploy(tiny_network(), kind, device="cpu", example=torch.ones(2, 1, 2, 2), **knobs)
@@ -177,12 +183,14 @@ def test_every_request_ends_exactly_once(arrivals, knobs):
     check(*lived(arrivals, 800, **knobs))
 
 
-def test_a_method_that_breaks_down_under_load_is_replaced():
-    ended, stats = lived(
-        BURSTY, 800, fails_after=100, queue=800
-    )  # none is dropped: it does come to the hundredth
+@pytest.mark.parametrize(
+    ("fault", "reason"), [("error", "out of order"), ("nan", "not finite"), ("shape", "a tensor of shape")]
+)
+def test_a_method_that_breaks_down_under_load_is_replaced(fault, reason):
+    # None is dropped: it does come to the hundredth.
+    ended, stats = lived(BURSTY, 400, fails_after=100, fault=fault, queue=400)
     check(ended, stats)
-    assert "out of order" in stats["failure"]
+    assert reason in stats["failure"]
     assert stats["replaced"] > 0
 
 
@@ -198,9 +206,10 @@ def test_closing_in_the_middle_loses_nobody(knobs, drain):
     check(ended, stats)
 
 
-def test_memory_stays_flat():
-    """Nothing of the timeline or the pipeline grows with the requests served."""
-    with tempora.deploy(tiny_network(), Moody, device="cpu", queue=1) as pipeline:
+@pytest.mark.parametrize("knobs", KNOBS[:4], ids=lambda knobs: ",".join(knobs))
+def test_memory_stays_flat(knobs):
+    """Nothing of the timeline or the pipeline grows with the requests served, lost, rescued or collected."""
+    with tempora.deploy(tiny_network(), Moody, device="cpu", **knobs) as pipeline:
 
         def serve(count):
             for _ in range(count):
@@ -209,9 +218,9 @@ def test_memory_stays_flat():
             gc.collect()
             return len(gc.get_objects())
 
-        serve(200)
-        few = serve(200)
-        many = serve(2000)
+        serve(100)
+        few = serve(100)
+        many = serve(700)
         timeline = pipeline._shared.line.timeline
         assert len(timeline._pickups) <= 1
         assert len(list(timeline._feed._arrivals_ms)) <= 2
@@ -223,4 +232,16 @@ def test_memory_stays_flat():
 @pytest.mark.parametrize("knobs", KNOBS, ids=lambda knobs: ",".join(knobs))
 @pytest.mark.parametrize("arrivals", [POISSON, BURSTY], ids=["poisson", "bursty"])
 def test_ten_thousand_requests(arrivals, knobs):
-    check(*lived(arrivals, 10_000, threads=16, seed=7, **knobs))
+    """The method breaks down somewhere on the way, where so many batches come to it."""
+    check(*lived(arrivals, 10_000, threads=16, seed=7, fails_after=2000, **knobs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drain", [True, False])
+def test_ten_thousand_requests_and_the_end_in_their_middle(drain):
+    def close_later(pipeline, clients):
+        while pipeline.stats()["arrived"] < 5000 and clients.busy:
+            time.sleep(0.001)
+        pipeline.close(drain=drain)
+
+    check(*lived(BURSTY, 10_000, threads=16, seed=8, meanwhile=close_later, queue=3, fallback="latest"))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tempora.engine.pipeline.door import all_finite
 from tempora.engine.pipeline.requests import Request
 from tempora.errors import TemporaError
 from tempora.methods import Method, Moment
@@ -75,4 +76,4 @@ def cannot_take(error: BaseException) -> TemporaError:
 
 
 def is_finite(request: Request) -> bool:
-    return request.x is not None and bool(torch.isfinite(request.x).all())
+    return request.x is not None and all_finite(request.x)
