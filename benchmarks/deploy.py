@@ -1,5 +1,6 @@
 """What the live pipeline costs, and whether the simulator tells what it lives.
 
+    python benchmarks/deploy.py overhead --json benchmarks/results/cpu-deploy.json
     python benchmarks/deploy.py overhead --device cuda --model resnet50
     python benchmarks/deploy.py lived --json benchmarks/results/cpu-lived.json
 
@@ -47,6 +48,7 @@ def overhead(
     json_file: JsonFile = None,
 ) -> None:
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     classifier = models.load(model, pretrained=model.startswith("fashion")).to(device)
     x = synthetic(classifier, 1, batch_size)[0][0].to(device)
     classifier = sharpened(classifier, x)

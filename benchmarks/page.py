@@ -155,25 +155,31 @@ OUTSIDE = ("snapshots", "making methods", "writing", "reading back", "scoring", 
 
 def pipeline_section() -> list[str]:
     """What the live pipeline costs, as `python benchmarks/deploy.py overhead` wrote it."""
-    found = load("h200-deploy-resnet50")
-    if found is None:
-        return []
-    rows = [
-        f"| {name} | {row['direct_ms']:.2f} | {row['pipeline_ms']:.2f} | {row['ratio']:.2f} "
-        f"| {row['overhead_us']:.0f} |"
-        for name, row in found["methods"].items()
-    ]
-    return [
-        f"### The live pipeline: {found['model']}, {found['device']}",
-        "",
-        f"`python benchmarks/deploy.py overhead --device cuda --model {found['model']}`: a batch of "
-        f"{found['batch_size']} through `tempora.deploy` against the same calls made directly.",
-        "",
-        "| | direct ms | pipeline ms | ratio | more µs |",
-        "|---|---|---|---|---|",
-        *rows,
-        "",
-    ]
+    lines: list[str] = []
+    if (found := load("h200-deploy-resnet50")) is not None:
+        lines += [
+            f"### The live pipeline: {found['model']}, {found['device']}",
+            "",
+            f"`python benchmarks/deploy.py overhead --device cuda --model {found['model']}`: a batch of "
+            f"{found['batch_size']} through `tempora.deploy` against the same calls made directly.",
+            "",
+            "| | direct ms | pipeline ms | ratio | more µs |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| {name} | {row['direct_ms']:.2f} | {row['pipeline_ms']:.2f} | {row['ratio']:.2f} "
+            f"| {row['overhead_us']:.0f} |"
+            for name, row in found["methods"].items()
+        ]
+        lines.append("")
+    if (found := load("cpu-deploy")) is not None:
+        ratios = ", ".join(f"{name} {row['ratio']:.3f}" for name, row in found["methods"].items())
+        lines += [
+            f"On one core of a CPU (`python benchmarks/deploy.py overhead`: {found['model']}, batches of "
+            f"{found['batch_size']}) the ratios are: {ratios}.",
+            "",
+        ]
+    return lines
 
 
 LIVED = {"cpu-lived": "two cores", "h200-lived": "NVIDIA H200"}

@@ -280,6 +280,15 @@ def test_what_fails_before_the_first_request_is_replaced_too(breaks_at):
     assert len([one for one in said if one.category is TemporaWarning]) == 1
 
 
+def test_a_program_that_makes_errors_of_warnings_is_served_on(caplog):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with tempora.deploy(tiny_network(), held(breaks_at="predict:0"), device="cpu") as pipeline:
+            assert all(not pipeline.submit(image()).result(PATIENCE_S).dropped for _ in range(3))
+            assert pipeline.wait(PATIENCE_S)
+    assert [record.message for record in caplog.records if "was replaced by Standard" in record.message]
+
+
 def test_state_of_the_whole_process_is_the_methods_doing_only_while_it_warms_up():
     class Careless(Held):
         def predict(self, x):

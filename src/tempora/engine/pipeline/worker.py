@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import warnings
 from collections.abc import Callable
@@ -47,11 +48,9 @@ class Worker:
         tally = self._shared.replies.tally
         if tally.failure is None:
             tally.failure = failure
-            warnings.warn(
+            say(
                 f"{self._operator.name} was replaced by Standard: {failure}. Answers go on without adaptation; "
-                "load() of a saved state brings the method back",
-                TemporaWarning,
-                stacklevel=2,
+                "load() of a saved state brings the method back"
             )
 
     def _next_thread(self) -> threading.Thread:
@@ -170,3 +169,11 @@ class Worker:
         times = (turn.arrived_ms, turn.start_ms, self._begun_ms, self._emission_ms, finish_ms)
         self.picked_ms = self._emitted = None
         self._shared.finish(Lived(turn.batch, outcome.phase, *times, action))
+
+
+def say(what: str) -> None:
+    """Warn; a program that makes errors of warnings would end the thread that serves, so there it is logged."""
+    try:
+        warnings.warn(what, TemporaWarning, stacklevel=3)
+    except TemporaWarning:
+        logging.getLogger("tempora").error(what)
