@@ -57,12 +57,14 @@ def write_run(
     identity: Mapping[str, Any] | None = None,
     facts: Mapping[str, Mapping[str, Any]] | None = None,
     variation: Sequence[float] = (),
-    clock: str = "recorded",
+    clock: str | None = None,
     **manifest: Any,
 ) -> Results:
     """A finished run. `luck` reseeds what each method gets right, not how hard the batches are; `identity` and
     `facts` are a method's own; `variation` the device's factors, batch after batch, if the clock keeps them apart. A
-    measured run is `judged` when it is finished; what its times leave open takes a while to work out."""
+    measured run is `judged` when it is finished; what its times leave open takes a while to work out, so that only
+    runs of some `uncertainty` are measured unless `clock` says so."""
+    clock = clock or ("measured" if uncertainty else "recorded")
     with RunFolder.for_writing(folder) as target:
         rows: list[dict[str, Any]] = []
         for shift in shifts:

@@ -62,7 +62,7 @@ ONE_OF_EACH = [
     Deployment(interval_ms=45, fallback="latest", budget_ms=120),
     Deployment(interval_ms=45, fallback="standard", fallback_cost="charged", deadline_x=4),
 ]
-"""Every way a pass is shared or not, at every run of the tests; the whole grid with the slow ones."""
+"""Every way a pass is shared or not."""
 WHERE_FROM = ["origin", "adapting_pass", "frozen_pass", "fallback_pass"]
 
 
@@ -95,6 +95,8 @@ def both_ways(model, batches, method, clock=CLOCK, scenarios=ONE_OF_EACH, device
     ]
 
 
+QUICK = [*(("fashion_resnet", method) for method in ("adabn", "lame", "tent")), ("fashion_vit", "eta")]
+"""One of each kind of method, at every run of the tests; the others with the slow ones."""
 UNFIT = {
     *(("fashion_resnet", name) for name in ("spa", "zerosiam")),
     *(("fashion_vit", name) for name in ("adabn", "alpha_bn")),
@@ -107,8 +109,16 @@ FITTING = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "method"), FITTING)
+@pytest.mark.parametrize(("name", "method"), [pair for pair in FITTING if pair not in QUICK])
 def test_every_method_on_both_bundled_networks(network, batches, name, method):
+    shared, unshared = both_ways(network(name), batches, method)
+    assert (shared.utilities["status"] == "ok").all()
+    same(shared, unshared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "method"), QUICK)
+def test_the_whole_grid(network, batches, name, method):
     shared, unshared = both_ways(network(name), batches, method, scenarios=GRID)
     assert (shared.utilities["status"] == "ok").all()
     same(shared, unshared)
@@ -125,10 +135,7 @@ def runs(network, batches):
     return made
 
 
-@pytest.mark.parametrize(
-    ("name", "method"),
-    [*(("fashion_resnet", method) for method in ("adabn", "lame", "tent")), ("fashion_vit", "eta")],
-)
+@pytest.mark.parametrize(("name", "method"), QUICK)
 def test_one_of_each_kind(runs, name, method):
     shared, unshared = runs(name, method)
     assert (shared.utilities["status"] == "ok").all()

@@ -37,7 +37,7 @@ SCENARIOS = [
     Amortised(budget_x=0.5, rule="overshoot"),
     Deployment(arrivals="on_prediction", threshold_x=3, budget_x=0.25),
 ]
-METHODS = ["standard", "adabn", "lame", "tent", "eta", "sar", "deyo"]
+METHODS = ["standard", "adabn", "lame", "tent", "eta"]
 
 
 class Watches(Observer):

@@ -52,7 +52,7 @@ TARGETS: dict[str, Kind] = {
     "packs": Kind(packs.case, 10, 30),
     "schedules": Kind(schedules.case, 20, 100),
     "streams": Kind(streams.case, 20, 40),
-    "own_methods": Kind(own_methods.case, 5, 6),
+    "own_methods": Kind(own_methods.case, 5, 4),
 }
 """A new kind of input is a file with a function `case(rng)`, an import and a line here."""
 MOST_MEMORY_BYTES = 8 << 30

@@ -41,7 +41,15 @@ def test_on_a_batchnorm_resnet(name: str, resnet: Classifier) -> None:
         assert "BatchNorm" in str(report)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("standard", "lame", "tent", *ON_VIT_ONLY)
+        else pytest.param(name, marks=pytest.mark.slow)
+        for name in tempora.methods.names()
+    ],
+)
 def test_on_a_layernorm_vit(name: str, vit: Classifier) -> None:
     report = check(name, vit, **SMALL.get(name, {}))
     assert report.passed, report
