@@ -308,20 +308,18 @@ def test_peaks_that_make_no_sense(run: Path, arguments: list[str], message: str)
 # -- compare ---------------------------------------------------------------------------------------------------
 
 
-def test_two_runs_side_by_side(run: Path, tmp_path: Path) -> None:
-    write_run(
-        tmp_path,
-        scenarios=FEW,
-        methods={**METHODS, "adabn": (10.5, 0.0, 35)},
-        machine={"gpu": "Big GPU"},
-    )
-    text = one_line(tempora("compare", run, tmp_path))
+def test_two_runs_side_by_side(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    write_run(here, scenarios=FEW, clock="measured")
+    better = {**METHODS, "adabn": (10.5, 0.0, 35)}
+    write_run(there, scenarios=FEW, clock="measured", methods=better, machine={"gpu": "Big GPU"})
+    text = one_line(tempora("compare", here, there))
     assert "two machines: Some CPU, 2 threads here, Big GPU there" in text
     assert "4 of 20 numbers changed beyond noise" in text
     assert "offline: SAR wins here, AdaBN there." in text
     assert "changed places" in text
     assert "+26.0*" in text
-    assert "The same methods win in all 4 scenarios." in one_line(tempora("compare", run, run))
+    assert "The same methods win in all 4 scenarios." in one_line(tempora("compare", here, here))
 
 
 def test_comparisons_to_paste_and_to_process(run: Path) -> None:
