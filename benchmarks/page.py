@@ -114,7 +114,8 @@ def grid_sections() -> list[str]:
         lines.append("")
         if found.get("doubts"):
             lines += ["Passes that are not VALID:", "", *(f"- {doubt}" for doubt in found["doubts"]), ""]
-    return lines + worked_out() + overhead_section() + pipeline_section() + lived_section()
+    sections = worked_out() + overhead_section() + steady_sections() + pipeline_section() + lived_section()
+    return lines + sections
 
 
 def overhead_section() -> list[str]:
@@ -147,6 +148,57 @@ def overhead_section() -> list[str]:
         *table,
         "",
     ]
+
+
+def steady_sections() -> list[str]:
+    """The steady clock against the measured one and the wall, as `python benchmarks/steady.py` wrote it."""
+    lines = []
+    for path in sorted(RESULTS.glob("*-steady-*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        profile, wall_s = found["profile"], found["wall_s"]
+        with_ = f" --predict-with {found['predict_with']}" if found.get("predict_with") else ""
+        ended = (
+            "settled"
+            if profile["settled"]
+            else "left edges"
+            if not profile["time_was_up"]
+            else "ran out of time"
+        )
+        walls = ", ".join(f"{name.replace('_', ', ')} {seconds:.0f} s" for name, seconds in wall_s.items())
+        lines += [
+            f"### The steady clock: {found['model']}, {found['device']}, torch {found['torch']}",
+            "",
+            f"`python benchmarks/steady.py --device cuda --model {found['model']} --seconds {found['seconds']:g}"
+            f"{with_} --out DIR`: {found['batches']} batches of {found['batch_size']}. The profile took "
+            f"{profile['rounds']} rounds and {ended}. Wall time of the grid: {walls}.",
+            "",
+            "Live and measured service times over the profile's, batch by batch, the middle one; seconds of one "
+            "method's grid under the measured clock, shared and with one pass per scenario:",
+            "",
+            "| | steady ms | live / steady | measured / steady | measured s | one per scenario s |",
+            "|---|---|---|---|---|---|",
+        ]
+        names = ("lived_x", "measured_x", "measured_wall_s", "naive_wall_s")
+        for name, row in found["methods"].items():
+            numbers = (f"{row[key]:.3g}" if key in row else "" for key in ("steady_ms", *names))
+            lines.append(f"| {name} | {' | '.join(numbers)} |")
+        lines.append("")
+        if found["points"]:
+            lines += [
+                "Utility against the steady one, in points:",
+                "",
+                "| | cells | mean | largest |",
+                "|---|---|---|---|",
+            ]
+            lines += [
+                f"| {clock} | {one['cells']} | {one['mean']:.2f} | {one['largest']:.2f} |"
+                for clock, one in found["points"].items()
+            ]
+            lines.append("")
+        left = [f"{name} ({step['end']})" for name, step in found["steps"].items() if step["end"] != "done"]
+        if left:
+            lines += [f"Not finished within the time: {', '.join(left)}.", ""]
+    return lines
 
 
 OUTSIDE = ("snapshots", "making methods", "writing", "reading back", "scoring", "rest")

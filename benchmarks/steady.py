@@ -125,31 +125,42 @@ class Bench:
     def steady(self) -> None:
         began = time.monotonic()
         more = {"profile_s": self.profile_s, "predict_with": self.figures["predict_with"] or None}
-        self.results, watch = self.evaluate(list(self.specs), "steady", "steady", **more)
-        wall_s = time.monotonic() - began
-        profile = load_profile(self.out / "steady" / PROFILE_FILE)
-        assert isinstance(profile, SteadyProfile)
-        self.baseline_ms = profile.baseline_ms
+        try:
+            self.results, watch = self.evaluate(list(self.specs), "steady", "steady", **more)
+            wall_s = time.monotonic() - began
+        finally:
+            self.tell_profile()
         found = self.results.utilities
         self.steady_utility = _by_cell(found)
         self.steady_service = {
             str(row["method"]): self.results.trace(row).service_ms
             for _, row in found[found["protocol"] == Offline.protocol].iterrows()
         }
-        self.figures |= {"baseline_ms": profile.baseline_ms, "notes": watch.notes}
-        self.figures["profile"] = {
-            "rounds": len(profile.rounds.shift),
-            "clean_share": profile.clean_share,
-            "settled": profile.settled,
-            "moved_points": profile.moved_points,
-            "moved_batches": profile.moved_batches,
-            "tail_x": profile.tail_x,
-            "after_idle_x": profile.after_idle_x,
-        }
+        self.figures["notes"] = watch.notes
         self.figures["wall_s"]["steady"] = wall_s
         self.figures["wall_s"]["steady_profile"] = watch.ready_s
         for name, times in self.steady_service.items():
             self.row(name)["steady_ms"] = float(np.mean(times))
+
+    def tell_profile(self) -> None:
+        path = self.out / "steady" / PROFILE_FILE
+        if not path.exists():
+            return
+        profile = load_profile(path)
+        assert isinstance(profile, SteadyProfile)
+        self.baseline_ms = self.figures["baseline_ms"] = profile.baseline_ms
+        self.figures["profile"] = {
+            "rounds": len(profile.rounds.shift),
+            "clean_share": profile.clean_share,
+            "settled": profile.settled,
+            "time_was_up": profile.time_was_up,
+            "moved_points": profile.moved_points,
+            "moved_batches": profile.moved_batches,
+            "unsettled": profile.unsettled,
+            "tail_x": profile.tail_x,
+            "after_idle_x": profile.after_idle_x,
+            "errors": {method: profile.uncertainty(method) for method in self.specs},
+        }
 
     def service(self) -> None:
         """Live service times: the same batches through the pipeline, all methods once, then all once more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -424,6 +425,21 @@ def test_wrong_options(tmp_path, options, message):
     assert message in str(result.exception)
 
 
+def test_unlike_devices_share_a_run_and_say_how_alike_they_predict(monkeypatch, clock_file, local, tmp_path):
+    with_fake(monkeypatch, 2, kinds=("one GPU", "another GPU"))
+    watches = Watches()
+    run_ray(configuration(clock_file), tmp_path / "run", watches)
+    told = RunFolder(tmp_path / "run").manifest()["equal_predictions"]
+    samples = len(METHODS) * 3 * 16
+    assert told == {"reference": "one GPU", "samples": samples, "share": {"another GPU": 1.0}}
+    assert any("another GPU 100.0%" in note for note in watches.notes)
+    assert contents(tmp_path / "run") == local
+
+    with_fake(monkeypatch, 2, kinds=("one GPU", "another GPU"), dies=lambda what, given: what == "sample")
+    run_ray(configuration(clock_file, methods=["standard"]), tmp_path / "other")
+    assert RunFolder(tmp_path / "other").manifest()["equal_predictions"] is None
+
+
 # -- real clusters -----------------------------------------------------------------------------------------
 
 
@@ -543,6 +559,18 @@ def test_a_poisoned_task_is_recorded_and_skipped(connected, clock_file, tmp_path
     statuses = {row["method"]: row["status"] for row in run.rows}
     assert statuses.pop("standard") == "ok"
     assert set(statuses.values()) == {"failed: 3 workers died of it"}
+
+
+@pytest.mark.slow
+def test_the_steady_clock_on_two_nodes(connected, tmp_path):
+    """One of them records the profile; with it a local run writes the same bytes."""
+    config = configuration("steady", profile_s=1.0)
+    run_ray(config, tmp_path / "run")
+    (tmp_path / "local").mkdir()
+    shutil.copy(tmp_path / "run" / "profile.json", tmp_path / "local" / "profile.json")
+    run_local(config, tmp_path / "local")
+    assert contents(tmp_path / "run") == contents(tmp_path / "local")
+    assert RunFolder(tmp_path / "run").manifest()["equal_predictions"] is None, "they are alike"
 
 
 @pytest.mark.slow

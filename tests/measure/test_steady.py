@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tempora import TemporaError
 from tempora.measure import Batch, SteadyClock, SteadyProfile, load_profile
 from tempora.measure import fits as fitting
-from tempora.measure.settling import MethodCourse, is_relative, moved
+from tempora.measure.settling import MethodCourse, Moved, is_relative, most, moved_cells, worth_more
 from tempora.measure.steady import Entry, Residuals, Rounds
 from tempora.measure.timer import clean_device_rounds
 from tempora.measure.work import Kind, Sample
@@ -263,6 +263,9 @@ def test_what_a_profile_says_about_itself():
     hasty = profile_of(*TENT, settled=False, moved_points=2.34, moved_batches=3.0)
     assert hasty.verdict.status == "WARN"
     assert "2.3 points" in str(hasty.verdict)
+    assert "ended after its time" in str(hasty.verdict)
+    edge = profile_of(*TENT, settled=False, time_was_up=False, unsettled=["tent ρ 100 %"], moved_points=9.0)
+    assert "1 cell on an edge that more profiling hardly settles" in str(edge.verdict)
     busy = profile_of(*TENT, cores_ours=False, threads=4, times="wall time")
     assert busy.relative_only
     assert not profile_of(*TENT, cores_ours=False).relative_only, "one thread's processor time stays good"
@@ -274,10 +277,31 @@ def test_what_a_profile_says_about_itself():
 def test_a_profile_has_settled_when_its_error_moves_no_cell():
     scenarios = [Offline(), Discrete(interval_ms=20), Continuous(threshold_ms=30), Amortised(budget_ms=200)]
     sure = MethodCourse([11.0], [4.0], 10.0, error=0.001)
-    assert moved({"tent": sure}, scenarios, 10.0, 100).little
+    assert most(moved_cells({"tent": sure}, scenarios, 10.0, 100)).little
     unsure = sure._replace(error=0.2)
-    assert not moved({"tent": unsure}, scenarios, 10.0, 100).little
-    assert moved({"tent": unsure}, [Offline()], 10.0, 100) == (0.0, 0.0), "time cannot touch this one"
+    assert not most(moved_cells({"tent": unsure}, scenarios, 10.0, 100)).little
+    assert moved_cells({"tent": unsure}, scenarios, 10.0, 100, shrunk=0.005) == moved_cells(
+        {"tent": sure}, scenarios, 10.0, 100
+    )
+    untouched = most(moved_cells({"tent": unsure}, [Offline()], 10.0, 100))
+    assert untouched == (0.0, 0.0), "time cannot touch this one"
+
+
+def test_profiling_ends_where_only_edges_are_left():
+    # Service takes exactly the interval: any error at all makes every second batch late or none.
+    edge, smooth = [Discrete(interval_ms=15, queue=0)], [Continuous(threshold_ms=30)]
+    course = {"tent": MethodCourse([11.0], [4.0], 10.0, error=0.02)}
+
+    def cells(scenarios, shrunk=1.0):
+        return moved_cells(course, scenarios, 10.0, 100, shrunk)
+
+    assert not most(cells(edge, shrunk=0.01)).little
+    assert not worth_more(cells(edge), cells(edge, shrunk=0.25))
+    assert worth_more(cells(smooth), cells(smooth, shrunk=0.25)), "more rounds would settle it"
+    assert worth_more(cells([*edge, *smooth]), cells([*edge, *smooth], shrunk=0.25))
+    assert not worth_more(cells(smooth), cells(smooth, shrunk=0.95)), "the time is nearly up"
+    nearer = {("tent", "a"): Moved(20.0, 0.0)}, {("tent", "a"): Moved(9.0, 0.0)}
+    assert worth_more(*nearer), "not settled, but clearly nearer to it"
 
 
 @pytest.mark.parametrize(
@@ -302,5 +326,6 @@ def test_which_scenarios_need_no_milliseconds(scenario, relative):
 
 def test_a_longer_stream_moves_a_cut_off_further():
     course = MethodCourse([11.0], [4.0], 10.0, error=0.05)
-    short, long = (moved({"tent": course}, [Amortised(budget_x=0.25)], 10.0, n).batches for n in (200, 2000))
+    budget = [Amortised(budget_x=0.25)]
+    short, long = (most(moved_cells({"tent": course}, budget, 10.0, n)).batches for n in (200, 2000))
     assert long == pytest.approx(10 * short)

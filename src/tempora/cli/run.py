@@ -340,8 +340,9 @@ def execute(
 
     page = _write_report(folder, console, drawing=is_live(console) and not quiet)
     if not quiet:
-        show_overview(open_run(folder), console)
         console.print(f"report: {page}", markup=False, soft_wrap=True)
+        console.print()
+        show_overview(open_run(folder), console)
     if run.failed:
         _show_failures(run.rows, console)
         raise typer.Exit(1)

@@ -128,8 +128,8 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
         console.print(headline(utilities, cards).sentence(cards))
         console.print()
-    say_how_sure(results, console, shift)
     _say_timing(results, console)
+    say_how_sure(results, console, shift)
 
 
 def describe(manifest: Mapping[str, Any]) -> str:
@@ -152,7 +152,7 @@ def describe(manifest: Mapping[str, Any]) -> str:
 
 
 def say_how_sure(results: Results, console: Console, shift: str | None = None) -> None:
-    """How many winners hold, and the command that decides more of them."""
+    """How many winners hold, and one command to go on with: it decides more of them, or asks the next question."""
     from tempora.analysis.doubt import doubt, remedy, summarised
 
     if results.folder.packed_without_traces:
@@ -164,6 +164,12 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
     command = remedy(summary, results.manifest)
     if command:
         console.print(f"More of them are decided by: {command}", markup=False, soft_wrap=True)
+    elif summary.cells:
+        console.print(
+            f"For your own deployment: tempora recommend {results.path} --fps 30",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _say_timing(results: Results, console: Console) -> None:

@@ -124,5 +124,7 @@ def added(profile: SteadyProfile, more: SteadyProfile) -> SteadyProfile:
             },
             "unmet": {**profile.unmet, **more.unmet},
             "settled": profile.settled and more.settled,
+            "unsettled": [*profile.unsettled, *more.unsettled],
+            "time_was_up": profile.time_was_up or more.time_was_up,
         }
     )

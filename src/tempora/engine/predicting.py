@@ -36,14 +36,14 @@ def predictor(job: Job, spec: MethodSpec, stream: Stream) -> tuple[Method, dict[
         return timed, None
     quick = job.create(spec, stream.seed, predict_with=job.predict_with)
     count = min(BATCHES, stream.num_batches)
-    first, second = (_predictions(job, spec, method, stream, count) for method in (timed, quick))
+    first, second = (predicted_classes(job, spec, method, stream, count) for method in (timed, quick))
     agreement = float((first == second).float().mean())
     used = agreement >= LEAST_AGREEMENT
     facts = {"runtime": job.predict_with, "agreement": agreement, "batches": count, "used": used}
     return quick if used else timed, facts
 
 
-def _predictions(job: Job, spec: MethodSpec, method: Method, stream: Stream, count: int) -> torch.Tensor:
+def predicted_classes(job: Job, spec: MethodSpec, method: Method, stream: Stream, count: int) -> torch.Tensor:
     """The classes of the first batches, adapting on each; the method is reset before and after."""
     run = Pass(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s)
     with own_randomness(stream.seed):

@@ -24,9 +24,9 @@ from tempora.measure import SteadyProfile, device_kind, machine_facts
 from tempora.measure import fits as fitting
 from tempora.measure.fits import Fit
 from tempora.measure.process import keep_freed_memory
-from tempora.measure.settling import MethodCourse, Moved, moved
+from tempora.measure.settling import Cells, MethodCourse, most, moved_cells, worth_more
 from tempora.measure.spent import Spent as Counters
-from tempora.measure.steady import Entry, Residuals, Rounds, Spent, profile_id
+from tempora.measure.steady import PROVISION_X, Entry, Residuals, Rounds, Spent, profile_id
 from tempora.measure.timer import CPU_TIME, DEVICE_TIME, Elapsed, RoundWatch, Timer, clean_device_rounds
 from tempora.measure.work import ADAPT, FROZEN, PHASES, PREDICT, Kind, Sample, work_of
 from tempora.methods import Method, Moment
@@ -191,15 +191,15 @@ def record_profile(
     standard = walker_of(job, MethodSpec(STANDARD), job.streams[0].seed, timer)
     for station in way:
         standard.serve(station.x, station.shift, 0)
-    recording, look, far = Recording(timer.what), FIRST_LOOK, Moved(float("inf"), float("inf"))
+    recording, look, enough = Recording(timer.what), FIRST_LOOK, False
     order = random.Random(0)
     while True:
         number = len(recording.shifts)
+        up = (time.monotonic() - began) / seconds
         if number == look:
-            far = _moved(job, recording.fitted(), walkers, num_batches)
+            enough = _enough(job, recording.fitted(), walkers, num_batches, up)
             look += max(1, look // 2)
-        late = time.monotonic() - began > seconds
-        if number >= FEWEST_ROUNDS and (late or far.little):
+        if number >= FEWEST_ROUNDS and (enough or up > 1):
             break
         _round(recording, way[number % len(way)], walkers, standard, timer, order)
         position = number % len(way)
@@ -209,7 +209,7 @@ def record_profile(
     wanted = (
         [spec.label for spec in job.methods if spec.label != STANDARD] if labels is None else list(labels)
     )
-    return _profile(job, recording, walkers, spent, name, num_batches, wanted)
+    return _profile(job, recording, walkers, spent, name, num_batches, wanted, time_was_up=not enough)
 
 
 def record_replay(
@@ -366,10 +366,26 @@ def _latest(samples: list[Sample], label: str) -> tuple[Sample, Sample | None]:
     return own[0], adapted
 
 
-def _moved(job: Job, fitted: Fitted, walkers: list[Walker], num_batches: int) -> Moved:
+def _moved(job: Job, fitted: Fitted, walkers: list[Walker], num_batches: int, shrunk: float = 1.0) -> Cells:
     courses = {walker.label: _course(walker, fitted) for walker in walkers if walker.seen}
-    baseline_ms = fitted.standard.ms * 1.03
-    return moved(courses, job.scenarios, baseline_ms, num_batches)
+    return moved_cells(courses, job.scenarios, fitted.standard.ms * PROVISION_X, num_batches, shrunk)
+
+
+def _enough(job: Job, fitted: Fitted, walkers: list[Walker], num_batches: int, up: float) -> bool:
+    """Whether the error moves no cell, or what it moves cannot be settled in the rest of the time; `up`: the share of
+    it that has passed."""
+    now = _moved(job, fitted, walkers, num_batches)
+    if most(now).little:
+        return True
+    tail_known = _clean_samples(fitted, walkers) >= fitting.TAIL_SAMPLES
+    # Errors shrink with the root of the rounds.
+    then = _moved(job, fitted, walkers, num_batches, shrunk=min(1.0, up) ** 0.5)
+    return tail_known and not worth_more(now, then)
+
+
+def _clean_samples(fitted: Fitted, walkers: list[Walker]) -> int:
+    """About so many that the device's own variation can be told from: one of each method in each clean round."""
+    return sum(fitted.clean) * len(walkers)
 
 
 def _course(walker: Walker, fitted: Fitted) -> MethodCourse:
@@ -393,9 +409,11 @@ def _profile(
     name: str,
     num_batches: int,
     labels: list[str],
+    time_was_up: bool,
 ) -> SteadyProfile:
     fitted = recording.fitted()
-    far = _moved(job, fitted, walkers, num_batches)
+    cells = _moved(job, fitted, walkers, num_batches)
+    far, unsettled = most(cells), [" ".join(cell) for cell, one in cells.items() if not one.little]
     entries = _entries(recording, fitted, [STANDARD, *(walker.label for walker in walkers)])
     blocks = fitting.residual_blocks(recording.samples, fitted.fits, fitted.clean)[-MOST_BLOCKS:]
     factors = [[_short(factor) for factor in block] for block in blocks]
@@ -421,6 +439,8 @@ def _profile(
         clean_share=clean_share,
         cores_ours=clean_share >= 0.5,
         settled=far.little,
+        unsettled=unsettled,
+        time_was_up=time_was_up,
         moved_points=_short(far.points),
         moved_batches=_short(far.batches),
         entries=entries,

@@ -17,6 +17,7 @@ MOST_POINTS = 0.5
 """Of availability x responsiveness, in points."""
 MOST_BATCHES = 1.0
 """Of a cut-off."""
+CLEARLY = 0.8
 MOST_BATCHES_TRIED = 200
 """Fractions of longer streams hardly differ."""
 
@@ -42,22 +43,54 @@ class Moved(NamedTuple):
         return self.points <= MOST_POINTS and self.batches <= MOST_BATCHES
 
 
-def moved(
-    courses: Mapping[str, MethodCourse], scenarios: Iterable[Scenario], baseline_ms: float, num_batches: int
-) -> Moved:
-    """Every cell at both ends of its method's error, against its middle."""
+Cells = Mapping[tuple[str, str], Moved]
+"""By method and label of the scenario."""
+
+
+def moved_cells(
+    courses: Mapping[str, MethodCourse],
+    scenarios: Iterable[Scenario],
+    baseline_ms: float,
+    num_batches: int,
+    shrunk: float = 1.0,
+) -> Cells:
+    """Every cell at both ends of its method's error, against its middle; `shrunk`: of so much of that error."""
     count = min(num_batches, MOST_BATCHES_TRIED)
-    points = batches = 0.0
+    cells = {}
     for scenario in scenarios:
         if scenario.not_applicable(baseline_ms) is not None:
             continue
-        for course in courses.values():
-            found = [_outcome(scenario, course, factor, baseline_ms, count) for factor in _ends(course.error)]
+        for method, course in courses.items():
+            ends = _ends(shrunk * course.error)
+            found = [_outcome(scenario, course, factor, baseline_ms, count) for factor in ends]
             shares, cutoffs = zip(*found, strict=True)
-            points = max(points, 100 * (max(shares) - min(shares)) / 2)
+            points = 100 * (max(shares) - min(shares)) / 2
             # Over the whole stream a cut-off moves as much further as the stream is longer.
-            batches = max(batches, (max(cutoffs) - min(cutoffs)) / 2 * num_batches / count)
-    return Moved(points, batches)
+            batches = (max(cutoffs) - min(cutoffs)) / 2 * num_batches / count
+            cells[method, scenario.label] = Moved(points, batches)
+    return cells
+
+
+def most(cells: Cells) -> Moved:
+    """The most that any cell is moved."""
+    return Moved(
+        max((one.points for one in cells.values()), default=0.0),
+        max((one.batches for one in cells.values()), default=0.0),
+    )
+
+
+def worth_more(now: Cells, then: Cells) -> bool:
+    """Whether the rest of the time would settle a cell, or bring one clearly nearer to it; `then`: at its end.
+
+    A cell on an edge, where any error at all makes a batch more or less, stays as it is however long one profiles.
+    """
+    return any(
+        then[cell].little
+        or (one.points > MOST_POINTS and then[cell].points < CLEARLY * one.points)
+        or (one.batches > MOST_BATCHES and then[cell].batches < CLEARLY * one.batches)
+        for cell, one in now.items()
+        if not one.little
+    )
 
 
 def is_relative(scenario: Scenario) -> bool:

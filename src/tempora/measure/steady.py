@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, counted
 from tempora.measure.baseline import Baseline
 from tempora.measure.fits import BLOCK, TAIL_SAMPLES, Fit
 from tempora.measure.work import FROZEN, PREDICT, Kind
@@ -149,7 +149,12 @@ class SteadyProfile(_Part):
     clean_share: float = Field(1.0, ge=0, le=1)
     cores_ours: bool = True
     settled: bool = True
-    """Recording ended because more of it would have moved no cell, not because its time was up."""
+    """Its error moves no cell of the run that it was recorded for."""
+    time_was_up: bool = True
+    """Where it is not settled: recording ended after its time; else because the rest of that would have settled no
+    more."""
+    unsettled: list[str] = []
+    """Method and scenario of the cells that its error moves."""
     moved_points: float | None = None
     """How far the profile's error may move a cell's availability x responsiveness, in points."""
     moved_batches: float | None = None
@@ -215,10 +220,15 @@ class SteadyProfile(_Part):
         """What a reader of a number behind this profile should know."""
         reasons = []
         if not self.settled:
-            reasons.append(
-                f"profiling ended after its time: its error may move a cell by {self.moved_points or 0:.1f} points "
-                f"or a cut-off by {self.moved_batches or 0:.0f} batches (--profile-s gives it more)"
+            moves = (
+                f"its error may move a cell by {self.moved_points or 0:.1f} points or a cut-off by "
+                f"{self.moved_batches or 0:.0f} batches"
             )
+            if self.time_was_up:
+                reasons.append(f"profiling ended after its time: {moves} (--profile-s gives it more)")
+            else:
+                cells = counted(len(self.unsettled), "cell")
+                reasons.append(f"{cells} on an edge that more profiling hardly settles: {moves}")
         if self.relative_only:
             reasons.append(
                 "the cores were not ours: only scenarios relative to λ are answered (--threads 1 mends that)"

@@ -146,6 +146,14 @@ class Manifest(TypedDict):
     mixed_devices: NotRequired[
         Annotated[str | None, Field(description="A note on cells of several kinds of device.")]
     ]
+    equal_predictions: NotRequired[
+        Annotated[
+            dict[str, Any] | None,
+            Field(
+                description="Of a run on unlike devices: the share of predictions that equal the first kind's."
+            ),
+        ]
+    ]
     predict_with: NotRequired[
         Annotated[
             PredictWithRecord | None,

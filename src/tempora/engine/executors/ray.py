@@ -9,7 +9,7 @@ another; a task that raises, or that takes several workers down, becomes failed 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,6 +73,8 @@ class RayExecutor(Executor):
         self._losses: Counter[str] = Counter()
         self._pending: list[Pending] = []
         self._workers: dict[str, dict[str, Any]] = {}
+        self._samples: dict[str, dict[str, list[int]] | None] = {}
+        """By kind of device: what it predicts on a few batches; None: a worker was asked."""
 
     # -- what a run asks -----------------------------------------------------------------------------------
 
@@ -125,6 +127,8 @@ class RayExecutor(Executor):
             for task, cells in self._turn():
                 found[task.source] += cells
                 missing[task.source] -= 1
+            while not any(missing.values()) and self._unlike_kinds():
+                self._turn()
 
     def facts(self) -> dict[str, Any]:
         before: Mapping[str, Any] = self.folder.manifest() if self.folder.has_manifest() else {}
@@ -134,6 +138,7 @@ class RayExecutor(Executor):
             **super().facts(),
             "executor": "ray",
             "workers": {**before.get("workers", {}), **self._workers},
+            "equal_predictions": self._equal_predictions() or before.get("equal_predictions"),
             "machine": machine or (machines[0] if machines else self.job.facts["machine"]),
         }
 
@@ -191,6 +196,9 @@ class RayExecutor(Executor):
                 self.cluster.ask(hand, "calibrate")
         elif self.job.measured and hand.median_ms is None:
             self.cluster.ask(hand, "median")
+        elif hand.kind in self._unlike_kinds() and hand.kind not in self._samples:
+            self._samples[hand.kind] = None
+            self.cluster.ask(hand, "sample")
         elif self._pending:
             task = hand.task = pick(self._pending, hand.open_shift)
             self._pending.remove(task)
@@ -218,6 +226,9 @@ class RayExecutor(Executor):
             self._note_mixture()
         elif asked == "median":
             self._note_median(hand, answer)
+        elif asked == "sample":
+            self._samples[hand.kind] = answer
+            self._note_unlike()
         else:
             finished = self._finish(hand, answer)
             return [] if finished is None else [finished]
@@ -241,6 +252,28 @@ class RayExecutor(Executor):
         if len(self.baselines) > 1:
             kinds = "; ".join(self.baselines)
             self.observer.note(f"this run mixes kinds of device ({kinds}): each has a lambda of its own")
+
+    def _unlike_kinds(self) -> list[str]:
+        """Kinds of device that take part in one run whose times are looked up, and whose predictions have yet to be
+        compared."""
+        kinds = dict.fromkeys(hand.kind for hand in self.cluster.hands if hand.about)
+        if self.job.measured or len({*kinds, *self._samples}) < 2:
+            return []
+        return [kind for kind in kinds if self._samples.get(kind) is None]
+
+    def _equal_predictions(self) -> dict[str, Any] | None:
+        came = dict.fromkeys(worker["kind"] for worker in self._workers.values())
+        return equal_predictions({kind: self._samples.get(kind) for kind in came})
+
+    def _note_unlike(self) -> None:
+        told = self._equal_predictions()
+        if told is None or None in self._samples.values():
+            return
+        shares = "; ".join(f"{kind} {share:.1%}" for kind, share in told["share"].items())
+        self.observer.note(
+            f"this run mixes kinds of device: predictions equal to those of {told['reference']} on "
+            f"{told['samples']} samples: {shares}"
+        )
 
     def _finish(self, hand: Hand, done: Done) -> tuple[Pending, list[Cell]] | None:
         """A task is done; None if it has to be done again."""
@@ -288,6 +321,9 @@ class RayExecutor(Executor):
 
     def _refused(self, hand: Hand, asked: str, cause: BaseException) -> Made:
         """A worker raised: the task is recorded as failed, or the worker is no use and is let go."""
+        if asked == "sample":
+            self._samples[hand.kind] = {}
+            return []
         if asked == "make":
             return [self._give_up(hand, f"{type(cause).__name__}: {cause}")]
         self._dismiss(hand, str(cause))
@@ -308,5 +344,34 @@ class RayExecutor(Executor):
 
     def _release(self, hand: Hand) -> None:
         self.cluster.release(hand)
+        if (
+            self._samples.get(hand.kind, {}) is None
+        ):  # it was asked and will not answer; others have work to do
+            self._samples[hand.kind] = {}
         if self._calibrating is hand:
             self._calibrating = None
+
+
+def equal_predictions(samples: Mapping[str, Mapping[str, Sequence[int]] | None]) -> dict[str, Any] | None:
+    """What run.json says about a run on unlike devices: against the first kind, the share of equal predictions.
+
+    >>> equal_predictions({"a": {"tent": [1, 2]}, "b": {"tent": [1, 3]}, "c": None})
+    {'reference': 'a', 'samples': 2, 'share': {'b': 0.5}}
+    """
+    known = {kind: found for kind, found in samples.items() if found}
+    if len(known) < 2:
+        return None
+    reference, *others = known
+    pairs = {
+        kind: [
+            pair
+            for method, classes in known[reference].items()
+            for pair in zip(classes, known[kind].get(method, ()), strict=False)
+        ]
+        for kind in others
+    }
+    return {
+        "reference": reference,
+        "samples": max(map(len, pairs.values())),
+        "share": {kind: sum(a == b for a, b in own) / len(own) for kind, own in pairs.items() if own},
+    }
