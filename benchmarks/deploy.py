@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -123,7 +124,7 @@ def lived(
     ] = "jpeg_compression",
     batches: Annotated[
         int, typer.Option(help="Of each life; one that is lost weighs its share in the utility.")
-    ] = 60,
+    ] = 50,
     batch_size: int = 32,
     profile_s: float = 20.0,
     repeats: int = 3,
@@ -148,7 +149,14 @@ def lived(
     machine = {"device": device_name(device), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
     settings = {"model": model, "batches": batches, "batch_size": batch_size, "repeats": repeats}
     times = {"baseline_ms": baseline_ms, "seconds": seconds}
-    write({**machine, **settings, **times, "cells": cells}, json_file)
+    write({"command": _command(), **machine, **settings, **times, "cells": cells}, json_file)
+
+
+def _command() -> str:
+    """What was typed, but for where the file goes."""
+    given = sys.argv[1:]
+    at = given.index("--json") if "--json" in given else len(given)
+    return " ".join(["python benchmarks/deploy.py", *given[:at], *given[at + 2 :]])
 
 
 OFFLINE = Offline().label

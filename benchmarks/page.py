@@ -253,12 +253,11 @@ def lived_table(name: str, where: str, found: dict[str, Any]) -> list[str]:
     logic = max(
         abs(one["lived"]["utility"] - one["replayed"]["utility"]) for cell in cells for one in cell["lives"]
     )
-    device = " --device cuda" if "H200" in where else ""
     lines = [
         f"### Simulated and lived: {found['model']}, {where}",
         "",
-        f"`python benchmarks/deploy.py lived{device} --json benchmarks/results/{name}.json`: {found['batches']} "
-        f"batches of {found['batch_size']}, lambda {found['baseline_ms']:.1f} ms, every cell lived "
+        f"`{found['command']} --json benchmarks/results/{name}.json`: {found['batches']} batches of "
+        f"{found['batch_size']}, lambda {found['baseline_ms']:.1f} ms, every cell lived "
         f"{found['repeats']} times beside a load of {found['load']:.1f}, {found['seconds']:.0f} s in all. Of the "
         f"{len(judged)} cells with a "
         "schedule of utilisation up to 0.7, a queue and no deadline below 1.5 λ, "

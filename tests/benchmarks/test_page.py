@@ -30,8 +30,18 @@ def cell(simulated: float, lived: list[float], not_judged: str | None = None) ->
 
 def test_lived_cells_are_counted_by_what_the_issue_asks() -> None:
     cells = [cell(0.5, [0.49, 0.505]), cell(0.5, [0.4, 0.4]), cell(0.5, [0.1, 0.1], "no queue")]
-    about = {"model": "fashion_resnet", "batches": 8, "batch_size": 4, "baseline_ms": 5.0, "repeats": 2}
+    about = {
+        "command": "python benchmarks/deploy.py lived",
+        "model": "fashion_resnet",
+        "batches": 8,
+        "batch_size": 4,
+        "baseline_ms": 5.0,
+        "repeats": 2,
+    }
     lines = page.lived_table("cpu-lived", "two cores", {**about, "load": 0.5, "seconds": 9.0, "cells": cells})
+    assert lines[2].startswith(
+        "`python benchmarks/deploy.py lived --json benchmarks/results/cpu-lived.json`: "
+    )
     assert "Of the 2 cells" in lines[2]
     assert "1 are within 1 point of what the profile says (mean 5.12, largest 10.00)" in lines[2]
     assert "replayed differ by at most 0.0000 points" in lines[2]
