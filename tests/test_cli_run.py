@@ -136,3 +136,14 @@ def test_the_quick_demo_fits_both_networks() -> None:
     for model, names in QUICK_METHODS.items():
         for name in names:
             methods.create(name, models.load(model))
+
+
+def test_a_demo_under_a_recorded_clock_has_the_methods_that_it_knows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from tempora.cli.demo import METHODS, with_times
+
+    known = with_times(METHODS["fashion_resnet"], "published:rn50_inc")
+    assert set(METHODS["fashion_resnet"]) - set(known) == {"settle"}
+    assert "left out settle: published:rn50_inc has no times for it" in capsys.readouterr().out
+    assert with_times(METHODS["fashion_resnet"], "steady") == METHODS["fashion_resnet"]

@@ -10,6 +10,7 @@ import typer
 from tempora import names
 from tempora.cli import completion
 from tempora.cli.run import Redo, execute, prepare_environment
+from tempora.cli.terminal import say
 
 USUAL = {
     "data.shifts": ["gaussian_noise", "contrast"],
@@ -98,6 +99,19 @@ def demo(
         flags |= {"grid": "none", "scenarios": THINNED, **(QUICK if quick else USUAL)}
     if profile_s is not None:
         flags["profile_s"] = profile_s
-    if not full:
-        flags["methods"] = (QUICK_METHODS if quick else METHODS).get(model, "all")
+    if not full and model in METHODS:
+        flags["methods"] = with_times((QUICK_METHODS if quick else METHODS)[model], clock)
     execute(load_config(None, flags=flags), out, redo=redo, plain=plain, say_how_long=full)
+
+
+def with_times(methods: list[str], clock: str) -> list[str]:
+    """Those of the methods that the clock has times for: a recorded one knows some, this machine's own all."""
+    from tempora.engine.clocks import MEASURED, STEADY
+    from tempora.measure import load_profile
+
+    if clock in (STEADY, MEASURED):
+        return methods
+    known = load_profile(clock).methods
+    if left_out := [method for method in methods if method not in known]:
+        say(f"left out {', '.join(left_out)}: {clock} has no times for it")
+    return [method for method in methods if method in known]
