@@ -3,9 +3,10 @@
     python benchmarks/methods.py --device cuda --model resnet50
 
 A floor is the bare work without the method: a forward; one with batch statistics; a forward and a backward to the
-same parameters. Methods and floors take turns within every round, so that their ratios survive a drifting clock;
-medians over rounds. On a CPU these are CPU times. Filters are opened, so that every method does all the work it can
-have with a batch.
+same parameters. A method that makes several of them is held against so many (`counted`).
+Methods and floors take turns within every round, so that their ratios survive a drifting clock; medians over rounds.
+On a CPU these are CPU times. Filters are opened, so that every method does all the work it can have with a batch;
+CoTTA's gate is closed, so that it makes no views. MEMO, which adapts to each image by itself, gets a few of them.
 """
 
 from __future__ import annotations
@@ -29,14 +30,17 @@ from tempora.methods.norm import BatchStatistics
 from tempora.methods.testing import sharpened
 from tempora.models import Classifier
 
-OPEN = {
-    "eta": {"margin": 1.0, "max_similarity": 2.0},
+OPEN: dict[str, dict[str, Any]] = {
+    **{name: {"margin": 1.0, "max_similarity": 2.0} for name in ("eta", "eata", "rdumb")},
+    "cotta": {"gate": 0.0},
     "sar": {"margin": 1.0, "recover_below": 0.0},
     "deyo": {"max_entropy": 1.0, "min_plpd": -1.0},
 }
 FORWARD, STATISTICS = "forward", "forward BN"
+NORM, ALL = "fwd+bwd norm", "fwd+bwd all"
 #: Gradient-based methods are held against a backward to their own parameters, named here.
-BACKWARD = {"shot_im": "features", "sar": "lower", "deyo": "lower"}
+BACKWARD = {"shot_im": "features", "sar": "lower", "deyo": "lower", "cotta": "all", "memo": "all"}
+MEMO_IMAGES = 4
 
 
 class Floor:
@@ -62,39 +66,77 @@ class Floor:
         self.z = None
 
 
+def counted(name: str, method: Method, n: int, amount: float) -> dict[str, float]:
+    """How often a method makes each floor with a batch of n; `amount` is what it said of its work."""
+    if name == "roid":
+        return {NORM: 1 + amount / n}  # amount: samples kept
+    if name == "cotta":
+        return {STATISTICS: 2.0, ALL: 1.0}  # anchor and teacher; the student
+    if name == "rotta":
+        return {FORWARD: 1.0, STATISTICS: amount / n, NORM: amount / n}  # amount: samples of the memory
+    if name == "memo":
+        views = method.settings.views
+        return {ALL: MEMO_IMAGES * views / n, FORWARD: MEMO_IMAGES / n}
+    if name == "foa":
+        return {FORWARD: amount}  # amount: candidates
+    return {floor_of(name): 1.0}
+
+
 def floor_of(name: str) -> str:
     """The floor that a method is held against."""
     method = tempora.methods.get(name)
     if method.family == "gradient-based":
         return f"fwd+bwd {BACKWARD.get(name, 'norm')}"
-    return STATISTICS if name == "adabn" else FORWARD
+    return STATISTICS if name in ("adabn", "alpha_bn") else FORWARD
 
 
-def subjects(model: Classifier, names: list[str], settings: dict[str, Any]) -> dict[str, Method | Floor]:
+def subjects(
+    model: Classifier, names: list[str], settings: dict[str, Any], source: Tensor
+) -> dict[str, Method | Floor]:
     """The methods that fit the model, and the floors that they need."""
     methods: dict[str, Method | Floor] = {}
-    floors: dict[str, Method | Floor] = {FORWARD: Floor(model, statistics=False)}
+    floors: dict[str, Method | Floor] = {
+        FORWARD: Floor(model, statistics=False),
+        STATISTICS: Floor(model, statistics=True),
+    }
+    everything = tuple(name for name, _ in model.named_parameters())
     for name in names:
+        options = {**OPEN.get(name, {}), **settings.get(name, {})}
+        if hasattr(tempora.methods.get(name).Settings, "samples"):
+            options["samples"] = len(source)
         try:
-            method = tempora.methods.create(name, model, **OPEN.get(name, {}), **settings.get(name, {}))
+            method = tempora.methods.create(name, model, source=source, **options)
         except TemporaError:
             continue
         methods[name] = method
         floor = floor_of(name)
         if floor not in floors:
-            floors[floor] = Floor(model, method.statistics is not None, method.updated_parameters)
+            wanted = everything if floor == ALL else method.updated_parameters
+            floors[floor] = Floor(model, True, wanted)
     return floors | methods
 
 
-def measure(subject: Method | Floor, x: Tensor) -> tuple[float, float, str]:
-    """Milliseconds of predict and of adapt on one batch, from the initial state, and the action."""
+def measure(name: str, subject: Method | Floor, x: Tensor) -> tuple[float, float, str, float]:
+    """Milliseconds of predict and of adapt on one batch, from the initial state; the action; the amount of work."""
     subject.reset()
+    if isinstance(subject, Method):
+        subject.work = None
+        x = x[:MEMO_IMAGES] if name == "memo" else x
     _, predict_s = timed(lambda: subject.predict(x), x.device.type)
+    if name == "rotta":
+        subject.pending = (x, _of_all_classes(subject.pending[1]))
     action, adapt_s = timed(subject.adapt, x.device.type)
-    return 1000 * predict_s, 1000 * adapt_s, action
+    work = getattr(subject, "work", None)
+    return 1000 * predict_s, 1000 * adapt_s, action, work[1] if work else 0.0
 
 
-def row(name: str, times: list[tuple[float, float, str]]) -> dict[str, Any]:
+def _of_all_classes(z: Tensor) -> Tensor:
+    """As if every class were predicted: RoTTA's memory, which is balanced over classes, fills up."""
+    labels = torch.arange(len(z), device=z.device) % z.shape[1]
+    return 10 * torch.nn.functional.one_hot(labels, z.shape[1]).to(z)
+
+
+def row(name: str, times: list[tuple[float, float, str, float]]) -> dict[str, Any]:
     """Medians of one subject."""
     predict_ms, adapt_ms = (statistics.median(entry[part] for entry in times) for part in (0, 1))
     total_ms = statistics.median(entry[0] + entry[1] for entry in times)
@@ -105,6 +147,7 @@ def row(name: str, times: list[tuple[float, float, str]]) -> dict[str, Any]:
         "adapt_ms": adapt_ms,
         "total_ms": total_ms,
         "actions": actions,
+        "amount": statistics.median(entry[3] for entry in times),
     }
 
 
@@ -135,21 +178,26 @@ def main(
     torch.manual_seed(0)
     classifier = tempora.models.load(model, pretrained=pretrained).to(device)
     x = torch.randn(batch, *classifier.preprocessing.input_size, device=device)
-    settings = {name: {"kept_only": kept_only} for name in OPEN} if kept_only else {}
-    usual = [name for name in tempora.methods.names() if not tempora.methods.get(name).costly]
-    contenders = subjects(sharpened(classifier, x), method or usual, settings)
-    times: dict[str, list[tuple[float, float, str]]] = {name: [] for name in contenders}
+    settings = {name: {"kept_only": kept_only} for name in ("eta", "sar", "deyo")} if kept_only else {}
+    source = torch.randn(128, *x.shape[1:], device=device)
+    names = method or tempora.methods.names()
+    contenders = subjects(sharpened(classifier, x), names, settings, source)
+    times: dict[str, list[tuple[float, float, str, float]]] = {name: [] for name in contenders}
     for _ in range(warmup):
-        for subject in contenders.values():
-            measure(subject, x)
+        for name, subject in contenders.items():
+            measure(name, subject, x)
     for _ in range(repeats):
         for name, subject in contenders.items():
-            times[name].append(measure(subject, x))
+            times[name].append(measure(name, subject, x))
     rows = {name: row(name, entries) for name, entries in times.items()}
     for name, subject in contenders.items():
         if isinstance(subject, Method):
-            rows[name]["floor"] = floor_of(name)
-            rows[name]["ratio"] = rows[name]["total_ms"] / rows[floor_of(name)]["total_ms"]
+            counts = counted(name, subject, batch, rows[name]["amount"])
+            rows[name]["floor"] = " + ".join(
+                floor if count == 1 else f"{count:.3g} {floor}" for floor, count in counts.items() if count
+            )
+            floor_ms = sum(count * rows[floor]["total_ms"] for floor, count in counts.items() if count)
+            rows[name]["ratio"] = rows[name]["total_ms"] / floor_ms
     machine = torch.cuda.get_device_name() if device.startswith("cuda") else platform.processor()
     title = f"{model}, batch {batch}, {device} ({machine}), torch {torch.__version__}, {repeats} rounds"
     console.print(table(list(rows.values()), title))

@@ -1,13 +1,16 @@
 """Tune the methods' settings for the bundled networks, on nothing that is ever evaluated.
 
-    python recipes/tune_fashion.py DATA [--networks fashion_resnet,fashion_vit] [--methods tent,eta]
+    python recipes/tune_fashion.py DATA [--networks fashion_resnet,fashion_vit,fashion_vit_token] [--methods tent,eta]
 
 DATA holds Fashion-MNIST's training images. Tuned on: the 10,000 of them that the networks were not trained on, under
 three corruptions outside the fifteen (speckle noise, Gaussian blur, spatter) at severity 5, in streams of 156 batches
 of 64. A learning rate climbs a ladder from the method's default as long as the mean accuracy grows, or descends it as
 long as that helps or the method does worse than standard inference; a projector's learning rate moves with it.
-Everything else keeps its default, except SAR's threshold of recovery: an entropy in nats that was made for 1000
-classes, so smaller ones are tried too.
+Everything else keeps its default, except what was made for other numbers of classes or features: SAR's threshold of
+recovery (an entropy in nats), FOA's weight of the discrepancy (a sum over all activations), and AlphaBN's and T3A's
+one number, which have no learning rate. EATA and RDumb have ETA's recipe, which a derived method gets.
+
+Dearer methods are tuned on the first batches of the same streams (`BATCHES`).
 
 Writes src/tempora/models/recipes.json, method by method; what is there already is not tuned again.
 """
@@ -17,29 +20,47 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from functools import cache
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from train_fashion import HELD_OUT, images_and_labels
 
 from tempora import methods
 from tempora.data import Stream, array_shift, bundled, open_stream
 from tempora.data.corruptions import corrupt
+from tempora.engine import setup
+from tempora.engine.config import RunConfig
 from tempora.models import Classifier, load
 
 RECIPES = Path(__file__).parents[1] / "src/tempora/models/recipes.json"
 LADDER = (1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 1e-1, 2.5e-1)
 WORTHWHILE = 0.001  # a change that gains less is noise, and the default stays
+EVERYWHERE = ("tent", "eta", "shot_im", "sar", "deyo", "cmf", "roid", "t3a", "rotta", "memo", "cotta")
 METHODS = {
-    "fashion_resnet": ("tent", "eta", "shot_im", "sar", "deyo", "cmf"),
-    "fashion_vit": ("tent", "eta", "shot_im", "sar", "deyo", "cmf", "spa", "zerosiam"),
+    "fashion_resnet": (*EVERYWHERE, "alpha_bn"),
+    "fashion_vit": (*EVERYWHERE, "spa", "zerosiam"),
+    "fashion_vit_token": ("foa",),
 }
-RECOVER_BELOW = (0.07, 0.02)
+BATCHES = {"alpha_bn": 52, "t3a": 52, "roid": 52, "rotta": 52, "cotta": 12, "foa": 12, "memo": 3}
+"""Of each stream, where it is not all of them."""
+CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "sar": ("recover_below", (0.07, 0.02)),
+    "foa": ("discrepancy", (4.0, 40.0)),
+    "alpha_bn": ("alpha", (0.3, 0.5, 0.7, 0.9)),
+    "t3a": ("filter_k", (1, 5, 20, 50, None)),
+}
+"""What else may be changed: the setting, and the values tried beside its default."""
 
 Settings = dict[str, Any]
+MODELS: dict[str, Classifier] = {}
+MATERIAL: dict[str, list[Stream]] = {}
+"""By network; made before the processes begin."""
 
 
 def streams(data: Path, model: Classifier) -> list[Stream]:
@@ -52,11 +73,11 @@ def streams(data: Path, model: Classifier) -> list[Stream]:
     ]
 
 
-def accuracy(method: methods.Method, stream: Stream) -> float:
-    """Mean over the stream's batches: each is predicted, then adapted to."""
+def accuracy(method: methods.Method, stream: Stream, batches: int) -> float:
+    """Mean over the stream's first batches: each is predicted, then adapted to."""
     method.reset()
     right = []
-    for i in range(stream.num_batches):
+    for i in range(min(batches, stream.num_batches)):
         predicted = method.predict(stream.batch(i)).argmax(1)
         method.adapt()
         right.append(np.mean(predicted.numpy() == stream.labels(i)))
@@ -82,31 +103,66 @@ def climb(score: Callable[[float], float], start: float, harmless: float) -> tup
     return best, best_score
 
 
-def tune(name: str, model: Classifier, material: list[Stream]) -> Settings:
-    """The settings that reach the highest mean accuracy."""
-    defaults = methods.create(name, model, recipe=False).settings
+class Tuning:
+    """The accuracies of settings, each measured once, several at a time."""
 
-    def settings_at(lr: float) -> Settings:
-        if hasattr(defaults, "projector_lr"):
-            return {"lr": lr, "projector_lr": float(f"{lr * defaults.projector_lr / defaults.lr:.6g}")}
+    def __init__(self, pool: ProcessPoolExecutor, network: str, name: str) -> None:
+        self.pool, self.network, self.name = pool, network, name
+        self.asked: dict[str, Future[float]] = {}
+        model = MODELS[network]
+        self.defaults = methods.create(name, model, recipe=False, source=source_images(model)).settings
+
+    def ask(self, settings: Settings, method: str = "") -> Future[float]:
+        key = json.dumps([settings, method])
+        if key not in self.asked:
+            self.asked[key] = self.pool.submit(
+                measured, self.network, method or self.name, settings, self.name
+            )
+        return self.asked[key]
+
+    def at(self, lr: float) -> Settings:
+        if hasattr(self.defaults, "projector_lr"):
+            projector_lr = lr * self.defaults.projector_lr / self.defaults.lr
+            return {"lr": lr, "projector_lr": float(f"{projector_lr:.6g}")}
         return {"lr": lr}
 
-    @cache
-    def score(lr: float, **more: float) -> float:
-        method = methods.create(name, model, recipe=False, **settings_at(lr), **more)
-        value = float(np.mean([accuracy(method, stream) for stream in material]))
-        print(f"{model.name} {name} lr={lr:g} {more or ''} {value:.4f}", flush=True)
-        return value
+    def tuned(self) -> Settings:
+        """The settings that reach the highest mean accuracy."""
+        settings: Settings = {}
+        if hasattr(self.defaults, "lr"):
+            start = _nearest(self.defaults.lr)
+            place = LADDER.index(start)
+            for rung in LADDER[max(place - 1, 0) : place + 2]:
+                self.ask(self.at(rung))  # will be wanted, so that it may begin
+            harmless = self.ask({}, "standard").result()
+            lr, best = climb(lambda rung: self.ask(self.at(rung)).result(), start, harmless)
+            settings = self.at(lr)
+        else:
+            best = self.ask(settings).result()
+        key, values = CHOICES.get(self.name, ("", ()))
+        for value in values:
+            self.ask({**settings, key: value})
+        for value in values:
+            found = self.ask({**settings, key: value}).result()
+            if found > best + WORTHWHILE:
+                settings, best = {**settings, key: value}, found
+        return settings
 
-    standard = methods.create("standard", model)
-    harmless = float(np.mean([accuracy(standard, stream) for stream in material]))
-    lr, best = climb(score, _nearest(defaults.lr), harmless)
-    settings = settings_at(lr)
-    if name == "sar":
-        threshold = max(RECOVER_BELOW, key=lambda value: score(lr, recover_below=value))
-        if score(lr, recover_below=threshold) > best + WORTHWHILE:
-            settings["recover_below"] = threshold
-    return settings
+
+def measured(network: str, method: str, settings: Settings, tuned: str) -> float:
+    """The mean accuracy over all streams, as long as they are for the method that is `tuned`."""
+    torch.set_num_threads(1)  # the networks are small
+    model = MODELS[network]
+    made = methods.create(method, model, recipe=False, source=source_images(model), **settings)
+    batches = BATCHES.get(tuned, MATERIAL[network][0].num_batches)
+    value = float(np.mean([accuracy(made, stream, batches) for stream in MATERIAL[network]]))
+    print(f"{network} {method} {settings} {value:.4f}", flush=True)
+    return value
+
+
+def source_images(model: Classifier) -> Tensor:
+    """The clean images that ship with the package, as a run on the bundled benchmark gives them."""
+    return setup.source_images(RunConfig(), model)
 
 
 def _nearest(lr: float) -> float:
@@ -123,20 +179,36 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("--networks", default=",".join(METHODS))
-    parser.add_argument("--methods", help="which to tune (default: all that have a learning rate)")
+    parser.add_argument("--methods", help="which to tune (default: all that have something to tune)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, of one core each")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)  # the networks are small
+    torch.set_num_threads(1)
 
+    wanted = set(arguments.methods.split(",")) if arguments.methods else None
+    todo = []
     for network in arguments.networks.split(","):
-        model = load(network)
-        material = streams(arguments.data, model)
-        for name in arguments.methods.split(",") if arguments.methods else METHODS[network]:
-            if name in read_recipes().get(network, {}):
-                continue
-            settings = tune(name, model, material)
-            recipes = read_recipes()  # another process may tune the other network meanwhile
+        MODELS[network] = load(network)
+        MATERIAL[network] = streams(arguments.data, MODELS[network])
+        for name in METHODS[network]:
+            if (wanted is None or name in wanted) and name not in read_recipes().get(network, {}):
+                todo.append((network, name))
+
+    lock = Lock()
+
+    def tune(entry: tuple[str, str]) -> None:
+        network, name = entry
+        settings = Tuning(pool, network, name).tuned()
+        with lock:
+            recipes = read_recipes()  # another process may tune other methods meanwhile
             recipes.setdefault(network, {})[name] = settings
             RECIPES.write_text(json.dumps(recipes, indent=2) + "\n")
+
+    # Forked, so that every process has the networks and the images.
+    with (
+        ProcessPoolExecutor(arguments.jobs, mp_context=get_context("fork")) as pool,
+        ThreadPoolExecutor(max(len(todo), 1)) as threads,
+    ):
+        list(threads.map(tune, todo))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ METHODS: Mapping[str, str] = {
 MODELS: Mapping[str, str] = {
     "fashion_resnet": "tempora.models.loading:bundled",
     "fashion_vit": "tempora.models.loading:bundled",
+    "fashion_vit_token": "tempora.models.loading:bundled",
     "resnet50": "tempora.models.loading:from_timm",
     "resnet18": "tempora.models.loading:from_timm",
     "vit_b_16": "tempora.models.loading:from_timm",
@@ -56,6 +57,7 @@ DATASETS: Mapping[str, str] = {
     "cifar10_1": "tempora.data.loaders.cifar10_1:cifar10_1",
     "cifar10_c": "tempora.data.loaders.cifar_c:cifar10_c",
     "fashion": "tempora.data.loaders.fashion:fashion",
+    "fashion_train": "tempora.data.loaders.fashion:fashion_train",
     "folder": "tempora.data.loaders.folder:folder",
     "imagenet": "tempora.data.loaders.imagenet:imagenet",
     "imagenet_a": "tempora.data.loaders.imagenet_a:imagenet_a",

@@ -47,6 +47,17 @@ def test_the_move_is_torchvision_s_on_padded_images(pixels: Tensor, padding: str
         torch.testing.assert_close(given, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("turns", [-0.06, 0.0, 0.013, 0.06])
+def test_hue_is_torchvision_s(pixels: Tensor, turns: float) -> None:
+    """On smooth images, on greys among colours, and where two channels are equally bright."""
+    few_levels = (pixels * 3).round() / 3
+    for image in (pixels, few_levels, pixels[:, :1].expand_as(pixels)):
+        torch.testing.assert_close(
+            jitter.hue_turned(image, turns), tv.adjust_hue(image, turns), rtol=0, atol=2e-6
+        )
+    torch.testing.assert_close(jitter.hue_turned(pixels[:, :1], turns), pixels[:, :1])
+
+
 def test_draws_lie_within_their_limits() -> None:
     dice = torch.Generator().manual_seed(0)
     drawn = [dataclasses.asdict(jitter.draw(dice, SIDE, 2 * SIDE)) for _ in range(2000)]

@@ -27,7 +27,7 @@ def check(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A network to check it on, or module:function; may be repeated. Default: the two bundled ones.",
+            help="A network to check it on, or module:function; may be repeated. Default: the bundled ones.",
             autocompletion=completion.one_of(names.MODELS),
         ),
     ] = None,

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from tempora import names
 from tempora.cli import completion
 from tempora.cli.run import Redo, execute, prepare_environment
 from tempora.cli.terminal import say
@@ -63,7 +62,7 @@ def demo(
             "--model",
             "--network",
             help="fashion_resnet or fashion_vit.",
-            autocompletion=completion.one_of(names.BUNDLED),
+            autocompletion=completion.one_of(METHODS),
         ),
     ] = "fashion_resnet",
     quick: Annotated[

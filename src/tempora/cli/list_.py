@@ -51,6 +51,7 @@ def _models() -> Iterator[Entry]:
     about = {
         "fashion_resnet": "A small residual network for Fashion-MNIST, with BatchNorm",
         "fashion_vit": "A small vision transformer for Fashion-MNIST, with LayerNorm",
+        "fashion_vit_token": "The same, classifying by a class token, which FOA needs",
         "resnet50": "ResNet-50 for ImageNet, with BatchNorm (the paper's)",
         "resnet18": "ResNet-18 for ImageNet, with BatchNorm",
         "vit_b_16": "ViT-B/16 for ImageNet, with LayerNorm (the paper's)",

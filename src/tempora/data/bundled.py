@@ -1,5 +1,7 @@
 """The bundled benchmark: Fashion-MNIST's 10,000 test images, clean and corrupted, without any download.
 
+Beside them lie 2,000 training images, for methods that ask for clean samples of the source domain.
+
 A corrupted set is made when it is first read, in seconds, and kept in the user's cache folder
 (`TEMPORA_CACHE`, else `~/.cache/tempora`).
 """
@@ -40,6 +42,8 @@ CLASS_NAMES = (
 NAMES = ("clean", *CORRUPTIONS)
 TUNING = tuple(name for name in EXTRA if name != "saturate")  # the images are grey
 SEED = 2025
+SOURCE_SAMPLES = 2000
+"""The first of the training images (recipes/bundle_source.py), for methods that ask for clean ones."""
 
 
 def shifts(names: Iterable[str] = NAMES, severity: int = 5) -> dict[str, Shift]:
@@ -70,11 +74,28 @@ def _shift(name: str, severity: int) -> Shift:
     )
 
 
+def source_shift() -> Shift:
+    """The bundled training images: clean, and part of no stream of the benchmark."""
+    images, labels = _read("train2k")
+    return Shift(
+        name="train",
+        labels=labels,
+        num_classes=len(CLASS_NAMES),
+        source=ArrayImages(images),
+        fingerprint=digest("fashion", images),
+        class_names=CLASS_NAMES,
+    )
+
+
 @lru_cache(maxsize=1)
 def test_set() -> tuple[np.ndarray, np.ndarray]:
     """Images (10000, 28, 28) and labels (10000,), both uint8."""
+    return _read("t10k")
+
+
+def _read(split: str) -> tuple[np.ndarray, np.ndarray]:
     folder = files("tempora.data") / "fashion"
-    images, labels = (folder / f"t10k-{part}-ubyte.gz" for part in ("images-idx3", "labels-idx1"))
+    images, labels = (folder / f"{split}-{part}-ubyte.gz" for part in ("images-idx3", "labels-idx1"))
     return parse_idx(images.read_bytes()), parse_idx(labels.read_bytes())
 
 

@@ -102,7 +102,8 @@ class RunConfig(_Strict):
     )
     model: str = Field(
         "fashion_resnet",
-        description="fashion_resnet, fashion_vit, resnet50, vit_b_16, a timm name, or module:function of your own.",
+        description="fashion_resnet, fashion_vit, fashion_vit_token, resnet50, vit_b_16, a timm name, or "
+        "module:function of your own.",
     )
     checkpoint: Path | None = Field(
         None, description="Weights (.safetensors, or .pt) instead of the model's own."
@@ -112,7 +113,9 @@ class RunConfig(_Strict):
     )
     data: DataConfig = Field(DataConfig(), description="Which images.")
     source: SourceConfig | None = Field(
-        None, description="Clean training images for EATA and FOA: {dataset: ..., root: ..., samples: 2000}."
+        None,
+        description="Clean training images for EATA and FOA: a dataset's name, or {dataset: ..., root: ..., "
+        "samples: 2000}; on fashion, the bundled fashion_train unless given.",
     )
     methods: list[str | MethodConfig] = Field(
         ["all"],
@@ -207,6 +210,11 @@ class RunConfig(_Strict):
             if not isinstance(entry, (str, dict)):
                 raise ValueError("must be scenarios: {protocol: discrete, utilisation: 1}, or module:Class")
         return scenarios
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _named_dataset(cls, value: Any) -> Any:
+        return {"dataset": value} if isinstance(value, str) else value
 
     @field_validator("stream", mode="before")
     @classmethod

@@ -270,6 +270,7 @@ class Pass:
         trace.phase[index] = FROZEN if froze_itself else ADAPTED
         trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, adapt_ms
         trace.action[index] = action
+        trace.stepped[index] = not froze_itself and action not in self.method.idle
         self._note_predictions(trace, index, scores)
 
     def _serve_frozen(
@@ -297,7 +298,7 @@ class Pass:
             trace.page_faults[index] = -1
         self._note_work(trace, index)
         trace.phase[index] = FROZEN
-        trace.action[index] = "none"
+        trace.action[index], trace.stepped[index] = "none", 0
         self._note_predictions(trace, index, scores)
 
     def _standard_for(self, resolved: Resolved) -> Pass | None:
@@ -324,7 +325,7 @@ class Pass:
                 scores = latest.predict(turn, lambda: self._predict(x, moment))
         self._work = NO_WORK
         self._note_work(trace, index)
-        trace.phase[index], trace.action[index] = FALLBACK, "none"
+        trace.phase[index], trace.action[index], trace.stepped[index] = FALLBACK, "none", 0
         trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, 0.0
         self._note_predictions(trace, index, scores)
         return predict_ms

@@ -20,7 +20,7 @@ from tempora.data.contents import Progress
 from tempora.data.registry import find
 from tempora.engine.arrival_times import with_times
 from tempora.engine.clocks import MEASURED, STEADY, open_clock
-from tempora.engine.config import DataConfig, MethodConfig, RunConfig
+from tempora.engine.config import DataConfig, MethodConfig, RunConfig, SourceConfig
 from tempora.engine.conformity import departures
 from tempora.engine.job import Job, MethodSpec, with_offline
 from tempora.engine.observer import Observer
@@ -141,9 +141,15 @@ def load_model(config: RunConfig) -> Classifier:
     return models.load(config.model, **options)
 
 
+SOURCES = {"fashion": "fashion_train"}
+"""Datasets that ship with source samples, and where those are."""
+
+
 def source_images(config: RunConfig, model: Classifier) -> torch.Tensor | None:
-    """Clean images for methods that ask for some, drawn from the dataset that the run names."""
+    """Clean images for methods that ask for some, from the dataset that the run names, or that ships with its own."""
     given = config.source
+    if given is None and config.data.dataset in SOURCES:
+        given = SourceConfig(dataset=SOURCES[config.data.dataset])
     if given is None:
         return None
     if (given.dataset, given.root, given.options) == (
@@ -162,16 +168,15 @@ def source_images(config: RunConfig, model: Classifier) -> torch.Tensor | None:
     (shift,) = shifts.values()
     if len(shift) < given.samples:
         raise TemporaError(f"source: {given.samples} samples wanted, {given.dataset} has {len(shift)}")
-    size = min(64, given.samples)
+    size = max(part for part in range(1, 65) if given.samples % part == 0)  # a stream has whole batches only
     images = open_stream(
         shift,
         model.preprocessing,
         batch_size=size,
-        limit_batches=-(-given.samples // size),
+        limit_batches=given.samples // size,
         workers=config.data.workers,
     )
-    parts = [images.batch(index) for index in range(images.num_batches)]
-    return torch.cat(parts)[: given.samples]
+    return torch.cat([images.batch(index) for index in range(images.num_batches)])
 
 
 def method_specs(

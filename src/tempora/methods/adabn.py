@@ -18,6 +18,7 @@ class AdaBN(Method):
     name = "adabn"
     label = "AdaBN"
     modifies = ("activations",)
+    idle = ()  # it learns in predict()
     history_free = True
     Settings = StatisticsSettings
 

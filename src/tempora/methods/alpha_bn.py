@@ -40,6 +40,7 @@ class AlphaBN(Method):
     name = "alpha_bn"
     label = "AlphaBN"
     modifies = ("activations",)
+    idle = ()  # it learns in predict()
     history_free = True
     Settings = AlphaBNSettings
 

@@ -115,12 +115,35 @@ def coloured(pixels: Tensor, drawn: Drawn) -> Tensor:
         lambda image: tv.adjust_brightness(image, drawn.brightness),
         lambda image: tv.adjust_contrast(image, drawn.contrast),
         lambda image: tv.adjust_saturation(image, drawn.saturation),
-        lambda image: tv.adjust_hue(image, drawn.hue),
+        lambda image: hue_turned(image, drawn.hue),
         lambda image: tv.adjust_gamma(image.clamp(1e-8, 1), drawn.gamma),
     )
     for index in drawn.order:
         pixels = changes[index](pixels)
     return pixels
+
+
+def hue_turned(pixels: Tensor, turns: float) -> Tensor:
+    """The hue moved round its circle; brightest and darkest channel of every pixel stay. Grey images have no hue.
+
+    What torchvision's `adjust_hue` computes, without the six candidates for each channel that it chooses from.
+    """
+    if pixels.shape[-3] == 1:
+        return pixels
+    red, green, blue = pixels.unbind(-3)
+    top, low = pixels.amax(-3), pixels.amin(-3)
+    chroma = top - low
+    scale = torch.where(chroma > 0, chroma, 1).reciprocal()
+    sixths = torch.where(
+        top == red,
+        (green - blue) * scale,
+        torch.where(top == green, (blue - red) * scale + 2, (red - green) * scale + 4),
+    )
+    turned = []
+    for offset in (5, 3, 1):  # where the circle's sixths begin for red, green and blue
+        k = torch.remainder(sixths + (6 * turns + offset), 6)
+        turned.append(top - chroma * torch.minimum(k, 4 - k).clamp(0, 1))
+    return torch.stack(turned, dim=-3)
 
 
 def affine(

@@ -53,6 +53,7 @@ class MEMO(Method):
     label = "MEMO"
     family = "gradient-based"
     modifies = ("parameters", "activations")
+    idle = ()  # it learns in predict()
     history_free = True
     stateless = True
     Settings = MEMOSettings

@@ -30,6 +30,9 @@ class Memory:
     def __post_init__(self) -> None:
         self.free = list(range(self.capacity))
 
+    def __len__(self) -> int:
+        return self.capacity - len(self.free)
+
     def offer(self, label: int, uncertainty: float) -> int | None:
         """Take a sample in, in place of another if need be; the place for its image, or None if it is dropped.
 

@@ -47,6 +47,7 @@ class ModuleMethod(Method):
 
     family = "gradient-based"
     modifies = ("parameters",)
+    idle = ()  # it learns in predict()
     state = ("module", "randomness")
     make: ClassVar[Make]
     how_to_freeze: ClassVar[Freeze | None] = None

@@ -16,6 +16,7 @@ class NEO(Method):
     name = "neo"
     label = "NEO"
     modifies = ("activations",)
+    idle = ()  # it learns in predict()
     state = ("mu", "seen")
 
     def setup(self) -> None:

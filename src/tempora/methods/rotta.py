@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora.errors import TemporaError
@@ -58,14 +59,45 @@ class RobustNorm(OwnNorm):
     def normalise(self, x: Tensor) -> Tensor:
         if not self.learning:
             return self.with_statistics(x, self.running_mean, self.running_var)
-        mean, var = self.batch_statistics(x, correction=0)
-        mean = (1 - self.momentum) * self.running_mean + self.momentum * mean
-        var = (1 - self.momentum) * self.running_var + self.momentum * var
-        self.proposed = (mean.detach(), var.detach())
+        own = self.batch_statistics(x, correction=0)
+        running = (self.running_mean, self.running_var)
+        mean, var = (torch.lerp(old, new, self.momentum) for old, new in zip(running, own, strict=True))
+        self.proposed = (mean, var)
+        normalised: Tensor = _Slowly.apply(  # type: ignore[no-untyped-call]
+            x, self.weight, self.bias, mean, var, own[0], self.momentum, self.eps
+        )
+        return normalised
+
+
+class _Slowly(torch.autograd.Function):
+    """Batch normalisation with R' = (1 - m) R + m b; the gradient flows through b as well, m times as much.
+
+    Autograd would go over the batch a dozen times for this, one operation after the other.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
+        mean, var, own_mean, ctx.momentum, ctx.eps = rest
+        ctx.save_for_backward(x, weight, mean, var, own_mean)
+        return batch_norm(x, mean, var, weight, bias, training=False, eps=ctx.eps)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, var, own_mean = ctx.saved_tensors
+        (gradient,) = gradients
+        wanted, scale = ctx.needs_input_grad[0], (var + ctx.eps).rsqrt()
+        into_x, into_weight, into_bias = torch.ops.aten.native_batch_norm_backward(
+            gradient, x, weight, mean, var, mean, scale, False, ctx.eps, [wanted, True, True]
+        )
+        affine = (None, None) if weight is None else (into_weight, into_bias)
+        if not wanted:
+            return None, *affine, None, None, None, None, None
+        share = ctx.momentum / (x.numel() // x.shape[1]) * (1 if weight is None else weight)
+        # d / d b's mean is -scale sum g, d / d its variance -scale^2 / 2 sum g x^, x^ the normalised batch.
+        by_mean, by_distance = -share * scale * into_bias, -share * scale.square() * into_weight
         shape = (1, -1, *([1] * (x.ndim - 2)))
-        scale = (var + self.eps).rsqrt() * (1 if self.weight is None else self.weight)
-        shift = -mean * scale + (0 if self.bias is None else self.bias)
-        return torch.addcmul(shift.view(shape), x, scale.view(shape))
+        into_x = into_x + (by_mean - by_distance * own_mean).view(shape)
+        return into_x.addcmul_(x, by_distance.view(shape)), *affine, None, None, None, None, None
 
 
 @register
@@ -78,6 +110,7 @@ class RoTTA(GradientMethod):
     Settings = RoTTASettings
     state = ("memory", "images", "dice")
     actions = ("step", "stored", "non_finite", "none")
+    idle = (*GradientMethod.idle, "stored")
     modes = ("updates",)
 
     def setup(self) -> None:
@@ -114,16 +147,17 @@ class RoTTA(GradientMethod):
         p = z.softmax(dim=1)
         uncertainty = -(p * (p + 1e-6).log()).sum(dim=1)
         looked_at = torch.stack([z.argmax(dim=1).to(uncertainty), uncertainty]).tolist()  # waits, once
-        actions, written = [], {}
+        actions, learned, written = [], 0, {}
         for index, (label, u) in enumerate(zip(*looked_at, strict=True)):
             place = self.memory.offer(int(label), u)
             if place is not None:
                 written[place] = index
             if self.memory.seen % self.settings.capacity == 0:
                 self.write(x, written)
+                learned += len(self.memory)
                 actions.append(self.update())
         self.write(x, written)
-        self.work = ("updates", float(len(actions)))
+        self.work = ("updates", float(learned))
         if not actions or set(actions) == {"stored"}:
             return "stored"
         return "step" if "step" in actions else "non_finite"

@@ -15,7 +15,8 @@ Source = Tensor | Callable[[int], Tensor]
 
 HOW = (
     "create(..., source=images) and evaluate(..., source=images) take a normalised tensor, a run takes "
-    "`source: {dataset: ..., samples: N}`. Draw them from training images, never from the stream's"
+    "`source: a dataset` or `source: {dataset: ..., samples: N}` (on fashion its own ship along). Draw them from "
+    "training images, never from the stream's"
 )
 
 

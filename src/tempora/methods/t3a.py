@@ -29,6 +29,7 @@ class T3A(Method):
     name = "t3a"
     label = "T3A"
     modifies = ("output",)
+    idle = ()  # it learns in predict()
     state = ("features", "classes", "entropies")
     modes = ("supports",)
     Settings = T3ASettings

@@ -76,7 +76,7 @@ def _forwarded(attribute: str) -> property:
 for _attribute in (
     *("name", "label", "family", "modifies", "history_free", "stateless", "time_aware", "scores_are"),
     *("Settings", "frozen", "learning", "pending", "updated_parameters", "updated_buffers"),
-    *("actions", "modes", "free", "costly", "work", "recipe_of", "acted_in_predict"),
+    *("actions", "idle", "modes", "free", "costly", "work", "recipe_of", "acted_in_predict"),
 ):
     setattr(Wrapper, _attribute, _forwarded(_attribute))
 

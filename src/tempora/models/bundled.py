@@ -1,7 +1,8 @@
-"""Two small networks for Fashion-MNIST that ship with the package, so that everything runs offline.
+"""Three small networks for Fashion-MNIST that ship with the package, so that everything runs offline.
 
-`fashion_resnet` normalises over the batch, `fashion_vit` over each token: between them every method has a
-network it fits. `recipes/train_fashion.py` trained both on the first 50,000 training images.
+`fashion_resnet` normalises over the batch, `fashion_vit` over each token, and `fashion_vit_token` classifies by a
+class token, which FOA needs: between them every method has a network it fits. `recipes/train_fashion.py` trained
+them on the first 50,000 training images.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tempora.errors import unknown
 from tempora.models.classifier import Classifier
 from tempora.models.wrapping import wrap
 
-NAMES = ("fashion_resnet", "fashion_vit")
+NAMES = ("fashion_resnet", "fashion_vit", "fashion_vit_token")
 
 INPUT_SIZE = 28
 NUM_CLASSES = 10
@@ -75,7 +76,8 @@ def architecture(name: str) -> nn.Module:
     """The untrained network of that name."""
     if name == "fashion_resnet":
         return ResNet8()
-    if name == "fashion_vit":
+    if name in ("fashion_vit", "fashion_vit_token"):
+        by_token = name == "fashion_vit_token"
         return VisionTransformer(
             img_size=INPUT_SIZE,
             patch_size=4,
@@ -85,8 +87,8 @@ def architecture(name: str) -> nn.Module:
             depth=4,
             num_heads=4,
             mlp_ratio=2,
-            class_token=False,
-            global_pool="avg",
+            class_token=by_token,
+            global_pool="token" if by_token else "avg",
             fc_norm=False,  # the final norm stays before the pooling, under its usual name
             weight_init="jax",  # timm's usual one is made for wider networks
         )
@@ -111,5 +113,5 @@ def load(name: str, pretrained: bool = True) -> Classifier:
         input_size=(1, INPUT_SIZE, INPUT_SIZE),
         crop_pct=1.0,
         interpolation="bilinear",
-        recipe=recipes[name],
+        recipe=recipes.get(name, {}),
     ).eval()

@@ -63,7 +63,7 @@ def _trace_problems(table: pa.Table, num_batches: Any) -> Iterator[str]:
 _FRACTIONS = (
     *("utility", "utility_lo", "utility_hi", "sample_lo", "sample_hi", "availability", "adapted_fraction"),
     *("adapt_accuracy", "frozen_accuracy", "responsiveness", "accuracy", "served_accuracy"),
-    *("fallback_fraction", "fallback_accuracy"),
+    *("fallback_fraction", "fallback_accuracy", "stepped_fraction"),
 )
 _AMOUNTS = ("baseline_ms", "cutoff", "spent_ms", "waitspan_ms", "response_ms", "response_sd_ms")
 _PERCENTILES = ("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms")

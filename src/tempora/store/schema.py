@@ -44,6 +44,10 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
         pa.string(),
         "What adapt() did: step, nothing_kept, non_finite, recovered, none, or its own word.",
     ),
+    "stepped": (
+        pa.bool_(),
+        "Whether the method learned from the batch, and did not skip it; empty where not served.",
+    ),
     "mode": (pa.string(), "Which of its modes the method's work was in; empty where it names none."),
     "amount": (
         pa.float64(),
@@ -68,7 +72,7 @@ ADDED_LATER = frozenset(
         *("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms"),
         *("fallback_fraction", "fallback_accuracy", "fallback_pass"),
         *("sample_lo", "sample_hi", "timing"),
-        "stream",
+        *("stream", "stepped", "stepped_fraction"),
     }
 )
 """Columns that files of earlier versions lack: they are empty there."""
@@ -112,6 +116,11 @@ UTILITIES: dict[str, tuple[pa.DataType, str]] = {
     "baseline_ms": (pa.float64(), "lambda."),
     "availability": (pa.float64(), "Served batches / all batches."),
     "adapted_fraction": (pa.float64(), "Adapted batches / served batches."),
+    "stepped_fraction": (
+        pa.float64(),
+        "Batches that the method learned from / served batches: at most adapted_fraction, less where it skips "
+        "(nothing kept, not finite, recovered); empty where not known.",
+    ),
     "adapt_accuracy": (pa.float64(), "Mean accuracy of adapted batches; empty if there were none."),
     "frozen_accuracy": (pa.float64(), "Mean accuracy of frozen batches; empty if there were none."),
     "responsiveness": (pa.float64(), "Mean decay factor kappa."),
@@ -177,7 +186,8 @@ SEGMENTS: dict[str, tuple[pa.DataType, str]] = {
     "first_batch": (pa.int64(), "Position of its first batch in the stream."),
     "batches": (pa.int64(), "How many batches it has, served or not."),
     **{name: UTILITIES[name] for name in ("served_batches", "utility", "availability", "adapted_fraction")},
-    **{name: UTILITIES[name] for name in ("adapt_accuracy", "frozen_accuracy", "responsiveness")},
+    **{name: UTILITIES[name] for name in ("stepped_fraction", "adapt_accuracy", "frozen_accuracy")},
+    "responsiveness": UTILITIES["responsiveness"],
     **{name: UTILITIES[name] for name in ("covariance", "accuracy", "served_accuracy")},
     **{name: UTILITIES[name] for name in ("fallback_fraction", "fallback_accuracy", "response_p50_ms")},
     **{name: UTILITIES[name] for name in ("response_p90_ms", "response_p95_ms", "response_p99_ms")},

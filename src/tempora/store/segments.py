@@ -44,6 +44,7 @@ def _rows(results: Results, cell: pd.Series) -> Iterator[dict[str, Any]]:
             **known,
             **{name: value for name, value in score.terms.items() if name in SEGMENTS},
             "utility": score.utility,
+            "stepped_fraction": adapting.stepped_fraction(course, chosen),
             "segment": segment["name"],
             "position": position,
             "segment_shift": segment["shift"],

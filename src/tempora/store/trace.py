@@ -32,6 +32,8 @@ class Trace:
     predict_ms: FloatArray
     adapt_ms: FloatArray
     action: NDArray[np.str_]
+    stepped: NDArray[np.int8]
+    """1 where the method learned from the batch, 0 where it did not, -1 where nobody says."""
     mode: NDArray[np.str_]
     amount: FloatArray
     """NaN where time follows none."""
@@ -56,6 +58,7 @@ class Trace:
             total=np.full(num_batches, batch_size, np.int32),
             predicted=np.full((num_batches, batch_size), -1, np.int32),
             action=np.full(num_batches, "", dtype="<U64"),
+            stepped=np.full(num_batches, -1, np.int8),
             mode=np.full(num_batches, "", dtype="<U64"),
             amount=np.full(num_batches, np.nan),
             residual=np.full(num_batches, np.nan),
@@ -152,6 +155,7 @@ class Trace:
             placed.phase[batches] = phase
             for name in ("correct", "predicted", "action", "mode", "amount", "residual", "page_faults"):
                 getattr(placed, name)[batches] = getattr(source, name)[batches]
+            placed.stepped[batches] = source.stepped[batches] if phase == ADAPTED else 0
         timed = ~np.isnan(course.predict_ms)
         for name in ("arrived_ms", "start_ms", "emission_ms", "finish_ms", "predict_ms", "adapt_ms"):
             getattr(placed, name)[course.served[timed]] = getattr(course, name)[timed]
@@ -170,6 +174,14 @@ class Trace:
             (self if one is None else one).accuracy[course.served] for one in (None, frozen, fallback)
         )
         return course, np.select([course.adapted, course.fallback], [adapting, rescued], tail)
+
+    def stepped_fraction(self, course: Course, among: NDArray[np.bool_] | None = None) -> float | None:
+        """The share of a course's served batches (or of some `among` them) that its adapting pass learned from."""
+        chosen = np.ones(course.served.size, bool) if among is None else among
+        stepped = self.stepped[course.served[chosen & course.adapted]]
+        if not chosen.any() or (stepped < 0).any():
+            return None
+        return float(np.count_nonzero(stepped)) / int(chosen.sum())
 
     def response_ms(self, resolved: Resolved) -> FloatArray:
         """From arrival to emission, of each batch of a trace that is placed on the timeline of `resolved` already;
@@ -236,6 +248,7 @@ class Trace:
                 np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), self.predicted[known].ravel()
             ),
             "action": pa.array(self.action, mask=~served),
+            "stepped": pa.array(self.stepped == 1, mask=~served | (self.stepped < 0)),
             "mode": pa.array(self.mode, mask=~served),
             "amount": pa.array(self.amount, from_pandas=True),
             "residual": pa.array(self.residual, from_pandas=True),
@@ -266,6 +279,7 @@ class Trace:
             words = pc.fill_null(table[name], "").combine_chunks().dictionary_encode()
             known_words = np.array(words.dictionary.to_pylist(), trace.action.dtype)
             getattr(trace, name)[:] = known_words[words.indices.to_numpy()]
+        trace.stepped[:] = pc.fill_null(table["stepped"].cast(pa.int8()), -1).to_numpy()
         trace.page_faults[:] = pc.fill_null(table["page_faults"], -1).to_numpy()
         for name in (*TIMES, "amount", "residual"):
             getattr(trace, name)[:] = table[name].to_numpy()

@@ -1,4 +1,4 @@
-"""The bundled benchmark: Fashion-MNIST's test images, clean and under 15 corruptions."""
+"""The bundled benchmark: Fashion-MNIST's test images, clean and under 15 corruptions, and source samples for it."""
 
 from __future__ import annotations
 
@@ -21,3 +21,17 @@ def fashion(severity: int, shifts: str | Iterable[str] | None) -> dict[str, Shif
 
     available = (*bundled.NAMES, *bundled.TUNING)
     return bundled.shifts(names=expand(shifts, available, default=bundled.NAMES), severity=severity)
+
+
+@dataset(
+    "fashion_train",
+    what="2,000 Fashion-MNIST training images, clean: the source samples of runs on fashion",
+    size="1.2 MB",
+    licence="MIT",
+    source="ships with tempora",
+)
+def fashion_train() -> dict[str, Shift]:
+    from tempora.data import bundled
+
+    shift = bundled.source_shift()
+    return {shift.name: shift}

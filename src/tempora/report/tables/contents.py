@@ -38,6 +38,7 @@ TERMS: dict[str, Column] = {
     "within_covariance": Column("within shifts", "number", 4, "of which"),
     "between_covariance": Column("between", "number", 4, "of which"),
     "adapted_fraction": Column("adapted fraction", "percent", 1),
+    "stepped_fraction": Column("stepped", "percent", 1, "of which"),
     "adapt_accuracy": Column("adapt accuracy", "percent", 2),
     "frozen_accuracy": Column("frozen accuracy", "percent", 2),
     "cutoff": Column("cut-off", "count"),
@@ -93,6 +94,8 @@ def decomposition(rows: pd.DataFrame, where: str, cards: Cards) -> Table:
     """Utility of one scenario and the terms that explain it."""
     protocol, title = rows["protocol"].iloc[0], rows["label"].iloc[0]
     measures = {name: TERMS[name] for name in keys(rows, _terms(protocol, cards))}
+    if "stepped_fraction" in measures and rows["stepped_fraction"].isna().all():
+        del measures["stepped_fraction"]  # runs of earlier versions do not say
     accuracies = {name: True for name in measures if name.endswith("accuracy")}
     best = {**accuracies, "utility": True}
     layout = methods_by_measure(rows, {**measures, "utility": UTILITY}, cards, best)
@@ -259,9 +262,13 @@ def hardware(rows: pd.DataFrame, machine: str, cards: Cards) -> Table:
 
 
 def _terms(protocol: str, cards: Cards) -> list[str]:
-    """The terms on the card; covariance with its two parts, where rows were pooled."""
+    """The terms on the card; what was allowed to adapt with what did, covariance with its two parts."""
+    parts = {
+        "adapted_fraction": ("stepped_fraction",),
+        "covariance": ("within_covariance", "between_covariance"),  # where rows were pooled
+    }
     terms = [name for name in cards.scenario(protocol).terms if name in TERMS]
-    return [*terms, "within_covariance", "between_covariance"] if "covariance" in terms else terms
+    return [part for name in terms for part in (name, *parts.get(name, ()))]
 
 
 def segments(rows: pd.DataFrame, fallen: pd.DataFrame | None, visits: pd.DataFrame, cards: Cards) -> Table:
