@@ -29,7 +29,7 @@ def offered(line: str) -> list[str]:
         ("tempora rec", ["recommend"]),
         ("tempora data f", ["fetch"]),
         ("tempora run --batch", ["--batches", "--batch-size"]),
-        ("tempora run --model fashion", ["fashion_resnet", "fashion_vit"]),
+        ("tempora run --model fashion", ["fashion_resnet", "fashion_vit", "fashion_vit_token"]),
         ("tempora run --methods te", ["tent"]),
         (
             "tempora run --methods standard,tent,s",

@@ -11,11 +11,12 @@ import torch
 from tempora import methods
 from tempora.data import bundled, open_stream
 from tempora.data.groups import CORRUPTIONS
+from tempora.data.images import ArrayImages
 from tempora.data.shift import Shift
 from tempora.errors import TemporaError
 from tempora.models import Classifier, load
 
-CLEAN_ACCURACY = {"fashion_resnet": 0.915, "fashion_vit": 0.88}
+CLEAN_ACCURACY = {"fashion_resnet": 0.915, "fashion_vit": 0.88, "fashion_vit_token": 0.88}
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +45,20 @@ def test_the_test_set_is_whole() -> None:
     images, labels = bundled.test_set()
     assert images.shape == (10_000, 28, 28)
     assert np.bincount(labels).tolist() == [1000] * 10
+
+
+def test_source_samples_are_training_images_that_no_stream_has() -> None:
+    shift = bundled.source_shift()
+    images = _pixels(shift)
+    assert images.shape == (bundled.SOURCE_SAMPLES, 28, 28)
+    assert np.bincount(shift.labels, minlength=10).min() > 150
+    tested = {image.tobytes() for image in bundled.test_set()[0]}
+    assert not tested & {image.tobytes() for image in images}
+
+
+def _pixels(shift: Shift) -> np.ndarray:
+    assert isinstance(shift.source, ArrayImages)
+    return shift.source.array
 
 
 @pytest.mark.slow

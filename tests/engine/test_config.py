@@ -194,8 +194,21 @@ def test_source_samples_are_drawn_from_another_dataset_than_the_stream_s(tmp_pat
     options = ["source.dataset=folder", f"source.root={tmp_path / 'train'}", "source.samples=5"]
     images = source_images(load_config(None, options), model)
     assert images.shape == (5, 1, 28, 28)
-    assert source_images(load_config(None), model) is None
+    assert source_images(load_config(None, ["data.dataset=imagenet_c"]), model) is None
     with pytest.raises(TemporaError, match="7 samples wanted, folder has 6"):
         source_images(load_config(None, [*options[:2], "source.samples=7"]), model)
     with pytest.raises(TemporaError, match="fashion is what the stream comes from"):
         source_images(load_config(None, ["source.dataset=fashion"]), model)
+
+
+def test_the_bundled_benchmark_has_source_samples_of_its_own():
+    """All 2,000 of them, though they are no whole number of batches of 64; also by one word."""
+    import torch
+
+    from tempora import models
+    from tempora.engine.setup import source_images
+
+    model = models.load("fashion_resnet")
+    own = source_images(load_config(None), model)
+    assert own.shape == (2000, 1, 28, 28)
+    assert torch.equal(own, source_images(load_config(None, ["source=fashion_train"]), model))

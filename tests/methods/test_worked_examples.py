@@ -194,6 +194,24 @@ def test_foa_s_discrepancy_and_shift() -> None:
     assert shifts == pytest.approx([0.0, -1.0, -1.2])
 
 
+def test_foa_leaves_candidates_that_are_not_finite_out_of_its_mean() -> None:
+    method: Any = FOA.__new__(FOA)
+    method.mu, told = None, []
+    method.search = SimpleNamespace(update=lambda candidates, order: told.append(order.tolist()))
+    f = torch.stack([values(1, 3), values(float("nan"), 0), values(5, 7)])[
+        :, :, None
+    ]  # three candidates, two images
+    usable, order = torch.tensor([True, False, True]), torch.tensor([2, 0, 1])
+    method.pending = (torch.eye(3, dtype=torch.float64), order, usable, f)
+    assert method.adapt() == "step"
+    close(method.mu, 4.0)
+    close(method.winner, 0.0, 0.0, 1.0)
+    assert told == [[2, 0, 1]]
+    method.pending = (torch.eye(3, dtype=torch.float64), order, torch.zeros(3, dtype=torch.bool), f)
+    assert method.adapt() == "non_finite"
+    close(method.mu, 4.0)
+
+
 @pytest.mark.parametrize("kind", ["adam", "nesterov", "sgd"])
 def test_optimisers_are_pytorch_s(kind: str) -> None:
     ours, theirs = values(1, -2, 3), nn.Parameter(values(1, -2, 3))

@@ -92,7 +92,7 @@ class Method:
     state: ClassVar[tuple[str, ...]] = ()
     #: What adapt() may return, as far as it is known.
     actions: ClassVar[tuple[str, ...]] = ("none",)
-    #: Those of `actions` after which it knows no more than before. A method that learns in predict() leaves out "none".
+    #: Those of `actions` after which it knows no more than before; without "none" if it learns in predict().
     idle: ClassVar[tuple[str, ...]] = ("none", "nothing_kept", "non_finite", "recovered")
     #: The words that `work` may hold: kinds of work that take different times.
     modes: ClassVar[tuple[str, ...]] = ()

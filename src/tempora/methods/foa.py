@@ -85,9 +85,10 @@ class FOA(Method):
         at_once = max(1, BATCH // len(x))
         tried = [self.tried(tokens, part) for part in candidates.split(at_once)]
         fitness, f = (torch.cat(parts) for parts in zip(*tried, strict=True))
-        order = torch.where(fitness.isfinite(), fitness, torch.inf).argsort(stable=True)
+        usable = fitness.isfinite()
+        order = torch.where(usable, fitness, torch.inf).argsort(stable=True)
         self.work = ("candidates", float(len(candidates)))
-        self.pending = (candidates, order, fitness, f.mean(dim=(0, 1))) if self.learning else None
+        self.pending = (candidates, order, usable, f) if self.learning else None
         return self.head(f.index_select(0, order[:1])[0])
 
     def candidates(self) -> Tensor:
@@ -112,11 +113,11 @@ class FOA(Method):
     def adapt(self) -> str:
         if self.pending is None:
             return "none"
-        (candidates, order, fitness, mean), self.pending = self.pending, None
-        if not fitness.isfinite().any():
+        (candidates, order, usable, f), self.pending = self.pending, None
+        if not usable.any():
             return "non_finite"
-        mu = mean if self.mu is None else 0.9 * self.mu + 0.1 * mean
-        self.mu = torch.where(mu.isfinite().all(), mu, mu.new_zeros(()) if self.mu is None else self.mu)
+        seen = torch.where(usable[:, None, None], f, 0).sum(dim=(0, 1)) / (usable.sum() * f.shape[1])
+        self.mu = seen if self.mu is None else 0.9 * self.mu + 0.1 * seen
         self.winner = candidates.index_select(0, order[:1])[0]
         return "decomposed" if self.search.update(candidates, order) else "step"
 

@@ -1,0 +1,96 @@
+"""`stepped_fraction`: how often a method really learned, beside how often it was allowed to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+import torch
+from torch import Tensor
+
+import tempora
+from tempora import methods
+from tempora.models import Classifier
+from tempora.report.tables import build
+from tempora.scenarios import Amortised, Discrete
+from tempora.store import Results, Trace
+from tempora.store.schema import ADDED_LATER
+
+Batches = list[tuple[Tensor, Tensor]]
+CLOCK = {"baseline_ms": 40.0, "standard": (40.0, 0.0), "neo": (40.0, 0.0), "picky": (42.0, 58.0)}
+
+
+class Picky(methods.Method):
+    """Learns from every other batch, and says so."""
+
+    name = "picky"
+    state = ("count",)
+    actions = ("step", "nothing_kept", "none")
+
+    def setup(self) -> None:
+        self.count = 0
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        return self.logits(x)
+
+    def adapt(self) -> str:
+        if self.frozen:
+            return "none"
+        self.count += 1
+        return "step" if self.count % 2 else "nothing_kept"
+
+
+@pytest.fixture(scope="module")
+def results(network: Callable[[str], Classifier], batches: Batches) -> Results:
+    scenarios = [Discrete(interval_ms=60.0), Amortised(budget_ms=120.0)]
+    return tempora.evaluate(
+        network("fashion_resnet"), batches, ["standard", "neo", Picky], scenarios, clock=CLOCK
+    )
+
+
+def test_it_counts_batches_that_were_learned_from(results: Results) -> None:
+    rows = results.utilities.set_index(["method", "protocol"])
+    stepped, adapted = rows["stepped_fraction"], rows["adapted_fraction"]
+    assert (stepped["picky", "offline"], adapted["picky", "offline"]) == (0.5, 1.0)
+    assert (stepped["standard", "offline"], adapted["standard", "offline"]) == (0.0, 1.0)
+    assert stepped["neo", "offline"] == 1.0  # it learns while it predicts
+    # Every second batch is lost; of those served it learns from the first, the third, ...
+    served = int(rows["served_batches"]["picky", "discrete"])
+    assert served < 8
+    assert stepped["picky", "discrete"] == -(-served // 2) / served
+    # The budget pays for two batches: the first is learned from, the second is not, and six are frozen.
+    assert (stepped["picky", "amortised"], adapted["picky", "amortised"]) == (1 / 8, 2 / 8)
+
+
+def test_traces_say_it_of_every_batch(results: Results) -> None:
+    traces = results.traces
+    offline = traces[(traces["method"] == "picky") & (traces["protocol"] == "offline")]
+    assert offline["stepped"].tolist() == [True, False] * 4
+    budgeted = traces[(traces["method"] == "picky") & (traces["protocol"] == "amortised")]
+    assert budgeted["stepped"].tolist() == [True] + [False] * 7
+
+
+def test_the_table_shows_it_beside_what_was_allowed(results: Results) -> None:
+    table = build("amortised", results.utilities, cards=results.cards)
+    assert "stepped" in [column.title for column in table.columns]
+
+
+def test_passes_that_do_not_say_leave_it_empty(results: Results) -> None:
+    """As files of earlier versions are read: the column is there, and empty."""
+    assert {"stepped", "stepped_fraction"} <= ADDED_LATER
+    cell = results.utilities.set_index(["method", "protocol"]).loc["picky", "offline"]
+    table = results.folder.trace(cell["adapting_pass"]).to_table()
+    place = table.column_names.index("stepped")
+    early = Trace.from_table(table.set_column(place, "stepped", pa.nulls(len(table), pa.bool_())))
+    assert early.stepped_fraction(early.offline_course()) is None
+    assert early.to_table()["stepped"].null_count == len(table)
+
+
+@pytest.mark.parametrize("name", [name for name in methods.names() if name != "settle"])
+def test_ours_declare_which_of_their_actions_learn(name: str) -> None:
+    kind = methods.get(name)
+    learns = set(kind.actions) - set(kind.idle)
+    assert bool(learns) == (name not in ("standard", "lame")), name
+    assert not learns & {"nothing_kept", "non_finite", "recovered", "stored"}
