@@ -8,7 +8,7 @@ shifts (one per group of corruptions), one task per method, shift and seed; MEMO
 fewer batches. Then continual streams: the fifteen corruptions one after the other without a reset.
 
 Finished tasks are kept in the file of passes, and the same command goes on from there; `--tables-only` sums up what
-is there.
+is there. The tables go into docs/fashion.md.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ SEGMENT = 10
 SETTINGS = {"rdumb": {"reset_every": 50}}
 """On continual streams: with 1000, RDumb would be ETA on any stream as short as these."""
 WARM_UP, TIMED = 2, 8
+PAGE = Path(__file__).parents[1] / "docs/fashion.md"
 
 
 @dataclass(frozen=True)
@@ -248,6 +249,46 @@ def summed_up(done: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def tables(found: dict[str, Any]) -> dict[str, str]:
+    """The results as Markdown, by the name of the place in docs/fashion.md that they belong to."""
+    discrete, continuous, amortised = found["scenarios"]
+    single = ["| network | method | × Standard's time | stepped | offline |"]
+    single[0] += f" {discrete} | {continuous} | {amortised} | batches × seeds |"
+    single.append("|---|---|" + "---:|" * 7)
+    for row in found["rows"]:
+        values = [row[key] for key in ("stepped_fraction", "offline", "discrete", "continuous", "amortised")]
+        single.append(
+            f"| {row['network']} | {row['method']} | {row['x_standard']:.1f} | "
+            + " | ".join(_percent(value) for value in values)
+            + f" | {row['batches']} × {row['seeds']} |"
+        )
+    continual = [
+        f"| network | method | × Standard's time | stepped | first five | last five | all | {discrete} |",
+        "|---|---|" + "---:|" * 6,
+    ]
+    for row in found["continual"]:
+        values = [row[key] for key in ("stepped_fraction", "first_five", "last_five", "offline", "discrete")]
+        continual.append(
+            f"| {row['network']} | {row['method']} | {row['x_standard']:.1f} | "
+            + " | ".join(_percent(value) for value in values)
+            + " |"
+        )
+    return {"under pressure": "\n".join(single), "continual": "\n".join(continual)}
+
+
+def write_page(found: dict[str, Any]) -> None:
+    """Put each table between `<!-- name -->` and `<!-- end -->` of docs/fashion.md."""
+    page = PAGE.read_text(encoding="utf-8")
+    for name, table in tables(found).items():
+        before, mark, rest = page.partition(f"<!-- {name} -->\n")
+        page = before + mark + table + "\n" + rest[rest.index("<!-- end -->") :]
+    PAGE.write_text(page, encoding="utf-8")
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
 def _mean(values: list[float]) -> float | None:
     found = [value for value in values if value is not None]
     return statistics.mean(found) if found else None
@@ -262,7 +303,9 @@ def main(
     """Make what is missing, and sum up."""
     if not tables_only:
         make(passes, jobs)
-    write(summed_up(known(passes)), json_file)
+    found = summed_up(known(passes))
+    write(found, json_file)
+    write_page(found)
 
 
 if __name__ == "__main__":

@@ -197,10 +197,13 @@ def test_it_fails_alone_with_a_reason(network, batches, bad):
 
 def test_no_other_method_changes_by_a_bit(network, batches):
     """Autocast left on made AdaBN lose three points."""
-    alone = evaluate(network, batches, ["standard", "adabn", "tent"])
+    good = ["standard", "adabn", "tent"]
+    bad = [LeavesAutocast, OneRow, ThreeClasses, HalfTheBatchesNan]
+    alone = evaluate(network, batches, good)
     with pytest.warns(TemporaWarning, match="cells failed"):
-        beside = evaluate(network, batches, [LeavesAutocast, "standard", "adabn", "tent"])
-    kept = beside.utilities[beside.utilities["method"] != "mine"].reset_index(drop=True)
+        beside = evaluate(network, batches, [*((kind, {"label": kind.__name__}) for kind in bad), *good])
+    assert {kind.__name__ for kind in bad} < set(beside.utilities["method"])
+    kept = beside.utilities[beside.utilities["method"].isin(good)].reset_index(drop=True)
     assert kept["utility"].tolist() == alone.utilities["utility"].tolist()
 
 

@@ -167,6 +167,37 @@ def test_rdumb_starts_over(vit: Classifier, batches: list[Tensor]) -> None:
     assert method.adapt() == "step"
 
 
+@pytest.mark.parametrize("affine", [True, False])
+def test_the_gradient_of_rotta_s_batchnorm_is_what_autograd_finds(affine: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.BatchNorm2d(5, affine=affine).double()
+    layer.running_mean.normal_()
+    layer.running_var.uniform_(0.5, 2)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    robust = RobustNorm(layer, 0.05)
+    robust.learning = True
+    x = torch.randn(4, 5, 3, 3, dtype=torch.float64, requires_grad=True)
+    wanted = [x, *layer.parameters()]
+    mean = 0.95 * layer.running_mean + 0.05 * x.mean((0, 2, 3))
+    var = 0.95 * layer.running_var + 0.05 * x.var((0, 2, 3), correction=0)
+    expected = (x - mean[:, None, None]) / torch.sqrt(var[:, None, None] + layer.eps)
+    if affine:
+        expected = expected * layer.weight[:, None, None] + layer.bias[:, None, None]
+    given = robust.normalise(x)
+    torch.testing.assert_close(given, expected, rtol=0, atol=1e-12)
+    into = torch.randn_like(x)
+    pairs = zip(
+        torch.autograd.grad(given, wanted, into), torch.autograd.grad(expected, wanted, into), strict=True
+    )
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    if affine:  # images need no gradient
+        (alone,) = torch.autograd.grad(robust.normalise(x.detach()), [layer.weight], into)
+        (whole,) = torch.autograd.grad(robust.normalise(x), [layer.weight], into)
+        torch.testing.assert_close(alone, whole, rtol=0, atol=1e-12)
+
+
 def test_foa() -> None:
     c = Constants(2304, 27)
     given = [c.mass, c.c1 * 1e7, c.cm * 1e6, c.cc * 1e3, c.cs * 1e3, c.damp]
