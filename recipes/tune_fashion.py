@@ -47,7 +47,7 @@ METHODS = {
     "fashion_vit": (*EVERYWHERE, "spa", "zerosiam"),
     "fashion_vit_token": ("foa",),
 }
-BATCHES = {"alpha_bn": 52, "t3a": 52, "roid": 52, "rotta": 52, "cotta": 12, "foa": 12, "memo": 3}
+BATCHES = {"alpha_bn": 20, "t3a": 20, "roid": 20, "rotta": 52, "cotta": 12, "foa": 4, "memo": 3}
 """Of each stream, where it is not all of them."""
 CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "sar": ("recover_below", (0.07, 0.02)),
