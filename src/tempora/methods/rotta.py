@@ -63,7 +63,7 @@ class RobustNorm(OwnNorm):
         running = (self.running_mean, self.running_var)
         mean, var = (torch.lerp(old, new, self.momentum) for old, new in zip(running, own, strict=True))
         self.proposed = (mean, var)
-        normalised: Tensor = _Slowly.apply(  # type: ignore[no-untyped-call]
+        normalised: Tensor = _Slowly.apply(
             x, self.weight, self.bias, mean, var, own[0], self.momentum, self.eps
         )
         return normalised
