@@ -31,7 +31,8 @@ def made(
 ) -> Path:
     day = "0123456789abcdef".index(commit[0]) + 1
     machine = {"cpu": cpu, "commit": commit, "commit_date": f"2026-11-{day:02}T00:00:00+00:00"}
-    make_run(path, methods=methods, shifts={"fog": 0.5}, scenarios=SCENARIOS, model=model, machine=machine)
+    about = {"model": model, "machine": machine, "clock": "measured"}
+    make_run(path, methods=methods, shifts={"fog": 0.5}, scenarios=SCENARIOS, **about)
     return path
 
 
