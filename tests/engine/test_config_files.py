@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tempora.engine.config import MOST_BYTES, load_config
+from tempora.engine._config_files import MOST_BYTES
+from tempora.engine.config import load_config
 from tempora.errors import TemporaError
 
 

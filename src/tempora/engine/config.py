@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from tempora._own_code import is_own
 from tempora.data.registry import datasets
 from tempora.data.walk import Walk
 from tempora.engine import suites
+from tempora.engine._config_files import put, read_yaml, set_by_text
 from tempora.engine.arrival_times import with_times
 from tempora.errors import TemporaError, suggestion
 from tempora.methods.settings import build
@@ -23,8 +23,6 @@ from tempora.names import GRIDS
 from tempora.scenarios import from_spec
 from tempora.scenarios._validate import MOST_WAITING
 
-MOST_LINES, MOST_LEVELS, MOST_BYTES = 10_000, 30, 1 << 20
-"""A configuration is far smaller; aliases (&, *) of aliases can make it endless."""
 MOST_PROBLEMS = 10
 """So many are said; whoever has more mends these first."""
 
@@ -247,14 +245,14 @@ def load_config(
     values: dict[str, Any] = {}
     if path is not None:
         in_suite = path.as_posix() in suites.names() and not path.exists()
-        values, lines = _read_yaml(suites.path_of(path.as_posix()) if in_suite else path)
+        values, lines = read_yaml(suites.path_of(path.as_posix()) if in_suite else path)
     suites_methods = values.get("methods", []) if values.get("suite") else []
     if isinstance(values.get("stream"), str):
         values["stream"] = {"kind": values["stream"]}  # so that flags can add to it
-    replaced = [_set(values, override) for override in overrides]
+    replaced = [set_by_text(values, override) for override in overrides]
     for name, value in (flags or {}).items():
         if value is not None:
-            replaced.append(_put(values, name.split("."), value))
+            replaced.append(put(values, name.split("."), value))
     if suites_methods:
         values["methods"] = _as_in_suite(values["methods"], suites_methods)
     origin = _Origin(path, lines, replaced)
@@ -366,121 +364,6 @@ def template() -> str:
 
 def _yaml(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True).replace("\n...", "").strip()
-
-
-def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]]:
-    """The file's content, and the line on which every key of it stands."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise TemporaError(
-                f"{path} has more than {MOST_BYTES >> 20} MiB: a configuration is a page of text; is it another file?"
-            )
-        values, lines = _parsed(content.decode("utf-8"), str(path))
-        values = values or {}
-    except FileNotFoundError:
-        if parts := suites.parts_of(str(path)):
-            raise TemporaError(f"{path} has several parts: name one, {' or '.join(parts)}") from None
-        raise TemporaError(
-            f"no configuration {str(path)!r}: `tempora run --init` writes one to start from, and "
-            "`tempora list suites` names those that ship with Tempora"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise TemporaError(f"{path} cannot be read: {error}") from None
-    except RecursionError:
-        raise TemporaError(f"{path} is nested too deeply: a configuration has a few levels") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise TemporaError(f"{path} is not YAML: {error}") from None
-    if not isinstance(values, dict):
-        raise TemporaError(f"{path}: expected keys and values such as `model: fashion_resnet`")
-    return values, lines
-
-
-def _parsed(text: str, place: str) -> tuple[Any, dict[tuple[Any, ...], int]]:
-    """What the text holds, and the line of every key. Nothing is built before it is known to be small."""
-    loader = yaml.SafeLoader(text)
-    try:
-        node = loader.get_single_node()
-        lines = _key_lines(node, place)
-        return (None if node is None else loader.construct_document(node)), lines
-    finally:
-        loader.dispose()
-
-
-_OLD_NUMBERS = {
-    "minutes and seconds": re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"),
-    "an octal number": re.compile(r"[-+]?0[0-7_]+"),
-}
-"""What YAML 1.1 reads as other numbers than people do: 1:30 as 90, 010 as 8."""
-
-
-def _check_number(node: yaml.Node, place: str) -> None:
-    """Say so where a number would silently be another one."""
-    if not isinstance(node, yaml.ScalarNode) or node.style is not None:
-        return
-    for kind, pattern in _OLD_NUMBERS.items():
-        if node.tag.endswith((":int", ":float")) and pattern.fullmatch(node.value):
-            raise TemporaError(
-                f"{place}: {node.value:.80} (line {node.start_mark.line + 1}) is {kind} to YAML: write the number "
-                "out in its unit, or put it in quotes if it is a name"
-            )
-
-
-def _key_lines(node: yaml.Node | None, path: str) -> dict[tuple[Any, ...], int]:
-    """The line of every key and entry. A key that stands twice is an error: YAML would take the last."""
-    lines: dict[tuple[Any, ...], int] = {}
-    for where, line in _places(node, (), path):
-        if where in lines:
-            name = ".".join(map(str, where))
-            raise TemporaError(
-                f"{path}: {name} stands on line {lines[where]} and on line {line}: keep one of them"
-            )
-        lines[where] = line
-        if len(lines) > MOST_LINES or len(where) > MOST_LEVELS:
-            raise TemporaError(
-                f"{path} has more than {MOST_LINES} entries or {MOST_LEVELS} levels (line {line}): are there aliases "
-                "(&, *) that contain each other? Write them out"
-            )
-    return lines
-
-
-def _places(
-    node: yaml.Node | None, where: tuple[Any, ...], path: str
-) -> Iterator[tuple[tuple[Any, ...], int]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            here = (*where, str(key.value))
-            yield here, key.start_mark.line + 1
-            yield from _places(value, here, path)
-    elif isinstance(node, yaml.SequenceNode):
-        for position, value in enumerate(node.value):
-            yield (*where, position), value.start_mark.line + 1
-            yield from _places(value, (*where, position), path)
-    elif node is not None:
-        _check_number(node, path)
-
-
-def _set(values: dict[str, Any], override: str) -> tuple[str, ...]:
-    key, equals, text = override.partition("=")
-    if not equals or not key.strip():
-        raise TemporaError(f"--set {override!r}: write key=value, for instance --set data.severity=3")
-    try:
-        value, _ = _parsed(text, f"--set {key}")
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise TemporaError(f"--set {override!r}: {text!r} is not a YAML value") from None
-    return _put(values, key.strip().split("."), value)
-
-
-def _put(values: dict[str, Any], keys: Sequence[str], value: Any) -> tuple[str, ...]:
-    """Change one key, and say which."""
-    for key in keys[:-1]:
-        inner = values.setdefault(key, {})
-        if not isinstance(inner, dict):
-            raise TemporaError(f"{'.'.join(keys)}: {key} holds a value, not keys: write --set {key}=VALUE")
-        values = inner
-    values[keys[-1]] = value
-    return tuple(keys)
 
 
 def _explain(problem: Any, origin: _Origin) -> str:
