@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from latencies import CLOCK
@@ -175,6 +177,13 @@ def test_one_point_for_the_clock_and_a_tenth_for_the_logic(lived, replayed, outs
     )
     assert judged in said
     assert f"{int(verdict != 'wrong logic')} of 1 cell agree within 0.1 points" in said
+
+
+@pytest.mark.parametrize(("load", "said"), [(2.4, False), (7.0, True)])
+def test_a_busy_machine_is_said_before_a_profile_is_blamed(load, said, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load), raising=False)
+    assert (cli_live.busy_machine() is not None) == said
 
 
 def test_the_commands_print_both(run):

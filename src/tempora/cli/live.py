@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -147,7 +148,21 @@ def show_lived(cells: list[LivedCell]) -> bool:
     out = console()
     out.print(table)
     out.print(f"\n{summary(cells)}")
+    if (others := busy_machine()) is not None:
+        out.print(others, style="yellow")
     return all(cell.stands for cell in cells)
+
+
+def busy_machine() -> str | None:
+    """That lived times are not this machine's own, where more wanted to run than it has cores."""
+    cores = os.cpu_count() or 1
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load <= cores + 0.5:  # our own worker and client are part of it
+        return None
+    return (
+        f"Other programs were at work (load {load:.1f} on {cores} cores), and the lived times hold what they took: "
+        "live it again on a quiet machine before you blame the profile."
+    )
 
 
 def _ms(value: float | None) -> str:
@@ -183,8 +198,8 @@ def summary(cells: list[LivedCell]) -> str:
     )
     return (
         f"Profile against lived: {clock}: those with a schedule of utilisation up to {MOST_UTILISATION:g}, a queue, "
-        f"and no deadline below {SHORTEST_DEADLINE_X:g} λ; {counted(len(cells) - len(judged), 'other')} shown as "
-        "they are.\n"
+        f"and no deadline below {SHORTEST_DEADLINE_X:g} λ. Not judged, and shown as they are: "
+        f"{len(cells) - len(judged)}.\n"
         f"Lived times replayed against lived: {right} of {counted(len(cells), 'cell')} agree within "
         f"{100 * LOGIC_TOLERANCE:g} points (largest difference {100 * logic:.4f}).\n"
         f"lived: mean of {len(lives) // len(cells)}, ± half its 95 % interval. available and response (median): "
