@@ -208,6 +208,12 @@ def steady_sections() -> list[str]:
                 for clock, one in found["points"].items()
             ]
             lines.append("")
+        if "replayed_off_points" in found:
+            off = found["replayed_off_points"]
+            lines += [
+                f"Lived times through the simulator give the lived utility within {off:.2g} points.",
+                "",
+            ]
         left = [f"{name} ({step['end']})" for name, step in found["steps"].items() if step["end"] != "done"]
         if left:
             lines += [f"Not finished within the time: {', '.join(left)}.", ""]
