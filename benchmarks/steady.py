@@ -32,7 +32,8 @@ from tempora import models
 from tempora.engine import Observer, Stopped
 from tempora.engine.evaluate import job_from_batches
 from tempora.engine.job import Job, MethodSpec
-from tempora.engine.live import live_once, not_livable
+from tempora.engine.life import live_once
+from tempora.engine.live import not_livable
 from tempora.engine.own_profile import PROFILE_FILE
 from tempora.measure import SteadyProfile, load_profile
 from tempora.methods.testing import sharpened
@@ -203,13 +204,13 @@ class Bench:
             for spec in job.methods:
                 cells = self.results.utilities
                 cell = cells[(cells["method"] == spec.label) & (cells["scenario"] == index)].iloc[0]
-                if not_livable(self.results, cell) is not None:
+                if not_livable(job, self.results, cell) is not None:
                     continue
                 if self.left_s <= 0:
                     raise Stopped
                 life = live_once(job, spec, stream, self.resolved(job, job.scenarios[index]))
-                self.compare("lived", {(spec.label, str(cell["label"])): life.utility})
-                off = abs(life.utility - life.replayed)
+                self.compare("lived", {(spec.label, str(cell["label"])): life.lived.utility})
+                off = abs(life.lived.utility - life.replayed.utility)
                 self.figures["replayed_off_points"] = max(
                     self.figures.get("replayed_off_points", 0.0), 100 * off
                 )
