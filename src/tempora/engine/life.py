@@ -14,7 +14,6 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tempora.data import Stream
 from tempora.engine.deploy import TOO_LONG_MS, TOO_LONG_X
@@ -24,6 +23,7 @@ from tempora.engine.pipeline.beside import Beside
 from tempora.engine.pipeline.line import driven_live
 from tempora.engine.pipeline.live_time import Lived
 from tempora.engine.pipeline.operator import Operator
+from tempora.engine.predictions import note_predictions
 from tempora.errors import TemporaError
 from tempora.scenarios import Resolved, Score, percentiles, utility_of
 from tempora.store import ADAPTED, FALLBACK, FROZEN, Trace
@@ -166,17 +166,8 @@ def _trace(journal: list[Lived], answers: list[Answer], requests: list[Request],
         trace.phase[at], trace.action[at] = PHASE[row.phase], row.action
         for name in ("predict_ms", "adapt_ms", "start_ms", "emission_ms", "finish_ms"):
             getattr(trace, name)[at] = getattr(row, name)
-        trace.predicted[at] = _classes(scores, stream)
-        trace.correct[at] = int((trace.predicted[at] == stream.labels(at)).sum())
+        note_predictions(trace, at, scores, stream)
     return trace
-
-
-def _classes(scores: Tensor, stream: Stream) -> IntArray:
-    if stream.classes is None:
-        return scores.argmax(dim=1).numpy()
-    known: IntArray = np.asarray(stream.classes)
-    best: IntArray = known[scores[:, stream.classes].argmax(dim=1).numpy()]
-    return best
 
 
 def _known(value: float | None) -> float | None:

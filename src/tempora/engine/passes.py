@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from tempora.data import Stream
 from tempora.engine.moments import UNTOLD, Costs, moment_at
+from tempora.engine.predictions import classes_of, note_predictions
 from tempora.engine.rescue import LatestState
 from tempora.errors import TemporaError
 from tempora.measure import Batch, Clock
@@ -227,7 +227,8 @@ class Pass:
             x = self._batch(index)
             with self._guard("predict"):
                 scores = self._predict(x, UNTOLD)
-            found.append(self._predicted(checked_scores(self.label, scores, len(x), self._classes)))
+            scores = checked_scores(self.label, scores, len(x), self._classes)
+            found.append(classes_of(scores, self.stream))
             with self._guard("adapt"):
                 self._adapt(UNTOLD)
         self._reset()
@@ -362,18 +363,7 @@ class Pass:
         if non_finite := int((~torch.isfinite(scores.amax(dim=1))).sum()):  # -inf rules classes out, and may
             self.non_finite_batches += 1
             self.non_finite_samples += non_finite
-        trace.predicted[index] = predicted = self._predicted(scores)
-        trace.correct[index] = int((predicted == self.stream.labels(index)).sum())
-
-    def _predicted(self, scores: torch.Tensor) -> NDArray[np.int64]:
-        """The classes with the best scores, among those that the stream has."""
-        classes = self.stream.classes
-        best: NDArray[np.int64]
-        if classes is None:
-            best = scores.argmax(dim=1).cpu().numpy()
-        else:
-            best = np.asarray(classes)[scores[:, classes].argmax(dim=1).cpu().numpy()]
-        return best
+        note_predictions(trace, index, scores, self.stream)
 
     def _place(self, trace: Trace, timeline: Timeline) -> None:
         """Write the timeline's arrivals, starts, emissions and finishes into the rows."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tempora.scenarios import SIX_TERMS
+from tempora.store.calibration import BINS
 from tempora.store.integrity import damaged, warn
 from tempora.store.schema import CELL_COLUMNS
 from tempora.store.trace import PHASES
@@ -48,10 +49,11 @@ def _trace_problems(table: pa.Table, num_batches: Any) -> Iterator[str]:
         yield "phase is adapt, frozen or fallback where a batch was served, empty elsewhere"
     if ((correct < 0) | (correct > total) | (total < 1) | (~served & (correct != 0))).any():
         yield "correct counts samples of total, none where a batch was not served"
-    if "predicted" in table.column_names:
-        lengths = np.diff(table["predicted"].combine_chunks().offsets.to_numpy())
-        if not np.isin(lengths, (0, total[0])).all():
-            yield f"predicted has {lengths.max()} classes for a batch of {total[0]}"
+    for name, length in (("predicted", total[0]), ("calibration", BINS)):
+        if name in table.column_names:
+            lengths = pc.fill_null(table[name].combine_chunks().value_lengths(), 0).to_numpy()
+            if not np.isin(lengths, (0, length)).all():
+                yield f"{name} has {lengths.max()} entries for a batch, not {length}"
     for name in table.column_names:
         times = table[name].to_numpy() if name.endswith("_ms") else np.zeros(1)
         if (times[~np.isnan(times)] < 0).any() or np.isinf(times).any():
@@ -63,7 +65,7 @@ def _trace_problems(table: pa.Table, num_batches: Any) -> Iterator[str]:
 _FRACTIONS = (
     *("utility", "utility_lo", "utility_hi", "sample_lo", "sample_hi", "availability", "adapted_fraction"),
     *("adapt_accuracy", "frozen_accuracy", "responsiveness", "accuracy", "served_accuracy"),
-    *("fallback_fraction", "fallback_accuracy", "stepped_fraction"),
+    *("fallback_fraction", "fallback_accuracy", "stepped_fraction", "ece"),
 )
 _AMOUNTS = ("baseline_ms", "cutoff", "spent_ms", "waitspan_ms", "response_ms", "response_sd_ms")
 _PERCENTILES = ("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms")

@@ -53,6 +53,15 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
         pa.float64(),
         "How much of what its time follows: samples kept, iterations, views; empty: of nothing.",
     ),
+    "confidence": (
+        pa.float64(),
+        "Mean probability that the method gave the classes it predicted; empty where not served or not known.",
+    ),
+    "calibration": (
+        pa.list_(pa.float64()),
+        "By bin of confidence (15 of equal width): the sum of confidences less the number of samples right. Summed "
+        "over batches, without signs summed over bins and divided by the samples it is the calibration error.",
+    ),
     "residual": (
         pa.float64(),
         "The device's own factor on predict_ms and adapt_ms, which hold steady times; empty where they hold it "
@@ -72,7 +81,7 @@ ADDED_LATER = frozenset(
         *("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms"),
         *("fallback_fraction", "fallback_accuracy", "fallback_pass"),
         *("sample_lo", "sample_hi", "timing"),
-        *("stream", "stepped", "stepped_fraction"),
+        *("stream", "stepped", "stepped_fraction", "confidence", "calibration", "ece"),
     }
 )
 """Columns that files of earlier versions lack: they are empty there."""
@@ -120,6 +129,11 @@ UTILITIES: dict[str, tuple[pa.DataType, str]] = {
         pa.float64(),
         "Batches that the method learned from / served batches: at most adapted_fraction, less where it skips "
         "(nothing kept, not finite, recovered); empty where not known.",
+    ),
+    "ece": (
+        pa.float64(),
+        "Expected calibration error over served batches: mean distance of confidence from accuracy, 15 bins; empty "
+        "where not known.",
     ),
     "adapt_accuracy": (pa.float64(), "Mean accuracy of adapted batches; empty if there were none."),
     "frozen_accuracy": (pa.float64(), "Mean accuracy of frozen batches; empty if there were none."),

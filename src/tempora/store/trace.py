@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +12,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tempora.scenarios import Course, Offline, Resolved, Score, replay, utility_of
+from tempora.store.calibration import BINS, expected_error
 from tempora.store.schema import TRACE, arrow_schema
 
 FloatArray = NDArray[np.float64]
 PHASES = np.array(["", "adapt", "frozen", "fallback"])
 SKIPPED, ADAPTED, FROZEN, FALLBACK = 0, 1, 2, 3
 TIMES = [name for name in TRACE if name.endswith("_ms")]
+_OF_THE_PASS = (
+    *("correct", "predicted", "action", "mode", "amount"),
+    *("confidence", "calibration", "residual", "page_faults"),
+)
+"""What a batch brings along from the pass that it is taken from."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,10 @@ class Trace:
     mode: NDArray[np.str_]
     amount: FloatArray
     """NaN where time follows none."""
+    confidence: FloatArray
+    """Mean probability given to the predicted class; NaN where nobody says."""
+    calibration: FloatArray
+    """(batches, BINS): by bin of confidence, confidence less accuracy as sums; NaN where nobody says."""
     residual: FloatArray
     """The device's own factor on the times of this batch; NaN where they hold it already."""
     attempt_predict_ms: FloatArray
@@ -61,6 +72,8 @@ class Trace:
             stepped=np.full(num_batches, -1, np.int8),
             mode=np.full(num_batches, "", dtype="<U64"),
             amount=np.full(num_batches, np.nan),
+            confidence=np.full(num_batches, np.nan),
+            calibration=np.full((num_batches, BINS), np.nan),
             residual=np.full(num_batches, np.nan),
             page_faults=np.full(num_batches, -1, np.int64),
             **times,
@@ -153,7 +166,7 @@ class Trace:
         ):
             batches = course.served[chosen]
             placed.phase[batches] = phase
-            for name in ("correct", "predicted", "action", "mode", "amount", "residual", "page_faults"):
+            for name in _OF_THE_PASS:
                 getattr(placed, name)[batches] = getattr(source, name)[batches]
             placed.stepped[batches] = source.stepped[batches] if phase == ADAPTED else 0
         timed = ~np.isnan(course.predict_ms)
@@ -182,6 +195,13 @@ class Trace:
         if not chosen.any() or (stepped < 0).any():
             return None
         return float(np.count_nonzero(stepped)) / int(chosen.sum())
+
+    def ece(self, course: Course, frozen: Trace | None = None, fallback: Trace | None = None) -> float | None:
+        """The expected calibration error over the batches that a course serves; None where it is not known."""
+        tail = ~course.adapted & ~course.fallback
+        parts = ((course.adapted, self), (course.fallback, fallback or self), (tail, frozen or self))
+        rows = [source.calibration[course.served[chosen]] for chosen, source in parts]
+        return expected_error(np.concatenate(rows), int(self.total[course.served].sum()))
 
     def response_ms(self, resolved: Resolved) -> FloatArray:
         """From arrival to emission, of each batch of a trace that is placed on the timeline of `resolved` already;
@@ -237,20 +257,19 @@ class Trace:
         """The rows as they are stored."""
         served = self.served
         known = served & (self.predicted >= 0).any(axis=1)  # imported logs count what was right, not who
-        lengths = np.where(known, self.predicted.shape[1], 0)
         columns: dict[str, pa.Array] = {
             "index": pa.array(np.arange(self.num_batches, dtype=np.int32)),
             "served": pa.array(served),
             "phase": pa.array(PHASES[self.phase], mask=~served),
             "correct": pa.array(self.correct),
             "total": pa.array(self.total),
-            "predicted": pa.ListArray.from_arrays(
-                np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), self.predicted[known].ravel()
-            ),
+            "predicted": _lists(self.predicted, known),
             "action": pa.array(self.action, mask=~served),
             "stepped": pa.array(self.stepped == 1, mask=~served | (self.stepped < 0)),
             "mode": pa.array(self.mode, mask=~served),
             "amount": pa.array(self.amount, from_pandas=True),
+            "confidence": pa.array(self.confidence, from_pandas=True),
+            "calibration": _lists(self.calibration, ~np.isnan(self.calibration[:, 0])),
             "residual": pa.array(self.residual, from_pandas=True),
             "page_faults": pa.array(self.page_faults, mask=self.page_faults < 0),
         }
@@ -271,19 +290,32 @@ class Trace:
         trace.total[:] = total
         trace.phase[:] = pc.index_in(pc.fill_null(table["phase"], ""), pa.array(PHASES)).to_numpy()
         trace.correct[:] = table["correct"].to_numpy()
-        if "predicted" in table.column_names:
-            predicted = table["predicted"].combine_chunks()
-            known = predicted.value_lengths().to_numpy() > 0
-            trace.predicted[known] = predicted.flatten().to_numpy().reshape(-1, trace.predicted.shape[1])
+        for name in ("predicted", "calibration"):
+            if name in table.column_names:
+                _take_lists(getattr(trace, name), table[name])
         for name in ("action", "mode"):
             words = pc.fill_null(table[name], "").combine_chunks().dictionary_encode()
             known_words = np.array(words.dictionary.to_pylist(), trace.action.dtype)
             getattr(trace, name)[:] = known_words[words.indices.to_numpy()]
         trace.stepped[:] = pc.fill_null(table["stepped"].cast(pa.int8()), -1).to_numpy()
         trace.page_faults[:] = pc.fill_null(table["page_faults"], -1).to_numpy()
-        for name in (*TIMES, "amount", "residual"):
+        for name in (*TIMES, "amount", "confidence", "residual"):
             getattr(trace, name)[:] = table[name].to_numpy()
         return trace
+
+
+def _lists(values: NDArray[Any], known: NDArray[np.bool_]) -> pa.Array:
+    """Rows as lists, empty where they are not known."""
+    lengths = np.where(known, values.shape[1], 0)
+    return pa.ListArray.from_arrays(
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), values[known].ravel()
+    )
+
+
+def _take_lists(rows: NDArray[Any], column: pa.ChunkedArray) -> None:
+    lists = column.combine_chunks()
+    known = pc.fill_null(lists.value_lengths(), 0).to_numpy() > 0
+    rows[known] = lists.flatten().to_numpy().reshape(-1, rows.shape[1])
 
 
 def arrivals(resolved: Resolved, otherwise: FloatArray) -> FloatArray:
