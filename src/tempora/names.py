@@ -34,6 +34,7 @@ METHODS: Mapping[str, str] = {
     "roid": "tempora.methods.roid:ROID",
     "memo": "tempora.methods.memo:MEMO",
     "settle": "tempora.methods.settle:Settle",
+    "pace": "tempora.methods.pace:Pace",
 }
 """In the order in which they are listed and run."""
 

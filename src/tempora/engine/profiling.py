@@ -45,7 +45,17 @@ REPLAYED_ROUNDS = 12
 """Rounds for a kind of work that was met after the profile had been recorded."""
 
 _STANDARD_KIND = Kind(STANDARD, PREDICT)
-_NOW = Moment(now_ms=0.0, arrived_ms=0.0)
+LEISURE = Moment(now_ms=0.0, arrived_ms=0.0)
+HURRY = Moment(
+    now_ms=0.0,
+    arrived_ms=0.0,
+    queued=1,
+    baseline_ms=1.0,
+    threshold_ms=1.0 + 1e-6,
+    interval_ms=1.0,
+    slack_ms=0.0,
+)
+"""What methods that look at the clock are told in turn, so that they show what they do in either case."""
 
 Tell = Callable[[int, float], None]
 """Told the round and the share of the time that is up."""
@@ -90,7 +100,7 @@ class Walker:
         """Predict and adapt on one batch; frozen too, at the end of its shift."""
         if station.first:
             self.reset()
-        found = self.serve(station.x, station.shift, number)
+        found = self.serve(station.x, station.shift, number, HURRY if station.last else LEISURE)
         if station.last:
             with self._guard("freeze"):
                 self.method.freeze()
@@ -103,19 +113,21 @@ class Walker:
         with self._guard("reset"):
             self.method.reset()
 
-    def serve(self, x: Tensor, shift: str, number: int) -> list[tuple[Sample, Elapsed]]:
+    def serve(
+        self, x: Tensor, shift: str, number: int, moment: Moment = LEISURE
+    ) -> list[tuple[Sample, Elapsed]]:
         """Predict and adapt on a batch, each timed."""
         if self.method.frozen:  # it froze itself
             return [self._frozen(x, shift, number)]
         method: Any = self.method
         with self._guard("predict"):
-            _, elapsed = self._timer.time(lambda: _predict(method, x))
+            _, elapsed = self._timer.time(lambda: _predict(method, x, moment))
         action = method.acted_in_predict or ""
         mode, amount = work_of(method)
         self.follows_amount |= amount is not None
         predicted = _sample(Kind(self.label, PREDICT, mode, action), number, shift, elapsed, amount)
         with self._guard("adapt"):
-            did, spent = self._timer.time(lambda: _adapt(method))
+            did, spent = self._timer.time(lambda: _adapt(method, moment))
         mode, amount = work_of(method)
         self.follows_amount |= amount is not None
         adapted = _sample(Kind(self.label, ADAPT, mode, did), number, shift, spent, amount)
@@ -123,7 +135,7 @@ class Walker:
 
     def _frozen(self, x: Tensor, shift: str, number: int) -> tuple[Sample, Elapsed]:
         with self._guard("predict"):
-            _, elapsed = self._timer.time(lambda: _predict(self.method, x))
+            _, elapsed = self._timer.time(lambda: _predict(self.method, x, LEISURE))
         return _sample(Kind(self.label, FROZEN), number, shift, elapsed, None), elapsed
 
 
@@ -238,7 +250,7 @@ def record_replay(
         watch = RoundWatch(timer)
         found = [
             *standard.serve(x, replay.shift, number),
-            *walker.serve(x, replay.shift, number),
+            *walker.serve(x, replay.shift, number, HURRY if number % 2 else LEISURE),
             *standard.serve(x, replay.shift, number),
         ]
         if number >= 0:
@@ -526,13 +538,13 @@ def _sample(kind: Kind, number: int, shift: str, elapsed: Elapsed, amount: float
     return Sample(kind, number, shift, elapsed.ms, elapsed.wall_ms, amount)
 
 
-def _predict(method: Any, x: Tensor) -> Tensor:
-    scores: Tensor = method.predict(x, _NOW) if method.time_aware else method.predict(x)
+def _predict(method: Any, x: Tensor, moment: Moment) -> Tensor:
+    scores: Tensor = method.predict(x, moment) if method.time_aware else method.predict(x)
     return scores
 
 
-def _adapt(method: Any) -> str:
-    return str(method.adapt(_NOW) if method.time_aware else method.adapt())
+def _adapt(method: Any, moment: Moment) -> str:
+    return str(method.adapt(moment) if method.time_aware else method.adapt())
 
 
 def overhead_rows(profile: SteadyProfile) -> list[dict[str, Any]]:

@@ -1,0 +1,144 @@
+"""Pace: what it does with its time, and that it does no harm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from tempora import data, models
+from tempora.data import open_stream
+from tempora.methods import Method, Moment, create
+from tempora.methods.pace import mutual_information, price
+from tempora.models import Classifier
+
+LEISURE = Moment(now_ms=0.0, arrived_ms=0.0)
+WAITED_FOR = Moment(now_ms=0.0, arrived_ms=0.0, baseline_ms=20.0, threshold_ms=25.0)
+CAMERA = Moment(now_ms=0.0, arrived_ms=0.0, baseline_ms=20.0, interval_ms=40.0, slack_ms=40.0)
+
+
+def images(network: Classifier, shift: str, batches: int, size: int = 64) -> list[Tensor]:
+    opened = data.open("fashion", shifts=[shift])[shift]
+    stream = open_stream(opened, network.preprocessing, batch_size=size, limit_batches=batches, workers=0)
+    return [stream.batch(index) for index in range(batches)]
+
+
+def went_through(method: Method, batches: list[Tensor], moment: Moment) -> list[tuple[str, str]]:
+    """What it did with each batch: mode and action."""
+    did = []
+    for x in batches:
+        method.predict(x, moment)  # type: ignore[call-arg]
+        assert method.work is not None
+        mode = method.work[0]
+        did.append((mode, method.adapt(moment)))  # type: ignore[call-arg]
+    return did
+
+
+@pytest.mark.parametrize(
+    ("moment", "busy_ms", "lost"),
+    [
+        (LEISURE, 1e9, 0.0),  # nobody waits
+        (replace(WAITED_FOR, threshold_ms=None), 1e9, 0.0),  # a stream that waits, and nothing decays
+        (WAITED_FOR, 5.0, 0.5),  # the next response is worth half
+        (replace(WAITED_FOR, deadline_ms=24.0, threshold_ms=None), 5.0, 1.0),
+        (CAMERA, 19.0, 0.0),  # done before the next arrival
+        (CAMERA, 59.0, 0.0),  # one waits meanwhile, and its delay is made good
+        (CAMERA, 61.0, 1.0),  # the second pushes it out
+        (replace(CAMERA, deadline_ms=30.0), 31.0, 1.0),  # too late for the one that waits
+    ],
+)
+def test_the_price_of_being_busy_is_what_the_users_lose(moment: Moment, busy_ms: float, lost: float) -> None:
+    assert price(moment, 0.0, busy_ms) == pytest.approx(lost)
+
+
+def test_the_score_is_high_where_predictions_are_certain_and_differ() -> None:
+    certain = 20 * torch.eye(4)
+    assert float(mutual_information(certain)) == pytest.approx(torch.log(torch.tensor(4.0)).item(), abs=1e-4)
+    assert float(mutual_information(certain[:1].expand(4, 4))) == pytest.approx(0.0, abs=1e-4)
+    assert float(mutual_information(torch.zeros(4, 4))) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_on_images_that_the_source_explains_it_is_standard_from_the_second_batch_on() -> None:
+    network = models.load("fashion_resnet")
+    batches = images(network, "clean", 3)
+    method = create("pace", network)
+    assert went_through(method, batches, LEISURE) == [
+        ("settling", "compared"),
+        ("settled", "none"),
+        ("settled", "none"),
+    ]
+    assert torch.equal(method.predict(batches[1], LEISURE), create("standard", network).predict(batches[1]))
+
+
+@pytest.mark.parametrize("name", ["fashion_resnet", "fashion_vit"])
+def test_under_a_shift_it_learns_at_leisure_and_only_settles_in_a_hurry(name: str) -> None:
+    network = models.load(name)
+    batches = images(network, "contrast", 3)
+    method = create("pace", network)
+    at_leisure = went_through(method, batches, LEISURE)
+    assert at_leisure == [("settling", "compared"), ("learning", "step"), ("learning", "step")]
+    method.reset()
+    in_a_hurry = went_through(method, batches, WAITED_FOR)
+    assert in_a_hurry == [("settling", "settling"), ("settled", "none"), ("settled", "none")]
+
+
+def test_it_spends_no_more_than_the_budget_has(resnet: Classifier) -> None:
+    batches = images(resnet, "contrast", 2)
+    costs = {"cost_ms": {"step": 30.0}, "mode_cost_ms": {"learning": 22.0, "settling": 20.0}}
+    rich = Moment(now_ms=0.0, arrived_ms=0.0, baseline_ms=20.0, budget_left_ms=32.0, **costs)
+    for budget_left_ms, learns in ((32.0, True), (31.0, False)):
+        method = create("pace", resnet)
+        (_, second) = went_through(method, batches, replace(rich, budget_left_ms=budget_left_ms))
+        assert (second[0] == "learning") is learns
+
+
+def test_the_first_step_is_as_long_as_effort_says() -> None:
+    network = models.load("fashion_resnet")
+    method = create("pace", network)
+    first, second = images(network, "contrast", 2)
+    went_through(method, [first], LEISURE)
+    before = torch.cat([tensor.detach().flatten() for tensor in method.trainable.values()]).double()
+    method.predict(second, LEISURE)
+    assert method.adapt(LEISURE) == "step"
+    after = torch.cat([tensor.detach().flatten() for tensor in method.trainable.values()]).double()
+    effort = min(1.0, (method.uncertainty - 0.12) / 0.25)
+    assert float((after - before).norm() / before.norm()) == pytest.approx(0.001 * effort, rel=1e-3)
+
+
+def test_it_goes_back_to_the_settled_state_when_the_score_falls_and_begins_anew_when_that_falls_too() -> None:
+    network = models.load("fashion_resnet")
+    method = create("pace", network, batches=1)
+    x = images(network, "contrast", 1)[0]
+    went_through(method, [x, *[x + 0.01 * number for number in range(8)]], LEISURE)
+    assert method.settled is not None
+    settled = [tensor.clone() for tensor in method.settled]
+    one_image = x[:1].expand(64, -1, -1, -1)
+    actions = [action for _, action in went_through(method, [one_image] * 2, LEISURE)]
+    assert actions[-1] == "back"
+    for tensor, kept in zip(method._tensors(), settled, strict=True):
+        assert torch.equal(tensor, kept)
+
+
+def test_it_begins_anew_when_the_shift_changes() -> None:
+    network = models.load("fashion_resnet")
+    method = create("pace", network, batches=1, learn=False)
+    contrast, brightness = images(network, "contrast", 1)[0], images(network, "brightness", 1)[0]
+    went_through(method, [contrast, *[contrast + 0.001 * number for number in range(8)]], LEISURE)
+    actions = [
+        action for _, action in went_through(method, [brightness[:1].expand(64, -1, -1, -1)] * 2, LEISURE)
+    ]
+    assert actions[-1] == "alarm"
+    fresh = create("pace", network, batches=1, learn=False)
+    assert torch.equal(method.predict(brightness, LEISURE), fresh.predict(brightness, LEISURE))
+
+
+def test_what_is_settled_takes_nothing_but_a_forward(resnet: Classifier) -> None:
+    """No layer normalises with the batch, no graph is kept: what Standard does."""
+    method = create("pace", resnet)
+    batches = images(resnet, "contrast", 2)
+    went_through(method, batches, WAITED_FOR)
+    scores = method.predict(batches[0], WAITED_FOR)
+    assert not scores.requires_grad
+    assert not any(layer.training for layer in method.model.modules())
