@@ -48,13 +48,33 @@ def test_accuracy_erosion():
 
 
 @pytest.mark.parametrize(
-    ("frozen", "expected"), [(0.1, ["harmful adaptation", "drift"]), (0.4, ["durable gain"]), (0.3, [])]
+    ("frozen", "expected"), [(0.1, ["unripe statistics", "drift"]), (0.4, ["durable gain"]), (0.3, [])]
 )
 def test_what_freezing_leaves_behind(frozen, expected):
     score = Amortised(budget_ms=100).score(
         accuracy=[0.5] * 50, frozen_accuracy=[frozen] * 50, service_ms=100, baseline_ms=40
     )
     assert modes(score, 0.3) == expected
+
+
+@pytest.mark.parametrize(
+    ("budget_ms", "adapting", "expected"),
+    [
+        (50, 0.5, "never adapted"),  # the first batch costs 60
+        (70, 0.5, "unripe statistics"),  # one batch, and 90 % of mean 0, variance 1
+        (70, 0.2, "harmful adaptation"),  # it was worse before it froze, too
+        (
+            60 * 30,
+            0.5,
+            "harmful adaptation",
+        ),  # after thirty batches statistics are ripe: it must be the learning
+    ],
+)
+def test_a_loss_is_blamed_on_statistics_where_they_are_the_cause(budget_ms, adapting, expected):
+    score = Amortised(budget_ms=budget_ms).score(
+        accuracy=[adapting] * 200, frozen_accuracy=[0.1] * 200, service_ms=100, baseline_ms=40
+    )
+    assert modes(score, 0.3) == [expected, "drift"]
 
 
 def test_a_method_that_is_simply_worse_is_harmful():

@@ -13,7 +13,7 @@ from tempora.errors import unknown
 from tempora.published.methods import STANDARD
 from tempora.scenarios.diagnosis import break_even_accuracy, diagnose
 
-_TERMS = ("availability", "responsiveness", "served_accuracy", "frozen_accuracy")
+_TERMS = ("availability", "responsiveness", "served_accuracy", "frozen_accuracy", "adapt_accuracy", "cutoff")
 
 
 def break_even(frame: pd.DataFrame, against: str | None = None, cards: Cards = CATALOGUE) -> pd.DataFrame:
@@ -62,7 +62,7 @@ def findings(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     for index, row in rows.iterrows():
         if any(math.isnan(row[term]) for term in _TERMS[:3]):
             continue
-        terms = {term: None if math.isnan(row[term]) else float(row[term]) for term in _TERMS}
+        terms = {term: None if pd.isna(row.get(term)) else float(row[term]) for term in _TERMS}
         for finding in diagnose(float(row["utility"]), terms, float(row["standard_utility"])):
             found.append({"index": index, "mode": finding.mode, "sentence": finding.sentence})
     modes = pd.DataFrame(found, columns=["index", "mode", "sentence"]).set_index("index")

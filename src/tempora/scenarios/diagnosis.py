@@ -6,8 +6,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, counted
 from tempora.scenarios import _validate as check
+
+TRACKED = 0.9
+"""What tracked statistics keep of their past with each batch, as published."""
+STILL_UNRIPE = 0.1
+"""Of their beginning: with more than this in them they say little about the stream."""
+COLLAPSED = 0.75
+"""Of its accuracy: a model that keeps more than this when it freezes did not lose its statistics."""
 
 
 def break_even_accuracy(competitor_utility: float, factor: float) -> float:
@@ -38,7 +45,8 @@ class Finding:
     """One thing that adaptation did to a deployment, the numbers that show it, and a sentence for people."""
 
     mode: str
-    """availability collapse | accuracy erosion | harmful adaptation | durable gain | drift"""
+    """availability collapse | accuracy erosion | never adapted | unripe statistics | harmful adaptation |
+    durable gain | drift"""
     sentence: str
     numbers: Mapping[str, float] = field(default_factory=dict)
 
@@ -63,7 +71,7 @@ def diagnose(utility: float, terms: Mapping[str, float | None], standard_accurac
     if loses_although_better and responsiveness < 1:
         findings.append(_erosion(responsiveness, accuracy, standard_accuracy))
     if accuracy < standard_accuracy:
-        findings.append(_harm(accuracy, standard_accuracy))
+        findings.append(_loss(terms, accuracy, standard_accuracy))
     frozen = terms["frozen_accuracy"]
     if frozen is not None and not math.isclose(frozen, standard_accuracy, abs_tol=1e-9):
         findings.append(_after_freezing(frozen, standard_accuracy))
@@ -87,6 +95,41 @@ def _erosion(responsiveness: float, accuracy: float, standard: float) -> Finding
         f"more accurate than standard inference ({accuracy:.1%} against {standard:.1%}), but late answers "
         f"keep only {responsiveness:.1%} of their value; breaking even takes {needed:.1%}",
         {"responsiveness": responsiveness, "accuracy": accuracy, "break_even_accuracy": needed},
+    )
+
+
+def _loss(terms: Mapping[str, float | None], accuracy: float, standard: float) -> Finding:
+    """Why what is served is less accurate than standard inference. A model that was better for as long as it adapted
+    and is worse frozen has not learned badly: the statistics that it froze with had not been tracked for long."""
+    frozen, adapting, cutoff = (terms.get(name) for name in ("frozen_accuracy", "adapt_accuracy", "cutoff"))
+    known = cutoff is not None and not math.isnan(cutoff)
+    if known and frozen is not None and frozen < standard:
+        if cutoff == 0:
+            return _never_adapted(frozen, standard)
+        began = TRACKED**cutoff if cutoff else 1.0
+        fell = adapting is not None and adapting > standard and frozen < COLLAPSED * adapting
+        if adapting is not None and fell and began > STILL_UNRIPE:
+            return _unripe(adapting, frozen, standard, int(cutoff or 0), began)
+    return _harm(accuracy, standard)
+
+
+def _never_adapted(frozen: float, standard: float) -> Finding:
+    return Finding(
+        "never adapted",
+        f"the budget pays for no batch, so the frozen model was never adapted; by the published rule it predicts "
+        f"with statistics that were reset ({frozen:.1%}, against {standard:.1%} for standard inference at no cost). "
+        "frozen_stats=averaged begins with the source's",
+        {"frozen_accuracy": frozen, "standard_accuracy": standard, "cutoff": 0.0},
+    )
+
+
+def _unripe(adapting: float, frozen: float, standard: float, cutoff: int, began: float) -> Finding:
+    return Finding(
+        "unripe statistics",
+        f"better than standard inference while it adapts ({adapting:.1%} against {standard:.1%}), but frozen after "
+        f"{counted(cutoff, 'batch')} it gets {frozen:.1%}: statistics tracked as published still hold {began:.0%} of "
+        "where they began (mean 0, variance 1). frozen_stats=averaged has no such phase",
+        {"adapt_accuracy": adapting, "frozen_accuracy": frozen, "cutoff": float(cutoff), "unripe": began},
     )
 
 

@@ -19,7 +19,16 @@ from tempora.report.frames import over_seeds, over_shifts
 from tempora.report.tables.parts import shift_title
 from tempora.store.verdicts import ON_WINNERS
 
-WORST_FIRST = ("availability collapse", "accuracy erosion", "harmful adaptation", "drift")
+WORST_FIRST = (
+    *(
+        "availability collapse",
+        "accuracy erosion",
+        "never adapted",
+        "unripe statistics",
+        "harmful adaptation",
+    ),
+    "drift",
+)
 
 
 @dataclass(frozen=True)
