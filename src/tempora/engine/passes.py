@@ -132,9 +132,8 @@ class Pass:
     ) -> None:
         costs.predicted(mode, predict_ms)
         # A prediction that holds the adaptation is what the action cost.
-        costs.adapted(
-            adapt_mode, action, predict_ms + adapt_ms if self.method.settings.reforward else adapt_ms
-        )
+        whole = self.method.acted_in_predict is not None
+        costs.adapted(adapt_mode, action, predict_ms + adapt_ms if whole else adapt_ms)
 
     def live(self, resolved: Resolved) -> Trace:
         """Drive the deployment's timeline: serve what it says, tell it how long that took."""

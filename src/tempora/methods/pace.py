@@ -85,6 +85,7 @@ class Pace(Method):
     state = ("seen", "settling", "centre", "velocity", "uncertainty", "usual", "strange", "settled")
     actions = ("settling", "compared", "step", "none", "back", "alarm", "non_finite")
     modes = ("settling", "learning", "settled")
+    idle = ("none", "non_finite")
     free = ("none", "settling", "back", "alarm")
     Settings = PaceSettings
 

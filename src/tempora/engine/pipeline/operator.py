@@ -79,7 +79,7 @@ class Operator:
     @property
     def adapts_in_predict(self) -> bool:
         """Its prediction holds the adaptation and is what that costs."""
-        return bool(self.method.settings.reforward)
+        return self.method.acted_in_predict is not None
 
     def mode(self) -> str:
         """The mode of the work just done."""
