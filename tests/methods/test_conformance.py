@@ -23,8 +23,8 @@ from tempora.models import Classifier
 
 ON_VIT_ONLY = ("spa", "zerosiam", "foa")
 ON_BATCHNORM_ONLY = ("adabn", "alpha_bn")
-#: So that they take no longer than the others.
 SMALL: dict[str, dict[str, object]] = {"memo": {"views": 4}, "cotta": {"views": 2}, "rotta": {"capacity": 16}}
+"""So that they take no longer than the others."""
 
 
 NAMES = [

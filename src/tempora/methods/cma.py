@@ -39,10 +39,10 @@ class Constants:
         )
         self.weights = [*positive, 0.0, *(w / -negative * total for w in rest)]
         self.chi = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))
-        #: The decomposition serves until more updates than this have passed.
         self.patience = 1 / (10 * d * (self.c1 + self.cm))
-        #: The length beyond which a candidate from outside is shortened.
+        """The decomposition serves until more updates than this have passed."""
         self.longest = math.sqrt(d) + 2 * d / (d + 2)
+        """The length beyond which a candidate from outside is shortened."""
 
 
 class Search:

@@ -16,8 +16,8 @@ from tempora.methods.source import Source, samples
 from tempora.methods.state import overwrite, restored, saved
 from tempora.models import Classifier
 
-#: What belongs to one class and is not inherited, and what a class has that says nothing.
 _OWN: dict[str, Any] = {"label": "", "history_free": False, "stateless": False}
+"""What belongs to one class and is not inherited, and what a class has that says nothing."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ class Moment:
     baseline_ms: float | None = None
     threshold_ms: float | None = None
     interval_ms: float | None = None
-    #: A response that takes longer is worth nothing.
     deadline_ms: float | None = None
-    #: How long the pipeline may stay busy before the next arrival; None where the future is random, or the stream
-    #: waits.
+    """A response that takes longer is worth nothing."""
     slack_ms: float | None = None
-    #: Mean milliseconds that adapt() has taken so far, warm-up included, by the action it returned; with `reforward`
-    #: those of the prediction that holds it.
+    """How long the pipeline may stay busy before the next arrival; None where the future is random, or the stream
+    waits."""
     cost_ms: Mapping[str, float] = field(default_factory=dict)
-    #: Mean milliseconds of the calls, predict() or adapt(), that named this mode in `work`.
+    """Mean milliseconds that adapt() has taken so far, warm-up included, by the action it returned; with `reforward`
+    those of the prediction that holds it."""
     mode_cost_ms: Mapping[str, float] = field(default_factory=dict)
+    """Mean milliseconds of the calls, predict() or adapt(), that named this mode in `work`."""
 
 
 class Method:
@@ -72,36 +72,36 @@ class Method:
     """
 
     name: ClassVar[str] = ""
-    #: As tables print it.
     label: ClassVar[str] = ""
+    """As tables print it."""
     family: ClassVar[Literal["gradient-free", "gradient-based"]] = "gradient-free"
-    #: As figures draw it, #rrggbb; empty: the paper's, or one that its name decides.
     colour: ClassVar[str] = ""
-    #: Any of "input", "output", "activations", "parameters".
+    """As figures draw it, #rrggbb; empty: the paper's, or one that its name decides."""
     modifies: ClassVar[tuple[str, ...]] = ()
-    #: While adapting, the prediction on a batch does not depend on earlier batches.
+    """Any of "input", "output", "activations", "parameters"."""
     history_free: bool = False
-    #: Frozen, it predicts what Standard predicts.
+    """While adapting, the prediction on a batch does not depend on earlier batches."""
     stateless: bool = False
-    #: The engine calls predict(x, moment) and adapt(moment).
+    """Frozen, it predicts what Standard predicts."""
     time_aware: ClassVar[bool] = False
+    """The engine calls predict(x, moment) and adapt(moment)."""
     scores_are: ClassVar[Literal["logits", "probabilities"]] = "logits"
     Settings: ClassVar[type[AnySettings]] = AnySettings
-    #: Names of attributes that change: tensors, numbers, None, networks, optimisers, generators, containers of
-    #: them. Those of base classes are added.
     state: ClassVar[tuple[str, ...]] = ()
-    #: What adapt() may return, as far as it is known.
+    """Names of attributes that change: tensors, numbers, None, networks, optimisers, generators, containers of
+    them. Those of base classes are added."""
     actions: ClassVar[tuple[str, ...]] = ("none",)
-    #: Those of `actions` after which it knows no more than before; without "none" if it learns in predict().
+    """What adapt() may return, as far as it is known."""
     idle: ClassVar[tuple[str, ...]] = ("none", "nothing_kept", "non_finite", "recovered")
-    #: The words that `work` may hold: kinds of work that take different times.
+    """Those of `actions` after which it knows no more than before; without "none" if it learns in predict()."""
     modes: ClassVar[tuple[str, ...]] = ()
-    #: Those of `actions` and `modes` that take no time worth counting.
+    """The words that `work` may hold: kinds of work that take different times."""
     free: ClassVar[tuple[str, ...]] = ("none",)
-    #: What predict() did on its last batch, where it does all of adapt()'s work; None: adapt() does it.
+    """Those of `actions` and `modes` that take no time worth counting."""
     acted_in_predict: str | None = None
-    #: Takes so many times Standard's time that a run makes it only if it is named.
+    """What predict() did on its last batch, where it does all of adapt()'s work; None: adapt() does it."""
     costly: ClassVar[bool] = False
+    """Takes so many times Standard's time that a run makes it only if it is named."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -122,18 +122,18 @@ class Method:
         self.generator = torch.Generator(model.device).manual_seed(seed)
         self._source = source
         self._trainable: dict[str, Tensor] = {}
-        #: Tensors that change without a gradient, by name: a teacher's weights, statistics of one's own.
         self.changing: dict[str, Tensor] = {}
+        """Tensors that change without a gradient, by name: a teacher's weights, statistics of one's own."""
         self.statistics: BatchStatistics | None = None
-        #: What the last predict() or adapt() did: one of `modes`, and how much of what its time follows (samples
-        #: kept, iterations, views). Whoever reads it clears it before the next call.
         self.work: tuple[str, float] | None = None
-        #: The method whose recipe these settings come from; None: no recipe.
+        """What the last predict() or adapt() did: one of `modes`, and how much of what its time follows (samples
+        kept, iterations, views). Whoever reads it clears it before the next call."""
         self.recipe_of: str | None = None
-        #: False while no adapt() will follow the next predict(), which may then save work.
+        """The method whose recipe these settings come from; None: no recipe."""
         self.learning = True
-        #: What predict leaves for adapt.
+        """False while no adapt() will follow the next predict(), which may then save work."""
         self.pending: Any = None
+        """What predict leaves for adapt."""
         self.frozen = False
         self.setup()
         self.trainable = self.trainable  # what was added one by one is differentiated too

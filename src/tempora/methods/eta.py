@@ -17,8 +17,8 @@ from tempora.models import Classifier
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Published limits on the similarity, by number of classes.
 SIMILARITY = {1000: 0.05, 100: 0.1, 10: 0.4}
+"""Published limits on the similarity, by number of classes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,8 +39,8 @@ class GradientSettings(Settings):
     optimizer: OptimizerName | None = None
 
     default_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-4, "vit": 1e-3}
-    #: What was published, by `column`, where it is more than a learning rate.
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """What was published, by `column`, where it is more than a learning rate."""
 
     def resolved(self, model: Classifier) -> Self:
         published = fill(self, **self.published.get(column(model), {}))

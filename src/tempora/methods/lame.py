@@ -13,8 +13,8 @@ from tempora.methods.contract import Method
 from tempora.methods.registry import register
 from tempora.methods.settings import Settings, setting
 
-#: Steps between two looks at the energies: a look waits for the device, a step too many is two launches.
 STRIDE = 8
+"""Steps between two looks at the energies: a look waits for the device, a step too many is two launches."""
 
 
 @dataclass(frozen=True, kw_only=True)

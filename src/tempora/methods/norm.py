@@ -19,8 +19,8 @@ from tempora.models import Classifier
 SourceStats = Literal["reset", "keep"]
 FrozenStats = Literal["tracked", "batch", "averaged"]
 
-#: The weight of the newest batch in tracked statistics, whatever the network was trained with.
 MOMENTUM = 0.1
+"""The weight of the newest batch in tracked statistics, whatever the network was trained with."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,8 +41,8 @@ class Settings:
     stop_after: int | None = setting(None, low=0)
     reforward: bool = False
 
-    #: What the preset "paper" changes, for comparison with the published tables.
     paper: ClassVar[Mapping[str, Any]] = {}
+    """What the preset "paper" changes, for comparison with the published tables."""
 
     def resolved(self, model: Classifier) -> Self:
         """These settings with everything decided that depends on the model."""

@@ -48,12 +48,12 @@ class Settle(Method):
         if statistics.layers:
             self.statistics = statistics
             self._source_statistics = [buffer.clone() for buffer in statistics.buffers().values()]
-        #: Batches settled on.
         self.seen = 0
-        #: Mean feature, on networks without BatchNorm.
+        """Batches settled on."""
         self.centre = torch.zeros((), device=self.model.device, dtype=self.model.dtype)
-        #: Mean entropies of the first settled batches, and how many of the latest lie outside their range.
+        """Mean feature, on networks without BatchNorm."""
         self.entropies: list[float] = []
+        """Mean entropies of the first settled batches, and how many of the latest lie outside their range."""
         self.strange = 0
 
     @torch.no_grad()

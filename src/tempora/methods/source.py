@@ -10,8 +10,8 @@ from torch import Tensor
 
 from tempora.errors import TemporaError
 
-#: A tensor (m, channels, height, width), or a function that makes n such images.
 Source = Tensor | Callable[[int], Tensor]
+"""A tensor (m, channels, height, width), or a function that makes n such images."""
 
 HOW = (
     "create(..., source=images) and evaluate(..., source=images) take a normalised tensor, a run takes "

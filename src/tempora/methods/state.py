@@ -18,10 +18,10 @@ from torch.optim import Optimizer
 
 from tempora.errors import TemporaError
 
-#: What others hold and a copy would part them from.
 LIVE = (nn.Module, nn.Parameter, Optimizer, torch.Generator)
-#: Attributes of a module that are PyTorch's own: what is in it is saved by name, hooks do not change.
+"""What others hold and a copy would part them from."""
 _MODULE_INTERNALS = frozenset(vars(nn.Module()))
+"""Attributes of a module that are PyTorch's own: what is in it is saved by name, hooks do not change."""
 
 
 @dataclass(frozen=True)

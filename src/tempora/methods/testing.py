@@ -42,9 +42,9 @@ __all__ = [
 
 BATCHES, BATCH_SIZE = 4, 8
 MOST_BATCHES = 24  # until a method acts
-#: How certain the network is made (median entropy as a share of ln C) and how far its weights are shaken, in turn,
-#: until the method acts: promises hold for any weights.
 ATTEMPTS = ((0.2, 0.0), (0.02, 0.0), (0.2, 0.5))
+"""How certain the network is made (median entropy as a share of ln C) and how far its weights are shaken, in turn,
+until the method acts: promises hold for any weights."""
 SOURCE_SAMPLES = 64  # for methods that want thousands, which would only take longer here
 
 

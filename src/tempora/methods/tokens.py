@@ -34,8 +34,8 @@ class ClassTokens:
                 "transformer of timm's or torchvision's that classifies by one. Use vit_b_16, or leave it out."
             )
         self.model = model
-        #: What the class token passes after each block: the next one's first norm, and at last the final one.
         self.norms: list[nn.Module] = [getattr(block, norms) for block in self.blocks[1:]] + [final]
+        """What the class token passes after each block: the next one's first norm, and at last the final one."""
 
     def embed(self, x: Tensor) -> Tensor:
         """Tokens (n, t, d) as the first block gets them, the class token first."""

@@ -19,13 +19,13 @@ from tempora.models.classifier import Classifier
 from tempora.models.wrapping import wrap
 from tempora.names import MODELS, found
 
-#: The paper's networks, as tags of timm.
 ALIASES = {
     "resnet50": "resnet50.tv_in1k",
     "resnet18": "resnet18.tv_in1k",
     "vit_b_16": "vit_base_patch16_224.augreg2_in21k_ft_in1k",
     "resnet50_gn": "resnet50_gn.a1h_in1k",
 }
+"""The paper's networks, as tags of timm."""
 CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
 CIFAR_STD = (0.2470, 0.2435, 0.2616)
 

@@ -7,9 +7,10 @@ from tempora.scenarios.archetypes import Amortised, Continuous, Discrete, Offlin
 from tempora.scenarios.arrivals import Arrivals, Bursty, Periodic, Poisson, Recorded
 from tempora.scenarios.budget import Budget, budget_cutoff
 from tempora.scenarios.cards import ScenarioCard
-from tempora.scenarios.deployment import Deployment, Resolved, Scenario
+from tempora.scenarios.deployment import Deployment, Scenario
 from tempora.scenarios.diagnosis import Finding, break_even_accuracy, diagnose, is_insolvent
 from tempora.scenarios.grids import GRIDS, grid, paper_grid, relative_grid
+from tempora.scenarios.resolved import Resolved
 from tempora.scenarios.routes import Route, route
 from tempora.scenarios.specs import from_record, from_spec, to_record, to_spec
 from tempora.scenarios.timeline import Course, Timeline, Turn, replay, serve

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tempora.scenarios.budget import budget_cutoff
-from tempora.scenarios.deployment import STANDARD, Deployment, Resolved
+from tempora.scenarios.deployment import STANDARD, Deployment
+from tempora.scenarios.resolved import Resolved
 from tempora.scenarios.timeline import CHARGED, Course, replay
 
 OFFLINE, REPLAY, TAIL, LIVE, UNKNOWN = "offline", "replay", "tail", "live", "unknown-yet"

@@ -15,7 +15,8 @@ from tempora.errors import TemporaError, unknown
 from tempora.scenarios.archetypes import Amortised, Continuous, Discrete, Offline
 from tempora.scenarios.arrivals import Arrivals, to_plain
 from tempora.scenarios.cards import ScenarioCard
-from tempora.scenarios.deployment import Deployment, Resolved, Scenario
+from tempora.scenarios.deployment import Deployment, Scenario
+from tempora.scenarios.resolved import Resolved
 
 KINDS: dict[str, type[Scenario]] = {
     kind.protocol: kind for kind in (Offline, Discrete, Continuous, Amortised, Deployment)

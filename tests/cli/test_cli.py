@@ -39,4 +39,4 @@ def test_what_the_terminal_cannot_show_is_spelt_out():
     command = [sys.executable, "-m", "tempora", "list", "clocks"]
     result = subprocess.run(command, capture_output=True, text=True, env=narrow)
     assert result.returncode == 0, result.stderr
-    assert r"\u03bb 39.9 ms" in result.stdout
+    assert r"\u03bb 39.9" in result.stdout
