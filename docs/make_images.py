@@ -1,26 +1,36 @@
 """Makes the pictures of README and docs from a run: `python docs/make_images.py RUN`.
 
-The ones in the repository are of this run (about ten minutes on two cores):
+From a demo, README's picture and the words that README quotes:
+
+    tempora demo && python docs/make_images.py tempora-demo
+
+From another run those of the docs, which are of this one (about ten minutes on two cores); the screenshot needs
+Chromium:
 
     tempora run --clock published:rn50_inc --shifts impulse_noise,defocus_blur,brightness,contrast --batches 40 \
         --threads 1 --out runs/picture
-
-The screenshot needs Chromium.
 """
 
 from __future__ import annotations
 
+import io
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from rich.console import Console
+
+from tempora.cli.show import show_overview
 from tempora.report.figures import make_figures
 from tempora.report.html import write_report
-from tempora.store import open_run
+from tempora.store import Results, open_run
 
 IMAGES = Path(__file__).parent / "images"
+README = Path(__file__).parent.parent / "README.md"
+WIDTH = 88
 KEPT = ("winners", "utility", "timelines")
 CHROMIUM = (
     *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -32,6 +42,36 @@ CHROMIUM = (
 def main(run: Path) -> None:
     IMAGES.mkdir(exist_ok=True)
     results = open_run(run)
+    if "demo" in results.manifest.get("machine", {}).get("command", [])[1:2]:
+        of_demo(results)
+    else:
+        of_docs(results)
+
+
+def of_demo(results: Results) -> None:
+    """The figure of its winners, and the beginning and the end of what it says."""
+    with tempfile.TemporaryDirectory() as scratch:
+        (figure,) = (one for one in make_figures(results, Path(scratch), ["png"]) if one.stem == "winners")
+        shutil.copy(figure, IMAGES / "demo.png")
+    said = io.StringIO()
+    show_overview(results, Console(file=said, width=WIDTH, no_color=True))
+    first, _, rest = said.getvalue().partition("Utility (%)")
+    lines = [*first.rstrip().splitlines(), "", "[the utilities of all methods]", "", *_end(rest)]
+    quoted = "\n".join(line.rstrip() for line in lines)
+    page = README.read_text(encoding="utf-8")
+    between = re.compile(r"(<!-- demo -->\n```text\n).*?(```\n<!-- end -->)", re.DOTALL)
+    page, found = between.subn(lambda match: f"{match[1]}{quoted}\n{match[2]}", page)
+    if found != 1:
+        raise ValueError(f"README.md has {found} places for what the demo says, expected 1")
+    README.write_text(page, encoding="utf-8")
+
+
+def _end(text: str) -> list[str]:
+    """From the headline on: the last two paragraphs."""
+    return "\n\n".join(text.strip().split("\n\n")[-2:]).splitlines()
+
+
+def of_docs(results: Results) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for figure in make_figures(results, Path(scratch), ["png"]):
             if figure.stem in KEPT:
