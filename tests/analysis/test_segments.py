@@ -4,66 +4,78 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempora.analysis import by_segment, collapses, over_visits
-from tempora.analysis.segments import longest_run
+from tempora.analysis import by_segment, over_the_stream
+from tempora.store.segments import on_end
 
 
-@given(st.lists(st.booleans(), max_size=40))
-def test_the_longest_run_is_one(flags: list[bool]) -> None:
-    start, length = longest_run(flags)
-    assert all(flags[start : start + length])
+@given(st.lists(st.booleans(), max_size=40), st.integers(1, 8))
+def test_rows_of_true_values_that_are_long_enough(flags: list[bool], least: int) -> None:
     text = "".join("x" if flag else " " for flag in flags)
-    assert length == max(map(len, text.split()), default=0)
-    assert "x" * (length + 1) not in text
-
-
-def _batches(**correct: list[int]) -> pd.DataFrame:
-    frames = [
-        pd.DataFrame({"method": name, "shift": "continual", "seed": 1, "correct": values, "total": 10})
-        for name, values in correct.items()
-    ]
-    return pd.concat(frames, ignore_index=True)
-
-
-def test_who_collapses_and_who_recovers() -> None:
-    batches = _batches(
-        standard=[5] * 12,
-        tent=[6, 6, *[4] * 10],
-        sar=[6, 4, 4, 4, 4, 6, 6, 6, 6, 6, 6, 6],
-        neo=[4, 5] * 6,
-    )
-    found = collapses(batches, on_end=4).set_index("method")
-    assert set(found.index) == {"tent", "sar"}
-    assert found.loc["tent", ["first_batch", "batches", "recovered"]].tolist() == [2, 10, False]
-    assert found.loc["sar", ["first_batch", "batches", "recovered"]].tolist() == [1, 4, True]
-    assert collapses(batches, on_end=11).empty
-    assert collapses(batches[batches["method"] != "standard"]).empty
+    kept = " ".join(word if len(word) >= least else " " * len(word) for word in text.split(" "))
+    assert on_end(np.array(flags, dtype=bool), least).tolist() == [letter == "x" for letter in kept]
 
 
 def _segments() -> pd.DataFrame:
+    """Tent forgets fog in one seed of two and collapses there; sar collapses in both and comes back in one."""
     rows = [
-        ("tent", 1, "fog", 0, "fog", 1, 0.6),
-        ("tent", 1, "snow", 1, "snow", 1, 0.5),
-        ("tent", 1, "fog visit 2", 2, "fog", 2, 0.4),
-        ("tent", 2, "fog", 0, "fog", 1, 0.8),
-        ("tent", 2, "snow", 1, "snow", 1, 0.5),
-        ("tent", 2, "fog visit 2", 2, "fog", 2, 0.8),
+        ("tent", 1, "fog", 0, "fog", 1, 0.6, 0.5, 0, np.nan),
+        ("tent", 1, "snow", 1, "snow", 1, 0.2, 0.5, 3, np.nan),
+        ("tent", 1, "fog visit 2", 2, "fog", 2, 0.4, 0.5, 5, -0.2),
+        ("tent", 2, "fog", 0, "fog", 1, 0.8, 0.5, 0, np.nan),
+        ("tent", 2, "snow", 1, "snow", 1, 0.5, 0.5, 0, np.nan),
+        ("tent", 2, "fog visit 2", 2, "fog", 2, 0.8, 0.5, 0, 0.0),
+        ("sar", 1, "fog", 0, "fog", 1, 0.1, 0.5, 5, np.nan),
+        ("sar", 1, "snow", 1, "snow", 1, 0.1, 0.5, 2, np.nan),
+        ("sar", 1, "fog visit 2", 2, "fog", 2, 0.6, 0.5, 0, 0.5),
+        ("sar", 2, "fog", 0, "fog", 1, 0.1, 0.5, 5, np.nan),
+        ("sar", 2, "snow", 1, "snow", 1, 0.1, 0.5, 5, np.nan),
+        ("sar", 2, "fog visit 2", 2, "fog", 2, 0.1, 0.5, 5, 0.0),
     ]
-    columns = ["method", "seed", "segment", "position", "segment_shift", "visit", "utility"]
-    return pd.DataFrame(rows, columns=columns).assign(severity=np.nan, batches=5)
+    columns = [
+        *("method", "seed", "segment", "position", "segment_shift", "visit", "utility"),
+        *("standard_utility", "collapsed_batches", "over_first_visit"),
+    ]
+    return pd.DataFrame(rows, columns=columns).assign(severity=np.nan, batches=5, shift="recurring")
 
 
-def test_what_the_last_visit_has_over_the_first() -> None:
-    found = over_visits(_segments())
-    assert found["method"].tolist() == ["tent"]
-    np.testing.assert_allclose(found["change"], [-0.1])
-    assert over_visits(_segments().query("visit == 1")).empty
+def test_what_became_of_every_method() -> None:
+    found = over_the_stream(_segments()).set_index("method")
+    tent, sar = found.loc["tent"], found.loc["sar"]
+    assert tent["utility"] == pytest.approx((0.6 + 0.2 + 0.4 + 0.8 + 0.5 + 0.8) / 6)
+    assert tent["gain"] == pytest.approx(tent["utility"] - 0.5)
+    assert tent["segments_below"] == 1, "snow; fog is above at both visits, on the mean of the seeds"
+    assert (tent["segments"], tent["seeds"]) == (3, 2)
+    assert (tent["seeds_collapsed"], tent["collapsed_batches"], tent["seeds_recovered"]) == (1, 8, 0)
+    assert tent["change"] == pytest.approx(-0.1)
+    assert (sar["seeds_collapsed"], sar["collapsed_batches"], sar["seeds_recovered"]) == (2, 11, 1)
+    assert sar["change"] == pytest.approx(0.25)
+
+
+def test_without_standard_inference_nobody_knows_who_collapses() -> None:
+    alone = _segments().assign(standard_utility=np.nan, collapsed_batches=np.nan)
+    found = over_the_stream(alone).set_index("method").loc["tent"]
+    assert found[["gain", "seeds_collapsed", "collapsed_batches", "segments_below"]].isna().all()
+    assert found["change"] == pytest.approx(-0.1)
+
+
+def test_what_is_harder_for_all_was_not_forgotten() -> None:
+    """The pictures of the last visit are harder: standard inference loses as much as tent."""
+    harder = _segments().query("method == 'tent' and seed == 1")
+    harder = harder.assign(standard_utility=harder["standard_utility"] + harder["over_first_visit"].fillna(0))
+    assert over_the_stream(harder)["change"].tolist() == pytest.approx([0.0])
+
+
+def test_a_stream_that_comes_nowhere_twice_has_nothing_to_forget() -> None:
+    once = _segments().query("visit == 1")
+    assert over_the_stream(once)["change"].isna().all()
 
 
 def test_seeds_are_pooled_in_the_order_of_the_first() -> None:
-    found = by_segment(_segments())
+    found = by_segment(_segments().query("method == 'tent'"))
     assert found["segment"].tolist() == ["fog", "snow", "fog visit 2"]
-    np.testing.assert_allclose(found["utility"], [0.7, 0.5, 0.6])
+    np.testing.assert_allclose(found["utility"], [0.7, 0.35, 0.6])
+    assert found["collapsed_batches"].tolist() == [0, 3, 5]

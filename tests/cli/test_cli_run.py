@@ -39,6 +39,23 @@ def test_a_run_leaves_a_folder_that_opens(run_folder):
     assert (run_folder / "utilities.parquet").exists()
 
 
+def test_the_severity_is_an_option(tmp_path, monkeypatch):
+    """It wins over the file's, and reaches the data."""
+    opened = []
+
+    def stop(name, *_, **options):
+        opened.append(options["severity"])
+        raise TemporaError("far enough")
+
+    monkeypatch.setattr("tempora.data.open", stop)
+    written = tmp_path / "run.yaml"
+    written.write_text("data: {severity: 4}\n")
+    for more in ([], ["--severity", "2"]):
+        with pytest.raises(TemporaError, match="far enough"):
+            runner.invoke(app, ["run", str(written), *FEW, *SMALL, *CLOCK, *more], catch_exceptions=False)
+    assert opened == [4, 2]
+
+
 def test_the_same_command_resumes_and_shows_who_wins(run_folder):
     output = tempora_says("run", *FEW, *SMALL, *CLOCK, "--plain", "--out", str(run_folder))
     assert "Highest utility per shift and scenario" in output

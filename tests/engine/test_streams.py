@@ -27,8 +27,8 @@ from tempora.errors import TemporaError
 from tempora.methods import Method, create, register
 from tempora.report import tables
 from tempora.report.figures import make_figures
-from tempora.report.frames import offline_batches
 from tempora.report.html.page import render
+from tempora.report.stream_story import stream_story
 from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 from tempora.store import RunFolder
 from tempora.store.merge import merge
@@ -460,8 +460,7 @@ def test_what_people_see_of_a_stream(network, shifts, tmp_path):
         out=tmp_path,
     )
     common = {"cards": results.cards, "segments": results.segments}
-    batches = offline_batches(results)
-    table = tables.build("segments", results.utilities, batches, **common)
+    table = tables.build("segments", results.utilities, **common)
     assert [row[0].value for row in table.rows] == [
         *("Fog", "Contrast", "Shot noise", "Fog visit 2", "Contrast visit 2", "Shot noise visit 2"),
         "Stream",
@@ -469,13 +468,99 @@ def test_what_people_see_of_a_stream(network, shifts, tmp_path):
     whole = results.utilities.query("scenario == 0").groupby("method")["utility"].mean()
     shown = {column.title: cell.value for column, cell in zip(table.columns, table.rows[-1], strict=True)}
     assert shown["AdaBN"] == pytest.approx(whole["adabn"])
-    assert any("last visit to a shift minus the first" in note for note in table.notes)
+    summary = tables.build("stream", results.utilities, **common)
+    assert [column.title for column in summary.columns][-1] == "Last visit − first"
+    assert [row[0].value for row in summary.rows] == ["Standard", "AdaBN"]
+    assert summary.rows[1][1].value == pytest.approx(whole["adabn"])
+    assert summary.rows[1][2].value == pytest.approx(whole["adabn"] - whole["standard"])
     for name in tables.FORMATS:
+        assert "adabn" in tables.render(summary, name).lower()
         assert "visit 2" in tables.render(table, name)
-    at_interval = tables.build("segments", results.utilities, batches, scenario="ρ 100 %", **common)
+    at_interval = tables.build("segments", results.utilities, scenario="ρ 100 %", **common)
     assert "ρ 100 %" in at_interval.caption
     assert tmp_path / "stream.svg" in make_figures(results, tmp_path)
-    assert "per segment of the recurring stream" in render(results)
+    page = render(results)
+    assert "per segment of the recurring stream" in page
+    assert "No method is reset on this stream." in page
+
+
+class Forgetful(Counting):
+    """Right as long as it has adapted on fewer than three batches: a collapse, without a reset."""
+
+    name = "forgetful"
+
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.eye(10)[0 if self.count < 3 else 1].repeat(len(x), 1)
+
+
+class Steadfast(Counting):
+    """Stands in for standard inference that is always right."""
+
+    name = "standard"
+    label = "Standard"
+
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.eye(10)[0].repeat(len(x), 1)
+
+    def adapt(self) -> str:
+        return "none"
+
+
+@pytest.mark.parametrize(
+    ("reset", "collapsed", "told"),
+    [
+        (
+            "never",
+            [9, 12, 12, 12],
+            "forgetful collapses in 1 of 1 seed: 45 batches lie among 20 or more on end that are worth less than "
+            "with standard inference; it does not recover.",
+        ),
+        ("shift", [0, 0, 0, 0], "None collapses: no 20 batches on end are below standard inference."),
+    ],
+)
+def test_a_collapse_is_counted_marked_and_told(network, reset, collapsed, told):
+    given = {
+        name: [(torch.zeros(2, 1, 28, 28), torch.zeros(2, dtype=torch.int64))] * 12
+        for name in ("fog", "snow")
+    }
+    results = tempora.evaluate(
+        network("fashion_resnet"),
+        given,
+        [Steadfast, Forgetful],
+        [],
+        clock={"baseline_ms": 40, "standard": (38, 0), "forgetful": (41, 56)},
+        device="cpu",
+        stream={"kind": "recurring", "reset": reset},
+    )
+    found = results.segments[results.segments["method"] == "forgetful"]
+    assert found["collapsed_batches"].tolist() == collapsed
+    assert found["standard_utility"].tolist() == [1.0] * 4
+    assert found["utility"].tolist() == ([0.25, 0, 0, 0] if reset == "never" else [0.25] * 4)
+    changes = found["over_first_visit"].tolist()
+    assert np.isnan(changes[:2]).all()
+    assert changes[2:] == ([-0.25, 0] if reset == "never" else [0, 0])
+    assert told in stream_story(results)
+    table = tables.build("segments", results.utilities, cards=results.cards, segments=results.segments)
+    signs = [row[2].flag.count("↓") for row in table.rows]
+    assert signs == [int(count > 0) for count in collapsed] + [0]
+
+
+def test_who_suffers_from_correlated_classes_is_told(network, shifts):
+    """By what the passes say of a method, not by its name: AdaBN normalises with the batch, NEO does not."""
+    results = tempora.evaluate(
+        network("fashion_resnet"),
+        shifts,
+        ["standard", "adabn", "neo"],
+        [],
+        clock=CLOCK,
+        device="cpu",
+        stream={"kind": "continual", "classes": "sorted"},
+    )
+    (told,) = [sentence for sentence in stream_story(results) if "correlated" in sentence]
+    accuracy = results.utilities.set_index("method")["utility"]
+    way = "fall below" if accuracy["adabn"] < accuracy["standard"] else "stay above"
+    assert f"AdaBN ({accuracy['adabn']:.1%}) {way} standard inference ({accuracy['standard']:.1%})" in told
+    assert "NEO" not in told
 
 
 def test_a_run_of_single_streams_has_no_segments_to_show(network, batches, tmp_path):

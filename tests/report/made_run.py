@@ -58,11 +58,15 @@ def make_run(
     names: Mapping[str, str] | None = None,
     machine: Mapping[str, Any] | None = None,
     clock: str = "recorded",
+    segments: Sequence[str] = (),
 ) -> Results:
     """Write a run folder. `shifts` maps names to Standard's accuracy, `broken` methods to why they failed, `names`
     labels of the run's own to methods; `machine` replaces facts about the machine. A measured run is `judged` when it
-    is finished; its doubt takes a while to work out."""
+    is finished; its doubt takes a while to work out. `segments` are the shifts that every stream goes through, each as
+    long as the others."""
     run = _Maker(path, scenarios, batches, batch_size, model, timing_uncertainty, verdict, names or {})
+    if segments:
+        run.facts["segments"] = _segments(segments, batches // len(segments))
     rows = []
     for seed in seeds:
         for shift, accuracy in shifts.items():
@@ -125,7 +129,8 @@ class _Maker:
         resolved = cell.scenario.resolve(num_batches=self.batches, baseline_ms=BASELINE_MS)
         whole = replace(cell, origin="derived", adapting_pass=stored.key)
         if isinstance(cell.scenario, Deployment):
-            return self._live(cell, offline, offline.on_timeline(resolved, self._tail(offline, 0, rng, True)))
+            frozen = self._tail(offline, 0, rng, True)
+            return self._live(cell, offline, offline.on_timeline(resolved, frozen, frozen))
         if resolved.arrivals_ms is not None:
             if not offline.course(resolved).evicted.size:
                 return whole, offline, None
@@ -187,6 +192,16 @@ class _Maker:
         pace = self.paces[method]
         about = {"history_free": pace.history_free, "stateless": pace.stateless}
         return self.folder.write_pass(identity | more, trace, self.facts | about)
+
+
+def _segments(shifts: Sequence[str], batches: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for place, shift in enumerate(shifts):
+        visit = 1 + sum(one["shift"] == shift for one in found)
+        name = f"{shift} visit {visit}" if visit > 1 else shift
+        where = {"first": place * batches, "batches": batches, "severity": None, "visit": visit}
+        found.append({"shift": shift, "name": name, **where})
+    return found
 
 
 def _manifest(

@@ -16,7 +16,9 @@ import pytest
 from report.made_run import BASELINE_MS, GRID, METHODS, make_run
 from tempora.analysis.doubt import doubt
 from tempora.analysis.replays import answer
+from tempora.report.frames import offline_batches
 from tempora.report.html import write_report
+from tempora.report.over_time import over_time
 from tempora.scenarios import (
     Amortised,
     Continuous,
@@ -324,6 +326,71 @@ def test_the_timeline_of_every_kind_of_cell_is_the_stored_one(opened: Browser, r
         timed = {str(batch): trace.start_ms[batch] for batch in shown if not np.isnan(trace.start_ms[batch])}
         assert {batch: drawn["start"][batch] for batch in timed} == pytest.approx(timed, rel=1e-6, abs=1e-3)
         assert drawn["skipped"] == [batch for batch in shown if not trace.served[batch]]
+
+
+@pytest.mark.parametrize("cost", ["free", "charged"])
+def test_the_fallback_is_drawn_where_it_works(browser: Browser, tmp_path: Path, cost: str) -> None:
+    """A free one has a lane of its own, and the pipeline looks as if it were not there."""
+    grid = (Offline(), Deployment(interval_ms=BASELINE_MS, queue=0, fallback="latest", fallback_cost=cost))
+    results = make_run(tmp_path, scenarios=grid, shifts={"fog": 0.5}, batches=20)
+    browser.open(write_report(results))
+    assert browser.problems() == []
+    assert "fallback" in browser.text(".legend.parts")
+    browser.choose("cell-scenario", grid[1].label)
+    browser.choose("cell-method", "SAR")
+    drawn = browser.run(
+        """const view = document.getElementById("timeline").view, blocks = view.data("blocks");
+        return { blocks: blocks.filter((one) => one.first).map((one) => [one.batch, one.part, one.lane, one.from]),
+                 idle: blocks.filter((one) => one.part === "idle").map((one) => one.length),
+                 fates: view.data("arrivals").map((one) => one.fate) };"""
+    )
+    cell = results.utilities.query("method == 'sar' and scenario == 1").iloc[0]
+    trace, resolved = results.trace(cell), results.resolved(cell, 20)
+    names = {1: "baseline", 2: "frozen", 3: "fallback"}
+    parts = [names[int(phase)] for phase in trace.phase[:16]]
+    assert drawn["fates"] == ["fallback" if part == "fallback" else "served" for part in parts]
+    assert parts.count("fallback") > 5
+    for batch, part, lane, start_ms in drawn["blocks"]:
+        assert part == parts[batch]
+        assert lane == ("fallback" if part == "fallback" and cost == "free" else "pipeline")
+        assert start_ms == pytest.approx(trace.start_ms[batch], abs=1e-3)
+    assert len(drawn["blocks"]) == 16
+    course = trace.course(resolved)
+    shown = course.idle_ms[(course.served < 16) & (course.idle_ms > 1e-6)]
+    assert sorted(drawn["idle"]) == pytest.approx(sorted(shown), abs=1e-3)
+    assert f"The fallback answered {cell['fallback_fraction']:.1%} of all batches" in browser.text(
+        "#cell-facts"
+    )
+    assert browser.text("#terms").endswith(f"Fallback accuracy{cell['fallback_accuracy']:.2%}")
+
+
+def test_accuracy_over_time_is_that_of_the_passes(browser: Browser, tmp_path: Path) -> None:
+    results = make_run(
+        tmp_path,
+        scenarios=(Offline(),),
+        shifts={"recurring": 0.5},
+        seeds=(1, 2, 3),
+        segments=("fog", "snow", "fog", "snow"),
+    )
+    browser.open(write_report(results))
+    assert browser.problems() == []
+    found = over_time(results, offline_batches(results))
+    assert found is not None
+    drawn = browser.run(
+        """const view = document.getElementById("stream").view;
+        return { rows: view.data("rows").filter((row) => row.method === "tent"),
+                 parts: view.data("parts").map((part) => [part.name, part.from, part.to]) };"""
+    )
+    assert [row["accuracy"] for row in drawn["rows"]] == pytest.approx(found.mean["tent"].tolist(), abs=1e-6)
+    reach = [(row["high"] - row["low"]) / 2 for row in drawn["rows"]]
+    clipped = np.minimum(found.mean["tent"] + found.reach["tent"], 1) - found.mean["tent"]
+    assert max(reach) > 0
+    assert [row["high"] - row["accuracy"] for row in drawn["rows"]] == pytest.approx(
+        clipped.tolist(), abs=1e-6
+    )
+    assert drawn["parts"] == [["Snow", 9.5, 19.5], ["Snow visit 2", 29.5, 39.5]]
+    assert "mean and 95 % interval of 3 seeds" in browser.text("#over-time .caption")
+    assert "No method is reset on this stream." in browser.text("#over-time")
 
 
 @pytest.mark.parametrize("dark", [False, True])

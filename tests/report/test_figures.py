@@ -13,7 +13,7 @@ from report.made_run import GRID, METHODS, make_run
 from tempora import analysis
 from tempora.errors import TemporaError
 from tempora.published.methods import card_of
-from tempora.report.colours import BASELINE, EXTRINSIC, FROZEN, IDLE, INTRINSIC
+from tempora.report.colours import BASELINE, EXTRINSIC, FALLBACK, FROZEN, IDLE, INTRINSIC
 from tempora.report.figures import FORMATS, make_figures
 from tempora.report.figures.costs import latency
 from tempora.report.figures.protocols import protocols
@@ -21,7 +21,7 @@ from tempora.report.figures.style import styled
 from tempora.report.figures.timelines import timelines
 from tempora.report.figures.utility import chosen_shifts, utility
 from tempora.report.figures.winners import winners
-from tempora.scenarios import Discrete, serve
+from tempora.scenarios import Deployment, Discrete, serve
 from tempora.store import Results
 
 NAMES = {"winners", "timelines", "utility", "protocols", "pareto", "latency"}
@@ -132,6 +132,25 @@ def test_timelines_have_all_parts_of_a_trace(results: Results) -> None:
     assert {"arrivals", "pipeline", "predictions", "Discrete", "Amortised", "skipped"} <= set(texts(figure))
 
 
+@pytest.mark.parametrize("cost", ["free", "charged"])
+def test_the_fallback_has_a_panel_and_a_free_one_a_lane(tmp_path: Path, cost: str) -> None:
+    rescued = Deployment(interval_ms=40.0, queue=0, fallback="latest", fallback_cost=cost)
+    made = make_run(tmp_path, scenarios=(GRID[0], rescued), shifts={"fog": 0.5}, batches=12)
+    with styled():
+        figure = timelines(made)
+    assert figure is not None
+    _, panel = figure.axes
+    cell = made.utilities.query("method == 'tent' and scenario == 1").iloc[0]
+    trace = made.trace(cell)
+    lost = np.flatnonzero(trace.phase[:9] == 3)
+    assert lost.size > 2
+    assert [start for start, _ in bars(panel, FALLBACK)] == pytest.approx(sorted(trace.start_ms[lost]))
+    served = np.flatnonzero(trace.phase[:9] != 3)
+    assert [start for start, _ in bars(panel, BASELINE)] == pytest.approx(sorted(trace.start_ms[served]))
+    # The legend names the part once; a free fallback has a lane with that name too.
+    assert texts(figure).count("fallback") == (2 if cost == "free" else 1)
+
+
 def test_protocols_are_replays_of_one_stream(results: Results) -> None:
     with styled():
         figure = protocols(results)
@@ -148,7 +167,7 @@ def test_protocols_are_replays_of_one_stream(results: Results) -> None:
         assert [start for start, _ in bars(axes, BASELINE)] == pytest.approx(course.start_ms.tolist())
         assert sum(length for _, length in bars(axes, IDLE)) == pytest.approx(course.idle_ms.sum())
     lost = serve(service_ms, [40.0 * batch for batch in range(10)], 0).evicted
-    assert [start for start, _ in bars(dual, FROZEN)] == pytest.approx([40.0 * batch for batch in lost])
+    assert [start for start, _ in bars(dual, FALLBACK)] == pytest.approx([40.0 * batch for batch in lost])
 
 
 def test_utility_rings_the_best_of_every_point(results: Results) -> None:

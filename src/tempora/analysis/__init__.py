@@ -21,7 +21,7 @@ from tempora.analysis.ranks import with_ranks
 from tempora.analysis.recommend import Advice, recommend
 from tempora.analysis.replays import Answers, answer
 from tempora.analysis.requirements import Requirements
-from tempora.analysis.segments import by_segment, collapses, over_visits
+from tempora.analysis.segments import by_segment, over_the_stream
 from tempora.analysis.solvency import break_even, findings
 from tempora.analysis.uncertainty import (
     Difference,
@@ -49,7 +49,6 @@ __all__ = [
     "budget_curves",
     "buffering",
     "by_segment",
-    "collapses",
     "compare_runs",
     "components",
     "contributions",
@@ -63,7 +62,7 @@ __all__ = [
     "losses",
     "offline",
     "ordered",
-    "over_visits",
+    "over_the_stream",
     "overhead",
     "paired_difference",
     "pareto_front",

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
-
-from tempora.published.methods import STANDARD
-
-COLLAPSE_BATCHES = 20
-"""So many batches on end below standard inference are no accident."""
 
 
 def by_segment(segments: pd.DataFrame) -> pd.DataFrame:
@@ -19,57 +12,72 @@ def by_segment(segments: pd.DataFrame) -> pd.DataFrame:
     places = segments[first].drop_duplicates("segment").set_index("segment")["position"]
     pooled = segments.groupby(["method", "segment"], as_index=False).agg(
         utility=("utility", "mean"),
+        standard_utility=("standard_utility", "mean"),
         segment_shift=("segment_shift", "first"),
         severity=("severity", "first"),
         visit=("visit", "first"),
         batches=("batches", "sum"),
+        collapsed_batches=("collapsed_batches", _sum),
+        over_first_visit=("over_first_visit", "mean"),
     )
     position = pooled["segment"].map(places)
     ordered = pooled.assign(position=position.fillna(position.max() + 1))  # a stream of one's own may differ
     return ordered.sort_values(["position", "segment", "method"], ignore_index=True)
 
 
-def collapses(batches: pd.DataFrame, on_end: int = COLLAPSE_BATCHES) -> pd.DataFrame:
-    """Who is below standard inference for `on_end` batches or more on end: where that begins, and how long it lasts.
+def over_the_stream(segments: pd.DataFrame) -> pd.DataFrame:
+    """What became of each method over a stream, in one scenario: one row per method.
 
-    batches: one row per batch of the offline passes (`method`, `shift`, `seed`, `correct`, `total`), in order.
-    `recovered`: it ends before the stream does.
+    `gain` over standard inference; `segments_below` of `segments` in which it is below it (means over seeds);
+    `seeds_collapsed` of `seeds` in which it earned less for COLLAPSE_BATCHES batches on end or more, how many such
+    batches there are (the mean of those seeds) and in how many of those seeds it `recovered`, that is, left them
+    behind before the last segment; `change`: the last visits to shifts against the first ones, below 0 where it
+    forgot, less what standard inference changed, whose visits are as easy or hard. Empty where the run cannot say:
+    without standard inference, or where the stream comes nowhere twice.
     """
-    rows = []
-    for (shift, seed), stream in batches.groupby(["shift", "seed"], sort=False):
-        accuracy = {
-            method: (part["correct"] / part["total"]).to_numpy() for method, part in stream.groupby("method")
-        }
-        standard = accuracy.pop(STANDARD, None)
-        if standard is None:
-            continue
-        for method, own in accuracy.items():
-            start, length = longest_run(own < standard)
-            if length >= on_end:
-                ends = start + length < len(own)
-                rows.append((method, shift, seed, start, length, ends))
-    return pd.DataFrame(rows, columns=["method", "shift", "seed", "first_batch", "batches", "recovered"])
+    pooled = by_segment(segments)
+    below = pooled["utility"] < pooled["standard_utility"]
+    streams = [_one_stream(part) for _, part in segments.groupby(["method", "shift", "seed"])]
+    seeds = pd.DataFrame(streams).groupby("method", as_index=False)
+    found = seeds.agg(
+        utility=("utility", "mean"),
+        gain=("gain", "mean"),
+        change=("change", "mean"),
+        seeds=("utility", "size"),
+    )
+    collapsed = pd.DataFrame(streams).query("collapsed_batches > 0").groupby("method")
+    more: dict[str, dict[str, float]] = {
+        "segments": pooled.groupby("method").size().to_dict(),
+        "segments_below": below.groupby(pooled["method"]).sum().to_dict(),
+        "seeds_collapsed": collapsed.size().to_dict(),
+        "seeds_recovered": collapsed["recovered"].sum().to_dict(),
+        "collapsed_batches": collapsed["collapsed_batches"].mean().to_dict(),
+    }
+    for name, values in more.items():
+        found[name] = [values.get(method, 0) for method in found["method"]]
+    unknown = found["gain"].isna()
+    for name in ("segments_below", "seeds_collapsed", "seeds_recovered", "collapsed_batches"):
+        found[name] = found[name].astype(float).mask(unknown)
+    return found
 
 
-def over_visits(segments: pd.DataFrame) -> pd.DataFrame:
-    """What the last visit to a shift has over the first, the mean over shifts; below 0 it was forgotten."""
-    key = ["method", "seed", "segment_shift", "severity"]
-    visits = segments.assign(severity=segments["severity"].fillna(-1)).sort_values("visit")
-    ends = visits.groupby(key)["utility"].agg(["first", "last", "size"])
-    again = ends[ends["size"] > 1]
-    change = (again["last"] - again["first"]).groupby("method").mean()
-    return change.rename("change").reset_index()
+def _one_stream(part: pd.DataFrame) -> dict[str, object]:
+    part = part.sort_values("position")
+    share = part["batches"] / part["batches"].sum()
+    collapsed = part["collapsed_batches"]
+    own = part["utility"] - part["standard_utility"].fillna(0.0)
+    visits = own.groupby([part["segment_shift"], part["severity"].fillna(-1)]).agg(["first", "last", "size"])
+    again = visits[visits["size"] > 1]
+    return {
+        "method": part["method"].iloc[0],
+        "utility": (share * part["utility"]).sum(),
+        "gain": (share * (part["utility"] - part["standard_utility"])).sum(min_count=len(part)),
+        "collapsed_batches": float(_sum(collapsed)),
+        "recovered": bool(collapsed.iloc[-1] == 0),
+        "change": (again["last"] - again["first"]).mean() if len(again) else np.nan,
+    }
 
 
-def longest_run(flags: Sequence[bool] | np.ndarray) -> tuple[int, int]:
-    """Start and length of the longest run of true values, the first of equally long ones.
-
-    >>> longest_run([False, True, True, False, True])
-    (1, 2)
-    """
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(flags, np.int8), [0]])))
-    starts, ends = edges[::2], edges[1::2]
-    if not len(starts):
-        return 0, 0
-    longest = int(np.argmax(ends - starts))
-    return int(starts[longest]), int(ends[longest] - starts[longest])
+def _sum(values: pd.Series) -> float:
+    """Nothing where nothing is known, instead of 0."""
+    return float(values.sum(min_count=1))

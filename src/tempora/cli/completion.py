@@ -41,11 +41,12 @@ TABLES = (
         "ablation",
         "hardware",
         "segments",
+        "stream",
     ),
 )
 FORMATS = ("terminal", "latex", "markdown", "csv", "json")
 ANSWERS = ("table", "csv", "json")
-LISTS = ("methods", "models", "datasets", "scenarios", "clocks", "suites")
+LISTS = ("methods", "models", "datasets", "streams", "scenarios", "clocks", "suites")
 PUBLISHED = (
     *("rn50_inc", "vit_inc", "rn50_inr", "rn50_inv2", "vit_inr", "vit_inv2"),
     *("rn18_c10c_rpi5", "rn18_c10c_rtx4080"),

@@ -16,12 +16,12 @@ def list_(
     what: Annotated[
         str,
         typer.Argument(
-            help="methods, models, datasets, scenarios, clocks or suites.",
+            help="methods, models, datasets, streams, scenarios, clocks or suites.",
             autocompletion=completion.one_of(completion.LISTS),
         ),
     ],
 ) -> None:
-    """What there is to choose from: methods, models, datasets, scenarios, clocks or suites."""
+    """What there is to choose from: methods, models, datasets, streams, scenarios, clocks or suites."""
     from tempora.errors import unknown
 
     if what not in LISTS:
@@ -73,6 +73,34 @@ def _datasets() -> Iterator[Entry]:
 
     for card in datasets().values():
         yield card.name, card.what, card.size
+
+
+def _streams() -> Iterator[Entry]:
+    from tempora.data.walk import Walk
+
+    about = {
+        "single": (
+            "One shift at a time, a fresh method for each (the paper): compare with published tables",
+            (),
+        ),
+        "continual": (
+            "One shift after the other: does a method survive when nobody tells it that the world changed?",
+            (),
+        ),
+        "gradual": (
+            "Severity rises and falls within each shift: weather, dirt, dusk; drift instead of jumps",
+            (),
+        ),
+        "recurring": (
+            "A cycle of shifts: day and night, indoors and out; what is kept, and what forgotten?",
+            ("visits",),
+        ),
+        "mixed": ("Every sample (or batch) from a shift of its own: a server with many cameras", ("by",)),
+    }
+    for name in names.STREAMS:
+        what, own = about[name]
+        more = "".join(f", {knob} ({getattr(Walk, knob)})" for knob in own)
+        yield name, what, f"batches, reset ({Walk.reset}), classes ({Walk.classes}), slots{more}"
 
 
 def _scenarios() -> Iterator[Entry]:
@@ -171,6 +199,11 @@ LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
         _datasets,
         "`tempora data list` says where they come from, `tempora data fetch NAME` gets one. Your own: "
         "--dataset module:function.",
+    ),
+    "streams": (
+        _streams,
+        "tempora run --stream continual --reset shift --classes dirichlet:0.1; reset: never, shift or a number of "
+        "batches; classes: shuffled, sorted or dirichlet. Your own order: --stream module:function.",
     ),
     "scenarios": (
         _scenarios,

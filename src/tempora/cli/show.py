@@ -76,11 +76,12 @@ def show(
     from tempora.analysis.doubt import doubt
     from tempora.report import tables
     from tempora.report.frames import offline_batches
+    from tempora.report.stream_story import stream_story
     from tempora.store import open_run
 
     results = open_run(run)
     about_times = table == "overhead"
-    traces = offline_batches(results) if table in ("overhead", "segments") else None
+    traces = offline_batches(results) if about_times else None
     built = tables.build(
         table,
         results.utilities,
@@ -90,11 +91,15 @@ def show(
         by_shift=by_shift,
         cards=results.cards,
         doubt=None if about_times else doubt(results),
-        segments=results.segments if table == "segments" else None,
+        segments=results.segments if table in ("segments", "stream") else None,
     )
     if format == "terminal":
         console.print(tables.renderable(built, console.width))
         console.print()
+        if table in ("segments", "stream"):
+            for sentence in stream_story(results):
+                console.print(sentence, markup=False)
+            console.print()
         if not about_times:
             say_how_sure(results, console, shift)
         _say_timing(results, console)

@@ -323,6 +323,7 @@ class Task:
             "stateless": method.stateless,
             "family": method.family,
             "time_aware": method.time_aware,
+            "batch_statistics": method.statistics is not None,
         }
         if self.source.walk.over_many:
             facts["segments"] = [

@@ -11,6 +11,7 @@ INTRINSIC = "#3d9b70"
 EXTRINSIC = "#8a63b0"
 IDLE = "#f2c53d"
 FROZEN = "#8fb8de"
+FALLBACK = "#e08a5b"
 SKIPPED = "#c8404f"
 
 DARK_PAPER = "#15171b"

@@ -82,6 +82,7 @@ ADDED_LATER = frozenset(
         *("fallback_fraction", "fallback_accuracy", "fallback_pass"),
         *("sample_lo", "sample_hi", "timing"),
         *("stream", "stepped", "stepped_fraction", "confidence", "calibration", "ece"),
+        *("standard_utility", "collapsed_batches", "over_first_visit"),
     }
 )
 """Columns that files of earlier versions lack: they are empty there."""
@@ -187,6 +188,8 @@ ABOUT_WINNERS = ("sample_lo", "sample_hi", "verdict")
 CELL_COLUMNS = [*STREAM_COLUMNS, "scenario"]
 """What methods are ranked within."""
 
+COLLAPSE_BATCHES = 20
+"""So many batches on end below standard inference are no accident."""
 
 SEGMENTS: dict[str, tuple[pa.DataType, str]] = {
     **{
@@ -205,6 +208,20 @@ SEGMENTS: dict[str, tuple[pa.DataType, str]] = {
     **{name: UTILITIES[name] for name in ("covariance", "accuracy", "served_accuracy")},
     **{name: UTILITIES[name] for name in ("fallback_fraction", "fallback_accuracy", "response_p50_ms")},
     **{name: UTILITIES[name] for name in ("response_p90_ms", "response_p95_ms", "response_p99_ms")},
+    "standard_utility": (
+        pa.float64(),
+        "Utility of standard inference in the same segment and scenario; empty if it was not run.",
+    ),
+    "collapsed_batches": (
+        pa.int64(),
+        f"Batches of the segment that lie among {COLLAPSE_BATCHES} or more on end (of the whole stream) which were "
+        "worth less than with standard inference: more than 0 is a collapse, 0 after it a recovery.",
+    ),
+    "over_first_visit": (
+        pa.float64(),
+        "Utility minus that of the first visit to the same shift and severity, below 0 where it was forgotten; "
+        "empty at the first visit.",
+    ),
 }
 """Terms are those of the segment's own batches: utilities weighted by `batches` give the stream's."""
 

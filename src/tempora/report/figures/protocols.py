@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tempora.store import Results, Trace
 
 BATCHES = 10
-ARRIVALS, PIPELINE, FALLBACK = 2.0, 1.0, 0.2
+ARRIVALS, PIPELINE, SECOND = 2.0, 1.0, 0.2
 
 
 def protocols(results: Results) -> Figure | None:
@@ -53,7 +53,7 @@ def protocols(results: Results) -> Figure | None:
         axes.set_title(title)
         axes.text(1, 1.03, story, transform=axes.transAxes, ha="right", va="bottom", color=SOFT, fontsize=8)
     panels[-1].set_xlabel("ms", loc="right", labelpad=1)
-    legend(figure, ("baseline", "intrinsic", "extrinsic", "idle", "frozen", "skipped"))
+    legend(figure, ("baseline", "intrinsic", "extrinsic", "idle", "fallback", "skipped"))
     name = f"{short(results.cards.label(method))} on {short(shift_title(str(offline['shift'])))}"
     figure.suptitle(f"{name}, a batch every λ = {baseline_ms:.4g} ms", x=0.01, ha="left", weight="bold")
     return figure
@@ -89,10 +89,8 @@ def _panel(
             color=SOFT,
         )
         if fallback and batch not in served:
-            axes.plot(
-                [arrived, arrived], [ARRIVALS - 0.2, FALLBACK + 0.26], color=SOFT, lw=0.8, ls=(0, (3, 3))
-            )
-            block(axes, arrived, baseline_ms, colours.FROZEN, batch, lane=FALLBACK)
+            axes.plot([arrived, arrived], [ARRIVALS - 0.2, SECOND + 0.26], color=SOFT, lw=0.8, ls=(0, (3, 3)))
+            block(axes, arrived, baseline_ms, colours.FALLBACK, batch, lane=SECOND)
     for place, batch in enumerate(course.served.tolist()):
         start, predict = float(course.start_ms[place]), float(trace.predict_ms[batch])
         if course.idle_ms[place] > 1e-6:
@@ -102,7 +100,7 @@ def _panel(
         block(axes, start + usual, predict - usual, colours.INTRINSIC)
         block(axes, start + predict, float(trace.adapt_ms[batch]), colours.EXTRINSIC)
     if fallback:
-        name_lane(axes, "second model", FALLBACK)
+        name_lane(axes, "second model", SECOND)
     axes.set_ylim(-0.2 if fallback else 0.55, 2.5)
     bare(axes)
     axes.spines["bottom"].set_visible(True)

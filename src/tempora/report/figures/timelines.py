@@ -14,7 +14,8 @@ from tempora.report import colours
 from tempora.report.figures.style import SOFT, bare, new_figure, short
 from tempora.report.tables.parts import shift_title
 from tempora.scenarios import Resolved, ScenarioCard
-from tempora.store.trace import FROZEN, TIMES
+from tempora.scenarios.timeline import FREE
+from tempora.store.trace import FALLBACK, FROZEN, TIMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 ON_A_CLOCK, WAITING = 9, 4
 """How many batches are drawn: those that do not wait take less time."""
-STREAM, PIPELINE, PREDICTIONS = 2.0, 1.0, 0.0
+STREAM, PIPELINE, PREDICTIONS, BESIDE = 2.0, 1.0, 0.0, -1.0
+"""Lanes. A fallback on a device of its own is drawn beside all others."""
 HEIGHT = 0.52
 
 
@@ -38,14 +40,16 @@ def timelines(results: Results) -> Figure | None:
     rows = rows[rows["shift"] == rows["shift"].iloc[0]]
     cards = results.cards
     protocols = [cards.scenario(name) for name in cards.in_protocol_order(rows["protocol"])]
-    drawn = [card for card in protocols if card.parameter or card.reference]
-    chosen = [row for row in (_chosen(rows, card) for card in drawn) if row is not None]
+    chosen = [row for row in (_chosen(rows, card) for card in protocols) if row is not None]
     figure, panels = new_figure(8.2, 1.5 * len(chosen) + 0.4, nrows=len(chosen), squeeze=False, sharex=True)
+    parts = ["baseline", "intrinsic", "extrinsic", "idle", "frozen", "skipped"]
     for row, axes in zip(chosen, panels[:, 0], strict=True):
         trace = results.trace(row)
         resolved = results.resolved(row, trace.num_batches)
         _panel(axes, row, trace, resolved, cards.scenario(row["protocol"]))
-    legend(figure, ("baseline", "intrinsic", "extrinsic", "idle", "frozen", "skipped"))
+        if (trace.phase == FALLBACK).any() and "fallback" not in parts:
+            parts.insert(-1, "fallback")
+    legend(figure, tuple(parts))
     name = f"{short(cards.label(method))} on {short(shift_title(str(rows['shift'].iloc[0])))}"
     figure.suptitle(f"{name}, λ = {rows['baseline_ms'].iloc[0]:.4g} ms", x=0.01, ha="left", weight="bold")
     return figure
@@ -65,8 +69,13 @@ def typical_method(utilities: pd.DataFrame, results: Results) -> str | None:
 
 
 def _chosen(rows: pd.DataFrame, card: ScenarioCard) -> pd.Series[Any] | None:
-    """The strictest scenario of a protocol; of the budgets, the first that lasts for a few batches."""
+    """The strictest scenario of a protocol; of the budgets, the first that lasts for a few batches.
+
+    Of deployments with several limits at once, one in which a fallback answers: nothing else shows what it does.
+    """
     part = rows[rows["protocol"] == card.protocol]
+    if not card.parameter and not card.reference:
+        part = part[part["fallback_fraction"] > 0]
     part = part.sort_values(["value", "queue"], ascending=[not card.rising, False])
     if card.factor == "cutoff":
         part = part[(part["adapted_fraction"] < 1) & (part["cutoff"] >= 2)]
@@ -96,12 +105,17 @@ def _panel(axes: Axes, row: pd.Series[Any], trace: Trace, resolved: Resolved, ca
     shown = range(first, min(trace.num_batches, first + count + 2 * budgeted))
     trace = _timed(trace, row, resolved)
     origin = trace.start_ms[shown[0]]
-    for name, lane in (("arrivals", STREAM), ("pipeline", PIPELINE), ("predictions", PREDICTIONS)):
+    lanes = {"arrivals": STREAM, "pipeline": PIPELINE, "predictions": PREDICTIONS}
+    beside = resolved.fallback is not None and resolved.fallback_cost == FREE
+    for name, lane in {**lanes, **({"fallback": BESIDE} if beside else {})}.items():
         name_lane(axes, name, lane)
     free = origin
-    for batch in shown:
-        free = draw_batch(axes, trace, batch, float(row["baseline_ms"]), origin, free)
-    axes.set_ylim(-0.5, 2.55)
+    for batch in sorted(shown, key=lambda batch: (trace.start_ms[batch], batch)):
+        if trace.phase[batch] == FALLBACK and beside:
+            draw_batch(axes, trace, batch, float(row["baseline_ms"]), origin, np.inf, lane=BESIDE)
+        else:
+            free = draw_batch(axes, trace, batch, float(row["baseline_ms"]), origin, free)
+    axes.set_ylim(-1.5 if beside else -0.5, 2.55)
     bare(axes)
     axes.spines["bottom"].set_visible(True)
     axes.set_title(card.title, pad=8)
@@ -138,21 +152,28 @@ def _timed(trace: Trace, row: pd.Series[Any], resolved: Resolved) -> Trace:
 
 
 def draw_batch(
-    axes: Axes, trace: Trace, batch: int, baseline_ms: float, origin_ms: float, free_ms: float
+    axes: Axes,
+    trace: Trace,
+    batch: int,
+    baseline_ms: float,
+    origin_ms: float,
+    free_ms: float,
+    lane: float = PIPELINE,
 ) -> float:
     """One batch: its arrival, its blocks and its prediction. Returns when the pipeline is free again."""
     arrived = trace.arrived_ms[batch] - origin_ms
-    skipped = not trace.served[batch]
+    skipped, rescued = not trace.served[batch], trace.phase[batch] == FALLBACK
     if not np.isnan(arrived) and arrived >= -1e-9:
-        _marker(axes, arrived, STREAM, batch, colours.SKIPPED if skipped else SOFT, "x" if skipped else "v")
+        colour = colours.SKIPPED if skipped else colours.FALLBACK if rescued else SOFT
+        _marker(axes, arrived, STREAM, batch, colour, "x" if skipped else "v")
     if skipped:
         return free_ms
     start, predict, adapt = trace.start_ms[batch], trace.predict_ms[batch], trace.adapt_ms[batch]
     if start > free_ms + 1e-6:
         block(axes, free_ms - origin_ms, start - free_ms, colours.IDLE)
-    frozen = trace.phase[batch] == FROZEN
-    usual = predict if frozen else min(predict, baseline_ms)
-    block(axes, start - origin_ms, usual, colours.FROZEN if frozen else colours.BASELINE, batch)
+    whole = {FROZEN: colours.FROZEN, FALLBACK: colours.FALLBACK}.get(int(trace.phase[batch]))
+    usual = predict if whole else min(predict, baseline_ms)
+    block(axes, start - origin_ms, usual, whole or colours.BASELINE, batch, lane)
     block(axes, start - origin_ms + usual, predict - usual, colours.INTRINSIC)
     block(axes, start - origin_ms + predict, adapt, colours.EXTRINSIC)
     _marker(axes, trace.emission_ms[batch] - origin_ms, PREDICTIONS, batch, SOFT, "o")

@@ -20,6 +20,7 @@ PARTS = {
     "extrinsic": colours.EXTRINSIC,
     "idle": colours.IDLE,
     "frozen": colours.FROZEN,
+    "fallback": colours.FALLBACK,
     "skipped": colours.SKIPPED,
 }
 
@@ -40,6 +41,7 @@ def specifications(methods: int, axes: tuple[tuple[str, str], ...]) -> dict[str,
     charts |= {
         "decomposition": decomposition(),
         "timeline": timeline(),
+        "stream": stream(),
         "latency": latency(methods),
         "pareto": pareto(),
     }
@@ -113,12 +115,20 @@ def decomposition() -> alt.LayerChart | alt.FacetChart:
 
 
 def timeline() -> alt.LayerChart | alt.FacetChart:
-    """Arrivals above, the pipeline below: baseline, intrinsic, extrinsic, idle; skipped batches crossed out."""
+    """Arrivals above, the pipeline below: baseline, intrinsic, extrinsic, idle; skipped batches crossed out.
+
+    A fallback that has a device of its own has a lane of its own, below both; one lane less where there is none.
+    """
     import altair as alt
 
     blocks, arrivals = alt.NamedData("blocks"), alt.NamedData("arrivals")
-    lanes = alt.Scale(domain=["arrivals", "pipeline"], paddingInner=0.35, paddingOuter=0.1)
-    y = alt.Y("lane:N", title=None, scale=lanes, axis=alt.Axis(ticks=False, domain=False, labelPadding=12))
+    y = alt.Y(
+        "lane:N",
+        title=None,
+        sort=["arrivals", "pipeline", "fallback"],
+        scale=alt.Scale(paddingInner=0.35, paddingOuter=0.1),
+        axis=alt.Axis(ticks=False, domain=False, labelPadding=12),
+    )
     axis = alt.Axis(grid=False, tickCount=8)
     x = alt.X("from:Q", title="Time (ms)", scale=alt.Scale(zero=False, nice=False), axis=axis)
     bars = (
@@ -155,11 +165,18 @@ def timeline() -> alt.LayerChart | alt.FacetChart:
             shape=alt.Shape(
                 "fate:N",
                 scale=alt.Scale(
-                    domain=["served", "skipped"], range=["triangle-down", "M-1,-1L1,1M-1,1L1,-1"]
+                    domain=["served", "fallback", "skipped"],
+                    range=["triangle-down", "triangle-down", "M-1,-1L1,1M-1,1L1,-1"],
                 ),
                 legend=None,
             ),
-            color=alt.condition("datum.fate == 'skipped'", alt.value(colours.SKIPPED), alt.value("#8a9099")),
+            color=alt.ColorValue(  # no scale: the bars have one of their own
+                "#8a9099",
+                condition=[
+                    {"test": "datum.fate == 'skipped'", "value": colours.SKIPPED},
+                    {"test": "datum.fate == 'fallback'", "value": colours.FALLBACK},
+                ],
+            ),
             tooltip=[
                 alt.Tooltip("batch:Q", title="Batch"),
                 alt.Tooltip("from:Q", title="Arrives at (ms)", format=".1f"),
@@ -168,6 +185,31 @@ def timeline() -> alt.LayerChart | alt.FacetChart:
         )
     )
     return alt.layer(bars, numbers, ticks).properties(width="container", height=130)
+
+
+def stream() -> alt.LayerChart | alt.FacetChart:
+    """Accuracy over the course of a stream: a line per method, a band for its seeds, every other segment shaded."""
+    import altair as alt
+
+    rows, parts = alt.NamedData("rows"), alt.NamedData("parts")
+    x = alt.X("batch:Q", title="Batch", axis=alt.Axis(grid=False), scale=alt.Scale(nice=False))
+    y = alt.Y("accuracy:Q", title="Offline accuracy", axis=alt.Axis(format="%", tickCount=5))
+    colour = alt.Color("colour:N", scale=None, legend=None)
+    shade = (
+        alt.Chart(parts)
+        .mark_rect(color="#888", opacity=0.12)
+        .encode(x="from:Q", x2="to:Q", tooltip=[alt.Tooltip("name:N", title="Segment")])
+    )
+    base = alt.Chart(rows).encode(x=x, color=colour, detail="method:N")
+    bands = base.mark_area(opacity=0.12).encode(y=alt.Y("low:Q"), y2="high:Q")
+    tooltip = [
+        alt.Tooltip("label:N", title="Method"),
+        alt.Tooltip("segment:N", title="Segment"),
+        alt.Tooltip("batch:Q", title="Batch"),
+        alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%"),
+    ]
+    lines = base.mark_line(strokeWidth=1.6).encode(y=y, tooltip=tooltip)
+    return alt.layer(shade, bands, lines).properties(width="container", height=300)
 
 
 def latency(methods: int) -> alt.LayerChart | alt.FacetChart:

@@ -24,6 +24,7 @@ from tempora.report.html.grid import winners_grid
 from tempora.report.html.packing import compress
 from tempora.report.html.payload import axes, payload
 from tempora.report.html.tables import all_tables, heading_groups
+from tempora.report.stream_story import stream_story
 from tempora.store import Results
 from tempora.store.atomic import remove_leftovers, write_atomically
 from tempora.store.verdicts import verdict_of
@@ -40,6 +41,7 @@ SCRIPTS = (
     "whatif.js",
     "cell.js",
     "costs.js",
+    "stream.js",
     "tables.js",
     "main.js",
 )
@@ -91,6 +93,8 @@ def render(results: Results) -> str:
         certainty=known.summary.sentence(),
         remedy=remedy(known.summary, results.manifest),
         troubles=words.troubles(utilities, cards),
+        stream_story=stream_story(results),
+        over_time=data["over_time"],
         grid=winners_grid(results, axes(results)),
         tables=all_tables(utilities, batches, cards, known, results.segments),
         machine=_machine(results.manifest),

@@ -80,9 +80,8 @@ def build(
     """A table of a run by name; that of a protocol explains its utility. `cards` and `doubt` are the run's.
 
     Numbers are pooled over seeds and shifts; `shift` chooses one, `by_shift` gives a row to each (of the protocols'
-    tables). `scenario` is the label of the point that a protocol's table explains, otherwise its
-    strictest. `traces` is needed for `overhead`, `segments` for `segments`, a column `hardware` or `run` for
-    `hardware`.
+    tables). `scenario` is the label of the point that a protocol's table explains, otherwise its strictest. `traces`
+    is needed for `overhead`, `segments` for `segments` and `stream`, a column `hardware` or `run` for `hardware`.
     """
     of_protocols = [protocol for protocol in utilities["protocol"].unique() if protocol not in BUILDERS]
     if name not in (*BUILDERS, *of_protocols):
@@ -219,7 +218,18 @@ def _hardware(given: Material) -> Table:
 
 
 def _segments(given: Material) -> Table:
-    """Of one stream, in the scenario that the reader names, otherwise offline."""
+    """Where the stream goes, and what every method gets there."""
+    return contents.segments(_of_one_stream(given), given.cards)
+
+
+def _stream(given: Material) -> Table:
+    """What becomes of every method on the way."""
+    found = _of_one_stream(given)
+    return contents.stream(analysis.over_the_stream(found), found, given.cards)
+
+
+def _of_one_stream(given: Material) -> pd.DataFrame:
+    """The segments of one stream, in the scenario that the reader names, otherwise offline."""
     if given.segments is None or given.segments.empty:
         raise TemporaError("this run has no stream of many shifts (--stream continual); choose another table")
     found = given.segments[given.segments["shift"].isin(given.rows["shift"])]
@@ -229,9 +239,7 @@ def _segments(given: Material) -> Table:
         found = found[found["label"] == given.scenario]
     else:
         raise unknown("scenario", given.scenario, found["label"].unique())
-    found = found[found["shift"] == found["shift"].iloc[0]]
-    fallen = analysis.collapses(given.traces) if given.traces is not None else None
-    return contents.segments(found, fallen, analysis.over_visits(found), given.cards)
+    return found.loc[found["shift"] == found["shift"].iloc[0]]
 
 
 BY_SHIFT = tuple(name for name, card in OURS.items() if card.parameter or card.reference)
@@ -251,6 +259,7 @@ BUILDERS: dict[str, Callable[[Material], Table]] = {
     "ablation": _ablation,
     "hardware": _hardware,
     "segments": _segments,
+    "stream": _stream,
 }
 
 

@@ -59,13 +59,14 @@ class CellView {
   }
 
   showFacts() {
-    const { status, origin, timing, verdict, sample_lo, sample_hi, served_batches, batches, response_ms, utility, utility_lo, utility_hi, rank, spent_ms, waitspan_ms } = this.cell;
+    const { status, origin, timing, verdict, sample_lo, sample_hi, served_batches, batches, response_ms, utility, utility_lo, utility_hi, rank, spent_ms, waitspan_ms, fallback_fraction, fallback_accuracy } = this.cell;
     const place = byId("cell-facts"), name = methodName(this.run, this.method);
     if (status !== "ok") { place.replaceChildren(name, " ", make("span", { className: "problem" }, status)); return; }
     const sentences = [
       ` ranks ${rank} with a utility of ${percent(utility, 2)}${utility_hi > utility_lo ? ` (${rangeText(utility_lo, utility_hi)} within timing)` : ""}${sample_hi > sample_lo ? `, ${rangeText(sample_lo, sample_hi)} with other batches` : ""}.`,
       rank === 1 ? { holds: "Its lead holds.", equal: "Another method is equal within half a point.", undecided: "Whether it is the best is undecided." }[verdict] ?? "" : "",
       `It served ${served_batches} of ${batches} batches${Number.isFinite(response_ms) ? `, ${response_ms.toFixed(1)} ms from arrival to answer` : ""}.`,
+      fallback_fraction > 0 ? `The fallback answered ${percent(fallback_fraction)} of all batches, those that were lost, ${percent(fallback_accuracy)} of them right.` : "",
       waitspan_ms > 0 ? `It idled ${(waitspan_ms / 1000).toFixed(2)} s because of dropped arrivals.` : "",
       this.run.scenarios[this.scenario].budgeted ? `It spent ${(spent_ms / 1000).toFixed(2)} s of overhead.` : "",
       { live: "A pass of its own.", derived: "Scored from a shared pass that would have gone the same way.", replayed: "Its offline times, replayed on this clock." }[origin] ?? "",
@@ -118,6 +119,7 @@ class CellView {
     const part = (value, digits = 1) => (Number.isNaN(value) ? "–" : percent(value, digits));
     byId("equation").textContent = `${percent(cell.utility, 2)} = ${part(cell.availability)} × ((${part(cell.adapted_fraction)} × ${part(cell.adapt_accuracy)} + ${part(1 - cell.adapted_fraction)} × ${part(cell.frozen_accuracy)}) × ${part(cell.responsiveness)} ${cell.covariance < 0 ? "−" : "+"} ${percent(Math.abs(cell.covariance), 2)})`;
     const terms = { "Availability": part(cell.availability), "Adapted fraction": part(cell.adapted_fraction), "Adapt accuracy": part(cell.adapt_accuracy, 2), "Frozen accuracy": part(cell.frozen_accuracy, 2), "Responsiveness": part(cell.responsiveness), "Covariance": cell.covariance.toFixed(4) };
+    if (cell.fallback_fraction > 0) Object.assign(terms, { "Fallback fraction": part(cell.fallback_fraction), "Fallback accuracy": part(cell.fallback_accuracy, 2) });
     byId("terms").replaceChildren(...Object.entries(terms).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
   }
 
@@ -132,7 +134,7 @@ class CellView {
     byId("window-number").textContent = from;
     byId("window-field").hidden = course.batches.length <= width;
     const shown = course.batches.slice(from, from + width);
-    draw(this.run, "timeline", "timeline", { blocks: blocksOf(shown, this.run.baseline_ms), arrivals: arrivalsOf(shown) });
+    draw(this.run, "timeline", "timeline", { blocks: blocksOf(shown, this.run.baseline_ms, this.run.scenarios[this.scenario].fallback), arrivals: arrivalsOf(shown) });
   }
 
   // What happened to every batch, in stream order: from the cell's own pass, or from the offline pass it shares.
@@ -172,17 +174,22 @@ function sharedCourse(stream, cell, scenario, baseline) {
   return { batches, note: Number.isFinite(frozenFrom) ? `Frozen after ${frozenFrom} batches; nobody waits for frozen batches, so they are untimed and drawn λ long.` : "" };
 }
 
-function blocksOf(batches, baseline) {
+// `fallback`: free or charged, where there is one. A free one works beside the pipeline, which does not notice.
+function blocksOf(batches, baseline, fallback) {
   const blocks = [];
   const served = batches.filter((one) => one.phase && Number.isFinite(one.start)).sort((a, b) => a.start - b.start);
-  let free = served.length ? served[0].start : 0;
-  for (const { batch, phase, arrived, start, predict, adapt, accuracy } of served) {
+  const beside = (one) => one.phase === 3 && fallback === "free";
+  // Times are drawn in single precision: a gap below a microsecond is none.
+  let free = served.find((one) => !beside(one))?.start ?? 0;
+  for (const one of served) {
+    const { batch, phase, arrived, start, predict, adapt, accuracy } = one;
     const block = (part, from, to, first = false) => {
-      if (to > from) blocks.push({ lane: "pipeline", part, from, to, length: to - from, batch, accuracy, response: start + predict - arrived, first });
+      if (to > from) blocks.push({ lane: beside(one) ? "fallback" : "pipeline", part, from, to, length: to - from, batch, accuracy, response: start + predict - arrived, first });
     };
-    if (start > free + 1e-6) blocks.push({ lane: "pipeline", part: "idle", from: free, to: start, length: start - free });
-    const usual = phase === 2 ? predict : Math.min(predict, baseline);
-    block(phase === 2 ? "frozen" : "baseline", start, start + usual, true);
+    if (beside(one)) { block("fallback", start, start + predict, true); continue; }
+    if (start > free + 1e-3) blocks.push({ lane: "pipeline", part: "idle", from: free, to: start, length: start - free });
+    const usual = phase > 1 ? predict : Math.min(predict, baseline);
+    block(["", "baseline", "frozen", "fallback"][phase], start, start + usual, true);
     block("intrinsic", start + usual, start + predict);
     block("extrinsic", start + predict, start + predict + adapt);
     free = start + predict + adapt;
@@ -192,5 +199,5 @@ function blocksOf(batches, baseline) {
 
 function arrivalsOf(batches) {
   return batches.filter((one) => Number.isFinite(one.arrived))
-    .map((one) => ({ lane: "arrivals", batch: one.batch, from: one.arrived, fate: one.phase ? "served" : "skipped" }));
+    .map((one) => ({ lane: "arrivals", batch: one.batch, from: one.arrived, fate: one.phase === 3 ? "fallback" : one.phase ? "served" : "skipped" }));
 }

@@ -25,7 +25,8 @@ async function start() {
   const run = new Run(await readPayload(byId("payload").textContent));
   const whatIf = new WhatIf(run), cellView = new CellView(run);
   drawCosts(run);
-  darkMode.addEventListener("change", () => { whatIf.redraw(); cellView.open(cellView.chosen()); drawCosts(run); });
+  drawStream(run);
+  darkMode.addEventListener("change", () => { whatIf.redraw(); cellView.open(cellView.chosen()); drawCosts(run); drawStream(run); });
   await Promise.all([...drawn.values()].map((chart) => chart.view));
   document.documentElement.dataset.ready = "true";
 }

@@ -1,0 +1,290 @@
+"""What streams of many shifts do to methods, on the bundled data, five seeds: `python benchmarks/streams_study.py`.
+
+Who collapses without a reset over fifteen shifts and who gains, what `reset: shift` changes, what correlated classes
+do, what bursts do at the same mean rate, and what a second and third visit to a shift are worth. It writes
+benchmarks/results/streams-study.json, the pictures and docs/streams-study.md; stopped, the same command goes on.
+
+Times are those of the profile in benchmarks/results/streams-profile.json (`--profile` takes one of this machine
+first). Streams are short and batches small, so that two busy cores are enough for all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from scipy.special import stdtrit
+
+from common import RESULTS, console, write
+from tempora import analysis
+from tempora.engine.config import load_config
+from tempora.engine.run import Run
+from tempora.engine.setup import job_from_config
+from tempora.report.figures import make_figures
+from tempora.report.stream_story import stream_story
+from tempora.store import Results, RunFolder
+
+DOCS = Path(__file__).parent.parent / "docs"
+PROFILE, FIGURES = RESULTS / "streams-profile.json", RESULTS / "streams-study.json"
+
+BATCHES, BATCH_SIZE, SEEDS, RHO = 5, 16, [1, 2, 3, 4, 5], 0.25
+METHODS: list[Any] = [
+    *("standard", "adabn", "lame", "neo", "tent", "eta", "shot_im", "sar"),
+    {"name": "rdumb", "reset_every": 25},  # its 1000 batches are longer than the stream
+    *("rotta", "roid"),
+]
+PACES = {"periodic": {}, "poisson": {}, "bursty": {"burst": 4, "length": 8}}
+"""Three ways of arriving at the same mean rate."""
+CONTINUAL = {"kind": "continual", "batches": BATCHES}
+STREAMS: dict[str, dict[str, Any]] = {
+    "never": CONTINUAL,
+    "shift": {**CONTINUAL, "reset": "shift"},
+    "dirichlet": {**CONTINUAL, "classes": {"dirichlet": 0.1}},
+    "recurring": {"kind": "recurring", "batches": 5, "visits": 3},
+}
+RECURRING = ["impulse_noise", "defocus_blur", "frost", "pixelate"]
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="Where the runs are kept.")] = Path("runs/streams-study"),
+    profile: Annotated[bool, typer.Option(help="Profile this machine first.")] = False,
+) -> None:
+    """Run whatever is missing, then write the figures and the page."""
+    clock = "steady" if profile else str(PROFILE)
+    runs: dict[str, Results] = {}
+    for name in STREAMS:
+        console.print(f"{name} ...")
+        runs[name] = _run(name, clock, out / name)
+        if clock == "steady":
+            clock = str(PROFILE)
+            shutil.copy(out / name / "profile.json", clock)
+    write(figures(runs), FIGURES)
+    for name in PICTURES:
+        with tempfile.TemporaryDirectory() as scratch:
+            made = {path.stem: path for path in make_figures(runs[name], scratch, ["png"])}
+            shutil.copy(made["stream"], DOCS / "images" / f"stream-{name}.png")
+    (DOCS / "streams-study.md").write_text(page(json.loads(FIGURES.read_text("utf-8"))), encoding="utf-8")
+    console.print(f"wrote {FIGURES.name} and docs/streams-study.md")
+
+
+def _run(name: str, clock: str, folder: Path) -> Results:
+    arrivals = [
+        {"protocol": "deployment", "arrivals": {kind: {"utilisation": RHO, **settings}}}
+        for kind, settings in PACES.items()
+    ]
+    flags = {
+        "model": "fashion_resnet",
+        "data.dataset": "fashion",
+        "data.shifts": RECURRING if name == "recurring" else ["noise", "blur", "weather", "digital"],
+        "stream": STREAMS[name],
+        "batch_size": BATCH_SIZE,
+        "seeds": SEEDS,
+        "methods": METHODS,
+        "grid": "none",
+        "scenarios": arrivals if name == "never" else [],
+        "clock": clock,
+        "device": "cpu",
+        "threads": 1,
+    }
+    with RunFolder.for_writing(folder) as opened:
+        return Run(job_from_config(load_config(None, flags=flags)), opened).execute()
+
+
+def figures(runs: dict[str, Results]) -> dict[str, Any]:
+    """Everything that the page says, as plain data: fractions, each with half of its 95 % interval over seeds."""
+    return {
+        "batches": BATCHES,
+        "batch_size": BATCH_SIZE,
+        "seeds": len(SEEDS),
+        "utilisation": RHO,
+        "baseline_ms": float(runs["never"].utilities["baseline_ms"].iloc[0]),
+        "labels": {name: runs["never"].cards.label(name) for name in _order(runs["never"])},
+        "streams": {name: _stream(results) for name, results in runs.items()},
+        "against_never": {name: _against(runs[name], runs["never"]) for name in ("shift", "dirichlet")},
+        "bursts": _bursts(runs["never"]),
+        "told": {name: stream_story(results) for name, results in runs.items()},
+    }
+
+
+def _order(results: Results) -> list[str]:
+    return results.cards.in_order(results.utilities["method"])
+
+
+def _offline(results: Results) -> pd.DataFrame:
+    """Accuracy by method and seed."""
+    rows = results.utilities[results.utilities["protocol"] == "offline"]
+    return rows.pivot(index="seed", columns="method", values="utility")
+
+
+def _with_reach(values: pd.Series[float]) -> list[float]:
+    """The mean over seeds, and half of Student's 95 % interval."""
+    half = stdtrit(len(values) - 1, 0.975) * values.std() / len(values) ** 0.5
+    return [round(float(values.mean()), 6), round(float(half), 6)]
+
+
+def _stream(results: Results) -> dict[str, Any]:
+    segments = results.segments[results.segments["protocol"] == "offline"]
+    found = analysis.over_the_stream(segments).set_index("method")
+    told = ("segments_below", "segments", "seeds_collapsed", "seeds_recovered", "collapsed_batches", "change")
+    accuracy = _offline(results)
+    return {
+        name: {
+            "accuracy": _with_reach(accuracy[name]),
+            "over_standard": _with_reach(accuracy[name] - accuracy["standard"]),
+            **{key: None if pd.isna(found.loc[name, key]) else float(found.loc[name, key]) for key in told},
+        }
+        for name in _order(results)
+    }
+
+
+def _against(results: Results, never: Results) -> dict[str, list[float]]:
+    """What another stream changes, seed by seed: the shifts come in the same order."""
+    change = _offline(results) - _offline(never)
+    return {name: _with_reach(change[name]) for name in _order(results)}
+
+
+def _bursts(results: Results) -> dict[str, dict[str, list[float]]]:
+    """Utility and availability under each way of arriving."""
+    rows = results.utilities[results.utilities["protocol"] == "deployment"]
+    found: dict[str, dict[str, list[float]]] = {}
+    for name in _order(results):
+        own = rows[rows["method"] == name]
+        by_pace = {
+            pace: own[own["label"].str.lower().str.startswith(start)] for pace, start in LABELS.items()
+        }
+        found[name] = {
+            pace: [*_with_reach(part["utility"]), round(float(part["availability"].mean()), 6)]
+            for pace, part in by_pace.items()
+        }
+    return found
+
+
+def page(found: dict[str, Any]) -> str:
+    """The page, from the figures."""
+    labels, streams = found["labels"], found["streams"]
+    return (
+        "\n".join(
+            [
+                INTRODUCTION.format(shifts=15, methods=len(labels), **found),
+                "## Without a reset, and with one\n",
+                *_table(
+                    ("", "never reset", "over Standard", "seeds collapsed", "`reset: shift` changes"),
+                    [
+                        (
+                            labels[name],
+                            _percent(row["accuracy"]),
+                            "" if name == "standard" else _points(row["over_standard"]),
+                            f"{row['seeds_collapsed']:.0f} of {found['seeds']}",
+                            _points(found["against_never"]["shift"][name]),
+                        )
+                        for name, row in streams["never"].items()
+                    ],
+                ),
+                _say(found, "never"),
+                "![Accuracy over the stream, never reset](images/stream-never.png)\n",
+                "## Correlated classes\n",
+                *_table(
+                    ("", "shuffled", "Dirichlet 0.1", "change", "over Standard", "seeds collapsed"),
+                    [
+                        (
+                            labels[name],
+                            _percent(streams["never"][name]["accuracy"]),
+                            _percent(row["accuracy"]),
+                            _points(found["against_never"]["dirichlet"][name]),
+                            "" if name == "standard" else _points(row["over_standard"]),
+                            f"{row['seeds_collapsed']:.0f} of {found['seeds']}",
+                        )
+                        for name, row in streams["dirichlet"].items()
+                    ],
+                ),
+                _say(found, "dirichlet"),
+                "![Accuracy over the stream, correlated classes](images/stream-dirichlet.png)\n",
+                "## Bursts at the same mean rate\n",
+                BURSTS.format(**found),
+                *_table(
+                    ("", *(f"{pace}, utility (served)" for pace in PACES), "bursts cost, against periodic"),
+                    [
+                        (
+                            labels[name],
+                            *(f"{_percent(row[pace][:2])} ({row[pace][2]:.0%})" for pace in PACES),
+                            f"{100 * (row['bursty'][0] - row['periodic'][0]):+.1f}",
+                        )
+                        for name, row in found["bursts"].items()
+                    ],
+                ),
+                "## Shifts that return\n",
+                RETURNS,
+                *_table(
+                    ("", "accuracy", "over Standard", "last visit − first, beside Standard"),
+                    [
+                        (
+                            labels[name],
+                            _percent(row["accuracy"]),
+                            "" if name == "standard" else _points(row["over_standard"]),
+                            "" if name == "standard" else f"{100 * row['change']:+.1f}",
+                        )
+                        for name, row in streams["recurring"].items()
+                    ],
+                ),
+                _say(found, "recurring"),
+                "![Accuracy over the recurring stream](images/stream-recurring.png)",
+            ]
+        )
+        + "\n"
+    )
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    lines = [head, ("---", *["---:"] * (len(head) - 1)), *rows]
+    return [*(f"| {' | '.join(line)} |" for line in lines), ""]
+
+
+def _percent(value: list[float]) -> str:
+    return f"{100 * value[0]:.1f} ± {100 * value[1]:.1f}"
+
+
+def _points(value: list[float]) -> str:
+    return f"{100 * value[0]:+.1f} ± {100 * value[1]:.1f}"
+
+
+def _say(found: dict[str, Any], name: str) -> str:
+    """What `tempora show --table stream` and the report say of that run, word by word."""
+    return "The report says of it:\n\n" + "\n".join(f"> {line}" for line in found["told"][name]) + "\n"
+
+
+PICTURES = ("never", "dirichlet", "recurring")
+LABELS = {"periodic": "ρ", "poisson": "poisson", "bursty": "bursty"}
+"""How the labels of the scenarios begin."""
+INTRODUCTION = """# What streams do to methods
+
+Made by `python benchmarks/streams_study.py` (`benchmarks/results/streams-study.json`): the bundled network
+`fashion_resnet` on the fifteen corruptions at severity 5, {batches} batches of {batch_size} images of each,
+{methods} methods with the settings that were tuned on single streams (RDumb resets every 25 batches, since its usual
+1000 are longer than the stream), {seeds} seeds. A seed is an order of the shifts and of the images. Numbers are
+percent of the images, ± half of Student's 95 % interval over seeds; changes are taken seed by seed. Streams are
+short: a method that does not collapse here may do so later.
+
+A collapse is what `tempora show --table stream` counts: 20 batches on end or more that are each worth less than with
+standard inference. Any of the runs by itself:
+
+    tempora run --stream continual --shifts noise,blur,weather,digital --batches {batches} \\
+        --batch-size {batch_size} --seeds 1,2,3,4,5 --reset never --grid none \\
+        --clock benchmarks/results/streams-profile.json --out runs/continual
+    tempora show runs/continual --table stream
+"""
+BURSTS = """Three ways of arriving, each at ρ = {utilisation:.0%} of what standard inference could serve
+(λ = {baseline_ms:.2f} ms, one thread of a CPU: the profile beside the figures), queue 1, never reset: at equal
+intervals, Poisson, and in bursts of four times the mean rate that average eight arrivals, with silence between them.
+Utility is accuracy times what was served.
+"""
+RETURNS = """Impulse noise, defocus blur, frost and pixelate, five batches each, three times around, never reset.
+"""
+
+
+if __name__ == "__main__":
+    typer.run(main)
