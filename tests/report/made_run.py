@@ -62,8 +62,8 @@ def make_run(
 ) -> Results:
     """Write a run folder. `shifts` maps names to Standard's accuracy, `broken` methods to why they failed, `names`
     labels of the run's own to methods; `machine` replaces facts about the machine. A measured run is `judged` when it
-    is finished; its doubt takes a while to work out. `segments` are the shifts that every stream goes through, each as
-    long as the others."""
+    is finished; its doubt takes a while to work out. `segments` are the shifts that every stream goes through, all of
+    one length."""
     run = _Maker(path, scenarios, batches, batch_size, model, timing_uncertainty, verdict, names or {})
     if segments:
         run.facts["segments"] = _segments(segments, batches // len(segments))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -46,7 +48,7 @@ def over_the_stream(segments: pd.DataFrame) -> pd.DataFrame:
         seeds=("utility", "size"),
     )
     collapsed = pd.DataFrame(streams).query("collapsed_batches > 0").groupby("method")
-    more: dict[str, dict[str, float]] = {
+    more: dict[str, dict[Any, Any]] = {
         "segments": pooled.groupby("method").size().to_dict(),
         "segments_below": below.groupby(pooled["method"]).sum().to_dict(),
         "seeds_collapsed": collapsed.size().to_dict(),

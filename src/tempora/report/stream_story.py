@@ -106,7 +106,7 @@ def _correlated(results: Results, settings: Mapping[str, Any]) -> list[str]:
     how = "sorted" if classes == "sorted" else f"Dirichlet {classes['dirichlet']:g}"
     told = (
         f"Classes are correlated in time ({how}), so that a batch holds few of them, and its statistics tell of its "
-        "classes more than of the shift. Of the methods that normalise with them "
+        "classes more than of the shift. Methods that normalise with them pay for that: "
     )
     named = f"standard inference ({standard:.1%})"
     parts = [f"{_listed(below, accuracy, cards)} fall below {named}"] if below else []

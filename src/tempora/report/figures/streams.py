@@ -34,7 +34,7 @@ def stream(results: Results) -> Figure | None:
         axes.plot(at, 100 * line, color=colour, label=short(cards.label(method)), lw=1.3)
         if reach.any():
             low, high = np.maximum(line - reach, 0), np.minimum(line + reach, 1)
-            axes.fill_between(at, 100 * low, 100 * high, color=colour, alpha=0.12, lw=0)
+            axes.fill_between(at, 100 * low, 100 * high, color=colour, alpha=0.06, lw=0)
     last = found.parts[-1]
     axes.set_xlim(0, last.first + last.batches - 1)
     axes.set_title(

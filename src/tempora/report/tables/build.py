@@ -239,7 +239,8 @@ def _of_one_stream(given: Material) -> pd.DataFrame:
         found = found[found["label"] == given.scenario]
     else:
         raise unknown("scenario", given.scenario, found["label"].unique())
-    return found.loc[found["shift"] == found["shift"].iloc[0]]
+    one: pd.DataFrame = found[found["shift"] == found["shift"].iloc[0]]
+    return one
 
 
 BY_SHIFT = tuple(name for name, card in OURS.items() if card.parameter or card.reference)

@@ -299,7 +299,7 @@ def _columns(rows: pd.DataFrame, *names: str) -> list[list[str]]:
 
 def _flagged(
     layout: Layout, pooled: pd.DataFrame, fallen: set[tuple[str, str]], cards: Cards
-) -> tuple[tuple[Cell, ...], ...]:
+) -> tuple[tuple[TableCell, ...], ...]:
     """The cells, with a sign where the method lies in a collapse in that segment, in any seed."""
     methods, places = cards.in_order(pooled["method"]), list(pooled["segment"].unique())
     return tuple(
