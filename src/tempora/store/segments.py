@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tempora.published.methods import STANDARD
 from tempora.scenarios import Course, Resolved
 from tempora.store.schema import CELL_COLUMNS, COLLAPSE_BATCHES, SEGMENTS, arrow_schema
+from tempora.store.trace import Trace
 
 if TYPE_CHECKING:
     from tempora.store.results import Results
@@ -49,6 +50,7 @@ class _Lived:
     """The course that a whole stream took, and the segments that it went through."""
 
     segments: list[dict[str, Any]]
+    adapting: Trace
     resolved: Resolved
     course: Course
     accuracy: NDArray[np.float64]
@@ -69,7 +71,7 @@ def _lived(results: Results, cell: pd.Series) -> _Lived | None:
     )
     assert adapting is not None
     resolved = results.resolved(cell, adapting.num_batches)
-    return _Lived(segments, resolved, *adapting.served_course(resolved, frozen, fallback))
+    return _Lived(segments, adapting, resolved, *adapting.served_course(resolved, frozen, fallback))
 
 
 def _rows(lived: _Lived, cell: pd.Series, standard: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
@@ -89,7 +91,7 @@ def _rows(lived: _Lived, cell: pd.Series, standard: NDArray[np.float64] | None) 
             **known,
             **{name: value for name, value in score.terms.items() if name in SEGMENTS},
             "utility": score.utility,
-            "stepped_fraction": adapting.stepped_fraction(course, chosen),
+            "stepped_fraction": lived.adapting.stepped_fraction(lived.course, chosen),
             "segment": segment["name"],
             "position": position,
             "segment_shift": segment["shift"],
