@@ -101,6 +101,7 @@ def test_the_names_are_those_that_there_are() -> None:
     from tempora.data.corruptions.constants import CONSTANTS
     from tempora.engine import suites
     from tempora.engine.config import RunConfig
+    from tempora.hooks import HOOKS
     from tempora.measure.profile import clock_names
     from tempora.published import setups
     from tempora.report import tables
@@ -130,6 +131,7 @@ def test_the_names_are_those_that_there_are() -> None:
     assert tuple(tables.FORMATS) == completion.FORMATS
     assert tuple(FORMATS) == completion.ANSWERS
     assert tuple(LISTS) == completion.LISTS
+    assert tuple(HOOKS) == completion.HOOKS
     assert list(GRIDS) == list(names.GRIDS)
     for grid in names.GRIDS:
         RunConfig.model_validate({"grid": grid})

@@ -30,6 +30,7 @@ RUNTIMES = ("eager", "tf32", "channels_last", "amp", "compile")
 PREDICTING = ("tf32", "amp", "channels_last")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 EXECUTORS = ("local", "ray")
+HOOKS = ("mlflow", "wandb")
 TABLES = (
     *("winners", "offline", "discrete", "continuous", "amortised", "sweep", "overhead", "temporal-factors"),
     *(

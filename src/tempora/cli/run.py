@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -216,6 +217,13 @@ def run(
         bool, typer.Option("--dry-run", help="Print the plan and an estimate, run nothing.")
     ] = False,
     init: Annotated[bool, typer.Option("--init", help="Write a commented configuration and stop.")] = False,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Also tell mlflow, wandb or module:Class about the results; may be repeated.",
+            autocompletion=completion.one_of(completion.HOOKS),
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing unless something fails.")] = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
@@ -264,6 +272,7 @@ def run(
         mix_devices=mix_devices,
         dry_run=dry_run,
         redo=redo,
+        log=log or (),
         quiet=quiet,
         plain=plain,
     )
@@ -303,6 +312,7 @@ def execute(
     mix_devices: bool = False,
     dry_run: bool = False,
     redo: str | None = None,
+    log: Sequence[str] = (),
     quiet: bool = False,
     plain: bool = False,
     say_how_long: bool = False,
@@ -310,8 +320,10 @@ def execute(
     """Run a configuration into a folder with progress, then show what came out."""
     from tempora.cli.progress import LiveProgress
     from tempora.engine import Run, Stopped
+    from tempora.engine.observer import Together
     from tempora.engine.plan import make_plan
     from tempora.engine.schedule import Shard
+    from tempora.hooks import open_hooks
     from tempora.store import RunFolder
 
     console = new_console()
@@ -322,10 +334,11 @@ def execute(
         make_plan(job).show(console)
     if dry_run:
         return
+    hooks = open_hooks(log, folder)
     with RunFolder.for_writing(folder) as opened, observer.watching():
         if redo is not None:
             _forget_invalid(opened, redo, observer)
-        run = Run(job, opened, observer, make, mix_devices, part)
+        run = Run(job, opened, Together(observer, hooks), make, mix_devices, part)
         try:
             run.execute()
         except (Stopped, KeyboardInterrupt):

@@ -80,6 +80,7 @@ class Run:
         self._write_manifest(baseline, finished=True, verdict=verdict)
         results = Results(self.folder)
         self.folder.write_segments(segments_frame(results))
+        self.observer.finished(results)
         return results
 
     def _say_what_is_not_known(self) -> None:

@@ -1,0 +1,59 @@
+"""What a run tells a tracker: facts once, and a number per method and scenario."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tempora.report.frames import over_shifts, scenario_titles
+from tempora.store import Results
+
+FACTS = ("suite", "model", "dataset", "severity", "batch_size", "clock", "shifts", "seeds", "methods")
+FILES = ("run.json", "profile.json", "utilities.parquet", "segments.parquet")
+_WORDS = {"ρ": "rho", "λ": "lambda", "%": "pct", "∞": "inf"}
+
+
+def facts(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """What was run and where, as text."""
+    machine = manifest.get("machine") or {}
+    told = {name: manifest.get(name) for name in FACTS}
+    told |= {
+        "stream": (manifest.get("stream") or {}).get("kind"),
+        "baseline_ms": manifest["baseline"]["baseline_ms"],
+        "device": machine.get("gpu") or machine.get("cpu"),
+        "commit": machine.get("commit"),
+        "timing": (manifest.get("verdict") or {}).get("status"),
+    }
+    return {
+        name: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        for name, value in told.items()
+        if value is not None
+    }
+
+
+def metrics(results: Results) -> dict[str, float]:
+    """`utility/METHOD/SCENARIO` over all shifts and seeds, of every method that was scored on every shift."""
+    titles = scenario_titles(results.utilities)
+    rows = over_shifts(results.utilities, results.cards)
+    return {
+        f"utility/{plain(row['method'])}/{plain(titles[int(row['scenario'])])}": float(row["utility"])
+        for _, row in rows.iterrows()
+    }
+
+
+def files(results: Results) -> list[Path]:
+    """Of the run folder, the tables; traces stay where they are."""
+    return [results.path / name for name in FILES if (results.path / name).exists()]
+
+
+def plain(text: str) -> str:
+    """A name that every tracker takes.
+
+    >>> plain("ρ 50 %"), plain("T 2.5λ"), plain("my.module:Method")
+    ('rho_50_pct', 'T_2.5_lambda', 'my.module_Method')
+    """
+    for sign, word in _WORDS.items():
+        text = text.replace(sign, f" {word} ")
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", text).strip("_")

@@ -1,0 +1,130 @@
+"""Hooks: what a run tells others, with the real packages where they are installed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from report.made_run import METHODS, make_run
+from tempora.engine.observer import Observer, Together
+from tempora.errors import TemporaError
+from tempora.hooks import open_hooks
+from tempora.hooks.summary import facts, metrics
+from tempora.scenarios import Discrete, Offline
+from tempora.store import Results
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Results:
+    few = {name: METHODS[name] for name in ("standard", "tent")}
+    place = tmp_path_factory.mktemp("hooks") / "run"
+    return make_run(place, methods=few, scenarios=(Offline(), Discrete(utilisation=0.5)), batches=8)
+
+
+def test_a_run_is_summed_up_as_facts_and_numbers(results: Results) -> None:
+    told = facts(results.manifest)
+    assert told["model"] == "a_net"
+    assert told["shifts"] == "gaussian_noise, fog"
+    assert told["device"] == "A Processor"
+    found = metrics(results)
+    assert set(found) == {
+        f"utility/{method}/{scenario}"
+        for method in ("standard", "tent")
+        for scenario in ("offline", "rho_50_pct")
+    }
+    offline = results.utilities.query("method == 'tent' and protocol == 'offline'")["utility"]
+    assert found["utility/tent/offline"] == pytest.approx(offline.mean())
+
+
+class Listening(Observer):
+    def __init__(self, folder: Path | None = None) -> None:
+        self.heard: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.heard.append(text)
+
+    def started(self, tasks: int, done: int) -> None:
+        self.heard.append(f"started {tasks}")
+
+    def finished(self, results: Results) -> None:
+        self.heard.append("finished")
+
+
+class Failing(Observer):
+    def started(self, tasks: int, done: int) -> None:
+        raise ConnectionError("the tracker is down")
+
+
+def test_a_hook_that_fails_is_noted_and_the_others_go_on(results: Results) -> None:
+    mine, last = Listening(), Listening()
+    together = Together(mine, [Failing(), last])
+    together.started(3, 0)
+    together.finished(results)
+    assert mine.heard[0] == "started 3"
+    assert "Failing failed at started, and the run goes on: the tracker is down" in mine.heard[1]
+    assert last.heard == ["started 3", "finished"]
+
+
+def test_every_call_of_an_observer_reaches_all() -> None:
+    calls = [name for name, one in vars(Observer).items() if callable(one)]
+    assert calls
+    assert all(name in vars(Together) for name in calls)
+    last = Listening()
+    together = Together(Listening(), [last])
+    assert not together.stop_requested
+    last.stop_requested = True
+    assert together.stop_requested
+
+
+def test_a_hook_of_ones_own_and_names_that_are_none(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_hook.py").write_text(
+        "from tempora.engine import Observer\n"
+        "class Mine(Observer):\n"
+        "    def __init__(self, folder):\n"
+        "        self.folder = folder\n"
+        "class NoHook:\n"
+        "    def __init__(self, folder): ...\n"
+    )
+    (mine,) = open_hooks(["my_hook.py:Mine"], tmp_path)
+    assert mine.folder == tmp_path
+    with pytest.raises(TemporaError, match="derive it from that class"):
+        open_hooks(["my_hook.py:NoHook"], tmp_path)
+    with pytest.raises(TemporaError, match="mlflow"):
+        open_hooks(["mlfow"], tmp_path)
+
+
+def test_a_package_that_is_not_there_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "wandb", None)
+    with pytest.raises(TemporaError, match=r"pip install 'tempora\[wandb\]'"):
+        open_hooks(["wandb"], tmp_path)
+
+
+def test_mlflow_holds_the_run(results: Results, monkeypatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (hook,) = open_hooks(["mlflow"], results.path)
+    hook.finished(results)
+    (run,) = mlflow.search_runs(experiment_names=["tempora"], output_format="list")
+    assert run.data.metrics == pytest.approx(metrics(results))
+    assert run.data.params["model"] == "a_net"
+    kept = {path.name for path in (results.path / "mlflow-artifacts").glob("*/artifacts/*")}
+    assert kept == {"run.json", "utilities.parquet"}
+
+
+def test_wandb_holds_the_run_offline(results: Results, monkeypatch) -> None:
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    (hook,) = open_hooks(["wandb"], results.path)
+    hook.finished(results)
+    wandb.teardown()  # its service writes the file out when it ends
+    (stored,) = (results.path / "wandb").glob("offline-run-*/run-*.wandb")
+    content = stored.read_bytes()
+    for name, value in metrics(results).items():
+        assert name.encode() in content
+        assert json.dumps(value)[:10].encode() in content
+    assert wandb.run is None
+    assert "WANDB_MODE" not in os.environ
