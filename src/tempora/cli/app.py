@@ -37,6 +37,7 @@ from tempora.cli.report import report
 from tempora.cli.run import run
 from tempora.cli.show import show
 from tempora.cli.terminal import cannot_print, print_error, print_warning, say
+from tempora.cli.tune import tune
 from tempora.errors import TemporaError, TemporaWarning
 
 app = typer.Typer(
@@ -51,7 +52,7 @@ app = typer.Typer(
 
 for command in (
     *(demo, run, show, report, recommend, peak, compare),
-    *(profile, audit, live, check, query, merge, pack, board),
+    *(profile, tune, audit, live, check, query, merge, pack, board),
 ):
     app.command()(command)
 app.command("open")(open_)

@@ -111,6 +111,18 @@ def run(
             rich_help_panel=WHAT,
         ),
     ] = None,
+    recipes: Annotated[
+        Path | None,
+        typer.Option(help="A file of `tempora tune`, whose settings are used.", rich_help_panel=WHAT),
+    ] = None,
+    band: Annotated[
+        bool,
+        typer.Option(
+            "--band",
+            help="With --recipes: each method with default, label-free and oracle settings, as a band.",
+            rich_help_panel=WHAT,
+        ),
+    ] = False,
     grid: Annotated[
         str | None,
         typer.Option(
@@ -246,6 +258,8 @@ def run(
         "stream.reset": int(reset) if reset is not None and reset.isdecimal() else reset,
         "stream.classes": _classes(classes),
         "methods": _names(methods),
+        "recipes": recipes,
+        "band": band or None,
         "grid": grid,
         "scenarios": _scenarios(scenario),
         "seeds": _numbers("--seeds", seeds),

@@ -119,6 +119,13 @@ class RunConfig(_Strict):
         ["all"],
         description="Names, or name/label/settings; all: those that fit the model, cotta, foa and memo only by name.",
     )
+    recipes: Path | None = Field(
+        None, description="A file of `tempora tune`: its settings, where `methods` gives none."
+    )
+    band: bool = Field(
+        False,
+        description="With recipes: each method with its default, its label-free and its oracle settings.",
+    )
     grid: str = Field(
         "relative",
         description="Scenarios to evaluate besides Offline, which always is: a name from "

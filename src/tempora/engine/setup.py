@@ -28,6 +28,7 @@ from tempora.engine.own_source import own_source
 from tempora.engine.passes import Stopped
 from tempora.engine.predicting import check_predict_with
 from tempora.engine.runtime import EAGER, Runtime
+from tempora.engine.tuning import read_recipes
 from tempora.errors import TemporaError, counted, suggestion
 from tempora.measure import Clock, SteadyClock, choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
@@ -191,12 +192,36 @@ def method_specs(
             specs.append(MethodSpec(entry.name, entry.settings, entry.label, times_as=entry.times_as))
         else:
             specs.append(MethodSpec(entry))
+    specs = _tuned(specs, config)
     for spec in specs:
         kind = methods.get(spec.name)
         used, _ = methods.recipe_for(kind, model)
         if used not in (None, kind.name):
             observer.note(f"{spec.label} has no recipe on {model.name} and uses that of {used}")
     return tuple(specs)
+
+
+def _tuned(specs: list[MethodSpec], config: RunConfig) -> list[MethodSpec]:
+    """With the settings of a recipe file where the configuration gives none; for a band, with each of its choices."""
+    if config.recipes is None:
+        if config.band:
+            raise TemporaError("band: needs recipes, a file of `tempora tune`: add --recipes FILE")
+        return specs
+    recipes = read_recipes(config.recipes, config.model)
+    if not config.band:
+        return [
+            replace(spec, settings={**recipes.chosen.get(str(spec.name), {}), **spec.settings})
+            for spec in specs
+        ]
+    return [
+        replace(
+            spec, settings=settings, label=f"{spec.label} ({way})", times_as=spec.times_as or str(spec.name)
+        )
+        if way
+        else spec
+        for spec in specs
+        for way, settings in recipes.band(str(spec.name)).items()
+    ]
 
 
 def _in_runtimes(

@@ -13,6 +13,7 @@ from tempora.methods.contract import Method
 from tempora.methods.mixed import MixedNorm
 from tempora.methods.norm import replace_batchnorm
 from tempora.methods.registry import register
+from tempora.methods.search import Between
 from tempora.methods.settings import Settings, setting
 
 
@@ -26,7 +27,7 @@ class AlphaBNSettings(Settings):
     frozen_stats: whether a frozen model mixes in what was tracked or still each batch.
     """
 
-    alpha: float = setting(0.1, low=0, high=1)
+    alpha: float = setting(0.1, low=0, high=1, search=Between(0, 1))
     prior: float | None = setting(None, low=0)
     mode: Literal["mix", "ema"] = "mix"
     passes: Literal[1, 2] = 1

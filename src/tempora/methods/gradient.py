@@ -16,6 +16,7 @@ from tempora.errors import TemporaError
 from tempora.methods.contract import Method, is_batch_too_small
 from tempora.methods.norm import BatchStatistics, StatisticsSettings, batchnorm_layers, norm_affine
 from tempora.methods.optimizers import OptimizerName, all_finite, gradients_of, make_optimizer
+from tempora.methods.search import Times
 from tempora.methods.settings import Settings, setting
 from tempora.models import Classifier
 
@@ -34,7 +35,7 @@ class GradientSettings(Settings):
     optimizer: sgd, nesterov (SGD with Nesterov's momentum) or adam; sgd unless given or published otherwise.
     """
 
-    lr: float | None = setting(None, above=0)
+    lr: float | None = setting(None, above=0, search=Times(30))
     momentum: float = setting(0.9, low=0, high=1)
     optimizer: OptimizerName | None = None
 

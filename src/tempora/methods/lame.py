@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 from tempora.methods.contract import Method
 from tempora.methods.registry import register
+from tempora.methods.search import Times
 from tempora.methods.settings import Settings, setting
 
 STRIDE = 8
@@ -21,7 +22,7 @@ STRIDE = 8
 class LAMESettings(Settings):
     """neighbours: k of the affinity. max_steps, tolerance: when the iteration ends."""
 
-    neighbours: int = setting(5, low=1)
+    neighbours: int = setting(5, low=1, search=Times(3))
     max_steps: int = setting(100, low=1)
     tolerance: float = setting(1e-8, low=0)
 

@@ -17,6 +17,7 @@ from tempora.methods.mixed import MixedNorm
 from tempora.methods.norm import replace_batchnorm
 from tempora.methods.optimizers import Adam, all_finite, gradients_of
 from tempora.methods.registry import register
+from tempora.methods.search import Times
 from tempora.methods.settings import Settings, setting
 from tempora.models import Classifier
 
@@ -31,7 +32,7 @@ class MEMOSettings(Settings):
     """One step per image: optimizer, lr, decay (AdamW's), and the number of views. All follow the network."""
 
     optimizer: Literal["sgd", "adamw"] | None = None
-    lr: float | None = setting(None, above=0)
+    lr: float | None = setting(None, above=0, search=Times(30))
     decay: float = setting(0.01, low=0)
     views: int | None = setting(None, low=1)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from tempora.methods.gradient import GradientMethod, GradientSettings, fill
+from tempora.methods.search import Times
 from tempora.methods.settings import setting
 from tempora.models import Classifier
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class ProjectorSettings(GradientSettings):
     """projector_lr: of the projector; lr is that of the norm layers. Both follow the network's family."""
 
-    projector_lr: float | None = setting(None, above=0)
+    projector_lr: float | None = setting(None, above=0, search=Times(30))
 
     default_projector_lr: ClassVar[dict[str, float]]
 

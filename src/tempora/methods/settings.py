@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tempora.errors import TemporaError, suggestion, unknown
+from tempora.methods.search import Between, Times
 from tempora.models import Classifier
 
 if TYPE_CHECKING:
@@ -20,10 +21,17 @@ S = TypeVar("S", bound="Settings")
 
 
 def setting(
-    default: Any, *, low: float | None = None, high: float | None = None, above: float | None = None
+    default: Any,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    search: Times | Between | None = None,
 ) -> Any:
-    """A field of a `Settings` class: its default and, for numbers, low <= value <= high or value > above."""
-    return dataclasses.field(default=default, metadata={"low": low, "high": high, "above": above})
+    """A field of a `Settings` class: its default and, for numbers, low <= value <= high or value > above; `search`
+    says what tuning may try."""
+    metadata = {"low": low, "high": high, "above": above, "search": search}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +67,7 @@ def build(kind: type[S], values: Mapping[str, Any], method: str) -> S:
             raise unknown(f"setting of {method}", name, fields)
         try:
             checked[name] = _converted(value, hints[name])
-            _check_range(checked[name], **fields[name].metadata)
+            _check_range(checked[name], fields[name].metadata)
         except ValueError as problem:
             raise TemporaError(f"{method}: {name}={value!r}: {problem}") from None
     return kind(**checked)
@@ -84,9 +92,8 @@ def _converted(value: Any, hint: Any) -> Any:
     raise ValueError(f"must be {' or '.join(names.get(o, getattr(o, '__name__', str(o))) for o in options)}")
 
 
-def _check_range(
-    value: Any, low: float | None = None, high: float | None = None, above: float | None = None
-) -> None:
+def _check_range(value: Any, bounds: Mapping[str, Any]) -> None:
+    low, high, above = (bounds.get(name) for name in ("low", "high", "above"))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     if not math.isfinite(value):

@@ -12,6 +12,7 @@ from tempora.errors import TemporaError
 from tempora.methods.contract import Method
 from tempora.methods.functions import entropy
 from tempora.methods.registry import register
+from tempora.methods.search import Times
 from tempora.methods.settings import Settings, setting
 
 
@@ -19,7 +20,7 @@ from tempora.methods.settings import Settings, setting
 class T3ASettings(Settings):
     """filter_k: how many supports each class keeps, those of least entropy; null keeps all."""
 
-    filter_k: int | None = setting(100, low=1)
+    filter_k: int | None = setting(100, low=1, search=Times(30))
 
 
 @register

@@ -15,6 +15,7 @@ import pandas as pd
 from tempora.analysis import budget_curves, overhead, pareto_front
 from tempora.analysis.doubt import doubt, remedy
 from tempora.analysis.pareto import is_budgeted
+from tempora.analysis.tuning import bands
 from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD
@@ -100,6 +101,7 @@ def render(results: Results) -> str:
         machine=_machine(results.manifest),
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),
+        bands=bands(results, over_shifts(utilities, cards)).to_dict(orient="records"),
         parts=charts.PARTS,
         style=template("style.css"),
         library=library,

@@ -1,0 +1,108 @@
+"""`tempora tune`: every method's declared settings, under one budget of trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tempora import names
+from tempora.cli import completion
+from tempora.cli.terminal import console as new_console
+from tempora.cli.terminal import plain_table, say
+
+
+def tune(
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="Names or module:Class, with commas.", autocompletion=completion.some_of(names.METHODS)
+        ),
+    ],
+    trials: Annotated[int, typer.Option(help="Per method, its default included.")] = 8,
+    out: Annotated[Path, typer.Option(help="The recipe file to write.")] = Path("recipes.json"),
+    select: Annotated[
+        str,
+        typer.Option(
+            help="labels (an oracle, and marked as one), or without them: mutual_information, confidence, entropy.",
+            autocompletion=completion.one_of(completion.SELECTORS),
+        ),
+    ] = "mutual_information",
+    model: Annotated[
+        str,
+        typer.Option(
+            help="A name from `tempora list models`, one of timm's, or module:function.",
+            autocompletion=completion.one_of(names.MODELS),
+        ),
+    ] = "fashion_resnet",
+    dataset: Annotated[
+        str, typer.Option(help="Which images.", autocompletion=completion.one_of(names.DATASETS))
+    ] = "fashion",
+    root: Annotated[Path | None, typer.Option(help="Where the dataset lies.")] = None,
+    shifts: Annotated[
+        str | None,
+        typer.Option(
+            help="Default: the corruptions outside the fifteen, which no run evaluates.",
+            autocompletion=completion.some_of(completion.SHIFTS),
+        ),
+    ] = None,
+    batches: Annotated[int, typer.Option(help="Of each shift.")] = 20,
+    batch_size: Annotated[int, typer.Option(help="Samples per batch.")] = 64,
+) -> None:
+    """Search each method's few settings, the same number of trials for all, and write a recipe file for run."""
+    from tempora.cli.run import prepare_environment
+
+    prepare_environment()
+    from tempora import data, models
+    from tempora.data import bundled, open_stream
+    from tempora.engine.tuning import LABELS, SELECTORS, described, write_recipes
+    from tempora.engine.tuning import tune as tuned_by
+    from tempora.errors import unknown
+
+    if select not in SELECTORS:
+        raise unknown("way to select", select, SELECTORS)
+    network = models.load(model)
+    wanted = shifts or ",".join(bundled.TUNING if dataset == "fashion" else names.EXTRA_CORRUPTIONS)
+    opened = data.open(dataset, root=root, shifts=wanted)
+    streams = [
+        open_stream(shift, network.preprocessing, batch_size=batch_size, limit_batches=batches)
+        for shift in opened.values()
+    ]
+
+    def progress(name: str, number: int, of: int) -> None:
+        say(f"{name}: trial {number} of {of}", err=True)
+
+    asked = list(dict.fromkeys(name.strip() for name in methods.split(",")))
+    standard = tuned_by("standard", network, streams, 1).default.accuracy
+    found = [tuned_by(name, network, streams, trials, progress) for name in asked]
+    numbers = ("default %", "chosen %", "oracle %", "regret")
+    table = plain_table("method", "chosen", *numbers, "note", numbers=numbers)
+    for one in found:
+        choice = one.chosen(select)
+        settings = (
+            ", ".join(f"{key} {value:g}" for key, value in choice.settings.items()) or "nothing to tune"
+        )
+        row = (one.default.accuracy, choice.accuracy, one.chosen(LABELS).accuracy, one.regret(select))
+        table.add_row(
+            one.method, settings, *(f"{100 * value:.1f}" for value in row), described(one, standard)
+        )
+    console = new_console()
+    console.print(table)
+    console.print()
+    about = {
+        "model": model,
+        "dataset": dataset,
+        "shifts": list(opened),
+        "batches": batches,
+        "batch_size": batch_size,
+        "trials": trials,
+    }
+    write_recipes(out, found, select, about)
+    marked = " (by labels: an oracle, no deployment has them)" if select == LABELS else ""
+    console.print(
+        f"Standard {100 * standard:.1f} %. wrote {out}, chosen by {select}{marked}; use it with: tempora run ... "
+        f"--recipes {out}",
+        markup=False,
+        soft_wrap=True,
+    )

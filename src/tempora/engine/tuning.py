@@ -1,0 +1,203 @@
+"""Equal tuning: every method's declared settings, as many trials each, on corruptions that no run evaluates.
+
+Which trial is best is said by labels (an oracle: no deployment has them) or by a score that needs none. All come from
+the same passes, so that what each would have chosen, and what that costs, is known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tempora import methods
+from tempora.data import Stream
+from tempora.errors import TemporaError, counted
+from tempora.methods.search import searched, trials
+from tempora.models import Classifier
+from tempora.store.atomic import write_atomically
+
+LABELS, MUTUAL_INFORMATION = "labels", "mutual_information"
+LABEL_FREE = (MUTUAL_INFORMATION, "confidence", "entropy")
+SELECTORS = (LABELS, *LABEL_FREE)
+COLLAPSED = 0.10
+"""So much below standard inference is a collapse."""
+MOST_BYTES = 1 << 20
+
+Progress = Callable[[str, int, int], None]
+"""Method, trial, trials."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of settings and what came of it."""
+
+    settings: dict[str, Any]
+    accuracy: float
+    scores: dict[str, float] = field(default_factory=dict)
+    """Label-free, larger is better."""
+
+    def score(self, by: str) -> float:
+        return self.accuracy if by == LABELS else self.scores[by]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """All trials of one method; the first is its default."""
+
+    method: str
+    trials: tuple[Trial, ...]
+
+    @property
+    def default(self) -> Trial:
+        return self.trials[0]
+
+    def chosen(self, by: str) -> Trial:
+        """The best trial by labels or a score; of equals, the earliest."""
+        return max(self.trials, key=lambda trial: trial.score(by))
+
+    def regret(self, by: str) -> float:
+        """Accuracy that choosing so gives away to the oracle."""
+        return self.chosen(LABELS).accuracy - self.chosen(by).accuracy
+
+
+def tune(
+    name: str, model: Classifier, streams: Sequence[Stream], count: int, progress: Progress | None = None
+) -> Tuned:
+    """Try a method's declared settings `count` times, from its own defaults: a network's recipe is a tuning, too."""
+    if count < 1:
+        raise TemporaError(f"trials={count}: must be at least 1")
+    kind = methods.get(name)
+    if kind.time_aware:
+        raise TemporaError(f"{name}: decides by the clock, so it cannot be tuned without one; leave it out")
+    found = []
+    defaults = methods.create(name, model, recipe=False).settings
+    planned = list(trials(defaults, count))
+    for number, settings in enumerate(planned):
+        if progress is not None:
+            progress(name, number + 1, len(planned))
+        found.append(_tried(methods.create(name, model, recipe=False, **settings), settings, streams))
+    filled = {key: getattr(defaults, key) for key in searched(defaults)}
+    first = Trial(filled, found[0].accuracy, found[0].scores)
+    return Tuned(name, (first, *found[1:]))
+
+
+def _tried(method: methods.Method, settings: dict[str, Any], streams: Sequence[Stream]) -> Trial:
+    passes = [one_pass(method, stream) for stream in streams]
+    scores = {name: float(np.mean([told[name] for _, told in passes])) for name in LABEL_FREE}
+    return Trial(settings, float(np.mean([accuracy for accuracy, _ in passes])), scores)
+
+
+def one_pass(method: methods.Method, stream: Stream) -> tuple[float, dict[str, float]]:
+    """Accuracy and label-free scores of one method over one stream, untimed."""
+    method.reset()
+    right, chances = 0, []
+    total = 0
+    for index in range(stream.num_batches):
+        given = method.predict(stream.batch(index)).detach().double().cpu()
+        method.adapt()
+        labels = np.asarray(stream.labels(index))
+        right += int((given.argmax(1).numpy() == labels).sum())
+        total += len(labels)
+        chances.append(given if method.scores_are == "probabilities" else torch.softmax(given, 1))
+    return right / total, label_free(torch.cat(chances).numpy())
+
+
+def label_free(chances: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float]:
+    """The scores of predictions, (samples, classes), larger is better; minus infinity where they are no numbers.
+
+    Mutual information is high for predictions that are sure and differ from sample to sample; sureness alone is
+    highest for a network that calls everything the same.
+    """
+    if not np.isfinite(chances).all():
+        return dict.fromkeys(LABEL_FREE, -np.inf)
+    entropy = float(_entropy(chances).mean())
+    return {
+        MUTUAL_INFORMATION: float(_entropy(chances.mean(0))) - entropy,
+        "confidence": float(chances.max(1).mean()),
+        "entropy": -entropy,
+    }
+
+
+def _entropy(chances: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
+    safe = np.clip(chances, 1e-300, 1.0)
+    return -(chances * np.log(safe)).sum(-1)
+
+
+# -- recipe files ----------------------------------------------------------------------------------------------
+
+
+def write_recipes(path: Path, tuned: Sequence[Tuned], select: str, about: dict[str, Any]) -> None:
+    """What was chosen by `select`, and what each other way would have chosen; `tempora run --recipes` reads it."""
+    content = {
+        "format": 1,
+        **about,
+        "select": select,
+        "oracle": select == LABELS,
+        "recipes": {one.method: one.chosen(select).settings for one in tuned if len(one.trials) > 1},
+        "choices": {
+            one.method: {
+                "default": one.default.settings,
+                **{by: one.chosen(by).settings for by in SELECTORS},
+            }
+            for one in tuned
+            if len(one.trials) > 1
+        },
+    }
+    text = json.dumps(content, indent=1) + "\n"
+    write_atomically(path, lambda part: _write(part, text))
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """A recipe file."""
+
+    chosen: Mapping[str, Mapping[str, Any]]
+    """Method -> the settings that were chosen."""
+    choices: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    """Method -> way of choosing -> settings."""
+
+    def band(self, method: str) -> dict[str, Mapping[str, Any]]:
+        """Default, label-free and oracle settings; only the usual ones, under no name, of a method without any."""
+        ways = self.choices.get(method)
+        if ways is None:
+            return {"": {}}
+        named = {"default": "default", "label-free": MUTUAL_INFORMATION, "oracle": LABELS}
+        return {name: ways[way] for name, way in named.items()}
+
+
+def read_recipes(path: Path, model: str) -> Recipes:
+    """A file of `tempora tune` for this network."""
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(MOST_BYTES))
+        recipes, choices, tuned_on = (content[name] for name in ("recipes", "choices", "model"))
+        ways = [way for one in choices.values() for way in (one["default"], *(one[by] for by in SELECTORS))]
+        if not all(isinstance(settings, dict) for settings in (*recipes.values(), *ways)):
+            raise TypeError("settings")
+    except OSError as error:
+        raise TemporaError(
+            f"recipes {path}: {error.strerror or error}; tempora tune writes such a file"
+        ) from error
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise TemporaError(f"recipes {path}: is no file of tempora tune, which writes them") from error
+    if tuned_on != model:
+        raise TemporaError(
+            f"recipes {path}: were tuned on {tuned_on}, this run has {model}: tune on it first"
+        )
+    return Recipes(recipes, choices)
+
+
+def described(tuned: Tuned, standard: float) -> str:
+    """Whether what label-free scores chose has collapsed, in words."""
+    fallen = [by for by in LABEL_FREE if tuned.chosen(by).accuracy < standard - COLLAPSED]
+    return f"{counted(len(fallen), 'score')} chose a collapse" if fallen else ""
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

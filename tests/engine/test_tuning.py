@@ -1,0 +1,148 @@
+"""Equal tuning: the same trials for everybody, scores that need no labels, and files that a run takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tempora import methods, models
+from tempora.cli import app
+from tempora.engine.config import load_config
+from tempora.engine.observer import Observer
+from tempora.engine.setup import method_specs
+from tempora.engine.tuning import LABEL_FREE, SELECTORS, Trial, Tuned, label_free, read_recipes, write_recipes
+from tempora.errors import TemporaError
+from tempora.methods.search import searched, trials
+
+
+@pytest.fixture(scope="module")
+def network() -> models.Classifier:
+    return models.load("fashion_resnet")
+
+
+def test_trials_begin_with_the_default_are_distinct_and_more_contain_fewer(network) -> None:
+    settings = methods.create("tent", network, recipe=False).settings
+    few, many = list(trials(settings, 4)), list(trials(settings, 16))
+    assert few[0] == {}
+    assert many[:4] == few
+    rates = [trial["lr"] for trial in many[1:]]
+    assert len(set(rates)) == 15
+    assert min(rates) >= settings.lr / 30 * 0.99
+    assert max(rates) <= settings.lr * 30 * 1.01
+    assert sum(rate < settings.lr for rate in rates) in (7, 8), "as many below the default as above"
+
+
+@pytest.mark.parametrize("name", ["tent", "sar", "cmf", "lame", "t3a", "alpha_bn"])
+def test_every_trial_is_a_setting_that_the_method_takes(name: str, network) -> None:
+    settings = methods.create(name, network, recipe=False).settings
+    assert searched(settings)
+    for trial in trials(settings, 12):
+        methods.create(name, network, recipe=False, **trial)
+
+
+def test_a_method_with_nothing_to_tune_has_its_default_alone(network) -> None:
+    assert list(trials(methods.create("standard", network).settings, 8)) == [{}]
+
+
+def test_mutual_information_sees_a_collapse_that_sureness_takes_for_success() -> None:
+    collapsed = np.tile([0.98, 0.01, 0.01], (300, 1))
+    good = np.repeat(np.eye(3) * 0.85 + 0.05, 100, axis=0)
+    fallen, sound = label_free(collapsed), label_free(good)
+    assert sound["mutual_information"] > fallen["mutual_information"]
+    assert sound["confidence"] < fallen["confidence"]
+    assert sound["entropy"] < fallen["entropy"]
+
+
+@given(st.integers(1, 30), st.integers(2, 6), st.integers(0, 2**31))
+def test_mutual_information_lies_between_nothing_and_all_classes(
+    samples: int, classes: int, seed: int
+) -> None:
+    chances = np.random.default_rng(seed).dirichlet(np.ones(classes), samples)
+    told = label_free(chances)
+    assert -1e-9 <= told["mutual_information"] <= np.log(classes) + 1e-9
+    assert 1 / classes <= told["confidence"] <= 1
+
+
+def test_predictions_that_are_no_numbers_are_never_chosen() -> None:
+    broken = label_free(np.full((2, 2), np.nan))
+    assert all(score == -np.inf for score in broken.values())
+
+
+def made(method: str = "tent") -> Tuned:
+    """The default, a good trial and a collapse that looks sure of itself."""
+    scores = ({"mutual_information": 1.0, "confidence": 0.5, "entropy": -1.0},)
+    scores += ({"mutual_information": 1.5, "confidence": 0.7, "entropy": -0.8},)
+    scores += ({"mutual_information": 0.1, "confidence": 0.99, "entropy": -0.1},)
+    rates, right = (0.001, 0.002, 0.1), (0.6, 0.7, 0.1)
+    return Tuned(method, tuple(Trial({"lr": a}, b, c) for a, b, c in zip(rates, right, scores, strict=True)))
+
+
+def test_regret_is_what_choosing_without_labels_gives_away() -> None:
+    tuned = made()
+    assert {by: round(tuned.regret(by), 9) for by in SELECTORS} == {
+        "labels": 0.0,
+        "mutual_information": 0.0,
+        "confidence": 0.6,
+        "entropy": 0.6,
+    }
+
+
+@pytest.fixture
+def recipes(tmp_path: Path) -> Path:
+    write_recipes(tmp_path / "recipes.json", [made()], "mutual_information", {"model": "fashion_resnet"})
+    return tmp_path / "recipes.json"
+
+
+def test_a_run_takes_the_settings_of_a_recipe_file_and_what_is_given_wins(recipes: Path, network) -> None:
+    flags = {
+        "recipes": recipes,
+        "methods": ["standard", "tent", {"name": "tent", "label": "mine", "lr": 0.5}],
+    }
+    specs = method_specs(load_config(None, flags=flags), network, Observer())
+    assert [dict(spec.settings) for spec in specs] == [{}, {"lr": 0.002}, {"lr": 0.5}]
+
+
+def test_a_band_is_default_label_free_and_oracle(recipes: Path, network) -> None:
+    flags = {"recipes": recipes, "band": True, "methods": ["standard", "tent"]}
+    specs = method_specs(load_config(None, flags=flags), network, Observer())
+    assert [(spec.label, spec.times_as) for spec in specs] == [
+        ("standard", ""),
+        *((f"tent ({way})", "tent") for way in ("default", "label-free", "oracle")),
+    ]
+    with pytest.raises(TemporaError, match="--recipes"):
+        method_specs(load_config(None, flags={"band": True}), network, Observer())
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"recipes": 1, "choices": {}, "model": "fashion_resnet"}']
+)
+def test_files_that_are_no_recipes(tmp_path: Path, content: str) -> None:
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(TemporaError, match="no file of tempora tune"):
+        read_recipes(tmp_path / "x.json", "fashion_resnet")
+
+
+def test_recipes_of_another_network_are_refused(recipes: Path, tmp_path: Path) -> None:
+    with pytest.raises(TemporaError, match="were tuned on fashion_resnet"):
+        read_recipes(recipes, "fashion_vit")
+    with pytest.raises(TemporaError, match="tempora tune writes"):
+        read_recipes(tmp_path / "nowhere.json", "fashion_vit")
+
+
+def test_the_command_tunes_and_says_what_it_chose(tmp_path: Path) -> None:
+    out = tmp_path / "recipes.json"
+    words = ["tune", "--methods", "tent,adabn", "--trials", "2", "--batches", "1", "--batch-size", "8"]
+    said = CliRunner().invoke(app, [*words, "--shifts", "spatter", "--out", str(out)])
+    assert said.exit_code == 0, said.output
+    assert "nothing to tune" in said.output
+    written = json.loads(out.read_text())
+    assert set(written["recipes"]) == {"tent"}
+    assert set(written["choices"]["tent"]) == {"default", *SELECTORS}
+    assert written["oracle"] is False
+    assert written["select"] == LABEL_FREE[0]
