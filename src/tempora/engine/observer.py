@@ -56,7 +56,7 @@ class Together(Observer):
     def pass_started(self, kind: str, batches: int) -> None:
         self._tell("pass_started", kind, batches)
 
-    def batch_done(self, trace: Trace, index: int) -> None:
+    def batch_done(self, trace: Trace | None, index: int) -> None:
         self._tell("batch_done", trace, index)
 
     def task_finished(self, method: str, shift: str, seed: int) -> None:
