@@ -60,7 +60,7 @@ def test_a_winner_far_ahead_of_its_own_batches_holds() -> None:
 def test_batches_that_are_hard_for_all_say_nothing_against_a_lead() -> None:
     """Utilities vary by half a point here; their difference, batch by batch, hardly at all."""
     cell = replicate("ab", stream(0.600, 0.596, luck=0.004))
-    lo, hi = cell.sample_interval()
+    lo, hi = cell.sample_interval
     assert hi[1] > lo[0], "unpaired, the intervals overlap"
     assert judge(cell).verdict == HOLDS
 
@@ -206,7 +206,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(correlation: float)
         cell = replicate(
             "abc", 0.5 + 0.05 * (noise[:, :3] + noise[:, 3:]), stream=str(number), replicates=400
         )
-        lo, hi = cell.sample_interval()
+        lo, hi = cell.sample_interval
         ahead = leads(cell, 0)
         inside += ((lo <= 0.5) & (hi >= 0.5)).mean() / 200
         together += ((ahead.lo <= 0) & (ahead.hi >= 0)).all() / 200

@@ -60,6 +60,7 @@ class Replicates:
             self.batches,
         )
 
+    @cached_property
     def sample_interval(self) -> tuple[FloatArray, FloatArray]:
         """The 95 % interval of each utility, as far as the batches decide it."""
         return self._interval(self.sampled)

@@ -113,14 +113,17 @@ class Doubt:
         Rows of methods that failed somewhere, and of cells without batches to look at, have none.
         """
         found: dict[str, list[Any]] = {column: [None] * len(frame) for column in COLUMNS}
-        places = pd.Series(np.arange(len(frame)), index=frame.index)
-        for _, group in frame.groupby(keys(frame), dropna=False, sort=False):
-            cells = self._behind(group.iloc[0])
+        numbers = frame.groupby(keys(frame), dropna=False, sort=False).ngroup().to_numpy()
+        methods = frame["method"].tolist()
+        for number in np.unique(numbers):
+            places = np.flatnonzero(numbers == number).tolist()
+            cells = self._behind(frame.iloc[places[0]])
             if not cells:
                 continue
             replicates, judged = self._judgement(cells)
-            lo, hi = replicates.sample_interval()
-            for place, method in zip(places[group.index], group["method"], strict=True):
+            lo, hi = replicates.sample_interval
+            for place in places:
+                method = methods[place]
                 found["verdict"][place], found["why"][place] = judged.verdict, judged.why
                 if method in replicates.methods:
                     column = replicates.methods.index(method)
