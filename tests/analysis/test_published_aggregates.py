@@ -225,7 +225,7 @@ def test_the_headline_of_the_paper() -> None:
     assert found.mean_gap == 0.15
     assert (found.temporal_winner, found.temporal_wins) == ("eta", 103)
     assert found.sentence() == (
-        "CMF wins 10 of 15 offline and loses 211 of 240 under pressure, by 15.0 points on average, "
+        "CMF, best offline (10 of 15 wins), loses 211 of 240 under pressure, by 15.0 points on average, "
         "79 times below Standard; ETA wins most there, 103."
     )
 

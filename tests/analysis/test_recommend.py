@@ -14,8 +14,17 @@ from tempora.analysis.recommend import NoExactAnswer, recommend
 from tempora.analysis.replays import answer
 from tempora.analysis.requirements import Requirements
 from tempora.errors import TemporaError
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Poisson, Scenario
-from tempora.store import Results
+from tempora.scenarios import (
+    Amortised,
+    Continuous,
+    Deployment,
+    Discrete,
+    Offline,
+    Poisson,
+    Resolved,
+    Scenario,
+)
+from tempora.store import Results, Trace
 
 
 @pytest.fixture(scope="module")
@@ -318,6 +327,46 @@ def test_what_cannot_be_answered_is_an_error(run: Results, tmp_path: Path) -> No
         recommend(failed, Discrete(interval_ms=10.0))
 
 
+def test_no_answer_contradicts_a_measured_neighbour(tmp_path: Path) -> None:
+    """AdaBN has an answer at this budget; SHOT-IM has none, and was better a hair's breadth beside it."""
+    methods = {"standard": METHODS["standard"], "adabn": METHODS["adabn"], "shot_im": (10.0, 14.0, 40)}
+    budgets = (Amortised(budget_ms=198.0), Amortised(budget_ms=400.0))
+    run = write_run(tmp_path, methods=methods, scenarios=[Offline(), *budgets])
+    found = recommend(run, Amortised(budget_ms=200.5))
+    assert found.method == "adabn"
+    assert found.rivals == ["shot_im"]
+    near = found.neighbours["shot_im"]
+    cells = run.utilities[run.utilities["method"] == "shot_im"].groupby("label")["utility"].mean()
+    assert near.labels == tuple(one.label for one in budgets)
+    assert near.utilities == pytest.approx([cells[one.label] for one in budgets])
+    assert near.lo > found.table["utility"].iloc[0], "whoever reads on would not choose AdaBN"
+    assert recommend(run, budgets[0]).rivals == [], "an evaluated point needs no neighbours"
+    beyond = recommend(run, Amortised(budget_ms=450.0)).neighbours
+    assert all(len(one.labels) == 1 for one in beyond.values())
+
+
+def test_missing_passes_can_be_made(run: Results) -> None:
+    """Whatever makes them: here, the evaluated pass of the same deployment stands for a new one."""
+    asked = Discrete(interval_ms=10.5)
+    without = recommend(run, asked)
+    assert "tent" in without.unanswered
+    made = []
+
+    def live(method: str, shift: str, seed: int, resolved: Resolved) -> Trace:
+        made.append((method, shift, seed))
+        cells = run.utilities
+        cell = cells[
+            (cells["method"] == method) & (cells["shift"] == shift) & (cells["protocol"] == "offline")
+        ]
+        return run.trace(cell.iloc[0], predictions=False).on_timeline(resolved)
+
+    found = recommend(run, asked, live=live)
+    assert not found.unanswered
+    assert {method for method, _, _ in made} == set(without.unanswered)
+    assert found.table.set_index("method")["answer"]["tent"] == "live"
+    assert found.table.set_index("method")["answer"]["adabn"] == "replayed"
+
+
 def test_failed_and_missing_passes_are_said(tmp_path: Path) -> None:
     run = write_run(tmp_path)
     cells = run.utilities
@@ -326,7 +375,9 @@ def test_failed_and_missing_passes_are_said(tmp_path: Path) -> None:
     strict = (cells["method"] == "tent") & (cells["label"] == "γ 10 ms")
     cells.loc[strict, "status"] = "failed: disk"
     assert "no offline pass" in recommend(run, Continuous(threshold_ms=33.0)).unanswered["sar"]
-    assert recommend(run, Discrete(interval_ms=10.0)).unanswered["tent"] == "failed: disk"
+    found = recommend(run, Discrete(interval_ms=10.0))
+    assert found.failed == {"tent": "failed: disk"}
+    assert "tent" not in found.unanswered
     gone = (cells["method"] == "lame") & (cells["shift"] == "snow")
     run.utilities = cells[~gone]
     assert "no cell of it on snow" in recommend(run, Continuous(threshold_ms=33.0)).unanswered["lame"]

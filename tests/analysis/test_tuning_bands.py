@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from report.made_run import METHODS, make_run
+from tempora.analysis.outcomes import over_shifts
 from tempora.analysis.tuning import bands
-from tempora.report.frames import over_shifts
 from tempora.scenarios import Offline
 
 TENT, ADABN = METHODS["tent"], METHODS["adabn"]

@@ -14,7 +14,7 @@ from tempora.models import load
 from tempora.published import methods
 from tempora.report.colours import DARK_PAPER, contrast
 
-# Machado, Oliveira & Fernandes (2009), severity 1: how linear RGB looks to protanopes and deuteranopes.
+# Machado, Oliveira & Fernandes (2009), severity 1: how linear RGB looks to protanopes, deuteranopes and tritanopes.
 VISION = {
     "normal": np.eye(3),
     "protanopia": np.array(
@@ -22,6 +22,9 @@ VISION = {
     ),
     "deuteranopia": np.array(
         [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritanopia": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
     ),
 }
 XYZ = np.array(

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -497,3 +498,95 @@ def test_doubt_and_failure_are_marked_wherever_results_appear(browser: Browser, 
     browser.choose("cell-scenario", "T 30 ms")
     assert "not applicable" in browser.text("#cell-facts")
     assert browser.problems() == []
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (375, True)])
+def test_nothing_keeps_people_out(browser: Browser, page: Path, width: int, dark: bool) -> None:
+    """axe-core: contrast, names, roles, order of headings, what the keyboard reaches."""
+    browser.open(page, width=width, dark=dark)
+    browser.run(files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    found = browser.driver.execute_async_script(
+        """const done = arguments[0];
+        axe.run(document, { resultTypes: ["violations"] }).then((found) => done(found.violations));"""
+    )
+    serious = [
+        (one["id"], node["html"][:120], node["failureSummary"])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+    assert serious == []
+    charts = browser.run(
+        "return [...document.querySelectorAll('.chart')].map((c) => [c.id, c.getAttribute('aria-label')])"
+    )
+    assert all("Vega" not in label and re.search(r"\d", label) for _, label in charts), (
+        "they say what they show"
+    )
+
+
+def test_the_address_holds_what_was_asked(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.limit("discrete", 77.0)
+    browser.choose("whatif-shift", "Fog")
+    kept, said = browser.run("return location.hash"), browser.text("#recommendation")
+    assert kept.startswith("#what-if/discrete/77/")
+    browser.open(page)
+    assert browser.text("#recommendation") != said
+    browser.run("location.hash = arguments[0]", kept)
+    browser.wait("return document.getElementById('exact').value === '77'")
+    assert browser.text("#recommendation") == said
+    assert browser.run("return document.querySelector('#whatif-shift').selectedOptions[0].text") == "Fog"
+
+
+def test_all_scenarios_are_seen_on_screen_and_on_paper(browser: Browser, page: Path) -> None:
+    hidden = """return [...document.querySelectorAll(".scroll")]
+        .filter((box) => !box.hidden && box.scrollWidth > box.clientWidth + 1).length"""
+    browser.open(page, width=1400)
+    grid = "const box = document.querySelector('#winners .scroll'); return box.scrollWidth - box.clientWidth"
+    assert browser.run(grid) <= 1, "17 scenarios fit"
+    browser.open(page, width=800)
+    told = "return [...document.querySelectorAll('.more')].filter((hint) => !hint.hidden).length"
+    assert browser.run(hidden) == browser.run(told) > 0, "what does not fit is said"
+    browser.open(page, width=1040, dark=True)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        tables = (
+            "return [...document.querySelectorAll('[data-table]')].filter((t) => t.offsetHeight === 0).length"
+        )
+        assert browser.run(tables) == 0, "every table is printed"
+        assert browser.run("return document.documentElement.scrollWidth") <= 1040, "no column is lost"
+        square = "getComputedStyle(document.querySelector('.square'))"
+        assert browser.run(f"return {square}.printColorAdjust") == "exact"
+        paper = browser.run("return getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(255, 255, 255)", "on white paper, also from a dark screen"
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_arrows_go_from_cell_to_cell(opened: Browser) -> None:
+    stops = "return document.querySelectorAll('.square[tabindex=\"0\"]').length"
+    assert opened.run(stops) == 1
+    opened.run("document.querySelector('.square').focus()")
+    for key in ("ArrowRight", "ArrowDown"):
+        opened.run(
+            "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: arguments[0], bubbles: true}))",
+            key,
+        )
+    at = "const at = document.activeElement; return [at.closest('tr').rowIndex, at.closest('td').cellIndex]"
+    assert opened.run(at) == [3, 2]
+    assert opened.run(stops) == 1
+
+
+def test_a_measured_neighbour_is_not_contradicted(browser: Browser, tmp_path: Path) -> None:
+    """AdaBN has an answer at any interval; Tent has none between two intervals at which it is better."""
+    scenarios = (Offline(), Discrete(interval_ms=75.0), Discrete(interval_ms=85.0))
+    methods = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
+    results = make_run(tmp_path, methods=methods, scenarios=scenarios, shifts={"fog": 0.5})
+    browser.open(write_report(results))
+    browser.limit("discrete", 80.0)
+    cells = results.utilities[results.utilities["method"] == "tent"].set_index("label")["utility"]
+    said = browser.text("#recommendation")
+    assert next(iter(browser.utilities())) == "adabn"
+    lo, hi = sorted((cells["γ 75 ms"], cells["γ 85 ms"]))
+    assert f"unless Tent, between {100 * lo:.1f}% and {100 * hi:.1f}% at γ 75 ms and γ 85 ms" in said
+    assert "At γ 75 ms:" in said, "how sure the neighbours are, not this point"

@@ -24,7 +24,7 @@ from tempora.report.figures.winners import winners
 from tempora.scenarios import Deployment, Discrete, serve
 from tempora.store import Results
 
-NAMES = {"winners", "timelines", "utility", "protocols", "pareto", "latency"}
+NAMES = {"winners", "timelines", "utility", "protocols", "pareto", "profiles", "latency"}
 
 
 @pytest.fixture(scope="module")

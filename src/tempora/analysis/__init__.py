@@ -10,15 +10,29 @@ from tempora.analysis.correlation import correlation_summary, correlations, spea
 from tempora.analysis.deficit import deficit, gaps, losses, with_overall
 from tempora.analysis.factors import temporal_factors
 from tempora.analysis.frames import offline, ordered, scored, stack, strictest, temporal
+from tempora.analysis.guidance import Guidance, guidance
 from tempora.analysis.hardware import across_hardware
 from tempora.analysis.headline import Headline, headline
 from tempora.analysis.latency import overhead
+from tempora.analysis.outcomes import (
+    champions,
+    counted,
+    failures,
+    offline_champion,
+    over_seeds,
+    over_shifts,
+    shift_set,
+    win_counts,
+    winners,
+    wins_of,
+)
 from tempora.analysis.pareto import budget_curves, pareto_front
 from tempora.analysis.peak import Peaks, peak
 from tempora.analysis.phases import phase_summary, phase_transitions
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
 from tempora.analysis.recommend import Advice, recommend
+from tempora.analysis.regret import performance_profile, regret
 from tempora.analysis.replays import Answers, answer
 from tempora.analysis.requirements import Requirements
 from tempora.analysis.segments import by_segment, over_the_stream
@@ -31,12 +45,12 @@ from tempora.analysis.uncertainty import (
     paired_difference,
     probability_best,
 )
-from tempora.analysis.winners import win_counts, winners
 
 __all__ = [
     "Advice",
     "Answers",
     "Difference",
+    "Guidance",
     "Headline",
     "Peaks",
     "Requirements",
@@ -49,30 +63,40 @@ __all__ = [
     "budget_curves",
     "buffering",
     "by_segment",
+    "champions",
     "compare_runs",
     "components",
     "contributions",
     "correlation_summary",
     "correlations",
+    "counted",
     "deficit",
     "difference_across_seeds",
+    "failures",
     "findings",
     "gaps",
+    "guidance",
     "headline",
     "losses",
     "offline",
+    "offline_champion",
     "ordered",
+    "over_seeds",
+    "over_shifts",
     "over_the_stream",
     "overhead",
     "paired_difference",
     "pareto_front",
     "peak",
+    "performance_profile",
     "phase_summary",
     "phase_transitions",
     "pool",
     "probability_best",
     "recommend",
+    "regret",
     "scored",
+    "shift_set",
     "spearman",
     "stack",
     "strictest",
@@ -80,6 +104,7 @@ __all__ = [
     "temporal_factors",
     "win_counts",
     "winners",
+    "wins_of",
     "with_overall",
     "with_ranks",
 ]

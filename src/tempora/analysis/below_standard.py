@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tempora.analysis.frames import keys, ordered, temporal
+from tempora.analysis.outcomes import counted, over_seeds
 from tempora.cards import CATALOGUE, OVERALL, Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD
@@ -25,7 +26,7 @@ def below_standard(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFram
 
     As the paper prints it, `share` says where the misses happen: the protocol rows of a method sum to 1.
     """
-    rows = beside_standard(frame, cards)
+    rows = beside_standard(counted(over_seeds(frame, cards)), cards)
     rows = rows[rows["method"] != STANDARD]
     rows["below"] = rows["utility"] < rows["standard_utility"]
     by_protocol = rows.groupby(["method", "protocol"])["below"].agg(cells="size", count="sum").reset_index()

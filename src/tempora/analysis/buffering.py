@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tempora.analysis.frames import keys, ordered, scored
+from tempora.analysis.outcomes import counted
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
 from tempora.cards import CATALOGUE, Cards
@@ -19,7 +20,7 @@ def buffering(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     Columns end in `_unbuffered`, `_buffered` and, for availability and utility, `_delta` (buffered minus
     unbuffered). Waitspan and response appear where the frame has them.
     """
-    rows = scored(frame)
+    rows = counted(scored(frame))
     queues = rows.groupby("protocol")["queue"]
     compared = rows[(queues.transform("min") == 0) & (queues.transform("nunique") > 1)]
     if compared.empty:

@@ -6,15 +6,20 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tempora.analysis.correlation import spearman
+from tempora.analysis.doubt import EQUAL, SAMPLING, TIMING, UNDECIDED, Replicates, pooled, times_of
+from tempora.analysis.doubt.blocks import CONFIDENCE
+from tempora.analysis.doubt.judgement import EQUAL_WITHIN, NOTHING
+from tempora.analysis.doubt.rescoring import Rescorer
+from tempora.analysis.doubt.run import Scored, together
+from tempora.analysis.doubt.timing import Times
 from tempora.analysis.frames import ordered, scored
-from tempora.analysis.replays import batch_worth
-from tempora.analysis.uncertainty import FloatArray, interval
+from tempora.analysis.outcomes import counted
 from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.store import Results
@@ -25,7 +30,10 @@ _CELL = [*SCENARIO_NAME, "method"]
 """Scenarios are the same if their labels are: what the user held fixed, in milliseconds or relative to lambda."""
 _SIDES = ("", "_other")
 
-SAME, TIMING, CHANCE, CHANGED = "same", "timing noise", "chance", "changed"
+_OTHER = " there"
+"""At the end of a method's name among the replicates of both runs."""
+
+SAME, CHANGED = "same", "changed"
 
 
 @dataclass(frozen=True)
@@ -35,10 +43,11 @@ class RunComparison:
     cells: pd.DataFrame
     """One row per method and scenario that both have, over the streams that both have: `value`, `utility`, `rank`
     (and the same with `_other`), their `difference` (other minus this) with `lo` and `hi`, and `change`: `same`,
-    `timing noise` (the ranges of utilities overlap), `chance` (the interval includes zero) or `changed`."""
+    `changed` (the interval leaves out zero), `equal` (it is within half a point) or `undecided`, `why` then says by
+    timing or by sampling."""
     flips: pd.DataFrame
     """Pairs that changed places: `upper` beat `lower` by `margin`, and loses by `margin_other` in the other run.
-    `clear`: in both runs beyond timing noise and chance."""
+    `clear`: in both runs for certain, whatever other batches and times would give."""
     winners: pd.DataFrame
     """Scenarios that another method wins: `winner` and `winner_other`."""
     notes: list[str]
@@ -54,6 +63,7 @@ class RunComparison:
         return {
             "cells": len(self.cells),
             "changed": int((self.cells["change"] == CHANGED).sum()),
+            "undecided": int((self.cells["change"] == UNDECIDED).sum()),
             "mean_absolute_difference": float(self.cells["difference"].abs().mean()),
             "rank_correlation": float(np.nanmean(correlations)) if correlations else math.nan,
             "scenarios": self.cells.groupby(SCENARIO_NAME).ngroups,
@@ -63,7 +73,7 @@ class RunComparison:
 
 def compare_runs(run: Results, other: Results) -> RunComparison:
     """Compare what both runs evaluated: the same methods, shifts and scenarios, and seeds if they share any."""
-    rows, others = _rows(run), _rows(other)
+    rows, others = counted(_rows(run)), counted(_rows(other))
     stream = ["shift", "seed"] if set(rows["seed"]) & set(others["seed"]) else ["shift"]
     key = [*_CELL, *stream]
     common = rows[key].merge(others[key]).drop_duplicates()
@@ -74,10 +84,12 @@ def compare_runs(run: Results, other: Results) -> RunComparison:
         )
     mine, theirs = _Side(run, rows.merge(common)), _Side(other, others.merge(common))
     paired = "seed" in stream and mine.batches() == theirs.batches()
-    cells = _with_ranks(pd.DataFrame(_compared(mine, theirs, paired)), run.cards)
+    replicates = dict(_replicates(mine, theirs, paired))
+    compared = [row for scenario, both in replicates.items() for row in _compared(mine, scenario, both)]
+    cells = _with_ranks(pd.DataFrame(compared), run.cards)
     return RunComparison(
         cells=cells,
-        flips=_flips(cells, mine, theirs),
+        flips=_flips(cells, replicates),
         winners=_changed_winners(cells),
         notes=[*_differences(run.manifest, other.manifest), *_only_in_one(rows, others)],
         paired=paired,
@@ -93,6 +105,10 @@ def machine_name(manifest: Mapping[str, Any]) -> str:
     clock, machine = str(manifest.get("clock", "")), manifest.get("machine", {})
     if clock.startswith("recorded"):
         return f"clock {(manifest.get('config') or {}).get('clock', clock)}"
+    return _processor(machine)
+
+
+def _processor(machine: Mapping[str, Any]) -> str:
     if machine.get("gpu"):
         return str(machine["gpu"])
     threads = machine.get("threads")
@@ -105,24 +121,19 @@ def machine_name(manifest: Mapping[str, Any]) -> str:
 
 def _rows(run: Results) -> pd.DataFrame:
     rows = scored(run.utilities)
+    rows = rows.assign(queue=rows["queue"].fillna(1))
     return rows.drop_duplicates([*_CELL, "shift", "seed"])
 
 
 class _Side:
-    """The cells of one run that the other has too."""
+    """The cells of one run that the other has too, batch by batch."""
 
     def __init__(self, run: Results, rows: pd.DataFrame) -> None:
         self._run = run
-        # A method's cells on one stream mostly share a pass, which is then read once. Sorted, the streams of a cell
-        # come in the same order on both sides.
-        self.rows = rows.sort_values(["method", "shift", "seed"], kind="stable", ignore_index=True)
-        self._worth = [self._of(row) for _, row in self.rows.iterrows()]
-        self.cells = dict(self._cells())
-
-    def _of(self, row: pd.Series[Any]) -> FloatArray:
-        trace = self._run.trace(row, predictions=False)
-        resolved = self._run.resolved(row, trace.num_batches)
-        return np.asarray(batch_worth(trace, resolved), dtype=np.float64)
+        # Sorted, methods come in the same order on both sides, and a pass that cells share is read once.
+        self.rows = rows.sort_values(["shift", "seed", "method"], kind="stable", ignore_index=True)
+        self.clock = str(run.manifest.get("clock", ""))
+        self.scored = self._scored(times_of(run))
 
     def batches(self) -> dict[tuple[str, int], tuple[Any, ...]]:
         """What decides the batches of each stream."""
@@ -136,59 +147,98 @@ class _Side:
             for identity in identities
         }
 
-    def _cells(self) -> Iterator[tuple[tuple[Any, ...], _Cell]]:
-        for key, group in self.rows.groupby(_CELL, dropna=False, sort=False):
-            worth = np.concatenate([self._worth[place] for place in group.index])
-            weights = group["batches"].astype(float)
-            lo, hi = (
-                float(np.average(group[name], weights=weights)) for name in ("utility_lo", "utility_hi")
+    def values(self) -> dict[tuple[Any, ...], float]:
+        return {key: float(group["value"].iloc[0]) for key, group in self.rows.groupby(_CELL, dropna=False)}
+
+    def _scored(self, times: Times) -> dict[tuple[Any, ...], dict[tuple[str, int], list[Scored]]]:
+        """Scenario -> stream -> what each method got."""
+        found: dict[tuple[Any, ...], dict[tuple[str, int], list[Scored]]] = {}
+        for (shift, seed), rows in self.rows.groupby(["shift", "seed"], sort=False):
+            rescorer = Rescorer(self._run, times)
+            for _, row in rows.iterrows():
+                worth, phase = rescorer.worth(row)
+                timed = rescorer.timed(row, worth) if times.draws else None
+                of_scenario = found.setdefault(tuple(row[name] for name in SCENARIO_NAME), {})
+                of_stream = of_scenario.setdefault((str(shift), int(str(seed))), [])
+                of_stream.append(Scored(str(row["method"]), worth, phase, timed))
+        return found
+
+
+def _replicates(mine: _Side, theirs: _Side, paired: bool) -> Iterator[tuple[tuple[Any, ...], Replicates]]:
+    """Of every scenario, the methods of this run and then those of the other, as the replicates have them."""
+    same_times = mine.clock == theirs.clock != "measured"
+    for scenario, streams in mine.scored.items():
+        others = {
+            stream: [_of_other(one, same_times) for one in cells]
+            for stream, cells in theirs.scored[scenario].items()
+        }
+        if paired:
+            cells = [together([*streams[one], *others[one]], f"{one[0]} {one[1]}") for one in streams]
+            yield scenario, pooled(cells)
+        else:
+            here, there = (
+                pooled([together(cells, f"{side} {stream}") for stream, cells in of.items()])
+                for side, of in (("here", streams), ("there", others))
             )
-            numbers = {"value": float(group["value"].iloc[0]), "utility": float(worth.mean())}
-            yield key, _Cell({**numbers, "utility_lo": lo, "utility_hi": hi}, worth)
-
-    def clearly_above(self, scenario: tuple[Any, ...], upper: str, lower: str) -> bool:
-        """Beyond timing noise, and beyond chance, batch by batch."""
-        above, below = self.cells[(*scenario, upper)], self.cells[(*scenario, lower)]
-        if above.numbers["utility_lo"] <= below.numbers["utility_hi"]:
-            return False
-        return interval(above.worth - below.worth).lo > 0
+            yield scenario, _beside(here, there)
 
 
-class _Cell(NamedTuple):
-    """A method under a scenario, over all streams."""
-
-    numbers: dict[str, float]
-    worth: FloatArray
-    """What each batch added to the utility, stream after stream."""
-
-
-def _compared(mine: _Side, theirs: _Side, paired: bool) -> Iterator[dict[str, Any]]:
-    for key, here in mine.cells.items():
-        there = theirs.cells[key]
-        cell: dict[str, Any] = {**dict(zip(_CELL, key, strict=True)), **here.numbers}
-        cell |= {f"{name}_other": number for name, number in there.numbers.items()}
-        cell |= _difference(here.worth, there.worth, paired)
-        yield {**cell, "change": _change(cell)}
+def _of_other(one: Scored, same_times: bool) -> Scored:
+    """Under another name; draws of times that were not drawn together are put into another order."""
+    timed = one.timed
+    if timed is not None and not same_times:
+        timed = np.roll(timed, len(timed) // 2, axis=0)
+    return one._replace(method=f"{one.method}{_OTHER}", timed=timed)
 
 
-def _difference(mine: FloatArray, theirs: FloatArray, paired: bool) -> dict[str, float]:
-    """Other minus this, with a 95 % interval: batch by batch, or between independent means."""
-    if paired:
-        found = interval(theirs - mine)
-        return {"difference": found.mean, "lo": found.lo, "hi": found.hi}
-    mean = float(theirs.mean() - mine.mean())
-    reach = 1.96 * math.sqrt(mine.var(ddof=1) / len(mine) + theirs.var(ddof=1) / len(theirs))
-    return {"difference": mean, "lo": mean - reach, "hi": mean + reach}
+def _beside(here: Replicates, there: Replicates) -> Replicates:
+    """Replicates of two runs that saw different batches."""
+    draws = max(len(here.timed), len(there.timed))
+    timed = [np.broadcast_to(one.timed, (draws, len(one.methods))) for one in (here, there)]
+    return Replicates(
+        (*here.methods, *there.methods),
+        np.concatenate([here.utility, there.utility]),
+        np.concatenate([here.sampled, there.sampled], axis=1),
+        np.concatenate(timed, axis=1),
+        here.batches,
+    )
 
 
-def _change(cell: Mapping[str, Any]) -> str:
-    if cell["difference"] == 0:
-        return SAME
-    uncertain = cell["utility_hi"] > cell["utility_lo"] or cell["utility_hi_other"] > cell["utility_lo_other"]
-    apart = cell["utility_lo"] > cell["utility_hi_other"] or cell["utility_lo_other"] > cell["utility_hi"]
-    if uncertain and not apart:
-        return TIMING
-    return CHANGED if cell["lo"] > 0 or cell["hi"] < 0 else CHANCE
+def _compared(mine: _Side, scenario: tuple[Any, ...], both: Replicates) -> Iterator[dict[str, Any]]:
+    values = mine.values()
+    for place, method in enumerate(both.methods):
+        if method.endswith(_OTHER):
+            continue
+        other = both.methods.index(f"{method}{_OTHER}")
+        yield {
+            **dict(zip(SCENARIO_NAME, scenario, strict=True)),
+            "method": method,
+            "value": values[(*scenario, method)],
+            "utility": float(both.utility[place]),
+            "utility_other": float(both.utility[other]),
+            **_difference(both, place, other),
+        }
+
+
+def _difference(both: Replicates, place: int, other: int) -> dict[str, Any]:
+    """Other minus this, with a 95 % interval over other batches and other times, and what that says."""
+    difference = float(both.utility[other] - both.utility[place])
+    sampled = both.sampled[:, other] - both.sampled[:, place]
+    timing = both.timing[:, other] - both.timing[:, place]
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    lo, hi = (difference + bound for bound in np.quantile(sampled + timing, tails))
+    lo, hi = min(float(lo), difference), max(float(hi), difference)
+    why = ""
+    if abs(difference) < NOTHING:
+        change = SAME
+    elif lo > 0 or hi < 0:
+        change = CHANGED
+    elif lo >= -EQUAL_WITHIN and hi <= EQUAL_WITHIN:
+        change = EQUAL
+    else:
+        change = UNDECIDED
+        why = TIMING if (timing**2).mean() > (sampled**2).mean() else SAMPLING
+    return {"difference": difference, "lo": lo, "hi": hi, "change": change, "why": why}
 
 
 # -- places --------------------------------------------------------------------------------------------------
@@ -212,29 +262,35 @@ def _changed_winners(cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=[*SCENARIO_NAME, "winner", "winner_other"])
 
 
-def _flips(cells: pd.DataFrame, mine: _Side, theirs: _Side) -> pd.DataFrame:
+def _flips(cells: pd.DataFrame, replicates: Mapping[tuple[Any, ...], Replicates]) -> pd.DataFrame:
     found = []
     for key, cell in cells.groupby(SCENARIO_NAME, dropna=False, sort=False):
+        both = replicates[key]
         for (_, one), (_, two) in combinations(cell.iterrows(), 2):
             upper, lower = (one, two) if one["utility"] > two["utility"] else (two, one)
             margins = [upper[name] - lower[name] for name in ("utility", "utility_other")]
             if not margins[0] > 0 > margins[1]:
                 continue
             names = str(upper["method"]), str(lower["method"])
-            clear = mine.clearly_above(key, *names) and theirs.clearly_above(key, *reversed(names))
+            others = tuple(f"{name}{_OTHER}" for name in reversed(names))
+            clear = _clearly_above(both, *names) and _clearly_above(both, *others)
             found.append((*key, *names, *margins, clear))
     columns = [*SCENARIO_NAME, "upper", "lower", "margin", "margin_other", "clear"]
     return pd.DataFrame(found, columns=columns).astype({"clear": bool})
+
+
+def _clearly_above(both: Replicates, upper: str, lower: str) -> bool:
+    """In 95 % of the replicates."""
+    above, below = both.methods.index(upper), both.methods.index(lower)
+    leads = both.utilities[:, above] - both.utilities[:, below]
+    return bool(np.quantile(leads, 1 - CONFIDENCE) > 0)
 
 
 # -- circumstances -------------------------------------------------------------------------------------------
 
 
 def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    said = []
-    here, there = machine_name(mine), machine_name(theirs)
-    if here != there:
-        said.append(f"two machines: {here} here, {there} there; their times differ before anything else does")
+    said = _machines(mine, theirs)
     lambdas = [float(manifest["baseline"]["baseline_ms"]) for manifest in (mine, theirs)]
     if not math.isclose(*lambdas, rel_tol=0.01):
         said.append(
@@ -251,6 +307,25 @@ def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str
         verdict = verdict_of(manifest)
         if verdict.doubtful:
             said.append(f"timing {where} is {verdict.text}")
+    return said
+
+
+def _machines(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Whose times, and on what the predictions were computed; a clock's name alone says neither."""
+    processors = [_processor(manifest.get("machine", {})) for manifest in (mine, theirs)]
+    clocks = [str(manifest.get("clock", "")) for manifest in (mine, theirs)]
+    two = processors[0] != processors[1]
+    if not any(clock.startswith("recorded") for clock in clocks):
+        times = "their times differ before anything else does"
+        return [f"two machines: {processors[0]} here, {processors[1]} there; {times}"] if two else []
+    said = []
+    if clocks[0] != clocks[1]:
+        names = [machine_name(manifest) for manifest in (mine, theirs)]
+        if names[0] == names[1]:
+            names = [f"{name} ({clock})" for name, clock in zip(names, clocks, strict=True)]
+        said.append(f"times of two profiles: {names[0]} here, {names[1]} there")
+    if two:
+        said.append(f"computed on two machines: {processors[0]} here, {processors[1]} there")
     return said
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pandas as pd
 
 from tempora.analysis.frames import is_offline, keys, ordered, temporal
+from tempora.analysis.outcomes import counted, over_seeds, win_counts
 from tempora.analysis.ranks import with_ranks
-from tempora.analysis.winners import win_counts
 from tempora.cards import CATALOGUE, OVERALL, Cards
 
 
 def gaps(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """The temporal rows with `gap` to the winner of their cell and `lost`: somebody did strictly better."""
-    rows = with_ranks(temporal(frame, cards))
+    rows = with_ranks(counted(over_seeds(temporal(frame, cards), cards)))
     best = rows.groupby(keys(rows), dropna=False)["utility"].transform("max")
     return rows.assign(gap=best - rows["utility"], lost=rows["rank"] > 1)
 
@@ -38,7 +38,7 @@ def with_overall(by_protocol: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.Data
 
 def losses(winners: pd.DataFrame, methods: list[str], cards: Cards = CATALOGUE) -> pd.DataFrame:
     """`cells` and `losses` of methods where only the winners are known, as in the published grids."""
-    under_pressure = winners[~is_offline(winners, cards)]
+    under_pressure = counted(winners[~is_offline(winners, cards)])
     wins = win_counts(under_pressure, cards).set_index(["method", "group"])["wins"]
     sizes = {OVERALL: len(under_pressure), **under_pressure["protocol"].value_counts().to_dict()}
     return pd.DataFrame(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tempora.analysis.frames import keys, ordered, strictest
+from tempora.analysis.outcomes import counted
 from tempora.analysis.pooling import pool
 from tempora.cards import CATALOGUE, Cards
 
@@ -15,7 +16,7 @@ def temporal_factors(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFr
     Of several queues the longest counts. The cut-off is the mean number of batches adapted before the budget
     ran out; missing if it never did.
     """
-    rows = strictest(frame, cards)
+    rows = strictest(counted(frame), cards)
     if "shift" in rows and rows["shift"].nunique() > 1:
         rows = pool(rows, cards=cards)
     rows = rows.assign(factor=[cards.scenario(protocol).factor for protocol in rows["protocol"]])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from tempora.analysis.frames import keys, ordered, scored
+from tempora.analysis.outcomes import counted, winners
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
-from tempora.analysis.winners import winners
 from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 from tempora.store.schema import SCENARIO_NAME
@@ -20,7 +20,7 @@ def across_hardware(frame: pd.DataFrame, machine: str = "hardware", cards: Cards
     multiple of lambda. `machine` names the column that tells machines apart (`run` for stacked runs).
     `changed` marks the scenarios whose winner is not the same everywhere.
     """
-    rows = scored(frame)
+    rows = counted(scored(frame))
     if machine not in rows or rows[machine].nunique() < 2:
         raise TemporaError(
             f"comparing machines needs a column {machine!r} with two or more of them; stack their runs: "

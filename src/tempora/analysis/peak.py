@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tempora.analysis.frames import is_offline
+from tempora.analysis.replays import Live
 from tempora.analysis.requirements import check_bound
 from tempora.analysis.tails import FloatArray, tail_note, varies
 from tempora.errors import TemporaError, unknown
@@ -32,9 +33,6 @@ MOST_DOUBLINGS = 30
 HALVINGS = 10
 """Of the range that holds the peak: it is found within a thousandth."""
 REPLAYED, APPROXIMATE, NONE = "replayed", "approximate", "none"
-
-Live = Callable[[str, str, int, Resolved], Trace]
-"""Makes a pass: method, shift, seed and deployment -> its trace."""
 
 _STREAM = ["shift", "seed"]
 

@@ -8,12 +8,13 @@ from tempora.analysis.frames import keys, scored
 
 
 def with_ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """The scored rows with their `rank` among the methods of their cell: 1 is best, ties share the better rank.
+    """The scored rows with their `rank` among the methods of their cell: 1 is best, ties share the better rank. What
+    differs by less than twelve digits differs by rounding.
 
     Of pooled rows, those of a method that failed somewhere come last.
     """
     rows = scored(frame)
-    rows = rows.assign(rank=rows["utility"].where(~incomplete(rows), -1.0))
+    rows = rows.assign(rank=rows["utility"].round(12).where(~incomplete(rows), -1.0))
     within_cell = rows.groupby(keys(rows), dropna=False)["rank"]
     return rows.assign(rank=within_cell.rank(method="min", ascending=False).astype(int))
 

@@ -13,8 +13,10 @@ import pandas as pd
 from tempora.analysis.doubt import Judgement, Replicates, judge, leads, pooled, times_of
 from tempora.analysis.doubt.rescoring import Rescorer
 from tempora.analysis.doubt.run import Scored, together
+from tempora.analysis.neighbours import Neighbours, neighbours, rivals
+from tempora.analysis.outcomes import counted as counted_shifts
 from tempora.analysis.pooling import pool
-from tempora.analysis.replays import Answers, answer
+from tempora.analysis.replays import LIVE, Answers, Live, answer
 from tempora.analysis.requirements import Kept, Requirements, kept
 from tempora.analysis.solvency import break_even
 from tempora.analysis.tails import tail_note, with_variation
@@ -52,6 +54,10 @@ class Advice:
     """What the answer rests on, in sentences."""
     unanswered: dict[str, str]
     """Methods without an exact answer, and why: the best may be among them."""
+    neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
+    """What those were seen to get nearby. It bounds nothing for certain, and contradicts no answer."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Methods that failed in this run, and how: they are proposed to nobody."""
     required: Requirements = field(default_factory=Requirements)
     excluded: Mapping[str, str] = field(default_factory=dict)
     """Methods that miss what is required, and the number that says so."""
@@ -70,6 +76,11 @@ class Advice:
     __repr__ = __str__
 
     @property
+    def rivals(self) -> list[str]:
+        """Methods without an answer that a neighbour shows above the best."""
+        return rivals(self.neighbours, float(self.table["utility"].iloc[0]))
+
+    @property
     def runner_up(self) -> str | None:
         return str(self.table["method"].iloc[1]) if len(self.table) > 1 else None
 
@@ -84,19 +95,22 @@ def recommend(
     scenario: Scenario,
     shifts: Sequence[str] | None = None,
     required: Requirements | None = None,
+    live: Live | None = None,
 ) -> Advice:
     """The best method of a run under `scenario`, on all its shifts or some of them, of those that keep what is
     `required` of responses and availability.
 
     Only exact answers count: cells that were evaluated, and replays that cannot go differently. Methods
-    without one are named in `unanswered`, never estimated. Percentiles have the device's own variation in them.
+    without one are named in `unanswered`, never estimated, with what their evaluated `neighbours` got; `live` makes
+    the passes that are missing (`tempora.engine.audit.live_passes`). Percentiles have the device's own variation in
+    them.
     """
     required = required or Requirements()
     if required.limits_ms:
         scenario = with_variation(results, scenario)
-    answers = answer(results, scenario, shifts)
+    answers = answer(results, scenario, shifts, live)
     if answers.rows.empty:
-        reasons = "; ".join(sorted(set(answers.unanswered.values())))
+        reasons = "; ".join(sorted({*answers.unanswered.values(), *answers.failed.values()}))
         raise NoExactAnswer(f"{scenario.label}: this run has no exact answer for any method ({reasons})")
     cards = _with_card_of(results.cards, scenario)
     chosen = _chosen(answers, required, cards)
@@ -117,10 +131,22 @@ def recommend(
         why=_why(best, second, table, cards),
         certainty=_certainty(results.manifest, answers, judged),
         unanswered=answers.unanswered,
+        neighbours=_neighbours(results, answers, scenario, shifts),
+        failed=answers.failed,
         required=required,
         excluded=chosen.excluded,
         tail=tail_note(results, max(required.limits_ms), answers.varying) if required.limits_ms else "",
     )
+
+
+def _neighbours(
+    results: Results, answers: Answers, scenario: Scenario, shifts: Sequence[str] | None
+) -> dict[str, Neighbours]:
+    utilities = results.utilities
+    cells = counted_shifts(utilities) if shifts is None else utilities[utilities["shift"].isin(shifts)]
+    value = answers.rows["value"].astype(float).mean()
+    known = None if math.isnan(value) else float(value)
+    return neighbours(cells, scenario, known, answers.unanswered, results.cards)
 
 
 def _chosen(answers: Answers, required: Requirements, cards: Cards) -> Kept:
@@ -140,7 +166,7 @@ def _with_card_of(cards: Cards, scenario: Scenario) -> Cards:
 def _table(answers: Answers, cards: Cards) -> pd.DataFrame:
     table = pool(pool(answers.rows, cards=cards), over="seed", cards=cards)
     how = answers.rows.groupby("method")["answer"].agg(
-        lambda found: "replayed" if "replayed" in set(found) else "evaluated"
+        lambda found: next(how for how in (LIVE, "replayed", "evaluated") if how in set(found))
     )
     table["answer"] = table["method"].map(how)
     table = table.sort_values("rank", kind="stable", ignore_index=True)
@@ -168,7 +194,8 @@ def _replicates(results: Results, answers: Answers, scenario: Scenario, methods:
         found = []
         for method in methods:
             worth = np.asarray(answers.worth[method, shift, seed], dtype=np.float64)
-            timed = rescorer.timed(rows[method], worth) if times.draws else None
+            kept = rows[method]["answer"] != LIVE  # a pass made just now cannot be timed again
+            timed = rescorer.timed(rows[method], worth) if times.draws and kept else None
             found.append(Scored(method, worth, answers.phase[method, shift, seed], timed))
         cells.append(together(found, f"{stream['model'].iloc[0]} {shift} {seed}"))
     return pooled(cells)

@@ -7,7 +7,7 @@ batches, any budget that lasts or whose frozen tail is known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tempora.analysis.frames import is_offline
+from tempora.analysis.outcomes import counted
 from tempora.analysis.tails import FloatArray, varies
 from tempora.errors import TemporaError, unknown
 from tempora.published.methods import STANDARD, order
@@ -24,6 +25,8 @@ from tempora.store import Cell, Results, StoredPass, Trace, utility_row
 from tempora.store.schema import STREAM_COLUMNS
 
 _DERIVED, _REPLAYED = "derived", "replayed"
+LIVE = "live"
+"""The answer of a pass that was made for it."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,11 @@ class Answers:
 
     rows: pd.DataFrame
     """The columns of `utilities.parquet`, one row per method and stream, of the methods with an answer on every
-    stream. `answer` is `evaluated` or `replayed`."""
+    stream. `answer` is `evaluated`, `replayed` or `live`."""
     unanswered: dict[str, str]
     """Method -> why not."""
+    failed: dict[str, str]
+    """Method -> the error that it ended with: measuring again would not help."""
     worth: dict[tuple[str, str, int], pd.Series[float]]
     """(method, shift, seed) -> what each batch added to the utility."""
     phase: dict[tuple[str, str, int], NDArray[np.int8]]
@@ -49,20 +54,39 @@ class _CannotAnswer(Exception):
     """The reason, for people."""
 
 
-def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = None) -> Answers:
-    """Every method of a run under `scenario`, on all shifts of the run or some of them."""
-    utilities = _of_shifts(results.utilities, shifts)
-    reader = _Reader(results, utilities, scenario)
+class _Failed(_CannotAnswer):
+    """The method was tried and failed."""
+
+
+Live = Callable[[str, str, int, Resolved], Trace]
+"""Makes the pass of a method over a shift and seed under a deployment."""
+
+
+def answer(
+    results: Results, scenario: Scenario, shifts: Sequence[str] | None = None, live: Live | None = None
+) -> Answers:
+    """Every method of a run under `scenario`, on all shifts of the run (clean apart) or those that are named.
+
+    `live` makes the passes that no replay stands for; their rows say `live`.
+    """
+    utilities = counted(results.utilities) if shifts is None else _of_shifts(results.utilities, shifts)
+    if utilities.empty:
+        raise TemporaError("the run has no finished shift yet: let it finish, then ask again")
+    reader = _Reader(results, utilities, scenario, live)
     found: list[dict[str, Any]] = []
     worth: dict[tuple[str, str, int], pd.Series[float]] = {}
     phase: dict[tuple[str, str, int], NDArray[np.int8]] = {}
     response_ms: dict[tuple[str, str, int], FloatArray] = {}
     unanswered: dict[str, str] = {}
+    failed: dict[str, str] = {}
     varying = True
     streams = utilities[STREAM_COLUMNS].drop_duplicates()
     for method in sorted(utilities["method"].unique(), key=order):
         try:
             answers = [reader.answer(method, stream) for _, stream in streams.iterrows()]
+        except _Failed as reason:
+            failed[method] = str(reason)
+            continue
         except _CannotAnswer as reason:
             unanswered[method] = str(reason)
             continue
@@ -72,14 +96,16 @@ def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = 
             worth[key], response_ms[key] = reader.worth(row, trace), reader.response_ms(row, trace)
             phase[key] = trace.phase
             varying = varying and varies(trace)
-    return Answers(pd.DataFrame(found), unanswered, worth, phase, response_ms, varying)
+    return Answers(pd.DataFrame(found), unanswered, failed, worth, phase, response_ms, varying)
 
 
 class _Reader:
     """One deployment asked of one run."""
 
-    def __init__(self, results: Results, utilities: pd.DataFrame, scenario: Scenario) -> None:
-        self._results, self._utilities, self._scenario = results, utilities, scenario
+    def __init__(
+        self, results: Results, utilities: pd.DataFrame, scenario: Scenario, live: Live | None
+    ) -> None:
+        self._results, self._utilities, self._scenario, self._live = results, utilities, scenario, live
         self._folder = results.folder
 
     def answer(self, method: str, stream: pd.Series[Any]) -> tuple[dict[str, Any], Trace]:
@@ -93,7 +119,17 @@ class _Reader:
             return self._named(_as_dict(evaluated), "evaluated"), self._results.trace(
                 evaluated, predictions=False
             )
-        return self._replayed(rows)
+        status = rows["status"].astype(str)
+        if status.str.startswith("failed").all():
+            raise _Failed(status.iloc[0])
+        try:
+            return self._replayed(rows)
+        except _Failed:
+            raise
+        except _CannotAnswer:
+            if self._live is None:
+                raise
+            return self._lived(rows)
 
     def worth(self, row: dict[str, Any], trace: Trace) -> pd.Series[float]:
         return batch_worth(trace, self._resolved(row, trace.num_batches))
@@ -111,7 +147,8 @@ class _Reader:
             asked, other = self._resolved(row, count), _resolved(evaluated, row, count)
             if _same(asked, other) and (asked.residuals == other.residuals or not self._apart(row)):
                 if row["status"] != "ok":
-                    raise _CannotAnswer(str(row["status"]))
+                    status = str(row["status"])
+                    raise _Failed(status) if status.startswith("failed") else _CannotAnswer(status)
                 return row
         return None
 
@@ -166,6 +203,25 @@ class _Reader:
         )
         scored = utility_row(cell, adapting, frozen, fallback)
         return self._named(scored, "replayed"), adapting.on_timeline(resolved, frozen, fallback)
+
+    def _lived(self, rows: pd.DataFrame) -> tuple[dict[str, Any], Trace]:
+        """From a pass that is made now."""
+        assert self._live is not None
+        row = rows[rows["status"] == "ok"].iloc[0]
+        method, shift, seed = str(row["method"]), str(row["shift"]), int(row["seed"])
+        trace = self._live(method, shift, seed, self._resolved(row, int(row["batches"])))
+        cell = Cell(
+            method=method,
+            model=row["model"],
+            shift=shift,
+            seed=seed,
+            scenario=self._scenario,
+            scenario_index=-1,
+            baseline_ms=float(row["baseline_ms"]),
+            origin="live",
+            timing=row["timing"],
+        )
+        return self._named(utility_row(cell, trace), LIVE), trace
 
     def _offline(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows[is_offline(rows, self._results.cards) & (rows["status"] == "ok")]
@@ -244,10 +300,8 @@ def _as_dict(row: pd.Series[Any]) -> dict[str, Any]:
     return {str(name): value for name, value in row.items()}
 
 
-def _of_shifts(utilities: pd.DataFrame, shifts: Sequence[str] | None) -> pd.DataFrame:
-    if utilities.empty:
-        raise TemporaError("the run has no finished shift yet: let it finish, then ask again")
-    for shift in shifts or ():
+def _of_shifts(utilities: pd.DataFrame, shifts: Sequence[str]) -> pd.DataFrame:
+    for shift in shifts:
         if shift not in set(utilities["shift"]):
             raise unknown("shift of this run", shift, utilities["shift"].unique())
-    return utilities if shifts is None else utilities[utilities["shift"].isin(shifts)]
+    return utilities[utilities["shift"].isin(shifts)]

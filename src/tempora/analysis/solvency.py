@@ -66,4 +66,5 @@ def findings(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
         for finding in diagnose(float(row["utility"]), terms, float(row["standard_utility"])):
             found.append({"index": index, "mode": finding.mode, "sentence": finding.sentence})
     modes = pd.DataFrame(found, columns=["index", "mode", "sentence"]).set_index("index")
-    return ordered(rows[[*cell, "method", "utility", "standard_utility"]].join(modes, how="inner"), cards)
+    shown = [*cell, *keys(rows, ["scenario"]), "method", "utility", "standard_utility"]
+    return ordered(rows[shown].join(modes, how="inner"), cards)

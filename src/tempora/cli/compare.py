@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tempora.store import Results
 
 SHOWN_FLIPS = 10
+_SIGNS = {"changed": "*", "equal": "=", "undecided": "?"}
+_MISPRINT = "‡"
 
 
 def compare(
@@ -54,7 +56,7 @@ def compare(
         ),
     ] = "terminal",
 ) -> None:
-    """What changed from one run to another beyond noise, or how far a run agrees with the paper."""
+    """What changed from one run to another for certain, or how far a run agrees with the paper."""
     from tempora.errors import TemporaError, unknown
     from tempora.report.tables import FORMATS
     from tempora.store import open_run
@@ -118,7 +120,8 @@ def _about_runs(console: Console, run: Results, other: Results, found: RunCompar
     numbers = found.summary
     console.print()
     console.print(
-        f"{numbers['changed']} of {numbers['cells']} numbers changed beyond noise; mean absolute difference "
+        f"{numbers['changed']} of {numbers['cells']} numbers changed, {numbers['undecided']} are undecided; mean "
+        "absolute difference "
         f"{100 * numbers['mean_absolute_difference']:.2f} points, mean rank correlation "
         f"{numbers['rank_correlation']:.2f}.",
         style="bold",
@@ -140,7 +143,7 @@ def _about_places(
     if found.flips.empty:
         return
     console.print(
-        f"{len(found.flips)} pairs of methods changed places, {len(clear)} of them beyond noise in both runs."
+        f"{len(found.flips)} pairs of methods changed places, {len(clear)} of them for certain in both runs."
     )
     largest = clear.assign(size=clear[["margin", "margin_other"]].abs().min(axis=1)).nlargest(
         SHOWN_FLIPS, "size"
@@ -156,14 +159,14 @@ def _about_places(
 def _run_tables(found: RunComparison, cards: Cards) -> list[Table]:
     cells = found.cells.assign(
         group=[_scenario(row) for _, row in found.cells.iterrows()],
-        flag=found.cells["change"].map({"changed": "*", "timing noise": "≈"}).fillna(""),
+        flag=found.cells["change"].map(_SIGNS).fillna(""),
     )
     sides = (
         _Side("here", "utility", rank="rank"),
         _Side("there", "utility_other", rank="rank_other"),
         _Side("change", "difference", unit="points", flag="flag"),
     )
-    note = "* changed beyond noise, ≈ within timing noise; points, there minus here"
+    note = "* changed, = equal within half a point, ? undecided, no sign: the same; points, there minus here"
     return [
         _table(
             rows,
@@ -213,7 +216,7 @@ def _about_paper(console: Console, compared: Comparison) -> None:
     if numbers["known_misprints"]:
         console.print(
             f"{numbers['known_misprints']} of them are beside printed numbers that contradict the paper itself "
-            "(marked !) and count in no average."
+            "(marked ‡) and count in no average."
         )
 
 
@@ -225,7 +228,7 @@ def _published_tables(compared: Comparison, by_shift: bool, cards: Cards) -> lis
     whole = cells["shift"] == "all"
     if whole.any():
         cells = cells[~whole if by_shift else whole]
-    cells = cells.assign(flag=cells["note"].map(lambda note: "!" if note else ""))
+    cells = cells.assign(flag=cells["note"].map(lambda note: _MISPRINT if note else ""))
     sides = (
         _Side("run", "utility", rank="rank"),
         _Side("paper", "published", rank="published_rank", flag="flag"),
@@ -234,7 +237,7 @@ def _published_tables(compared: Comparison, by_shift: bool, cards: Cards) -> lis
     for (protocol, name), rows in cells.groupby(["protocol", cells["label"].where(~whole, "")], sort=False):
         rows = rows.assign(group=rows["label"] if name == "" else rows["shift"])
         where = f"{cards.title(str(protocol))}{f', {name}' if name not in ('', protocol) else ''}"
-        notes = tuple(dict.fromkeys(f"! {note}" for note in rows["note"] if note))
+        notes = tuple(dict.fromkeys(f"{_MISPRINT} {note}" for note in rows["note"] if note))
         caption = f"{where}: utility (%) and rank among the common methods"
         tables.append(_table(rows, f"published-{protocol}", caption, sides, notes, cards))
     return tables

@@ -44,6 +44,9 @@ TABLES = (
         "hardware",
         "segments",
         "stream",
+        "regret",
+        "certainty",
+        "seeds",
     ),
 )
 FORMATS = ("terminal", "latex", "markdown", "csv", "json")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tempora.cli import completion
+from tempora.cli.recommend import made_passes
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table, say
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tempora.analysis.peak import Live, Peaks
+    from tempora.analysis.peak import Peaks
     from tempora.store import Results
 
 
@@ -61,7 +61,7 @@ def peak(
     from tempora.store import open_run
 
     results = open_run(run)
-    with _live(results) if run_it else nullcontext() as live:
+    with made_passes(results) if run_it else nullcontext() as live:
         found = find(
             results,
             p99_ms=p99_ms,
@@ -81,19 +81,6 @@ def peak(
         say(found.records().to_json(orient="records", force_ascii=False, double_precision=15))
     else:
         _show(new_console(), results, found)
-
-
-@contextmanager
-def _live(results: Results) -> Iterator[Live]:
-    from tempora.engine.audit import live_passes
-    from tempora.errors import TemporaError
-
-    with ExitStack() as opened:
-        try:
-            made = opened.enter_context(live_passes(results))
-        except TemporaError as error:
-            raise TemporaError(f"--run-it: {error}") from error
-        yield made
 
 
 def _show(console: Console, results: Results, found: Peaks) -> None:

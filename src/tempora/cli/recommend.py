@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tempora.analysis.recommend import Advice
+    from tempora.analysis.replays import Live
     from tempora.cards import Cards
     from tempora.scenarios import Scenario
     from tempora.store import Results
@@ -61,6 +63,9 @@ def recommend(
     availability: Annotated[
         float | None, typer.Option(help="Only methods that answer at least this fraction of the batches.")
     ] = None,
+    run_it: Annotated[
+        bool, typer.Option("--run-it", help="Make the passes that no replay stands for; takes their time.")
+    ] = False,
 ) -> None:
     """Which method to use at this pace, patience or budget: exactly, or with the command that would tell."""
     from tempora.analysis.asked import Asked
@@ -85,8 +90,13 @@ def recommend(
     ).of(results, required, spell=_as_option)
     if required.limits_ms:
         asked = with_variation(results, asked)
+    if run_it:
+        from tempora.cli.run import prepare_environment
+
+        prepare_environment()
     try:
-        found = find(results, asked, shift or None, required)
+        with made_passes(results) if run_it else nullcontext() as live:
+            found = find(results, asked, shift or None, required, live)
     except NoExactAnswer as error:
         raise TemporaError(f"{error}. {_how_to_measure(results, asked)}") from None
     _show(new_console(), results, found, shift)
@@ -94,6 +104,20 @@ def recommend(
 
 def _as_option(knob: str) -> str:
     return f"--{knob.replace('_', '-')}"
+
+
+@contextmanager
+def made_passes(results: Results) -> Iterator[Live]:
+    """Passes of a finished run under other deployments, made when they are asked for (`--run-it`)."""
+    from tempora.engine.audit import live_passes
+    from tempora.errors import TemporaError
+
+    with ExitStack() as opened:
+        try:
+            made = opened.enter_context(live_passes(results))
+        except TemporaError as error:
+            raise TemporaError(f"--run-it: {error}") from error
+        yield made
 
 
 def _show(console: Console, results: Results, found: Advice, shifts: list[str] | None) -> None:
@@ -108,7 +132,10 @@ def _show(console: Console, results: Results, found: Advice, shifts: list[str] |
     limited = (
         f", best of the {answered} of {methods} methods with an exact answer" if found.unanswered else ""
     )
-    console.print(Text(f"Use {label(found.method)}{limited}: utility {best['utility']:.1%}.", style="bold"))
+    unless = _unless(found, label)
+    console.print(
+        Text(f"Use {label(found.method)}{limited}: utility {best['utility']:.1%}{unless}.", style="bold")
+    )
     if found.runner_up is not None:
         console.print(_margin(found, results.cards), markup=False)
     console.print(f"Why: {found.why}", markup=False)
@@ -128,7 +155,25 @@ def _show(console: Console, results: Results, found: Advice, shifts: list[str] |
         console.print(Text("No exact answer, and none is made up:", style="yellow"))
         for reason, methods_named in _by_reason(found.unanswered, label).items():
             console.print(Padding(Text(f"{', '.join(methods_named)}: {reason}"), (0, 0, 0, 2)))
-        console.print(_how_to_measure(results, found.scenario), markup=False, soft_wrap=True)
+        for method, near in found.neighbours.items():
+            console.print(Padding(Text(f"{label(method)} nearby: {near.sentence()}"), (0, 0, 0, 2)))
+        console.print(_how_to_measure(results, found.scenario, found.failed), markup=False, soft_wrap=True)
+    if found.failed:
+        console.print()
+        console.print(Text("Failed in this run, so not proposed:", style="yellow"))
+        for reason, methods_named in _by_reason(found.failed, label).items():
+            console.print(Padding(Text(f"{', '.join(methods_named)}: {reason}"), (0, 0, 0, 2)))
+
+
+def _unless(found: Advice, label: Callable[[str], str]) -> str:
+    """Whoever has no answer here and was seen above the best at a neighbour."""
+    names = found.rivals
+    if not names:
+        return ""
+    near = found.neighbours[names[0]]
+    span = f"between {near.lo:.1%} and {near.hi:.1%}" if len(near.utilities) > 1 else f"{near.hi:.1%}"
+    also = f", or {', '.join(map(label, names[1:]))}" if len(names) > 1 else ""
+    return f", unless {label(names[0])}, {span} at its neighbours{also}"
 
 
 def _requirements(found: Advice, label: Callable[[str], str]) -> str:
@@ -221,7 +266,7 @@ def _by_reason(unanswered: Mapping[str, str], label: Callable[[str], str]) -> di
     return reasons
 
 
-def _how_to_measure(results: Results, scenario: Scenario) -> str:
+def _how_to_measure(results: Results, scenario: Scenario, failed: Mapping[str, str] | None = None) -> str:
     """The command that would tell: the run's own configuration with one more scenario, into its own folder."""
     from tempora.scenarios import to_spec
 
@@ -233,11 +278,25 @@ def _how_to_measure(results: Results, scenario: Scenario) -> str:
         knobs = ", ".join(f"{name}={value!r}" for name, value in spec.items() if name != "protocol")
         call = f"{type(scenario).__name__}({knobs})"
         return f"To measure it, call tempora.evaluate again with {call} among its scenarios."
+    config = _without(config, results.manifest["methods"], failed or {})
     if results.is_packed:
         folder = results.opened_from.with_suffix("")
         unpacking = shlex.join(["tempora", "open", str(results.opened_from), "--out", str(folder)])
         return f"To measure it:\n{unpacking}\n{measuring_command(config, spec, folder)}"
-    return f"To measure it (what is there stays):\n{measuring_command(config, spec, results.path)}"
+    command = measuring_command(config, spec, results.path)
+    return f"To measure it: --run-it, or to keep it (what is there stays):\n{command}"
+
+
+def _without(
+    config: Mapping[str, Any], methods: Sequence[str], failed: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """The configuration without the methods that failed, whether it names them or says `all`."""
+    if not failed:
+        return config
+    named = list(config.get("methods") or [])
+    if any(isinstance(one, str) and one not in methods for one in named):
+        named = list(methods)
+    return {**config, "methods": [one for one in named if one not in failed]}
 
 
 def measuring_command(config: Mapping[str, Any], spec: Mapping[str, Any], folder: Path) -> str:

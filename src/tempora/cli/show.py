@@ -109,7 +109,9 @@ def show(
 
 def show_overview(results: Results, console: Console, shift: str | None = None) -> None:
     """The verdict and the machine, the headline, who wins where, and the whole sweep; on one shift, if given."""
-    from tempora.analysis import headline
+    from rich.text import Text
+
+    from tempora.analysis import guidance, headline
     from tempora.analysis.doubt import doubt
     from tempora.errors import TemporaError, unknown
     from tempora.report import tables
@@ -123,6 +125,10 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     console.print(describe(results.manifest), markup=False)
     console.print()
     cards, found = results.cards, doubt(results)
+    answer = guidance(utilities, found, cards)
+    if answer is not None:
+        console.print(Text(answer.sentence(cards), style="bold"))
+        console.print()
     for name in OVERVIEW if len(results.scenarios) > 1 else (results.scenarios[0].protocol,):
         try:
             table = tables.build(name, utilities, cards=cards, doubt=found)
@@ -163,8 +169,9 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
     if results.folder.packed_without_traces:
         console.print("How sure the winners are cannot be told without traces, which this pack leaves out.")
         return
-    winners = doubt(results).winners
-    summary = summarised(winners if shift is None else winners[winners["shift"] == shift])
+    found = doubt(results)
+    one = found.winners
+    summary = found.summary if shift is None else summarised(one[one["shift"] == shift])
     console.print(summary.sentence(), markup=False)
     command = remedy(summary, results.manifest)
     if command:

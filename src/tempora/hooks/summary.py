@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tempora.report.frames import over_shifts, scenario_titles
+from tempora.analysis.outcomes import over_shifts
+from tempora.report.frames import scenario_titles
 from tempora.store import Results
 
 FACTS = ("suite", "model", "dataset", "severity", "batch_size", "clock", "shifts", "seeds", "methods")

@@ -72,21 +72,22 @@ STANDARD = "standard"
 
 METHODS: dict[str, MethodCard] = {
     "standard": MethodCard("Standard", "gradient-free", "#767676"),
-    "neo": MethodCard("NEO", "gradient-free", "#60c5ff", ("activations",)),
-    "lame": MethodCard("LAME", "gradient-free", "#524531", ("output",)),
-    "adabn": MethodCard("AdaBN", "gradient-free", "#0096fb", ("activations",)),
-    "tent": MethodCard("Tent", "gradient-based", "#ebb300", ("parameters",)),
-    "eta": MethodCard("ETA", "gradient-based", "#43904d", ("parameters",)),
-    "shot_im": MethodCard("SHOT-IM", "gradient-based", "#b06db2", ("parameters",)),
-    "deyo": MethodCard("DeYO", "gradient-based", "#823c00", ("parameters",)),
-    "cmf": MethodCard("CMF", "gradient-based", "#3f4aa6", ("output", "parameters")),
-    "sar": MethodCard("SAR", "gradient-based", "#b3800a", ("parameters",)),
-    "spa": MethodCard("SPA", "gradient-based", "#65366a", ("parameters",)),
-    "zerosiam": MethodCard("ZeroSIAM", "gradient-based", "#40ce9f", ("parameters",)),
+    "neo": MethodCard("NEO", "gradient-free", "#92c6ff", ("activations",)),
+    "lame": MethodCard("LAME", "gradient-free", "#46412f", ("output",)),
+    "adabn": MethodCard("AdaBN", "gradient-free", "#2784e7", ("activations",)),
+    "tent": MethodCard("Tent", "gradient-based", "#ecb300", ("parameters",)),
+    "eta": MethodCard("ETA", "gradient-based", "#62964f", ("parameters",)),
+    "shot_im": MethodCard("SHOT-IM", "gradient-based", "#ad6db2", ("parameters",)),
+    "deyo": MethodCard("DeYO", "gradient-based", "#833c00", ("parameters",)),
+    "cmf": MethodCard("CMF", "gradient-based", "#4049a4", ("output", "parameters")),
+    "sar": MethodCard("SAR", "gradient-based", "#b17801", ("parameters",)),
+    "spa": MethodCard("SPA", "gradient-based", "#703b70", ("parameters",)),
+    "zerosiam": MethodCard("ZeroSIAM", "gradient-based", "#26dda2", ("parameters",)),
     "eta_star": MethodCard("ETA*", "gradient-based", "#a5cfab", ("parameters",)),
     "shot_im_star": MethodCard("SHOT-IM*", "gradient-based", "#dcbcdd", ("parameters",)),
 }
-"""In the order of the paper's tables. The first twelve colours stay apart for colour-blind readers too."""
+"""In the order of the paper's tables. The first twelve colours stay apart for colour-blind readers too, of all
+three kinds."""
 
 HISTORY_FREE = ("standard", "lame", "adabn")
 STATELESS = ("standard", "lame")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tempora.analysis.doubt import doubt
+from tempora.analysis.outcomes import over_seeds, over_shifts
 from tempora.errors import unknown
-from tempora.report.frames import over_seeds, over_shifts
 from tempora.store import Results
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ def on_dark(colour: str) -> str:
 
 
 def text_on(colour: str) -> str:
-    """Black or white, whichever is read more easily on the colour."""
-    return "#ffffff" if contrast(colour, "#ffffff") >= contrast(colour, "#14161a") else "#14161a"
+    """Black or white, whichever is read more easily on the colour: one of them always has a contrast of 4.5."""
+    return "#ffffff" if contrast(colour, "#ffffff") >= contrast(colour, "#000000") else "#000000"
 
 
 def contrast(first: str, second: str) -> float:

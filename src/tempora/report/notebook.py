@@ -11,6 +11,7 @@ import pandas as pd
 
 from tempora.analysis.doubt import UNDECIDED, doubt
 from tempora.analysis.frames import scored
+from tempora.analysis.guidance import guidance
 from tempora.analysis.headline import headline
 from tempora.errors import TemporaError, counted
 from tempora.report.colours import text_on
@@ -35,11 +36,13 @@ def summary(results: Results) -> str:
 
 
 def answer(results: Results) -> list[str]:
-    """The headline, where the run has one, and how many of its winners hold."""
-    said = []
+    """What to use, the headline, where the run has them, and how many of its winners hold."""
+    found, cards = doubt(results), results.cards
+    guide = guidance(results.utilities, found, cards)
+    said = [] if guide is None else [guide.sentence(cards)]
     with suppress(TemporaError):  # a run without Standard, without offline or without pressure has none
-        said.append(headline(scored(results.utilities), results.cards).sentence(results.cards))
-    return [*said, doubt(results).summary.sentence()]
+        said.append(headline(scored(results.utilities), cards).sentence(cards))
+    return [*said, found.summary.sentence()]
 
 
 def to_html(results: Results) -> str:

@@ -78,12 +78,17 @@ def diagnose(utility: float, terms: Mapping[str, float | None], standard_accurac
     return findings
 
 
+def _breaking_even(needed: float) -> str:
+    """No accuracy is above 100 %: then none would do."""
+    return f"breaking even takes {needed:.1%}" if needed <= 1 else "no accuracy would break even"
+
+
 def _collapse(availability: float, accuracy: float, standard: float) -> Finding:
     needed = break_even_accuracy(standard, availability)
     return Finding(
         "availability collapse",
         f"more accurate than standard inference on what it serves ({accuracy:.1%} against {standard:.1%}), "
-        f"but it serves only {availability:.1%} of the batches; breaking even takes {needed:.1%}",
+        f"but it serves only {availability:.1%} of the batches; {_breaking_even(needed)}",
         {"availability": availability, "served_accuracy": accuracy, "break_even_accuracy": needed},
     )
 
@@ -93,7 +98,7 @@ def _erosion(responsiveness: float, accuracy: float, standard: float) -> Finding
     return Finding(
         "accuracy erosion",
         f"more accurate than standard inference ({accuracy:.1%} against {standard:.1%}), but late answers "
-        f"keep only {responsiveness:.1%} of their value; breaking even takes {needed:.1%}",
+        f"keep only {responsiveness:.1%} of their value; {_breaking_even(needed)}",
         {"responsiveness": responsiveness, "accuracy": accuracy, "break_even_accuracy": needed},
     )
 

@@ -33,6 +33,15 @@ class Verdict:
         return self.text
 
     @property
+    def reason(self) -> str:
+        """The text behind the status, which stands before it.
+
+        >>> Verdict("INVALID", said="INVALID: 13 of 56 passes are INVALID (--redo invalid)").reason
+        '13 of 56 passes are INVALID (--redo invalid)'
+        """
+        return self.text.removeprefix(self.status).removeprefix(": ")
+
+    @property
     def doubtful(self) -> bool:
         return self.status in VERDICTS[1:]
 

@@ -17,7 +17,6 @@ from tempora.analysis.doubt.judgement import (
 from tempora.analysis.doubt.remedy import remedy
 from tempora.analysis.doubt.resampling import replicate
 from tempora.analysis.doubt.run import (
-    ALL,
     Doubt,
     Summary,
     doubt,
@@ -26,6 +25,7 @@ from tempora.analysis.doubt.run import (
     times_of,
     with_doubt,
 )
+from tempora.analysis.outcomes import ALL
 from tempora.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
 __all__ = [

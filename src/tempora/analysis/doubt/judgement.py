@@ -15,7 +15,7 @@ from tempora.store.verdicts import EQUAL, HOLDS, UNDECIDED
 TIMING, SAMPLING = "timing", "sampling"
 EQUAL_WITHIN = 0.005
 """Half a point: methods that are surely closer than this are equal to whoever has to choose."""
-_NOTHING = 1e-12
+NOTHING = 1e-12
 """Utilities that differ by less differ by rounding."""
 
 
@@ -137,7 +137,7 @@ def leads(cell: Replicates, of: int) -> Leads:
     timing = cell.timing[:, [of]] - cell.timing[:, others]
     fallen = -(sampled + timing)
     error = np.sqrt((fallen**2).mean(axis=0))
-    error = np.where(error < _NOTHING, 0.0, error)
+    error = np.where(error < NOTHING, 0.0, error)
     in_errors = np.divide(fallen, error, out=np.zeros_like(fallen), where=~(error == 0))
     below = _simultaneous(in_errors)
     around = _simultaneous(np.abs(in_errors))
@@ -183,7 +183,7 @@ def judge(cell: Replicates) -> Judgement:
     """The winner of a cell and the verdict on it."""
     winner = int(np.argmax(np.round(cell.utility, 12)))
     found = leads(cell, winner)
-    same = np.abs(found.lead) < _NOTHING
+    same = np.abs(found.lead) < NOTHING
     near = same | ((found.lo >= -EQUAL_WITHIN) & (found.hi <= EQUAL_WITHIN))
     ahead = (found.lower > 0) & ~same
     if ahead.all():

@@ -25,6 +25,7 @@ from tempora.analysis.doubt.resampling import DRAWS, replicate
 from tempora.analysis.doubt.rescoring import Rescorer
 from tempora.analysis.doubt.timing import Exact, Measured, Steady, Times, rounds_of
 from tempora.analysis.frames import SCENARIO, keys, ordered, scored
+from tempora.analysis.outcomes import ALL, counted, shift_set
 from tempora.errors import TemporaError
 from tempora.published.methods import order
 from tempora.store import Results
@@ -32,8 +33,6 @@ from tempora.store.integrity import damaged
 from tempora.store.schema import ABOUT_WINNERS, SCENARIO_NAME, STREAM_COLUMNS
 from tempora.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
-ALL = "all"
-"""The shift of rows that are pooled over shifts."""
 COLUMNS = ("sample_lo", "sample_hi", "verdict", "why", "p_best", "rank_lo", "rank_hi")
 """What `Doubt.about` adds to a frame."""
 
@@ -171,8 +170,8 @@ class Doubt:
 
     @cached_property
     def summary(self) -> Summary:
-        """Over the cells of `winners`."""
-        return summarised(self.winners)
+        """Over the cells of `winners` whose shift counts."""
+        return summarised(counted(self.winners))
 
     def _behind(self, row: pd.Series[Any]) -> tuple[tuple[Stream, int], ...]:
         """The cells of the run that a row, pooled or not, stands for."""
@@ -182,9 +181,14 @@ class Doubt:
             key
             for key in self._of_scenario.get(scenario, ())
             if model in (None, key[0][0])
-            and shift in (None, ALL, key[0][1])
+            and (key[0][1] in self._shifts if shift in (None, ALL) else key[0][1] == shift)
             and (seed is None or pd.isna(seed) or int(seed) == key[0][2])
         )
+
+    @cached_property
+    def _shifts(self) -> frozenset[str]:
+        """Those that count where shifts are pooled."""
+        return frozenset(shift_set(self._rows["shift"]))
 
     @cached_property
     def _of_scenario(self) -> dict[int, list[tuple[Stream, int]]]:

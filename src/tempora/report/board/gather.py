@@ -13,8 +13,8 @@ import pandas as pd
 
 from tempora.analysis.compare import machine_name
 from tempora.analysis.doubt import doubt
+from tempora.analysis.outcomes import over_shifts
 from tempora.errors import TemporaError
-from tempora.report.frames import over_shifts
 from tempora.store import Results, RunFolder, open_run
 from tempora.store.manifest import Manifest
 from tempora.store.packs import check_run, is_pack

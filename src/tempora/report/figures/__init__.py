@@ -21,8 +21,8 @@ __all__ = ["FORMATS", "make_figures"]
 def make_figures(results: Results, folder: Path | str, formats: Sequence[str] = ("svg",)) -> list[Path]:
     """Draw every figure that the run has data for, one file per figure and format; returns the files.
 
-    winners, timelines, utility, protocols, pareto, latency: figures 1 to 5 of the paper and two more; stream:
-    accuracy over time on a stream of many shifts.
+    winners, timelines, utility, protocols, pareto, latency: figures 1 to 5 of the paper and two more; profiles: in
+    how many cells a method is how close to the best; stream: accuracy over time on a stream of many shifts.
     """
     for name in formats:
         if name not in FORMATS:
@@ -44,6 +44,7 @@ def make_figures(results: Results, folder: Path | str, formats: Sequence[str] = 
 
 def _drawings() -> dict[str, Callable[[Results], Figure | None]]:
     from tempora.report.figures.costs import latency, pareto
+    from tempora.report.figures.profiles import profiles
     from tempora.report.figures.protocols import protocols
     from tempora.report.figures.streams import stream
     from tempora.report.figures.timelines import timelines
@@ -56,6 +57,7 @@ def _drawings() -> dict[str, Callable[[Results], Figure | None]]:
         "utility": utility,
         "protocols": protocols,
         "pareto": pareto,
+        "profiles": profiles,
         "latency": latency,
         "stream": stream,
     }

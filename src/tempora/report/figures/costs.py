@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tempora import analysis
+from tempora.analysis.outcomes import over_shifts
 from tempora.analysis.pareto import is_budgeted
 from tempora.published.methods import STANDARD
 from tempora.report import colours
 from tempora.report.figures.style import FAINT, LINE, SOFT, new_figure, short, verdict_note
-from tempora.report.frames import offline_batches, over_shifts
+from tempora.report.frames import offline_batches
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,6 +88,7 @@ def pareto(results: Results) -> Figure | None:
             textcoords="offset points",
             fontsize=8,
             color=SOFT,
+            bbox={"facecolor": "white", "alpha": 0.85, "linewidth": 0, "pad": 1},
         )
     axes.set_xscale("symlog", linthresh=0.1)
     axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")

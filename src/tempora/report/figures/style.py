@@ -42,6 +42,7 @@ _SETTINGS: dict[Any, Any] = {
     "lines.linewidth": 1.6,
     "pdf.fonttype": 42,
     "svg.hashsalt": "tempora",
+    "svg.fonttype": "none",  # text stays text: it can be searched, read aloud and edited
     # Names are text: a dollar sign in one starts no formula.
     "text.parse_math": False,
 }
@@ -93,9 +94,9 @@ def short(name: str, limit: int = 28) -> str:
 
 
 def verdict_note(figure: Figure, results: Results) -> None:
-    """Say on the figure itself that its timing is not to be trusted."""
+    """Say on the figure itself, below everything else, that its timing is not to be trusted."""
     verdict = verdict_of(results.manifest)
     if verdict.doubtful:
         figure.text(
-            0.995, 0.005, f"timing {verdict.status}", ha="right", va="bottom", color="#b3261e", weight="bold"
+            0.995, -0.01, f"timing {verdict.status}", ha="right", va="top", color="#b3261e", weight="bold"
         )

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from tempora.analysis.doubt import doubt
+from tempora.analysis.outcomes import over_seeds
 from tempora.cards import Cards
 from tempora.names import CORRUPTION_GROUPS
 from tempora.published.methods import STANDARD
 from tempora.report.figures.style import BELOW, BEST, LINE, SOFT, new_figure, short, verdict_note
-from tempora.report.frames import over_seeds
 from tempora.report.tables.parts import shift_title
+from tempora.scenarios import ScenarioCard
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +28,7 @@ COLUMNS = 4
 def utility(results: Results) -> Figure | None:
     """One row per protocol, one column per shift: the best leads in green, below standard inference is grey."""
     cards = results.cards
-    rows = over_seeds(results.utilities, cards)
+    rows = doubt(results).about(over_seeds(results.utilities, cards))
     varied = [name for name in rows["protocol"].unique() if cards.scenario(name).parameter]
     rows = rows[rows["protocol"].isin(varied)]
     rows = rows[rows["queue"] == rows.groupby("protocol")["queue"].transform("max")]
@@ -45,6 +47,9 @@ def utility(results: Results) -> Figure | None:
         for shift, axes in zip(shifts, line, strict=True):
             _panel(axes, rows[(rows["protocol"] == protocol) & (rows["shift"] == shift)], cards)
         line[0].set_ylabel(f"{cards.title(protocol)}\nutility (%)")
+        labels = rows.loc[rows["protocol"] == protocol, "label"]
+        for axes in line:
+            axes.set_xlabel(_axis_title(cards.scenario(protocol), str(labels.iloc[0])))
     for shift, axes in zip(shifts, panels[0], strict=True):
         axes.set_title(short(shift_title(shift), 22))
     _legend(figure, list(rows["method"].unique()), cards)
@@ -66,8 +71,14 @@ def _panel(axes: Axes, rows: pd.DataFrame, cards: Cards) -> None:
     labels = rows.drop_duplicates("scenario").set_index("scenario")["label"]
     x = np.arange(len(wide))
     _regions(axes, x, wide)
+    lowest, highest = (
+        100 * rows.pivot_table(index="scenario", columns="method", values=name, sort=False, dropna=False)
+        for name in ("sample_lo", "sample_hi")
+    )
     for method in cards.in_order(wide.columns):
         _curve(axes, x, wide[method], method, cards)
+        lo, hi = (end[method].reindex(wide.index) for end in (lowest, highest))
+        _intervals(axes, x, lo, hi, cards.method(method).colour)
     for place, leader in enumerate(wide.idxmax(axis=1)):
         ring = cards.method(str(leader)).colour
         axes.plot(place, wide.iloc[place].max(), "o", ms=8.5, mfc="none", mec=ring, mew=1.3, zorder=5)
@@ -95,6 +106,25 @@ def _curve(
     dashed = (0, (4, 2.5)) if method == STANDARD else "-"
     marker = "s" if shown.family == "gradient-free" else "o"
     axes.plot(x, utilities, color=shown.colour, ls=dashed, marker=marker, ms=3, lw=1.4)
+
+
+def _intervals(
+    axes: Axes, x: np.ndarray[Any, Any], lo: pd.Series[float], hi: pd.Series[float], colour: str
+) -> None:
+    """95 %, over other batches."""
+    axes.vlines(x, lo, hi, color=colour, lw=0.9, alpha=0.8, zorder=2.5)
+
+
+def _axis_title(card: ScenarioCard, label: str) -> str:
+    """The knob without its unit, which the ticks have; in which symbol, where that is not its own.
+
+    >>> from tempora.cards import OURS
+    >>> _axis_title(OURS["discrete"], "ρ 50 %"), _axis_title(OURS["continuous"], "T 5λ")
+    ('Arrival interval γ, as ρ', 'Patience threshold T')
+    """
+    name = card.axis.rsplit(" (", 1)[0]
+    symbol = label.partition(" ")[0]
+    return f"{name}, as {symbol}" if len(symbol) == 1 and symbol not in name else name
 
 
 def _tick(label: str) -> str:

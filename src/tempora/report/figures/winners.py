@@ -11,7 +11,7 @@ from tempora.analysis.doubt import EQUAL, UNDECIDED, doubt
 from tempora.cards import Cards
 from tempora.report.colours import text_on
 from tempora.report.figures.style import SOFT, bare, new_figure, short, verdict_note
-from tempora.report.frames import over_seeds, scenario_titles
+from tempora.report.frames import scenario_titles
 from tempora.report.tables.parts import shift_title
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ GAP = 0.35
 def winners(results: Results) -> Figure:
     """The method with the highest utility per shift and scenario, in its colour. `=`: equal with another within half
     a point; hatched: undecided."""
-    rows = doubt(results).about(over_seeds(results.utilities, results.cards))
-    best = rows.sort_values("utility", ascending=False, kind="stable").drop_duplicates(["shift", "scenario"])
-    best = analysis.ordered(best, results.cards)
+    rows = doubt(results).about(analysis.over_seeds(results.utilities, results.cards))
+    best = analysis.winners(rows, results.cards)
     shifts, places = list(best["shift"].unique()), _columns(best)
     width = max(places.values()) + 1
     figure, axes = new_figure(1.7 + 0.62 * width, 1.1 + 0.3 * len(shifts))
@@ -45,7 +44,9 @@ def winners(results: Results) -> Figure:
     axes.tick_params(length=0)
     _legend(axes, best, results.cards)
     if (best["verdict"] == UNDECIDED).any():
-        figure.text(0.005, 0.005, "hatched: undecided", ha="left", va="bottom", color=SOFT, fontsize=7)
+        causes = " or by ".join(sorted({str(why) for why in best.loc[best["verdict"] == UNDECIDED, "why"]}))
+        text = f"hatched: undecided, by {causes}" if causes else "hatched: undecided"
+        figure.text(0.005, -0.01, text, ha="left", va="top", color=SOFT, fontsize=7)
     verdict_note(figure, results)
     return figure
 
@@ -65,7 +66,7 @@ def _columns(best: pd.DataFrame) -> dict[int, float]:
 def _square(axes: Axes, row: pd.Series[Any], x: float, y: int, cards: Cards) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    shown = cards.method(row["method"])
+    shown = cards.method(row["winner"])
     box = FancyBboxPatch(
         (x + 0.05, y + 0.07),
         0.9,
@@ -126,10 +127,9 @@ def _headings(
 def _legend(axes: Axes, best: pd.DataFrame, cards: Cards) -> None:
     from matplotlib.patches import Patch
 
-    wins = {str(name): count for name, count in best["method"].value_counts().items()}
     handles = [
         Patch(color=cards.method(name).colour, label=f"{short(cards.label(name))} {count}")
-        for name, count in wins.items()
+        for name, count in analysis.wins_of(best, cards).items()
     ]
     axes.legend(
         handles=handles, loc="upper left", bbox_to_anchor=(0, -0.02), ncols=8, handlelength=1, labelcolor=SOFT

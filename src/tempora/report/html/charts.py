@@ -64,6 +64,7 @@ def curves(title: str) -> alt.LayerChart | alt.FacetChart:
         alt.Tooltip("scenario:N", title="Scenario"),
         alt.Tooltip("utility:Q", title="Utility", format=".2%"),
         alt.Tooltip("range:N", title="Within timing"),
+        alt.Tooltip("sample:N", title="With other batches"),
         alt.Tooltip("rank:N", title="Rank"),
         alt.Tooltip("how:N", title="From"),
     ]
@@ -71,7 +72,12 @@ def curves(title: str) -> alt.LayerChart | alt.FacetChart:
     faded = alt.condition("picked == '' || datum.method == picked", alt.value(1.0), alt.value(0.12))
     base = alt.Chart(rows).encode(x=x, y=y, color=colour, opacity=faded, detail="method:N")
     lines = base.mark_line(strokeWidth=2, clip=True).encode(
-        strokeDash=alt.condition("datum.standard", alt.value([5, 4]), alt.value([1, 0]))
+        strokeDash=alt.condition("datum.guide", alt.value([2, 4]), alt.value([1, 0])),
+    )
+    whiskers = (
+        base.transform_filter("isValid(datum.lo)")
+        .mark_rule(strokeWidth=1.4, clip=True)
+        .encode(y=alt.Y("lo:Q", title="Utility"), y2="hi:Q")
     )
     dots = (
         base.transform_filter("datum.evaluated")
@@ -85,7 +91,7 @@ def curves(title: str) -> alt.LayerChart | alt.FacetChart:
     )
     rule = alt.Chart(here).mark_rule(strokeWidth=1.2, strokeDash=[2, 3], color="#888").encode(x="x:Q")
     return (
-        alt.layer(rule, lines, best, dots)
+        alt.layer(rule, lines, whiskers, best, dots)
         .add_params(alt.param("picked", value=""))
         .properties(width="container", height=320)
     )

@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from tempora import analysis
 from tempora.analysis.doubt import Judgement, doubt
 from tempora.cards import Cards
 from tempora.report.certainty import how_sure
-from tempora.report.frames import over_seeds, scenario_titles
+from tempora.report.frames import scenario_titles
 from tempora.report.html.payload import Names
 from tempora.report.tables.parts import shift_title
 from tempora.store import Results
@@ -39,6 +40,8 @@ class Grid:
     columns: list[str]
     wins: list[tuple[int, int]]
     """(method, cells won), most first."""
+    apart: bool = False
+    """Whether it has clean images, which count in no total."""
 
     def has(self, verdict: str) -> bool:
         return any(square.verdict == verdict for _, line in self.rows for square in line)
@@ -46,9 +49,8 @@ class Grid:
 
 def winners_grid(results: Results, names: Names) -> Grid:
     """Who wins where, over all seeds."""
-    rows = over_seeds(results.utilities, results.cards)
     known = doubt(results)
-    best = rows.sort_values("utility", ascending=False, kind="stable").drop_duplicates(["shift", "scenario"])
+    best = analysis.winners(results.utilities, results.cards)
     squares = {(row["shift"], int(row["scenario"])): row for _, row in best.iterrows()}
     titles = scenario_titles(results.utilities)
     table = []
@@ -65,19 +67,20 @@ def winners_grid(results: Results, names: Names) -> Grid:
         table.append((shift, line))
     scenarios = results.utilities.drop_duplicates("scenario").set_index("scenario")
     protocols = [str(scenarios["protocol"][number]) for number in names["scenarios"]]
-    counts = best["method"].value_counts()
+    wins = analysis.wins_of(best, results.cards)
     return Grid(
         rows=table,
         headings=[(name, protocols.count(name)) for name in dict.fromkeys(protocols)],
         columns=[titles[number] for number in names["scenarios"]],
-        wins=[(names["methods"].index(method), int(count)) for method, count in counts.items()],
+        wins=[(names["methods"].index(method), count) for method, count in wins.items()],
+        apart=len(analysis.counted(best)) < len(best),
     )
 
 
 def _square(
     place: str, won: pd.Series[Any], names: Names, title: str, judged: Judgement | None, cards: Cards
 ) -> Square:
-    method = names["methods"].index(won["method"])
+    method = names["methods"].index(won["winner"])
     text = f"{shift_title(won['shift'])}, {title}: {won['utility']:.1%}. {how_sure(judged, cards)}".strip()
     verdict = "" if judged is None else judged.verdict
     return Square(f"{place}-{method}", method, float(won["utility"]), text, verdict)

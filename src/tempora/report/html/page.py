@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tempora.analysis import budget_curves, overhead, pareto_front
+from tempora.analysis import budget_curves, guidance, overhead, pareto_front
+from tempora.analysis.diagnoses import diagnoses
 from tempora.analysis.doubt import doubt, remedy
+from tempora.analysis.outcomes import over_shifts
 from tempora.analysis.pareto import is_budgeted
 from tempora.analysis.tuning import bands
 from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD
-from tempora.report.frames import offline_batches, over_shifts
+from tempora.report.frames import offline_batches
 from tempora.report.html import charts, words
+from tempora.report.html.glossary import glossary
 from tempora.report.html.grid import winners_grid
 from tempora.report.html.packing import compress
 from tempora.report.html.payload import axes, payload
@@ -78,6 +81,7 @@ def render(results: Results) -> str:
         "latency": _latency(batches, utilities, cards),
         **_budgets(utilities, cards),
     }
+    guide = guidance(utilities, known, cards)
     own, library = _own_script(), charts.scripts()
     environment = _environment(cards)
     return environment.get_template("report.html").render(
@@ -86,14 +90,18 @@ def render(results: Results) -> str:
         utilities=utilities,
         methods=data["methods"],
         shifts=data["shifts"],
+        counted=data["counted"],
         seeds=data["seeds"],
         scenarios=data["scenarios"],
         baseline_ms=data["baseline_ms"],
+        answer="" if guide is None else guide.sentence(cards),
         headline=words.headline(utilities, cards),
         advice=words.advice(utilities, known, cards),
         certainty=known.summary.sentence(),
         remedy=remedy(known.summary, results.manifest),
-        troubles=words.troubles(utilities, cards),
+        troubles=words.troubles(
+            utilities, cards, () if guide is None else guide.recommended, diagnoses(results, batches)
+        ),
         stream_story=stream_story(results),
         over_time=data["over_time"],
         grid=winners_grid(results, axes(results)),
@@ -103,6 +111,7 @@ def render(results: Results) -> str:
         not_scored=_not_scored(utilities),
         bands=bands(results, over_shifts(utilities, cards)).to_dict(orient="records"),
         parts=charts.PARTS,
+        glossary=glossary(results),
         style=template("style.css"),
         library=library,
         script=own,
@@ -172,7 +181,11 @@ def _environment(cards: Cards) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        label=cards.label, title=cards.title, shift_title=shift_title, heading_groups=heading_groups
+        label=cards.label,
+        title=cards.title,
+        situation=lambda protocol: cards.scenario(protocol).situation,
+        shift_title=shift_title,
+        heading_groups=heading_groups,
     )
     return environment
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tempora import analysis
 from tempora.analysis.doubt import ALL, doubt, with_doubt
 from tempora.analysis.frames import ease_sign, is_offline
 from tempora.cards import Cards
@@ -95,10 +96,15 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
     shared = set(offline["adapting_pass"])
     titles = scenario_titles(utilities)
     scenarios = {number: _scenario(results, utilities, number) for number in names["scenarios"]}
+    wins = analysis.wins_of(analysis.winners(utilities, results.cards), results.cards)
     return {
         "baseline_ms": float(utilities["baseline_ms"].iloc[0]),
-        "methods": [_method(name, offline, passes, results.cards) for name in names["methods"]],
+        "methods": [
+            _method(name, offline, passes, results.cards) | {"wins": wins.get(name, 0)}
+            for name in names["methods"]
+        ],
         "shifts": [{"name": name, "title": shift_title(name)} for name in names["shifts"]],
+        "counted": [names["shifts"].index(shift) for shift in analysis.shift_set(names["shifts"])],
         "seeds": names["seeds"],
         "scenarios": [scenario | {"title": titles[number]} for number, scenario in scenarios.items()],
         "protocols": _protocols(results, scenarios),
@@ -107,6 +113,7 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
             "everywhere": _certainty(results, names, ALL),
             "shifts": [_certainty(results, names, shift) for shift in names["shifts"]],
         },
+        "intervals": _intervals(results, names),
         "streams": [
             _stream(part, names, passes[str(key)].facts)
             for key, part in batches.groupby("adapting_pass", sort=False)
@@ -125,6 +132,27 @@ def _certainty(results: Results, names: Names, shift: str) -> list[str]:
     found = doubt(results)
     cells = [pd.Series({"shift": shift, "scenario": number}) for number in names["scenarios"]]
     return [how_sure(found.judgement(cell), results.cards) for cell in cells]
+
+
+def _intervals(results: Results, names: Names) -> dict[str, Any]:
+    """Of every method in every scenario, on all shifts together and then on each: the 95 % interval of its utility
+    over other batches, and the probability that it is best. Drawn, not computed with: four digits will do."""
+    known, cards = doubt(results), results.cards
+    together = analysis.over_shifts(results.utilities, cards), analysis.over_seeds(results.utilities, cards)
+    rows = pd.concat([known.about(frame) for frame in together])
+    shape = (1 + len(names["shifts"]), len(names["scenarios"]), len(names["methods"]))
+    found = {name: np.full(shape, np.nan) for name in ("sample_lo", "sample_hi", "p_best")}
+    places = {shift: 1 + place for place, shift in enumerate(names["shifts"])} | {ALL: 0}
+    scenarios = {number: place for place, number in enumerate(names["scenarios"])}
+    methods = {name: place for place, name in enumerate(names["methods"])}
+    at = (
+        rows["shift"].map(places).to_numpy(),
+        rows["scenario"].astype(int).map(scenarios).to_numpy(),
+        rows["method"].map(methods).to_numpy(),
+    )
+    for name, values in found.items():
+        values[at] = rows[name].to_numpy(np.float64)
+    return {name: pack(np.round(values, 4).astype(np.float32).ravel()) for name, values in found.items()}
 
 
 def _method(

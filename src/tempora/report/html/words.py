@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -10,13 +11,12 @@ import pandas as pd
 
 from tempora import analysis
 from tempora.analysis.doubt import Doubt
-from tempora.analysis.frames import is_offline
-from tempora.cards import CATALOGUE, TEMPORAL, Cards
+from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD
 from tempora.report.certainty import how_sure
-from tempora.report.frames import over_seeds, over_shifts
 from tempora.report.tables.parts import shift_title
+from tempora.scenarios.diagnosis import Finding
 from tempora.store.verdicts import ON_WINNERS
 
 WORST_FIRST = (
@@ -65,6 +65,8 @@ class Trouble:
     where: str = ""
     cell: tuple[str, int, str] | None = None
     """(shift, scenario, method) of the worst case, to link to."""
+    causes: tuple[Finding, ...] = ()
+    """What was behind it, as far as the run shows."""
     not_scored: dict[str, int] = field(default_factory=dict)
     """Reason -> how many cells have no number because of it."""
 
@@ -72,16 +74,15 @@ class Trouble:
 def headline(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
     """What the offline winner loses under pressure; empty where the run cannot say."""
     try:
-        return analysis.headline(over_seeds(utilities, cards), cards).sentence(cards)
+        return analysis.headline(utilities, cards).sentence(cards)
     except TemporaError:
         return ""
 
 
 def advice(utilities: pd.DataFrame, doubt: Doubt, cards: Cards = CATALOGUE) -> list[Advice]:
     """For each protocol, who wins over all shifts together and why."""
-    rows = over_shifts(utilities, cards)
-    accurate = rows[is_offline(rows, cards)].sort_values("utility", kind="stable")
-    best_offline = str(accurate["method"].iloc[-1]) if len(accurate) else None
+    rows = analysis.over_shifts(utilities, cards)
+    best_offline = analysis.offline_champion(utilities, cards)
     found = []
     for protocol in cards.in_protocol_order(rows["protocol"]):
         if protocol not in cards.references:
@@ -90,19 +91,32 @@ def advice(utilities: pd.DataFrame, doubt: Doubt, cards: Cards = CATALOGUE) -> l
     return found
 
 
-def troubles(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> list[Trouble]:
-    """Each adapting method's losses against standard inference, with the worst of them explained."""
-    scored = analysis.temporal(utilities, cards)
-    methods = [name for name in cards.in_order(utilities["method"]) if name != STANDARD]
-    if not (scored["method"] == STANDARD).any():
-        return [Trouble(name, 0, 0, not_scored=_not_scored(utilities, name)) for name in methods]
-    beside = analysis.beside_standard(utilities, cards)
-    losing = analysis.findings(utilities, cards)
+def troubles(
+    utilities: pd.DataFrame,
+    cards: Cards = CATALOGUE,
+    without: Collection[str] = (),
+    causes: Mapping[str, Sequence[Finding]] | None = None,
+) -> list[Trouble]:
+    """Each adapting method's losses against standard inference, with the worst of them explained; `without` those
+    that are recommended. `causes` are what was found behind them (`analysis.diagnoses`)."""
+    found = _troubles(utilities, cards, without)
+    return [replace(one, causes=tuple((causes or {}).get(one.method, ()))) for one in found]
+
+
+def _troubles(utilities: pd.DataFrame, cards: Cards, without: Collection[str]) -> list[Trouble]:
+    cells = analysis.counted(analysis.over_seeds(utilities, cards))
+    methods = [name for name in cards.in_order(utilities["method"]) if name not in (STANDARD, *without)]
+    wins = analysis.wins_of(analysis.winners(utilities, cards), cards)
+    if not (analysis.temporal(cells, cards)["method"] == STANDARD).any():
+        return [
+            Trouble(name, 0, 0, wins.get(name, 0), not_scored=_not_scored(utilities, name))
+            for name in methods
+        ]
+    beside = analysis.beside_standard(cells, cards)
+    losing = analysis.findings(cells, cards)
     losing = losing[(losing["utility"] < losing["standard_utility"]) & losing["mode"].isin(WORST_FIRST)]
     losing = losing.assign(gap=losing["standard_utility"] - losing["utility"])
-    counts = analysis.win_counts(analysis.winners(utilities, cards), cards)
-    wins = counts[counts["group"] == TEMPORAL].set_index("method")["wins"].to_dict()
-    return [_trouble(name, utilities, beside, losing, int(wins.get(name, 0))) for name in methods]
+    return [_trouble(name, utilities, beside, losing, wins.get(name, 0)) for name in methods]
 
 
 def _trouble(
@@ -116,8 +130,6 @@ def _trouble(
         return Trouble(name, below, cells, wins, not_scored=reasons)
     mode = str(bad["mode"].value_counts().index[0])
     worst = bad[bad["mode"] == mode].sort_values("gap").iloc[-1]
-    same = utilities[(utilities["shift"] == worst["shift"]) & (utilities["label"] == worst["label"])]
-    same = same[(same["queue"] == worst["queue"]) & (same["protocol"] == worst["protocol"])]
     return Trouble(
         name,
         below,
@@ -126,7 +138,7 @@ def _trouble(
         mode=mode,
         sentence=str(worst["sentence"]),
         where=f"{shift_title(str(worst['shift']))}, {worst['label']}",
-        cell=(str(worst["shift"]), int(same["scenario"].iloc[0]), name),
+        cell=(str(worst["shift"]), int(worst["scenario"]), name),
         not_scored=reasons,
     )
 

@@ -14,8 +14,8 @@ from tempora.analysis.pareto import is_budgeted
 from tempora.cards import CATALOGUE, OURS, Cards
 from tempora.errors import TemporaError, unknown
 from tempora.report.tables import contents
-from tempora.report.tables.model import Table
-from tempora.report.tables.parts import shift_title
+from tempora.report.tables.model import Table, TableCell
+from tempora.report.tables.parts import method_cell, shift_title
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Material:
     cards: Cards
     doubt: Doubt | None
     segments: pd.DataFrame | None = None
+    by_seed: pd.DataFrame | None = None
+    """The rows before seeds were pooled."""
 
     def of(self, protocol: str) -> pd.DataFrame:
         return self.where(self.rows["protocol"] == protocol, protocol)
@@ -50,7 +52,7 @@ class Material:
         """All rows, if they hold what a comparison under pressure needs: two methods and a temporal scenario."""
         if self.rows["method"].nunique() < 2 or analysis.temporal(self.rows, self.cards).empty:
             raise TemporaError("this table compares methods under pressure: it needs two methods and a grid")
-        return self.rows
+        return analysis.counted(self.rows)
 
     def at_one_scenario(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows of the chosen scenario, or of the strictest."""
@@ -100,11 +102,32 @@ def build(
             raise unknown("shift", shift, rows["shift"].unique())
         rows = rows[rows["shift"] == shift]
     seeds = rows["seed"].nunique() if "seed" in rows else 1
+    by_seed = analysis.ordered(rows, cards) if seeds > 1 else None
     if seeds > 1:
         rows = analysis.pool(rows, over="seed", cards=cards)
     builder = BUILDERS.get(name) or _of_protocol(name)
-    table = builder(Material(_shown(rows, cards, doubt), traces, scenario, by_shift, cards, doubt, segments))
-    return replace(table, notes=(*table.notes, f"mean over {seeds} seeds")) if seeds > 1 else table
+    table = builder(
+        Material(_shown(rows, cards, doubt), traces, scenario, by_shift, cards, doubt, segments, by_seed)
+    )
+    table = _with_failures(table, utilities, cards)
+    if seeds > 1 and name != "seeds":
+        table = replace(table, notes=(*table.notes, f"mean over {seeds} seeds"))
+    return table
+
+
+def _with_failures(table: Table, utilities: pd.DataFrame, cards: Cards) -> Table:
+    """Who failed is said below; a method without any number has a row of dashes where methods are rows."""
+    failed = analysis.failures(utilities)
+    if not failed or "method" not in table.data:
+        return table
+    notes = tuple(one.sentence(cards) for one in failed)
+    if table.columns[0].title != "Method":
+        return replace(table, notes=(*table.notes, *notes))
+    there = set(table.data["method"])
+    gone = list(dict.fromkeys(one.method for one in failed if one.method not in there))
+    blank = (TableCell(),) * (len(table.columns) - 1)
+    rows = (*table.rows, *((method_cell(method, cards), *blank) for method in gone))
+    return replace(table, rows=rows, notes=(*table.notes, *notes))
 
 
 def build_published(name: str, setup: str) -> Table:
@@ -123,6 +146,7 @@ def _shown(rows: pd.DataFrame, cards: Cards, doubt: Doubt | None) -> pd.DataFram
 
 
 def _aggregated(rows: pd.DataFrame, given: Material) -> pd.DataFrame:
+    rows = analysis.counted(rows)
     if rows["shift"].nunique() == 1:
         return rows
     return _shown(analysis.pool(rows, cards=given.cards), given.cards, given.doubt)
@@ -130,9 +154,10 @@ def _aggregated(rows: pd.DataFrame, given: Material) -> pd.DataFrame:
 
 def _where(rows: pd.DataFrame) -> str:
     """What the numbers are about, for captions."""
-    shifts = rows["shift"].unique()
+    shifts = analysis.shift_set(rows["shift"])
     if len(shifts) > 1:
-        return f"aggregated over {len(shifts)} shifts"
+        apart = ", clean apart" if len(shifts) < rows["shift"].nunique() else ""
+        return f"aggregated over {len(shifts)} shifts{apart}"
     return "aggregated over all shifts" if shifts[0] == "all" else f"on {shift_title(shifts[0])}"
 
 
@@ -206,6 +231,36 @@ def _below_standard(given: Material) -> Table:
     return contents.below_standard(analysis.below_standard(given.under_pressure(), given.cards), given.cards)
 
 
+def _regret(given: Material) -> Table:
+    return contents.regret(analysis.regret(given.under_pressure(), given.cards), given.cards)
+
+
+def _certainty(given: Material) -> Table:
+    if given.doubt is None:
+        raise TemporaError("table 'certainty' asks how sure a run is; published tables cannot say")
+    rows = _aggregated(given.rows, given)
+    if rows["p_best"].isna().all():
+        raise TemporaError("these streams are too short to say how sure a rank is; run more batches")
+    return contents.certainty(rows, _where(given.rows), given.cards)
+
+
+def _seeds(given: Material) -> Table:
+    """Of the chosen scenario, otherwise of the reference or the first."""
+    if given.by_seed is None or given.by_seed["seed"].nunique() < 2:
+        raise TemporaError("this run has one seed (--seeds 1,2,3 makes more); choose another table")
+    rows = analysis.counted(given.by_seed)
+    label = given.scenario or next(
+        iter(rows.loc[is_offline(rows, given.cards), "label"]), rows["label"].iloc[0]
+    )
+    if label not in set(rows["label"]):
+        raise unknown("scenario", label, rows["label"].unique())
+    rows = one_scenario(rows[rows["label"] == label])
+    pooled = (
+        analysis.pool(rows, cards=given.cards) if rows["shift"].nunique() > 1 else analysis.with_ranks(rows)
+    )
+    return contents.seeds(pooled, _where(rows), given.cards)
+
+
 def _ablation(given: Material) -> Table:
     rows = given.where(is_budgeted(given.rows, given.cards), "budgeted")
     first = rows["protocol"].iloc[0]
@@ -261,6 +316,9 @@ BUILDERS: dict[str, Callable[[Material], Table]] = {
     "hardware": _hardware,
     "segments": _segments,
     "stream": _stream,
+    "regret": _regret,
+    "certainty": _certainty,
+    "seeds": _seeds,
 }
 
 

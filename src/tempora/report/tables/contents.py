@@ -67,13 +67,14 @@ def winners(cells: pd.DataFrame, cards: Cards) -> Table:
     signs = dict(zip(cells.index, flags(cells), strict=True))
 
     layout = shifts_by_scenario(cells, cell, Column(""), list(cells["shift"].unique()), cards)
-    counts = analysis.win_counts(cells, cards)
-    overall = counts[counts["group"] == OVERALL]
-    wins = ", ".join(
-        f"{cards.label(name)} {wins}" for name, wins in zip(overall["method"], overall["wins"], strict=True)
-    )
+    wins = ", ".join(f"{cards.label(name)} {wins}" for name, wins in analysis.wins_of(cells, cards).items())
     shared = cells.get("shared_with", pd.Series("", index=cells.index)) != ""
-    notes = (f"wins: {wins}" + ("; a cell that methods share counts for each" if shared.any() else ""),)
+    apart = len(analysis.counted(cells)) < len(cells)
+    notes = (
+        f"wins: {wins}"
+        + ("; a cell that methods share counts for each" if shared.any() else "")
+        + ("; clean images count in none" if apart else ""),
+    )
     return _table(
         "winners", "Highest utility per shift and scenario", layout, cells, notes + flag_notes(cells)
     )
@@ -201,6 +202,65 @@ def below_standard(rows: pd.DataFrame, cards: Cards) -> Table:
     }
     layout = methods_by_measure(wide, measures, cards)
     return _table("below-standard", "Cells with less utility than standard inference", layout, rows)
+
+
+def regret(rows: pd.DataFrame, cards: Cards) -> Table:
+    """What choosing each method everywhere would cost, and how often it is close to the best."""
+    shares = [str(name) for name in rows.columns if str(name).startswith("within_")]
+    measures = {
+        "mean_regret": Column("mean (pp)", "percent", 2, "regret"),
+        "worst_regret": Column("worst (pp)", "percent", 2, "regret"),
+        **{
+            name: Column(f"{name.removeprefix('within_')} pp", "percent", 0, "cells (%) within")
+            for name in shares
+        },
+    }
+    best = {"mean_regret": False, "worst_regret": False, **dict.fromkeys(shares, True)}
+    layout = methods_by_measure(rows, measures, cards, best)
+    caption = f"Distance to the best over {int(rows['cells'].max())} cells under pressure"
+    return _table("regret", caption, layout, rows)
+
+
+def certainty(rows: pd.DataFrame, where: str, cards: Cards) -> Table:
+    """The 95 % interval of every rank, and the probability of being best."""
+    methods = cards.in_order(rows["method"])
+    headings, columns = [Column("Method")], [[method_cell(method, cards) for method in methods]]
+    for title, group, part in scenario_slices(rows, cards):
+        by_method = part.set_index("method").reindex(methods)
+        spans = zip(by_method["rank_lo"], by_method["rank_hi"], strict=True)
+        headings.append(Column(title, "text", 0, f"{group}: rank"))
+        columns.append([TableCell(_span(lo, hi)) for lo, hi in spans])
+    for title, group, part in scenario_slices(rows, cards):
+        by_method = part.set_index("method").reindex(methods)
+        headings.append(Column(title, "percent", 0, f"{group}: P(best) (%)"))
+        columns.append([TableCell(value) for value in by_method["p_best"]])
+    layout = Layout(tuple(headings), tuple(zip(*columns, strict=True)), family_rules(methods, cards))
+    note = "over other batches and times like these; equal methods are all best"
+    return _table("certainty", f"Ranks (95 % interval) and P(best), {where}", layout, rows, (note,))
+
+
+def _span(lo: float, hi: float) -> str | None:
+    """
+    >>> _span(1, 3), _span(2, 2)
+    ('1–3', '2')
+    """
+    if lo != lo or hi != hi:
+        return None
+    return f"{lo:.0f}" if lo == hi else f"{lo:.0f}–{hi:.0f}"
+
+
+def seeds(rows: pd.DataFrame, where: str, cards: Cards) -> Table:
+    """Utility seed by seed, with mean and standard deviation."""
+    wide = rows.pivot_table(index="method", columns="seed", values="utility")
+    names = {seed: f"seed {seed:g}" for seed in wide.columns}
+    wide = wide.rename(columns=names)
+    spread = wide[list(names.values())]
+    wide = wide.assign(mean=spread.mean(axis=1), sd=spread.std(axis=1, ddof=1)).reset_index()
+    measures = {name: Column(name, "percent", 2) for name in names.values()}
+    measures |= {"mean": Column("mean", "percent", 2), "sd": Column("sd (pp)", "percent", 2)}
+    layout = methods_by_measure(wide, measures, cards, dict.fromkeys([*names.values(), "mean"], True))
+    caption = f"Utility (%) seed by seed, {rows['label'].iloc[0]}, {where}"
+    return _table("seeds", caption, layout, rows)
 
 
 def buffering(rows: pd.DataFrame, cards: Cards) -> Table:

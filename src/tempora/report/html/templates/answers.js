@@ -95,10 +95,9 @@ function answerMethod(run, method, shifts, limit) {
   return { method, utility: pooled("utility"), lo: pooled("lo"), hi: pooled("hi"), how };
 }
 
-// Best first; `tied` marks those whose range overlaps the winner's.
+// Best first. How sure that is, tempora.analysis.doubt says for what was evaluated.
 function ranked(answers) {
   const known = answers.filter((one) => !one.why).sort((a, b) => b.utility - a.utility);
-  const tied = known.filter((one) => one.hi >= known[0].lo);
-  known.forEach((one, place) => { one.rank = place + 1; one.tied = tied.length > 1 && tied.includes(one); });
+  known.forEach((one, place) => { one.rank = place + 1; });
   return known;
 }

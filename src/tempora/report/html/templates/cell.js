@@ -80,10 +80,10 @@ class CellView {
     const value = ({ row }) => (row === undefined ? NaN : this.run.cells.utility[row]);
     const known = rows.filter((one) => !Number.isNaN(value(one))).sort((a, b) => value(b) - value(a));
     const standard = known.find((one) => this.run.methods[one.method].standard);
+    const longest = Math.max(...known.map((one) => Math.max(value(one), this.run.cells.sample_hi[one.row] || 0)), 1e-9);
     const items = known.map((one) => {
-      const half = 50 * (this.run.cells.sample_hi[one.row] - this.run.cells.sample_lo[one.row]);
-      const note = half > 0 ? `± ${half.toFixed(1)} ` : "";
-      const item = rankingRow(this.run, one.method, percent(value(one), 2), note, value(one) / value(known[0]), standard && value(one) < value(standard));
+      const sure = { lo: this.run.cells.sample_lo[one.row], hi: this.run.cells.sample_hi[one.row] }, top = longest;
+      const item = rankingRow(this.run, one.method, percent(value(one), 2), reachText(sure), value(one) / top, standard && value(one) < value(standard), [sure.lo / top, sure.hi / top]);
       return this.selectable(item, one.method);
     });
     const others = rows.filter((one) => Number.isNaN(value(one))).map((one) => {
@@ -115,7 +115,7 @@ class CellView {
       step("Skipped batches", kept, cell.availability * kept, "#c8404f"),
       whole("Utility", cell.utility, own),
     ];
-    draw(this.run, "decomposition", "decomposition", { rows });
+    draw(this.run, "decomposition", "decomposition", { rows }, `${this.run.methods[this.method].label}: ${rows.map((row) => `${row.step.toLowerCase()} ${row.text}`).join(", ")}.`);
     const part = (value, digits = 1) => (Number.isNaN(value) ? "–" : percent(value, digits));
     byId("equation").textContent = `${percent(cell.utility, 2)} = ${part(cell.availability)} × ((${part(cell.adapted_fraction)} × ${part(cell.adapt_accuracy)} + ${part(1 - cell.adapted_fraction)} × ${part(cell.frozen_accuracy)}) × ${part(cell.responsiveness)} ${cell.covariance < 0 ? "−" : "+"} ${percent(Math.abs(cell.covariance), 2)})`;
     const terms = { "Availability": part(cell.availability), "Adapted fraction": part(cell.adapted_fraction), "Adapt accuracy": part(cell.adapt_accuracy, 2), "Frozen accuracy": part(cell.frozen_accuracy, 2), "Responsiveness": part(cell.responsiveness), "Covariance": cell.covariance.toFixed(4) };
@@ -134,7 +134,9 @@ class CellView {
     byId("window-number").textContent = from;
     byId("window-field").hidden = course.batches.length <= width;
     const shown = course.batches.slice(from, from + width);
-    draw(this.run, "timeline", "timeline", { blocks: blocksOf(shown, this.run.baseline_ms, this.run.scenarios[this.scenario].fallback), arrivals: arrivalsOf(shown) });
+    const lost = shown.filter((one) => !one.phase).length;
+    draw(this.run, "timeline", "timeline", { blocks: blocksOf(shown, this.run.baseline_ms, this.run.scenarios[this.scenario].fallback), arrivals: arrivalsOf(shown) },
+      `Batches ${from} to ${from + shown.length - 1} of ${this.run.methods[this.method].label}: ${shown.length - lost} served, ${lost} skipped.`);
   }
 
   // What happened to every batch, in stream order: from the cell's own pass, or from the offline pass it shares.

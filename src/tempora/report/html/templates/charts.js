@@ -15,26 +15,36 @@ function chartTheme() {
   };
 }
 
-// Draw a chart into an element; `data` maps names of data sets to rows. Returns its Vega view.
-async function draw(run, id, name, data) {
+// Draw a chart into an element; `data` maps names of data sets to rows, `finding` says what it shows to whoever does
+// not see it. Returns its Vega view.
+async function draw(run, id, name, data, finding) {
   const element = document.getElementById(id);
+  element.dataset.finding = finding;
   const known = drawn.get(id);
   if (known && known.name === name && known.dark === darkMode.matches) {
     known.data = data;
     const view = await known.view;
     feed(view, data);
+    describe(element);
     return view;
   }
   const spec = { ...run.charts[name], datasets: data };
   const options = { actions: false, renderer: "svg", config: chartTheme(), tooltip: { theme: darkMode.matches ? "dark" : "light" } };
   const view = vegaEmbed(element, spec, options).then((result) => {
-    // The chart is described by its role and label; its marks would only be noise to a screen reader.
-    element.querySelector("svg")?.setAttribute("aria-hidden", "true");
+    describe(element);
     element.view = result.view; // for the console, and for tests
     return result.view;
   });
   drawn.set(id, { run, name, data, view, dark: darkMode.matches });
   return view;
+}
+
+// Vega calls every chart "Vega visualization"; its marks would only be noise to a screen reader.
+function describe(element) {
+  element.removeAttribute("aria-roledescription");
+  element.setAttribute("role", "img");
+  element.setAttribute("aria-label", element.dataset.finding);
+  element.querySelector("svg")?.setAttribute("aria-hidden", "true");
 }
 
 function feed(view, data) {

@@ -36,7 +36,7 @@ class Run {
     }
     this.packedStreams = new Map(payload.streams.map((stream) => [[stream.method, stream.shift, stream.seed].join(), stream]));
     this.unpackedStreams = new Map();
-    this.allShifts = this.shifts.map((_, shift) => shift);
+    this.intervals = unpackAll(payload.intervals);
   }
 
   // The row of a cell in the columns of `cells`, or undefined.
@@ -57,6 +57,14 @@ class Run {
       this.unpackedStreams.set(key, packed && withAccuracy(unpackAll(packed)));
     }
     return this.unpackedStreams.get(key);
+  }
+
+  // The 95 % interval of a method's utility over other batches, and how likely it is best: on a shift, or on all
+  // shifts together (null). Python worked it out; undefined where it cannot be said.
+  interval(method, shift, scenario) {
+    const place = ((shift === null ? 0 : 1 + shift) * this.scenarios.length + scenario) * this.methods.length + method;
+    const { sample_lo, sample_hi, p_best } = this.intervals;
+    return Number.isNaN(sample_lo[place]) ? undefined : { lo: sample_lo[place], hi: sample_hi[place], best: p_best[place] };
   }
 
   timeline(row) {

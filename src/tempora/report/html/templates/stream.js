@@ -14,5 +14,7 @@ function drawStream(run) {
   });
   const shaded = parts.filter((_, place) => place % 2)
     .map((part) => ({ name: part.name, from: part.first - 0.5, to: part.first + part.batches - 0.5 }));
-  draw(run, "stream", "stream", { rows, parts: shaded });
+  const last = rows.filter((row) => row.batch === at[at.length - 1]).sort((a, b) => b.accuracy - a.accuracy);
+  draw(run, "stream", "stream", { rows, parts: shaded },
+    `Accuracy over ${parts.length} segments of the stream. At its end: ${last.map((row) => `${row.label} ${percent(row.accuracy)}`).join(", ")}.`);
 }

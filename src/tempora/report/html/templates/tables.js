@@ -5,7 +5,9 @@ function setUpTables() {
   const choice = byId("table-choice");
   choice.addEventListener("change", () => tables.forEach((table) => { table.hidden = table.dataset.table !== choice.value; }));
   document.querySelectorAll(".table thead button").forEach((button) => button.addEventListener("click", () => sortBy(button.parentElement)));
-  byId("copy-table").addEventListener("click", () => copy(asText(tables.find((table) => !table.hidden)), "table-copied"));
+  const chosen = () => tables.find((table) => !table.hidden);
+  byId("copy-table").addEventListener("click", () => copy(asText(chosen()), "table-copied"));
+  byId("download-table").addEventListener("click", () => download(`${chosen().dataset.name}.csv`, asCsv(chosen())));
   byId("copy-command")?.addEventListener("click", () => copy(byId("command").textContent, "command-copied"));
 }
 
@@ -29,8 +31,21 @@ function sortBy(heading) {
 }
 
 function asText(table) {
-  const text = (cell) => [...cell.childNodes].filter((node) => node.nodeName !== "SUP").map((node) => node.textContent).join("").trim();
+  const text = (cell) => [...cell.childNodes].filter((node) => !["SUP", "SMALL"].includes(node.nodeName)).map((node) => node.textContent).join("").trim();
   return [...table.querySelectorAll("tr:not(.groups)")].map((row) => [...row.cells].map(text).join("\t")).join("\n");
+}
+
+// What is seen, one line per row. A name that a spreadsheet would calculate gets a quote before it.
+function asCsv(table) {
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const safe = (text) => (/^[=+@\t\r]|^-(?![\d.]+$)/.test(text) ? `'${text}` : text);
+  return asText(table).split("\n").map((line) => line.split("\t").map((text) => quoted(safe(text))).join(",")).join("\n") + "\n";
+}
+
+function download(name, text) {
+  const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
 async function copy(text, where) {

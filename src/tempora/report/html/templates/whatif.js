@@ -13,19 +13,49 @@ class WhatIf {
     if (!present.length) { byId("what-if").hidden = true; return; }
     const tabs = present.map((card) => this.tab(card));
     byId("protocols").append(...tabs);
-    fill(byId("whatif-shift"), [...(run.shifts.length > 1 ? [["all", "All shifts"]] : []), ...run.shifts.map((shift, place) => [place, shift.title])]);
-    byId("whatif-shift").addEventListener("change", () => this.redraw());
-    byId("whatif-variant").addEventListener("change", () => this.choose(this.card));
+    fill(byId("whatif-shift"), [...(run.shifts.length > 1 ? [["all", run.counted.length < run.shifts.length ? "All shifts, clean apart" : "All shifts"]] : []), ...run.shifts.map((shift, place) => [place, shift.title])]);
+    byId("whatif-shift").addEventListener("change", () => { this.touched = true; this.redraw(); });
+    byId("whatif-variant").addEventListener("change", () => { this.touched = true; this.choose(this.card); });
     byId("slider").addEventListener("input", () => this.slid());
     byId("exact").addEventListener("change", () => this.typed());
+    this.present = present;
+    this.tabs = tabs;
+    window.addEventListener("hashchange", () => this.follow());
+    if (this.follow()) return;
     const start = Math.max(0, present.findIndex((card) => card.limit === "threshold_ms")); // any patience has an answer
     tabs[start].firstChild.checked = true;
     this.choose(present[start]);
   }
 
+  // Show what the address names: #what-if/PROTOCOL/VALUE/SHIFT/VARIANT. Shifts and variants are positions.
+  follow() {
+    const [section, protocol, value, shift, variant] = location.hash.slice(1).split("/").map(decodeURIComponent);
+    const at = section === "what-if" && this.present ? this.present.findIndex((card) => card.protocol === protocol) : -1;
+    if (at < 0) return false;
+    this.tabs[at].firstChild.checked = true;
+    if ([...byId("whatif-shift").options].some((option) => option.value === shift)) byId("whatif-shift").value = shift;
+    byId("whatif-variant").replaceChildren();
+    this.choose(this.present[at]);
+    const select = byId("whatif-variant");
+    if (select.options[variant]) { select.selectedIndex = Number(variant); this.choose(this.present[at]); }
+    if (Number(value) > 0) this.move(Number(value));
+    byId("what-if").scrollIntoView();
+    this.touched = true;
+    return true;
+  }
+
+  // Keep the address up to date once the reader has changed something, so that it can be sent to others.
+  remember() {
+    if (!this.touched) return;
+    const state = [this.card.protocol, String(Number(this.x.toPrecision(12))), byId("whatif-shift").value, Math.max(0, byId("whatif-variant").selectedIndex)];
+    try {
+      history.replaceState(null, "", `#what-if/${state.map(encodeURIComponent).join("/")}`);
+    } catch { /* some places forbid it, and nothing depends on it */ }
+  }
+
   tab(card) {
     const input = make("input", { type: "radio", name: "protocol", value: card.protocol });
-    input.addEventListener("change", () => { byId("whatif-variant").replaceChildren(); this.choose(card); });
+    input.addEventListener("change", () => { this.touched = true; byId("whatif-variant").replaceChildren(); this.choose(card); });
     return make("label", {}, input, make("span", {}, card.situation));
   }
 
@@ -70,12 +100,13 @@ class WhatIf {
 
   get shifts() {
     const choice = byId("whatif-shift").value;
-    return choice === "all" ? this.run.allShifts : [Number(choice)];
+    return choice === "all" ? this.run.counted : [Number(choice)];
   }
 
   step(x) { return STEPS * (Math.log(x) - this.reach[0]) / (this.reach[1] - this.reach[0]); }
 
   slid() {
+    this.touched = true;
     const step = Number(byId("slider").value);
     const near = this.points.find((point) => Math.abs(this.step(point.x) - step) < SNAP);
     const free = Math.exp(this.reach[0] + step / STEPS * (this.reach[1] - this.reach[0]));
@@ -83,6 +114,7 @@ class WhatIf {
   }
 
   typed() {
+    this.touched = true;
     const value = Number(byId("exact").value);
     if (value > 0) this.move(value);
   }
@@ -103,26 +135,43 @@ class WhatIf {
 
   show() {
     const answers = answer(this.run, this.shifts, this.limit);
-    const best = ranked(answers);
-    this.recommend(best, answers.length);
-    this.rank(best, answers.filter((one) => one.why));
+    const best = ranked(answers), unknown = answers.filter((one) => one.why);
+    unknown.forEach((one) => { one.near = this.near(one.method); });
+    this.recommend(best, unknown);
+    this.rank(best, unknown);
+    this.remember();
     if (this.view) feed(this.view, { here: [{ x: this.x }] });
+  }
+
+  // The evaluated points on either side of the limit; the point itself where it is one.
+  get beside() {
+    const here = this.points.filter((point) => close(point.x, this.x));
+    if (here.length) return here;
+    return [this.points.filter((point) => point.x < this.x).at(-1), this.points.find((point) => point.x > this.x)].filter(Boolean);
+  }
+
+  // What a method without an answer here got at its evaluated neighbours, if it was evaluated there.
+  near(method) {
+    const found = this.beside.map((point) => ({ ...answerMethod(this.run, method, this.shifts, { ...this.limit, value: point.x, scenario: point.scenario }), label: point.label })).filter((one) => !one.why);
+    if (!found.length) return null;
+    const utilities = found.map((one) => one.utility);
+    return { lo: Math.min(...utilities), hi: Math.max(...utilities), labels: found.map((one) => one.label) };
   }
 
   redraw() { this.show(); this.drawCurves(); }
 
-  recommend(best, count) {
-    const place = byId("recommendation");
+  recommend(best, unknown) {
+    const place = byId("recommendation"), count = best.length + unknown.filter((one) => !one.why.startsWith("failed")).length;
     if (!best.length) { place.textContent = "No method has an exact answer here; the reasons are below."; return; }
     const [first, second] = best, standard = best.find((one) => this.run.methods[one.method].standard);
     const equal = best.filter((one) => one !== first && Math.abs(one.utility - first.utility) < 1e-12).map((one) => this.run.methods[one.method].label);
-    const ties = best.filter((one) => one.tied && one !== first).map((one) => this.run.methods[one.method].label);
     const words = [];
     if (standard === first) words.push(`: no adaptation pays here. Utility ${percent(first.utility)}`);
     else words.push(`: utility ${percent(first.utility)}`, standard ? `, ${points(first.utility - standard.utility)} above standard inference` : "");
     if (equal.length) words.push(`. Equal with ${equal.join(", ")}`);
-    else if (ties.length) words.push(`. Times are not known well enough to tell it from ${ties.join(", ")}`);
     else if (second && second !== standard) words.push(`, ${points(first.utility - second.utility)} ahead of ${this.run.methods[second.method].label}`);
+    const rivals = unknown.filter((one) => one.near && one.near.hi > first.utility).sort((a, b) => b.near.hi - a.near.hi);
+    if (rivals.length) words.push(`, unless ${rivals.map((one) => `${this.run.methods[one.method].label}, ${nearText(one.near)}`).join(", or ")}`);
     words.push(".");
     if (best.length < count) words.push(` Among the ${best.length} of ${count} methods that have an exact answer here.`);
     const sure = this.certainty();
@@ -132,23 +181,35 @@ class WhatIf {
 
   // How sure an evaluated point is, on all shifts or one of them; Python worked it out.
   certainty() {
-    const { scenario } = this.limit, { everywhere, shifts } = this.run.certainty;
-    if (scenario === undefined) return "";
-    if (this.shifts.length === this.run.shifts.length) return everywhere[scenario];
-    return this.shifts.length === 1 ? shifts[this.shifts[0]][scenario] : "";
+    const { everywhere, shifts } = this.run.certainty;
+    const known = this.shift === null ? everywhere : shifts[this.shift];
+    const points = this.beside.filter(({ scenario }) => known[scenario]);
+    if (this.limit.scenario !== undefined) return points.length ? known[points[0].scenario] : "";
+    return points.map(({ scenario, label }) => `At ${label}: ${known[scenario]}`).join(" ");
+  }
+
+  // The chosen shift, null for all of them together.
+  get shift() {
+    return byId("whatif-shift").value === "all" ? null : Number(byId("whatif-shift").value);
+  }
+
+  interval(method) {
+    const { scenario } = this.limit;
+    return scenario === undefined ? undefined : this.run.interval(method, this.shift, scenario);
   }
 
   rank(best, unknown) {
-    const top = best.length ? best[0].utility : 1;
+    const top = Math.max(...best.map((one) => Math.max(one.utility, this.interval(one.method)?.hi ?? 0)), 1e-9);
     const standard = best.find((one) => this.run.methods[one.method].standard);
     const known = best.map((one) => {
       const below = standard && one.utility < standard.utility;
-      const notes = [one.hi > one.lo ? `± ${(50 * (one.hi - one.lo)).toFixed(1)} ` : ""].join("");
-      const row = rankingRow(this.run, one.method, percent(one.utility, 2), notes, one.utility / top, below);
+      const sure = this.interval(one.method);
+      const row = rankingRow(this.run, one.method, percent(one.utility, 2), reachText(sure), one.utility / top, below, sure && [sure.lo / top, sure.hi / top]);
       row.dataset.utility = one.utility;
       row.dataset.method = this.run.methods[one.method].name;
       const button = row.firstChild;
-      button.title = `${one.how}${one.hi > one.lo ? `, ${rangeText(one.lo, one.hi)} within timing` : ""}`;
+      button.title = [one.how, one.hi > one.lo ? `${rangeText(one.lo, one.hi)} within timing` : "", sure && sure.hi > sure.lo ? `${rangeText(sure.lo, sure.hi)} with other batches` : "",
+        sure && !Number.isNaN(sure.best) ? `best with probability ${percent(sure.best, 0)}` : "", `wins ${this.run.methods[one.method].wins} cells of the run`].filter(Boolean).join(", ");
       button.setAttribute("aria-pressed", String(this.picked === one.method));
       button.addEventListener("mouseenter", () => this.single(one.method));
       button.addEventListener("focus", () => this.single(one.method));
@@ -159,7 +220,7 @@ class WhatIf {
     });
     const others = unknown.map((one) => {
       const row = make("div", { className: "row none" }, methodName(this.run, one.method), make("span", { className: "value" }, "–"),
-        make("span", { className: "reason" }, one.why));
+        make("span", { className: "reason" }, one.near ? `${one.why}; ${nearText(one.near)}` : one.why));
       const item = make("li", {}, row);
       item.dataset.method = this.run.methods[one.method].name;
       return item;
@@ -177,8 +238,14 @@ class WhatIf {
 
   async drawCurves() {
     const rows = this.curves();
-    this.view = await draw(this.run, "curves", `curves_${this.card.protocol}`, { rows, here: [{ x: this.x }] });
+    this.view = await draw(this.run, "curves", `curves_${this.card.protocol}`, { rows, here: [{ x: this.x }] }, this.finding(rows));
     feed(this.view, { here: [{ x: this.x }] }); // the slider may have moved while a new chart was made
+  }
+
+  // What the curves show, for whoever does not see them.
+  finding(rows) {
+    const leads = rows.filter((row) => row.best).map((row) => `${row.label} at ${row.scenario} with ${percent(row.utility)}`);
+    return `Utility against ${this.card.knob.toLowerCase()}, one line per method. Best: ${leads.join("; ")}.`;
   }
 
   // Evaluated points of everybody; between them only what is exact.
@@ -186,7 +253,7 @@ class WhatIf {
     const shifts = this.shifts, rows = [];
     for (const { x, scenario, label } of this.points) {
       const best = ranked(answer(this.run, shifts, { ...this.limit, value: x, scenario }));
-      best.forEach((one) => rows.push(this.dot(one, x, label, true, one.rank === 1)));
+      best.forEach((one) => rows.push({ ...this.dot(one, x, label, true, one.rank === 1), ...this.whisker(one.method, scenario) }));
     }
     const between = BETWEEN[this.card.limit] ?? 0;
     for (let part = 0; part < between; part++) {
@@ -200,12 +267,19 @@ class WhatIf {
     return rows.sort((a, b) => a.x - b.x);
   }
 
+  whisker(method, scenario) {
+    const sure = this.run.interval(method, this.shift, scenario);
+    return sure && sure.hi > sure.lo ? { lo: sure.lo, hi: sure.hi, sample: rangeText(sure.lo, sure.hi) } : { sample: "–" };
+  }
+
   dot(one, x, scenario, evaluated, best) {
-    const { name, label, standard } = this.run.methods[one.method];
-    return { x, utility: one.utility, method: name, label, standard, scenario, evaluated, best, colour: methodColour(this.run, one.method), range: rangeText(one.lo, one.hi), rank: one.rank ? String(one.rank) : "", how: one.how };
+    const { name, label, history_free } = this.run.methods[one.method];
+    const guide = !(BETWEEN[this.card.limit] && (this.card.limit === "threshold_ms" || history_free)); // a line that only joins dots
+    return { x, utility: one.utility, method: name, label, guide, scenario, evaluated, best, colour: methodColour(this.run, one.method), range: rangeText(one.lo, one.hi), rank: one.rank ? String(one.rank) : "", how: one.how };
   }
 }
 
+const nearText = ({ lo, hi, labels }) => (labels.length > 1 ? `between ${percent(lo)} and ${percent(hi)} at ${labels.join(" and ")}` : `${percent(hi)} at ${labels[0]}`);
 const unitName = (unit) => (unit === "ms" ? "milliseconds" : unit);
 const yaml = (value) => (typeof value === "string" && /^\w+$/.test(value) ? value : JSON.stringify(value));
 const points = (difference) => `${(100 * difference).toFixed(1)} points`;

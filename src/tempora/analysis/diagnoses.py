@@ -1,0 +1,135 @@
+"""Causes: why a method is worse than standard inference, as far as a run shows it.
+
+`tempora.scenarios.diagnosis` says which term of a utility gave way; this says what was behind it. One function per
+cause, from a `Case` to a `Finding` or None; `DIAGNOSES` lists them. A new cause is a function and its place there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tempora.analysis.doubt.blocks import FloatArray
+from tempora.analysis.frames import is_offline
+from tempora.analysis.outcomes import over_shifts
+from tempora.cards import Cards
+from tempora.errors import TemporaError
+from tempora.published.methods import STANDARD
+from tempora.scenarios.diagnosis import Finding
+from tempora.store import Results
+from tempora.store.schema import COLLAPSE_BATCHES
+
+FEW_SAMPLES = 16
+"""A batch of so many or fewer says little about the mean and variance of a channel."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One method of a run, and what there is to look at."""
+
+    method: str
+    offline: Mapping[str, float]
+    """Accuracy of every method without pressure, over all shifts together."""
+    batches: pd.DataFrame
+    """One row per batch of the offline passes of this method and of standard inference, in order."""
+    batch_size: int
+    batch_alone: frozenset[str]
+    """Methods whose predictions depend on the statistics of the batch at hand and on nothing else."""
+    cards: Cards
+
+    @property
+    def harmed(self) -> bool:
+        return self.offline.get(self.method, 1.0) < self.offline.get(STANDARD, 0.0)
+
+
+def too_small_batches(case: Case) -> Finding | None:
+    """Statistics of a few samples (batches of 1 or 16 under BatchNorm), shown by a method that uses nothing else."""
+    changes = {"activations", "parameters"} & set(case.cards.method(case.method).modifies)
+    if case.batch_size > FEW_SAMPLES or not case.harmed or not changes:
+        return None
+    standard = case.offline[STANDARD]
+    losses = {name: standard - case.offline[name] for name in case.batch_alone if name in case.offline}
+    shown = max(losses, key=lambda name: (losses[name], name), default=None)
+    if shown is None or losses[shown] <= 0:
+        return None
+    lost = f"loses {100 * losses[shown]:.1f} points without any pressure"
+    who = "it" if shown == case.method else f"{case.cards.label(shown)}, which uses nothing else,"
+    return Finding(
+        "too small batches",
+        f"the statistics of {case.batch_size} samples are worse than the network's own: {who} {lost}; use batches "
+        f"of {4 * FEW_SAMPLES}",
+        {"batch_size": case.batch_size, "lost": losses[shown]},
+    )
+
+
+def collapse(case: Case) -> Finding | None:
+    """It was no worse than standard inference at first, and then is so for good."""
+    found = []
+    for (shift, seed), stream in case.batches.groupby(["shift", "seed"], sort=False):
+        accuracy = {
+            method: (part["correct"] / part["total"]).to_numpy() for method, part in stream.groupby("method")
+        }
+        if {case.method, STANDARD} <= accuracy.keys():
+            lasted = _below_at_the_end(accuracy[case.method], accuracy[STANDARD])
+            if COLLAPSE_BATCHES <= lasted < len(accuracy[STANDARD]):
+                found.append((lasted, len(accuracy[STANDARD]) - lasted, f"{shift}, seed {seed}"))
+    if not found:
+        return None
+    lasted, first, where = max(found)
+    more = f", and on {len(found) - 1} more streams" if len(found) > 1 else ""
+    return Finding(
+        "collapse",
+        f"below standard inference from batch {first} to the end, {lasted} batches ({where}{more})",
+        {"first_batch": float(first), "batches": float(lasted)},
+    )
+
+
+def _below_at_the_end(own: FloatArray, standard: FloatArray) -> int:
+    """How many batches up to the last one are all below standard inference."""
+    no_worse = np.flatnonzero(own >= standard)
+    return len(own) if not len(no_worse) else int(len(own) - 1 - no_worse[-1])
+
+
+DIAGNOSES: tuple[Callable[[Case], Finding | None], ...] = (too_small_batches, collapse)
+"""In the order in which they are said."""
+
+
+def diagnoses(results: Results, batches: pd.DataFrame) -> dict[str, list[Finding]]:
+    """Method -> the causes that were found. `batches` are those of the offline passes, in order."""
+    cards = results.cards
+    rows = over_shifts(results.utilities, cards)
+    rows = rows[is_offline(rows, cards)]
+    offline = {str(name): float(value) for name, value in zip(rows["method"], rows["utility"], strict=True)}
+    alone = _batch_alone(results, cards)
+    found = {}
+    for method in cards.in_order(results.utilities["method"]):
+        if method == STANDARD:
+            continue
+        case = Case(
+            method,
+            offline,
+            batches[batches["method"].isin([method, STANDARD])],
+            int(results.manifest["batch_size"]),
+            alone,
+            cards,
+        )
+        causes = [cause for look in DIAGNOSES if (cause := look(case)) is not None]
+        if causes:
+            found[method] = causes
+    return found
+
+
+def _batch_alone(results: Results, cards: Cards) -> frozenset[str]:
+    names = set()
+    try:
+        passes = results.folder.passes().values()
+    except TemporaError:  # a damaged pass is an error for whoever needs its batches
+        return frozenset()
+    for stored in passes:
+        method = str(stored.identity.get("method"))
+        if stored.history_free and "activations" in cards.method(method).modifies:
+            names.add(method)
+    return frozenset(names)

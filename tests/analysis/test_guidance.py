@@ -1,0 +1,158 @@
+"""The answer in a sentence, what a choice costs, and why a method fell behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.run_folders import BATCHES, METHODS, write_run
+from analysis.runs import frame
+from tempora import analysis
+from tempora.analysis.diagnoses import Case, collapse, diagnoses, too_small_batches
+from tempora.analysis.doubt import EQUAL, HOLDS, UNDECIDED, Judgement
+from tempora.analysis.guidance import Guidance, Setting
+from tempora.analysis.regret import cell_regrets
+from tempora.cards import CATALOGUE
+from tempora.report.frames import offline_batches
+from tempora.scenarios import Discrete, Offline
+
+
+def judged(method: str, verdict: str, *others: str) -> Judgement:
+    names = (method, *others)
+    return Judgement(
+        method=method,
+        utility=0.5,
+        verdict=verdict,
+        why="sampling" if verdict == UNDECIDED else "",
+        equal_with=others if verdict == EQUAL else (),
+        rivals=others if verdict == UNDECIDED else (),
+        p_best=dict.fromkeys(names, 0.5),
+        rank_lo=dict.fromkeys(names, 1),
+        rank_hi=dict.fromkeys(names, 2),
+    )
+
+
+def settings(protocol: str, **winners: Judgement) -> list[Setting]:
+    return [
+        Setting(protocol, label.replace("_", " "), found.method, found) for label, found in winners.items()
+    ]
+
+
+def test_one_method_and_where_another_is_better() -> None:
+    told = Guidance(
+        (
+            *settings(
+                "continuous",
+                T_2=judged("adabn", HOLDS),
+                T_5=judged("adabn", HOLDS),
+                T_9=judged("shot_im", HOLDS),
+            ),
+            *settings("discrete", y_1=judged("shot_im", HOLDS), y_2=judged("shot_im", HOLDS)),
+        )
+    )
+    assert told.method == "shot_im"
+    assert (
+        told.sentence() == "Use SHOT-IM, unless T 5 or stricter (AdaBN). Of the 5 winners behind this 5 hold."
+    )
+    assert told.recommended == {"shot_im", "adabn"}
+
+
+def test_a_setting_that_is_open_is_no_exception() -> None:
+    """Where the method may be the best, or is equal with it, nobody need change."""
+    told = Guidance(
+        (
+            *settings("discrete", y_1=judged("tent", HOLDS), y_2=judged("tent", HOLDS)),
+            *settings("continuous", T_1=judged("eta", UNDECIDED, "tent"), T_2=judged("sar", EQUAL, "tent")),
+        )
+    )
+    assert told.sentence() == (
+        "Use Tent: no other method is better for certain in any of the 4 settings. Of the 4 winners behind this "
+        "2 hold, 1 is equal with another, 1 is undecided."
+    )
+    assert told.recommended == {"tent"}
+
+
+def test_the_answer_of_a_run_is_who_wins_over_all_shifts(tmp_path: Path) -> None:
+    run = write_run(tmp_path, scenarios=(Offline(), Discrete(interval_ms=10.0), Discrete(interval_ms=60.0)))
+    told = analysis.guidance(run.utilities, None, run.cards)
+    assert told is not None
+    champions = analysis.champions(run.utilities, run.cards).set_index("label")["winner"]
+    assert [one.method for one in told.settings] == [champions["γ 10 ms"], champions["γ 60 ms"]]
+    offline = run.utilities[run.utilities["protocol"] == "offline"]
+    assert analysis.guidance(offline, None, run.cards) is None
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12))
+def test_regret_is_what_the_best_of_each_cell_has_more(cells: list[tuple[float, float]]) -> None:
+    rows = pd.concat(
+        [frame({"standard": one, "tent": two}, shift=f"s{place}") for place, (one, two) in enumerate(cells)]
+    )
+    found = analysis.regret(rows).set_index("method")
+    values = np.array(cells)
+    behind = values.max(axis=1, keepdims=True) - values
+    assert found.loc[["standard", "tent"], "mean_regret"].to_numpy() == pytest.approx(behind.mean(axis=0))
+    assert (found["within_0"] <= found["within_5"]).all()
+    assert (found[["within_0"]].sum() >= 1).all(), "somebody is best in every cell"
+    profile = analysis.performance_profile(rows)
+    for method, own in profile.groupby("method"):
+        assert own["share"].is_monotonic_increasing
+        assert own["share"].iloc[-1] == 1
+        assert own["share"].iloc[0] == pytest.approx(found.loc[method, "within_0"])
+
+
+def test_who_failed_in_a_cell_gives_nothing_there() -> None:
+    rows = pd.concat([frame({"standard": 0.4, "tent": 0.6}), frame({"standard": 0.5}, shift="snow")])
+    assert cell_regrets(rows)["tent"].tolist() == pytest.approx([0.0, 0.5])
+
+
+# -- causes ----------------------------------------------------------------------------------------------------
+
+
+def a_case(method: str, batch_size: int = 16, **offline: float) -> Case:
+    nothing = pd.DataFrame(columns=["method", "shift", "seed", "correct", "total"])
+    return Case(method, offline, nothing, batch_size, frozenset({"adabn"}), CATALOGUE)
+
+
+def test_small_batches_are_named_where_their_statistics_are_worse_than_none() -> None:
+    found = too_small_batches(a_case("tent", standard=0.6, adabn=0.5, tent=0.4))
+    assert found is not None
+    assert found.sentence == (
+        "the statistics of 16 samples are worse than the network's own: AdaBN, which uses nothing else, loses 10.0 "
+        "points without any pressure; use batches of 64"
+    )
+    assert too_small_batches(a_case("adabn", 1, standard=0.6, adabn=0.1)) is not None
+    assert too_small_batches(a_case("tent", 64, standard=0.6, adabn=0.5, tent=0.4)) is None, (
+        "they are not small"
+    )
+    assert too_small_batches(a_case("tent", standard=0.6, adabn=0.7, tent=0.4)) is None, (
+        "they are good enough"
+    )
+    assert too_small_batches(a_case("lame", standard=0.6, adabn=0.5, lame=0.4)) is None, "it uses none"
+    assert too_small_batches(a_case("tent", standard=0.3, adabn=0.2, tent=0.4)) is None, "it does no harm"
+
+
+def test_a_collapse_is_named_with_the_batch_where_it_begins(tmp_path: Path) -> None:
+    run = write_run(tmp_path, methods={name: METHODS[name] for name in ("standard", "tent")}, shifts=("fog",))
+    batches = offline_batches(run)
+    batches["correct"] = 30
+    of_tent = np.flatnonzero(batches["method"] == "tent")
+    batches.iloc[of_tent, batches.columns.get_loc("correct")] = [*[35] * 10, *[20] * (BATCHES - 10)]
+    found = diagnoses(run, batches)
+    assert [one.mode for one in found["tent"]] == ["collapse"]
+    assert (
+        found["tent"][0].sentence
+        == "below standard inference from batch 10 to the end, 30 batches (fog, seed 1)"
+    )
+    batches.iloc[of_tent, batches.columns.get_loc("correct")] = 20
+    assert diagnoses(run, batches) == {}, "worse from the start is harm, not collapse"
+    batches.iloc[of_tent, batches.columns.get_loc("correct")] = [
+        *[35] * 10,
+        *[20] * 25,
+        *[35] * (BATCHES - 35),
+    ]
+    assert collapse(Case("tent", {}, batches, 50, frozenset(), CATALOGUE)) is None, "it recovers"

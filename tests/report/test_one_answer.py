@@ -1,0 +1,174 @@
+"""One run, one answer: whatever is counted, averaged or called best is the same on the terminal, in tables, figures,
+the page's words and the page's data."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from analysis.run_folders import METHODS, write_run
+from tempora import analysis
+from tempora.analysis.doubt import doubt
+from tempora.analysis.recommend import recommend
+from tempora.cli.app import app
+from tempora.report import tables
+from tempora.report.figures.winners import winners as winners_figure
+from tempora.report.html.page import render
+from tempora.report.html.words import advice, headline, troubles
+from tempora.scenarios import Continuous, Discrete, Offline
+from tempora.store import Results
+
+SCENARIOS = (Offline(), Discrete(interval_ms=10.0), Discrete(interval_ms=25.0), Continuous(threshold_ms=15.0))
+TWIN = "mocks"
+"""As long a name as AdaBN's and the same numbers: the two tie offline and wherever nothing is skipped."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Two seeds, clean images beside two shifts, and a tie."""
+    methods = {"standard": METHODS["standard"], "adabn": (10.5, 0.0, 35), TWIN: (10.5, 0.0, 35)}
+    methods |= {"tent": METHODS["tent"]}
+    return write_run(
+        tmp_path_factory.mktemp("one"),
+        methods=methods,
+        scenarios=SCENARIOS,
+        shifts=("fog", "snow", "clean"),
+        seeds=(1, 2),
+    )
+
+
+@pytest.fixture(scope="module")
+def page(run: Results) -> str:
+    return render(run)
+
+
+def shown(*arguments: object) -> str:
+    result = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+def counts(text: str, labels: dict[str, str]) -> dict[str, int]:
+    """`AdaBN 8, Tent 1` as numbers by method."""
+    return {
+        name: int(found[1]) for name, label in labels.items() if (found := re.search(rf"{label} (\d+)", text))
+    }
+
+
+def test_wins_are_one_number_everywhere(run: Results, page: str) -> None:
+    labels = {name: run.cards.label(name) for name in run.manifest["methods"]}
+    expected = analysis.wins_of(analysis.winners(run.utilities, run.cards), run.cards)
+    assert expected["adabn"] >= expected[TWIN] > 0, "a cell that methods share counts for each"
+    terminal = re.search(r"wins: (.*?);", shown("show", run.path))
+    assert terminal is not None
+    table = tables.build("winners", run.utilities, cards=run.cards, doubt=doubt(run)).notes[0]
+    legend = winners_figure(run).axes[0].get_legend()
+    assert legend is not None
+    figure = ", ".join(text.get_text() for text in legend.get_texts())
+    data = json.loads(gzip.decompress(base64.b64decode(re.search(r'id="payload">([^<]+)<', page)[1])))  # type: ignore[index]
+    words = {one.method: one.wins for one in troubles(run.utilities, run.cards) if one.wins}
+    grid = re.search(r'<ul class="legend">(.*?)</ul>', page[page.index('id="winners"') :], re.DOTALL)
+    assert grid is not None
+    drawn = counts(re.sub(r"<[^>]*>", "", grid[1]), labels)
+    for found in (counts(terminal[1], labels), counts(table, labels), counts(figure, labels), drawn):
+        assert found == expected
+    assert {one["name"]: one["wins"] for one in data["methods"] if one["wins"]} == expected
+    assert words.items() <= expected.items()
+    cells = len(SCENARIOS) * 2
+    assert doubt(run).summary.cells == cells, "two shifts, seeds together, clean apart"
+    assert f"of {cells} winners" in shown("show", run.path) or f"All {cells} winners" in shown(
+        "show", run.path
+    )
+
+
+def test_there_is_one_offline_champion(tmp_path: Path) -> None:
+    """Tent wins two of three shifts by a little, AdaBN the third by far: the mean decides, in every sentence."""
+    results = write_run(tmp_path, scenarios=SCENARIOS, shifts=("fog", "snow", "frost"))
+    frame = results.utilities.copy()
+    offline = frame["protocol"] == "offline"
+    for shift, adabn, tent in (("fog", 0.50, 0.51), ("snow", 0.50, 0.51), ("frost", 0.90, 0.40)):
+        for method, utility in (("adabn", adabn), ("tent", tent)):
+            frame.loc[offline & (frame["shift"] == shift) & (frame["method"] == method), "utility"] = utility
+    frame.loc[offline & ~frame["method"].isin(["adabn", "tent"]), "utility"] = 0.1
+    assert analysis.offline_champion(frame) == "adabn"
+    assert analysis.headline(frame).offline_winner == "adabn"
+    assert headline(frame).startswith("AdaBN, best offline (1 of 3 wins)")
+    said = " ".join(choice.sentence for part in advice(frame, doubt(results)) for choice in part.choices)
+    assert "Tent, the most accurate offline" not in said
+
+
+def test_clean_images_are_in_no_mean_and_no_count(run: Results) -> None:
+    rows = run.utilities
+    shifted = rows[rows["shift"] != "clean"]
+    for frame in (rows, shifted):
+        pooled = analysis.over_shifts(frame, run.cards).set_index(["label", "method"])["utility"]
+        assert (
+            pooled.to_dict()
+            == analysis.over_shifts(shifted, run.cards).set_index(["label", "method"])["utility"].to_dict()
+        )
+    sweep = tables.build("sweep", rows, cards=run.cards)
+    assert "aggregated over 2 shifts, clean apart" in sweep.caption
+    found = recommend(run, Continuous(threshold_ms=15.0))
+    expected = analysis.over_shifts(shifted, run.cards)
+    expected = expected[expected["protocol"] == "continuous"].set_index("method")["utility"]
+    assert found.table.set_index("method")["utility"].to_dict() == pytest.approx(expected.to_dict())
+    for name in ("deficit", "below-standard"):
+        built = [tables.build(name, frame, cards=run.cards).data for frame in (rows, shifted)]
+        pd.testing.assert_frame_equal(*built)
+    only = recommend(run, Continuous(threshold_ms=15.0), ["clean"])
+    assert set(only.table["shifts"]) == {1}, "whoever asks for clean images gets them"
+
+
+def test_a_failed_method_is_shown_and_not_proposed(run: Results, tmp_path: Path) -> None:
+    results = write_run(
+        tmp_path, scenarios=SCENARIOS, config={"methods": ["standard", "adabn", "tent"], "scenarios": []}
+    )
+    frame = results.utilities.copy()
+    gone = frame["method"] == "tent"
+    frame.loc[gone, "status"] = "failed: RuntimeError: no BatchNorm layer"
+    numbers = frame.select_dtypes("number").columns.difference(
+        ["seed", "scenario", "baseline_ms", "value", "queue"]
+    )
+    frame.loc[gone, list(numbers)] = None
+    results.folder.write_utilities(frame)
+    results.folder.write_manifest(results.folder.manifest())
+    text = shown("show", tmp_path)
+    assert "Tent –" in text
+    assert "Tent failed everywhere: RuntimeError: no BatchNorm layer" in text
+    text = shown("recommend", tmp_path, "--budget-s", 0.1)
+    assert "Failed in this run, so not proposed: Tent: failed: RuntimeError: no BatchNorm layer" in text
+    command = text[text.index("tempora run") : text.index("Failed in this run")]
+    assert "tent" not in command
+    assert "adabn" in command
+
+
+def test_the_page_says_what_is_interpolated_and_what_is_not(page: str) -> None:
+    assert "Nothing is interpolated" not in page
+    assert "dotted lines only join what was evaluated" in page
+
+
+def test_the_verdict_keeps_all_its_words(run: Results, tmp_path: Path) -> None:
+    text = "INVALID: 13 of 56 passes are INVALID (--redo invalid); close other programs"
+    results = write_run(tmp_path, scenarios=SCENARIOS, verdict="INVALID")
+    manifest = {**results.folder.manifest(), "verdict": {"status": "INVALID", "reasons": [], "text": text}}
+    results.folder.write_manifest(manifest)
+    said = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", render(Results(results.folder))))
+    assert said.count("13 of 56 passes are INVALID (--redo invalid)") == 2, (
+        "in the banner and under provenance"
+    )
+
+
+def test_one_sign_has_one_meaning(run: Results) -> None:
+    """`!` and `≈` meant three things; winners have `=` and `?` now, and only they."""
+    for name in ("winners", "sweep", "offline"):
+        text = tables.render(tables.build(name, run.utilities, cards=run.cards, doubt=doubt(run)))
+        assert "!" not in text
+        assert "≈" not in text
+    assert "≈" not in shown("compare", run.path, run.path)
