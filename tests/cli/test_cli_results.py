@@ -315,7 +315,7 @@ def test_two_runs_side_by_side(tmp_path: Path) -> None:
     write_run(there, scenarios=FEW, clock="measured", methods=better, machine={"gpu": "Big GPU"})
     text = one_line(tempora("compare", here, there))
     assert "two machines: Some CPU, 2 threads here, Big GPU there" in text
-    assert "4 of 20 numbers changed beyond noise" in text
+    assert "4 of 20 numbers changed, 0 are undecided" in text
     assert "offline: SAR wins here, AdaBN there." in text
     assert "changed places" in text
     assert "+26.0*" in text

@@ -172,3 +172,25 @@ def test_one_sign_has_one_meaning(run: Results) -> None:
         assert "!" not in text
         assert "≈" not in text
     assert "≈" not in shown("compare", run.path, run.path)
+
+
+def test_seeds_and_certainty_are_shown_not_only_means(run: Results) -> None:
+    seeds = tables.build("seeds", run.utilities, cards=run.cards, doubt=doubt(run))
+    assert [column.title for column in seeds.columns] == ["Method", "seed 1", "seed 2", "mean", "sd (pp)"]
+    rows = run.utilities
+    offline = rows[(rows["protocol"] == "offline") & (rows["shift"] != "clean") & (rows["method"] == "tent")]
+    expected = offline.groupby("seed")["utility"].mean()
+    found = {str(row[0].value): [cell.value for cell in row[1:]] for row in seeds.rows}["Tent"]
+    assert found[:2] == pytest.approx(expected.tolist())
+    assert found[3] == pytest.approx(expected.std(ddof=1))
+    certainty = tables.build("certainty", rows, cards=run.cards, doubt=doubt(run))
+    text = tables.render(certainty, "markdown")
+    assert "P(best)" in text
+    judged = doubt(run).about(analysis.over_shifts(rows, run.cards))
+    assert certainty.data["p_best"].tolist() == pytest.approx(judged["p_best"].tolist())
+    latex = tables.render(tables.build("sweep", rows, cards=run.cards, doubt=doubt(run)), "latex")
+    assert r"\,$\pm$" in latex
+    offline_table = tables.build("offline", rows, cards=run.cards, doubt=doubt(run))
+    assert "±" in tables.render(offline_table, "terminal"), "intervals where they cost no second grid"
+    records = json.loads(tables.render(offline_table, "json"))["rows"]
+    assert all(one["sample_lo"] <= one["utility"] <= one["sample_hi"] for one in records)
