@@ -365,7 +365,7 @@ def test_known_misprints_are_marked(tmp_path: Path) -> None:
     text = tempora("compare", tmp_path, "--published", "vit_inv2")
     assert "known inconsistency 1: repeats the value of B = 2.5 s" in one_line(text)
     tent = next(line for line in text.split("Amortised")[1].splitlines() if line.startswith("Tent"))
-    assert "!" in tent
+    assert "‡" in tent
     assert "1 of them are beside printed numbers that contradict" in one_line(text)
 
 

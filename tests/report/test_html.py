@@ -145,8 +145,12 @@ def test_says_who_to_use_and_what_went_wrong(results: Results, page: str) -> Non
         for choice in part.choices:
             assert choice.sentence in said
             assert choice.certainty in said
+    guide = analysis.guidance(results.utilities, doubt(results), results.cards)
+    assert guide is not None
+    assert guide.sentence(results.cards) in said
     for trouble in troubles(results.utilities):
-        assert trouble.sentence in said
+        recommended = trouble.method in guide.recommended
+        assert recommended or trouble.sentence in said
     assert "tempora run --model a_net --out 'runs/made up'" in said
     assert "A Processor" in said
 
@@ -276,7 +280,7 @@ def test_the_command(tmp_path: Path) -> None:
         app, [str(tmp_path / "run"), "--figures", str(tmp_path / "figures"), "--format", "png"]
     )
     assert done.exit_code == 0, done.output
-    assert len(list((tmp_path / "figures").glob("*.png"))) == 6
+    assert len(list((tmp_path / "figures").glob("*.png"))) == 7
     done = CliRunner().invoke(app, [str(tmp_path / "run"), "--format", "png"])
     assert isinstance(done.exception, TemporaError)
     done = CliRunner().invoke(app, [str(tmp_path / "nowhere")])
