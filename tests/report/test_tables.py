@@ -31,7 +31,7 @@ def lines(name: str, setup: str = "rn50_inc") -> dict[str, list[str]]:
     }
 
 
-PAPERS = [name for name in tables.NAMES if name not in ("segments", "certainty", "seeds")]
+PAPERS = [name for name in tables.NAMES if name not in ("segments", "stream", "certainty", "seeds")]
 """The paper has single streams of one seed and no batches; `test_streams.py` and `test_one_answer.py` show
 the tables of runs that have more."""
 

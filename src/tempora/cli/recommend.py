@@ -278,12 +278,12 @@ def _how_to_measure(results: Results, scenario: Scenario, failed: Mapping[str, s
         knobs = ", ".join(f"{name}={value!r}" for name, value in spec.items() if name != "protocol")
         call = f"{type(scenario).__name__}({knobs})"
         return f"To measure it, call tempora.evaluate again with {call} among its scenarios."
-    config = _without(config, results.manifest["methods"], failed or {})
+    wanted = _without(config, results.manifest["methods"], failed or {})
     if results.is_packed:
         folder = results.opened_from.with_suffix("")
         unpacking = shlex.join(["tempora", "open", str(results.opened_from), "--out", str(folder)])
-        return f"To measure it:\n{unpacking}\n{measuring_command(config, spec, folder)}"
-    command = measuring_command(config, spec, results.path)
+        return f"To measure it:\n{unpacking}\n{measuring_command(wanted, spec, folder)}"
+    command = measuring_command(wanted, spec, results.path)
     return f"To measure it: --run-it, or to keep it (what is there stays):\n{command}"
 
 
