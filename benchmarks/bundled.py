@@ -8,7 +8,7 @@ shifts (one per group of corruptions), one task per method, shift and seed; MEMO
 fewer batches. Then continual streams: the fifteen corruptions one after the other without a reset.
 
 Finished tasks are kept in the file of passes, and the same command goes on from there; `--tables-only` sums up what
-is there. The tables go into docs/fashion.md.
+is there. The tables are docs/all-methods.md.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SEGMENT = 10
 SETTINGS = {"rdumb": {"reset_every": 50}}
 """On continual streams: with 1000, RDumb would be ETA on any stream as short as these."""
 WARM_UP, TIMED = 2, 8
-PAGE = Path(__file__).parents[1] / "docs/fashion.md"
+PAGE = Path(__file__).parents[1] / "docs/all-methods.md"
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def summed_up(done: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def tables(found: dict[str, Any]) -> dict[str, str]:
-    """The results as Markdown, by the name of the place in docs/fashion.md that they belong to."""
+    """The results as Markdown, by name."""
     discrete, continuous, amortised = found["scenarios"]
     single = ["| network | method | × Standard's time | stepped | offline |"]
     single[0] += f" {discrete} | {continuous} | {amortised} | batches × seeds |"
@@ -277,12 +277,31 @@ def tables(found: dict[str, Any]) -> dict[str, str]:
 
 
 def write_page(found: dict[str, Any]) -> None:
-    """Put each table between `<!-- name -->` and `<!-- end -->` of docs/fashion.md."""
-    page = PAGE.read_text(encoding="utf-8")
-    for name, table in tables(found).items():
-        before, mark, rest = page.partition(f"<!-- {name} -->\n")
-        page = before + mark + table + "\n" + rest[rest.index("<!-- end -->") :]
-    PAGE.write_text(page, encoding="utf-8")
+    """docs/all-methods.md, all of it."""
+    made = tables(found)
+    discrete, continuous, amortised = found["scenarios"]
+    shifts, every = ", ".join(found["shifts"]), found["continual_settings"]["rdumb"]["reset_every"]
+    lines = [
+        "# All methods on the bundled benchmark",
+        "",
+        f"Made by `python benchmarks/bundled.py`. Utilities in percent, means over {shifts} (severity 5, batches of 64)",
+        "and over seeds. Times are CPU milliseconds on one core, and the clock of every scenario:",
+        f"{discrete}, {continuous}, {amortised}. Settings are those of `src/tempora/models/recipes.json`, where there are",
+        "any. *Stepped* is the share of batches that a method learned from when it might have learned from all.",
+        "",
+        "## Offline and under pressure",
+        "",
+        made["under pressure"],
+        "",
+        "## On streams that never reset",
+        "",
+        f"The fifteen corruptions one after the other, {found['segment_batches']} batches each, in an order that the",
+        f"seed decides. RDumb starts over every {every} batches; with its usual 1000 it would be ETA here.",
+        "",
+        made["continual"],
+        "",
+    ]
+    PAGE.write_text("\n".join(lines), encoding="utf-8")
 
 
 def _percent(value: float | None) -> str:

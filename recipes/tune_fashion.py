@@ -20,7 +20,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Lock
@@ -32,7 +33,7 @@ from torch import Tensor
 from train_fashion import HELD_OUT, images_and_labels
 
 from tempora import methods
-from tempora.data import Stream, array_shift, bundled, open_stream
+from tempora.data import Shift, Stream, array_shift, bundled, open_stream
 from tempora.data.corruptions import corrupt
 from tempora.engine import setup
 from tempora.engine.config import RunConfig
@@ -60,17 +61,19 @@ CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {
 Settings = dict[str, Any]
 MODELS: dict[str, Classifier] = {}
 MATERIAL: dict[str, list[Stream]] = {}
-"""By network; made before the processes begin."""
+"""By network."""
 
 
-def streams(data: Path, model: Classifier) -> list[Stream]:
+@cache
+def shifts(data: Path) -> list[Shift]:
     images, labels = images_and_labels(data, "train")
     held_out, labels = images[-HELD_OUT:], labels[-HELD_OUT:].numpy()
     corrupted = {name: corrupt(held_out, name, severity=5, constants="fashion") for name in bundled.TUNING}
-    return [
-        open_stream(array_shift(name, pixels.squeeze(1).numpy(), labels, 10), model.preprocessing)
-        for name, pixels in corrupted.items()
-    ]
+    return [array_shift(name, pixels.squeeze(1).numpy(), labels, 10) for name, pixels in corrupted.items()]
+
+
+def streams(data: Path, model: Classifier) -> list[Stream]:
+    return [open_stream(shift, model.preprocessing) for shift in shifts(data)]
 
 
 def accuracy(method: methods.Method, stream: Stream, batches: int) -> float:
@@ -106,7 +109,7 @@ def climb(score: Callable[[float], float], start: float, harmless: float) -> tup
 class Tuning:
     """The accuracies of settings, each measured once, several at a time."""
 
-    def __init__(self, pool: ProcessPoolExecutor, network: str, name: str) -> None:
+    def __init__(self, pool: Executor, network: str, name: str) -> None:
         self.pool, self.network, self.name = pool, network, name
         self.asked: dict[str, Future[float]] = {}
         model = MODELS[network]
@@ -132,7 +135,7 @@ class Tuning:
         if hasattr(self.defaults, "lr"):
             start = _nearest(self.defaults.lr)
             place = LADDER.index(start)
-            for rung in LADDER[max(place - 1, 0) : place + 2]:
+            for rung in LADDER[max(place - 1, 0) : place + 2] if not isinstance(self.pool, Here) else ():
                 self.ask(self.at(rung))  # will be wanted, so that it may begin
             harmless = self.ask({}, "standard").result()
             lr, best = climb(lambda rung: self.ask(self.at(rung)).result(), start, harmless)
@@ -149,9 +152,37 @@ class Tuning:
         return settings
 
 
+class Here(Executor):
+    """Everything at once, in this process."""
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **more: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(work(*arguments, **more))
+        return done
+
+
+def prepare(data: Path, networks: list[str]) -> None:
+    """The networks and their streams, once per process."""
+    torch.set_num_threads(1)  # the networks are small
+    for network in networks:
+        MODELS[network] = load(network)
+        MATERIAL[network] = streams(data, MODELS[network])
+
+
+_writing = Lock()
+
+
+def tune(pool: Executor, network: str, name: str) -> None:
+    """Tune one method and write its recipe."""
+    settings = Tuning(pool, network, name).tuned()
+    with _writing:
+        recipes = read_recipes()  # another process may tune other methods meanwhile
+        recipes.setdefault(network, {})[name] = settings
+        RECIPES.write_text(json.dumps(recipes, indent=2) + "\n")
+
+
 def measured(network: str, method: str, settings: Settings, tuned: str) -> float:
     """The mean accuracy over all streams, as long as they are for the method that is `tuned`."""
-    torch.set_num_threads(1)  # the networks are small
     model = MODELS[network]
     made = methods.create(method, model, recipe=False, source=source_images(model), **settings)
     batches = BATCHES.get(tuned, MATERIAL[network][0].num_batches)
@@ -182,33 +213,28 @@ def main() -> None:
     parser.add_argument("--methods", help="which to tune (default: all that have something to tune)")
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one core each")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    networks = arguments.networks.split(",")
+    prepare(arguments.data, networks)
 
     wanted = set(arguments.methods.split(",")) if arguments.methods else None
-    todo = []
-    for network in arguments.networks.split(","):
-        MODELS[network] = load(network)
-        MATERIAL[network] = streams(arguments.data, MODELS[network])
-        for name in METHODS[network]:
-            if (wanted is None or name in wanted) and name not in read_recipes().get(network, {}):
-                todo.append((network, name))
-
-    lock = Lock()
-
-    def tune(entry: tuple[str, str]) -> None:
-        network, name = entry
-        settings = Tuning(pool, network, name).tuned()
-        with lock:
-            recipes = read_recipes()  # another process may tune other methods meanwhile
-            recipes.setdefault(network, {})[name] = settings
-            RECIPES.write_text(json.dumps(recipes, indent=2) + "\n")
-
-    # Forked, so that every process has the networks and the images.
+    todo = [
+        (network, name)
+        for network in networks
+        for name in METHODS[network]
+        if (wanted is None or name in wanted) and name not in read_recipes().get(network, {})
+    ]
+    if arguments.jobs == 1:
+        for entry in todo:
+            tune(Here(), *entry)
+        return
+    # Spawned, not forked: threads ask for them, and a fork beside threads may wait for ever.
     with (
-        ProcessPoolExecutor(arguments.jobs, mp_context=get_context("fork")) as pool,
+        ProcessPoolExecutor(
+            arguments.jobs, get_context("spawn"), initializer=prepare, initargs=(arguments.data, networks)
+        ) as pool,
         ThreadPoolExecutor(max(len(todo), 1)) as threads,
     ):
-        list(threads.map(tune, todo))
+        list(threads.map(lambda entry: tune(pool, *entry), todo))
 
 
 if __name__ == "__main__":
