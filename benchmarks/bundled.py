@@ -46,7 +46,7 @@ NETWORKS = {
     "fashion_vit": (*EVERYWHERE, "spa", "zerosiam"),
     "fashion_vit_token": ("standard", "t3a", "foa"),
 }
-BATCHES = 30
+BATCHES = 20
 FEWER = {"memo": 6}
 ONE_SEED = ("memo", "cotta", "foa")
 CONTINUAL = ("standard", "tent", "eta", "eata", "rdumb", "roid", "rotta", "cotta")
@@ -157,25 +157,29 @@ def known(passes: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in passes.read_text().splitlines()] if passes.exists() else []
 
 
-def make(passes: Path, jobs: int) -> None:
-    """Whatever is missing, several at a time."""
+def make(passes: Path, jobs: int, networks: list[str]) -> None:
+    """Whatever is missing of these networks, several at a time."""
     passes.parent.mkdir(exist_ok=True, parents=True)
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool, passes.open("a") as file:
         done = known(passes)
         have = {(row["network"], row["method"]) for row in done if row["kind"] == "times"}
-        wanted = [(network, name) for network, names in NETWORKS.items() for name in names]
+        wanted = [(network, name) for network in networks for name in NETWORKS[network]]
         futures = [pool.submit(time_of, *pair) for pair in wanted if pair not in have]
         for future in as_completed(futures):
             file.write(json.dumps(future.result()) + "\n")
             file.flush()
         done = known(passes)
-        clocks = {network: clock_of(network, done) for network in NETWORKS}
+        clocks = {network: clock_of(network, done) for network in networks}
         over = {
             Task(**{key: row[key] for key in Task.__dataclass_fields__})
             for row in done
             if row["kind"] != "times"
         }
-        futures = [pool.submit(run, task, clocks[task.network]) for task in tasks() if task not in over]
+        futures = [
+            pool.submit(run, task, clocks[task.network])
+            for task in tasks()
+            if task.network in clocks and task not in over
+        ]
         for future in as_completed(futures):
             file.write(json.dumps(future.result()) + "\n")
             file.flush()
@@ -285,9 +289,11 @@ def write_page(found: dict[str, Any]) -> None:
         "# All methods on the bundled benchmark",
         "",
         "Made by `python benchmarks/bundled.py`. Utilities in percent, means over",
-        f"{shifts} (severity 5, batches of 64) and over seeds. Times are CPU milliseconds on one core, and the clock of every scenario:",
+        f"{shifts} (severity 5, batches of 64) and over seeds.",
+        "Times are CPU milliseconds on one core, and the clock of every scenario:",
         f"{discrete}, {continuous}, {amortised}. Settings are those of `src/tempora/models/recipes.json`,",
-        "where there are any. *Stepped* is the share of batches that a method learned from when it might have learned from all.",
+        "where there are any. *Stepped* is the share of batches that a method learned from when it might have",
+        "learned from all.",
         "",
         "## Offline and under pressure",
         "",
@@ -316,12 +322,13 @@ def _mean(values: list[float]) -> float | None:
 def main(
     jobs: Annotated[int, typer.Option(help="Processes, of one core each.")] = 1,
     passes: Annotated[Path, typer.Option(help="Where finished tasks are kept.")] = Path("runs/bundled.jsonl"),
+    networks: Annotated[str, typer.Option(help="Only these.")] = ",".join(NETWORKS),
     tables_only: Annotated[bool, typer.Option(help="Make nothing more.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Make what is missing, and sum up."""
     if not tables_only:
-        make(passes, jobs)
+        make(passes, jobs, networks.split(","))
     found = summed_up(known(passes))
     write(found, json_file)
     write_page(found)
