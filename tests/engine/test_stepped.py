@@ -88,7 +88,7 @@ def test_passes_that_do_not_say_leave_it_empty(results: Results) -> None:
     assert early.to_table()["stepped"].null_count == len(table)
 
 
-@pytest.mark.parametrize("name", [name for name in methods.names() if name != "settle"])
+@pytest.mark.parametrize("name", methods.names())
 def test_ours_declare_which_of_their_actions_learn(name: str) -> None:
     kind = methods.get(name)
     learns = set(kind.actions) - set(kind.idle)
