@@ -94,6 +94,15 @@ def test_it_spends_no_more_than_the_budget_has(resnet: Classifier) -> None:
         assert (second[0] == "learning") is learns
 
 
+def test_comparing_never_costs_the_batch_that_it_compares(resnet: Classifier) -> None:
+    """Under a strict budget the batch that overruns it is undone, and with it what was settled."""
+    (x,) = images(resnet, "contrast", 1)
+    costs = {"cost_ms": {"compared": 10.0}, "mode_cost_ms": {"settling": 23.0}}
+    for budget_left_ms, action in ((13.0, "compared"), (12.0, "settling")):
+        moment = Moment(0.0, 0.0, baseline_ms=20.0, budget_left_ms=budget_left_ms, **costs)
+        assert went_through(create("pace", resnet), [x], moment) == [("settling", action)]
+
+
 def test_the_first_step_is_as_long_as_effort_says() -> None:
     network = models.load("fashion_resnet")
     method = create("pace", network)

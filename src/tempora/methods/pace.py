@@ -38,7 +38,7 @@ DIFFICULT = 0.25
 #: What a step is expected to gain in accuracy, per unit of uncertainty above CERTAIN.
 GAIN_PER_STEP = 0.01
 #: What the second and later batches of statistics are expected to gain.
-GAIN_PER_BATCH = 0.003
+GAIN_PER_BATCH = 0.0015
 #: Batches that are always expected to come.
 FEWEST_TO_COME = 16
 #: By how much of ln C settled statistics must score above the source's.
@@ -48,7 +48,7 @@ USUAL = 8
 #: Arrivals that the price of being busy is looked for among.
 LOOK_AHEAD = 8
 #: What work costs, in Standard's time, until it was done once.
-UNKNOWN_COST_X = {"settling": 1.1, "learning": 1.2, "step": 2.0}
+UNKNOWN_COST_X = {"settling": 1.1, "compared": 0.5, "learning": 1.2, "step": 2.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class Pace(Method):
             return False
         predict_ms = self._cost(moment, "learning") - (moment.baseline_ms or 0.0)
         step_ms = self._cost(moment, "step")
-        if moment.budget_left_ms is not None and predict_ms + step_ms > moment.budget_left_ms:
+        if not affords(moment, predict_ms + step_ms):
             return False
         return GAIN_PER_STEP * effort * self._to_come > price(moment, predict_ms, step_ms)
 
@@ -157,7 +157,7 @@ class Pace(Method):
         return max(FEWEST_TO_COME, self.seen)
 
     def _cost(self, moment: Moment, work: str) -> float:
-        known = moment.cost_ms if work == "step" else moment.mode_cost_ms
+        known = moment.cost_ms if work in self.actions and work not in self.modes else moment.mode_cost_ms
         return known.get(work, UNKNOWN_COST_X[work] * (moment.baseline_ms or 0.0))
 
     # Adapt: compare, step, watch.
@@ -182,8 +182,11 @@ class Pace(Method):
         return "settling"
 
     def _worth_comparing(self, moment: Moment) -> bool:
-        half_ms = (moment.baseline_ms or 0.0) / 2
-        return self.settings.gate and GAIN_PER_BATCH * self._to_come > price(moment, 0.0, half_ms)
+        settling_ms = self._cost(moment, "settling") - (moment.baseline_ms or 0.0)
+        compare_ms = self._cost(moment, "compared")
+        if not self.settings.gate or not affords(moment, settling_ms + compare_ms):
+            return False
+        return GAIN_PER_BATCH * self._to_come > price(moment, 0.0, compare_ms)
 
     @torch.no_grad()
     def _compare(self, x: Tensor, z: Tensor) -> str:
@@ -298,6 +301,11 @@ class _Tracking:
     def __exit__(self, *_: object) -> None:
         if self._statistics is not None:
             self._statistics.freeze()
+
+
+def affords(moment: Moment, extra_ms: float) -> bool:
+    """Whether a budget, if there is one, pays for so much more than Standard's time."""
+    return moment.budget_left_ms is None or extra_ms <= moment.budget_left_ms
 
 
 def price(moment: Moment, before_ms: float, after_ms: float) -> float:

@@ -1,0 +1,275 @@
+"""Is `pace` worth deploying? Runs the bundled benchmark, judges it, and times a settled network beside Standard.
+
+    python benchmarks/pace.py run                      both networks: resumes, `--quick` for a small one
+    python benchmarks/pace.py judge                    the three criteria, from the runs' utilities
+    python benchmarks/pace.py latency --device cpu     a settled network's time over Standard's, in one run
+
+`judge` writes benchmarks/results/pace-bundled.json, `latency` pace-latency-DEVICE.json; benchmarks/pace_page.py makes
+docs/worth-deploying.md from them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+
+from common import RESULTS, Device, console, timed
+from tempora import data, models, open_run
+from tempora.methods import Moment, create
+
+PACE, STANDARD = "pace", "standard"
+NETWORKS = ("fashion_resnet", "fashion_vit")
+SHIFTS = "clean,gaussian_noise,contrast,fog,pixelate,brightness,motion_blur"
+FIRST_TWELVE = "standard,adabn,lame,neo,tent,eta,shot_im,sar,deyo,cmf,spa,zerosiam"
+FLOOR, REGRET, CLEAN = -0.005, 0.005, -0.003
+DRAWS = 2000
+
+Folder = Annotated[Path, typer.Option(help="Where the runs are.")]
+app = typer.Typer(add_completion=False, help=__doc__)
+
+
+@app.command()
+def run(
+    out: Folder = Path("runs/pace"),
+    batches: int = 40,
+    seeds: str = "1,2,3,4,5",
+    shifts: str = SHIFTS,
+    methods: str = f"{FIRST_TWELVE},settle,pace",
+    grid: str = "relative",
+    clock: str = "steady",
+    quick: bool = False,
+) -> None:
+    """Make the runs, or go on with them; they take hours on two cores. --quick: 20 batches, two seeds, four shifts
+    and the methods that win somewhere."""
+    if quick:
+        batches, seeds, shifts = 20, "1,2", "clean,contrast,gaussian_noise,pixelate"
+        methods = "standard,adabn,neo,eta,shot_im,settle,pace"
+    for network in NETWORKS:
+        wanted = [name for name in methods.split(",") if fits(name, network)]
+        command = [sys.executable, "-m", "tempora", "run", "--dataset", "fashion", "--model", network]
+        command += [
+            "--shifts",
+            shifts,
+            "--methods",
+            ",".join(wanted),
+            "--batches",
+            str(batches),
+            "--seeds",
+            seeds,
+        ]
+        command += [
+            "--grid",
+            grid,
+            "--clock",
+            clock,
+            "--device",
+            "cpu",
+            "--out",
+            str(out / network),
+            "--plain",
+        ]
+        subprocess.run(command, check=True)
+
+
+def fits(method: str, network: str) -> bool:
+    try:
+        create(method, models.load(network))
+    except Exception:
+        return False
+    return True
+
+
+@app.command()
+def judge(out: Folder = Path("runs/pace"), to: Path = RESULTS / "pace-bundled.json") -> None:
+    """The three criteria."""
+    frames = []
+    for network in NETWORKS:
+        found = open_run(out / network).utilities
+        frames.append(found[found["status"] == "ok"].assign(network=network))
+    figures = judged(pd.concat(frames))
+    to.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    for name in ("floor", "regret", "clean"):
+        console.print(
+            f"{'holds' if figures[name]['holds'] else 'FAILS'}  {name}: {figures[name]['sentence']}"
+        )
+
+
+def judged(utilities: pd.DataFrame) -> dict[str, Any]:
+    """Everything that the page shows."""
+    cells = utilities.pivot_table(
+        index=["network", "protocol", "label", "shift", "seed"],
+        columns="method",
+        values="utility",
+        sort=False,
+    )
+    return {
+        "about": {
+            "batches": int(utilities["batches"].max()),
+            "seeds": sorted(int(seed) for seed in utilities["seed"].unique()),
+            "shifts": list(utilities["shift"].unique()),
+            "methods": list(cells.columns),
+            "scenarios": len(utilities[["protocol", "label"]].drop_duplicates()),
+        },
+        "floor": floor(cells),
+        "regret": regret(cells),
+        "clean": clean(cells),
+        "table": by_scenario(cells),
+    }
+
+
+def by_scenario(cells: pd.DataFrame) -> list[dict[str, Any]]:
+    """Mean utility by network and scenario, over shifts and seeds."""
+    means = cells.groupby(level=["network", "protocol", "label"], sort=False).mean()
+    return json.loads(means.round(4).reset_index().to_json(orient="records"))  # type: ignore[no-any-return]
+
+
+def floor(cells: pd.DataFrame) -> dict[str, Any]:
+    """No scenario's mean below Standard by more than half a point, and no simultaneous bound that excludes it."""
+    lead = (cells[PACE] - cells[STANDARD]).groupby(level=["network", "protocol", "label"], sort=False)
+    means = lead.mean()
+    above = simultaneous_upper(cells[PACE] - cells[STANDARD])
+    worst = means.idxmin()
+    return {
+        "holds": bool(means.min() >= FLOOR and (above >= FLOOR).all()),
+        "worst": float(means.min()),
+        "where": list(worst),
+        "cells_excluded": int((above < FLOOR).sum()),
+        "sentence": f"the worst scenario, {worst[2]} on {worst[0]}, is {100 * means.min():+.2f} points from "
+        f"Standard; the simultaneous bound excludes -0.5 in {int((above < FLOOR).sum())} cells",
+    }
+
+
+def simultaneous_upper(lead: pd.Series) -> pd.Series:
+    """Upper 95 % bounds of the mean lead of every network x scenario, which hold together: streams (a shift in an
+    order) are resampled, all scenarios with them."""
+    table = lead.unstack(["shift", "seed"])
+    rng = np.random.default_rng(0)
+    values = table.to_numpy()
+    picks = rng.integers(values.shape[1], size=(DRAWS, values.shape[1]))
+    means = np.nanmean(values[:, picks], axis=2)
+    spread = means.std(axis=1) + 1e-9
+    centre = np.nanmean(values, axis=1)
+    far = np.quantile(((centre[:, None] - means) / spread[:, None]).max(axis=0), 0.95)
+    return pd.Series(centre + far * spread, index=table.index)
+
+
+def regret(cells: pd.DataFrame) -> dict[str, Any]:
+    """Against the method that is best per cell on the other seeds; protocols count equally."""
+    own = losses(cells, PACE)
+    others = {name: losses(cells, name) for name in cells.columns if name != PACE}
+    single = min(others, key=lambda name: weighted(others[name]))
+    gap = (others[single] - own).dropna()
+    streams = gap.unstack(["network", "shift", "seed"])
+    rng = np.random.default_rng(1)
+    draws = [
+        weighted(streams.iloc[:, rng.integers(streams.shape[1], size=streams.shape[1])].mean(axis=1))
+        for _ in range(DRAWS // 4)
+    ]
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return {
+        "holds": bool(weighted(own) <= REGRET and low > 0),
+        "pace": weighted(own),
+        "by_protocol": {name: float(one.mean()) for name, one in own.groupby(level="protocol", sort=False)},
+        "best_single": single,
+        "best_single_regret": weighted(others[single]),
+        "all": {name: weighted(one) for name, one in others.items()},
+        "lead": float(weighted(gap)),
+        "lead_interval": [float(low), float(high)],
+        "sentence": f"{100 * weighted(own):.2f} points, against {100 * weighted(others[single]):.2f} of {single}, "
+        f"the best single other method; it leads by {100 * weighted(gap):.2f} ({100 * low:.2f} to {100 * high:.2f})",
+    }
+
+
+def losses(cells: pd.DataFrame, method: str) -> pd.Series:
+    """What `method` loses in each cell and seed to the one that the other seeds would have chosen."""
+    seeds = cells.index.unique("seed")
+    found = []
+    for seed in seeds:
+        elsewhere = cells[cells.index.get_level_values("seed") != seed] if len(seeds) > 1 else cells
+        best = (
+            elsewhere.groupby(level=["network", "protocol", "label", "shift"], sort=False)
+            .mean()
+            .idxmax(axis=1)
+        )
+        here = cells.xs(seed, level="seed", drop_level=False)
+        chosen = [best[tuple(key[:4])] for key in here.index]
+        best_here = here.to_numpy()[range(len(here)), [here.columns.get_loc(name) for name in chosen]]
+        found.append(pd.Series(best_here, here.index) - here[method])
+    return pd.concat(found)
+
+
+def weighted(losses: pd.Series) -> float:
+    return float(losses.groupby(level="protocol", sort=False).mean().mean())
+
+
+def clean(cells: pd.DataFrame) -> dict[str, Any]:
+    """On clean images: not below Standard by more than 0.3 points."""
+    rows = cells.xs("clean", level="shift")
+    lead = (rows[PACE] - rows[STANDARD]).groupby(level=["network", "protocol", "label"], sort=False).mean()
+    worst = lead.idxmin()
+    return {
+        "holds": bool(lead.min() >= CLEAN),
+        "mean": float(lead.mean()),
+        "worst": float(lead.min()),
+        "where": list(worst),
+        "sentence": f"{100 * lead.mean():+.2f} points from Standard on average; worst {100 * lead.min():+.2f}, "
+        f"{worst[2]} on {worst[0]}",
+    }
+
+
+@app.command()
+def latency(device: Device = "cpu", rounds: int = 60, threads: int = 1, to: Path | None = None) -> None:
+    """A settled network beside Standard, in turn, on the same batch."""
+    if device == "cpu":
+        torch.set_num_threads(threads)
+    rows = []
+    for network in NETWORKS:
+        model = models.load(network).to(device)
+        stream = data.open_stream(
+            data.open("fashion", shifts=["contrast"])["contrast"],
+            model.preprocessing,
+            limit_batches=4,
+            workers=0,
+        )
+        batches = [stream.batch(index).to(device) for index in range(4)]
+        methods = {name: create(name, model) for name in (STANDARD, "settle", PACE)}
+        hurry = Moment(0.0, 0.0, baseline_ms=1.0, threshold_ms=1.001)
+        for name, method in methods.items():
+            told = (hurry,) if name == PACE else ()
+            for x in batches * 2:
+                method.predict(x, *told)
+                method.adapt(*told)
+        times: dict[str, list[float]] = {name: [] for name in methods}
+        for number in range(rounds):
+            for name, method in methods.items():
+                told = (hurry,) if name == PACE else ()
+
+                def served(method: Any = method, told: Any = told, x: Any = batches[number % 4]) -> None:
+                    method.predict(x, *told)
+                    method.adapt(*told)
+
+                times[name].append(timed(served, device)[1])
+        standard = float(np.median(times[STANDARD]))
+        rows += [
+            {"network": network, "method": name, "ratio": float(np.median(taken)) / standard}
+            for name, taken in times.items()
+        ]
+    for row in rows:
+        console.print(f"{row['network']:16} {row['method']:10} {row['ratio']:.3f} x Standard")
+    kind = torch.cuda.get_device_name() if device.startswith("cuda") else f"cpu, {threads} thread(s)"
+    path = to or RESULTS / f"pace-latency-{device}.json"
+    path.write_text(
+        json.dumps({"device": kind, "rounds": rounds, "rows": rows}, indent=1) + "\n", encoding="utf-8"
+    )
+
+
+if __name__ == "__main__":
+    app()
