@@ -25,7 +25,7 @@ class WandbHook(Observer):
             project=os.environ.get("WANDB_PROJECT", "tempora"),
             name=self._folder.resolve().name,
             dir=str(self._folder),
-            mode=os.environ.get("WANDB_MODE", "offline"),
+            mode=os.environ.get("WANDB_MODE") or "offline",
             config=facts(results.manifest),
         ) as run:
             run.summary.update(metrics(results))
