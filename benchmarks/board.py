@@ -2,13 +2,15 @@
 
     python benchmarks/board.py --packs 200 --json benchmarks/results/board.json
 
-Each run has 5 methods, 2 shifts and 17 scenarios of 40 batches (numpy streams scored by the real scenarios); a fifth
-of them repeat a configuration at a second commit. Packing is timed, then `tempora board` without its reports, each of
-which is a page of its own (benchmarks/report.py times one). CPU seconds: waiting for a core is no part of them.
+Each run has 5 methods, 2 shifts and 17 scenarios of 40 batches (numpy streams scored by the real scenarios), under
+the name of a machine of its own; a fifth of them repeat a configuration at a second commit. Packing is timed, then
+`tempora board` without its reports, each of which is a page of its own (benchmarks/report.py times one). CPU seconds:
+waiting for a core is no part of them.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -22,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from report.made_run import make_run
 from tempora.report.board import gather, write_board
-from tempora.store import pack
+from tempora.store import RunFolder, pack
 from tempora.store.suite_claims import departures_of
 
 
@@ -31,19 +33,15 @@ def main(
     json_: JsonFile = None,
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
-        folders, files, packing = [], [], 0.0
+        files, packing = [], 0.0
+        made = make_run(Path(place) / "made").path
         for number in range(packs):
-            folder = Path(place) / f"run-{number}"
+            folder = RunFolder(shutil.copytree(made, Path(place) / f"run-{number}"))
+            manifest = folder.manifest()
             again = number % 5 == 4
-            same = number - again
-            machine = {"cpu": f"Processor {same}", "commit": ("b" if again else "a") * 40}
-            make_run(
-                folder,
-                model=f"net_{number % 3}" if number % 5 != 4 else f"net_{(number - 1) % 3}",
-                machine=machine,
-            )
-            file, seconds = timed(lambda folder=folder: pack(folder))
-            folders.append(_bytes(folder))
+            machine = {"cpu": f"Processor {number - again}", "commit": ("b" if again else "a") * 40}
+            folder.write_manifest(manifest | {"machine": manifest["machine"] | machine})
+            file, seconds = timed(lambda folder=folder: pack(folder.path))
             files.append(file)
             packing += seconds
         gathered, opening = timed(lambda: gather(files, departures_of))
@@ -53,7 +51,7 @@ def main(
             "packs": packs,
             "pack_s": round(packing / packs, 4),
             "pack_bytes": round(sum(file.stat().st_size for file in files) / packs),
-            "folder_bytes": round(sum(folders) / packs),
+            "folder_bytes": _bytes(made),
             "opening_and_checking_s": round(opening, 2),
             "writing_s": round(writing, 2),
             "page_bytes": board.page.stat().st_size,

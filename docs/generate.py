@@ -36,6 +36,8 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "config.md": config(),
         **filled("published.md", {"setups": setups(), "inconsistencies": inconsistencies()}),
         **filled("concepts/timing-and-verdict.md", {"limits": limits()}),
+        **filled("tasks/tune-equally.md", {"tuning": tuning()}),
+        **filled("tasks/share-results.md", {"board": board()}),
         **filled("concepts/uncertainty.md", {"coverage": coverage(), "noise": noise()}),
     }
 
@@ -239,6 +241,60 @@ def coverage() -> str:
         numbers = " | ".join(f"{row[name]:.1%}" for name in shares)
         lines.append(f"| {row['batches']} | {row['correlation']} | {row['times']} | {numbers} |")
     return "\n".join(lines)
+
+
+def tuning() -> str:
+    """What `benchmarks/tuning.py` found."""
+    path = DOCS.parent / "benchmarks" / "results" / "tuning-fashion_resnet.json"
+    if not path.exists():
+        return "It has yet to be run on this version."
+    found = json.loads(path.read_text(encoding="utf-8"))
+    rows, ways = found["rows"], ("default", "mutual_information", "labels")
+    standard = next(row for row in rows if row["trials"] == 1)["default"]["tuned_on"]
+    ranks = {way: _ranked({row["method"]: row[way]["evaluated"] for row in rows}) for way in ways}
+    table = [["method", "trials", *(f"{way.replace('_', ' ')} %" for way in ways), "ranks", "worst trial %"]]
+    for row in sorted(rows, key=lambda row: -row["default"]["evaluated"]):
+        table.append(
+            [
+                row["method"],
+                str(row["trials"]),
+                *(f"{100 * row[way]['evaluated']:.1f}" for way in ways),
+                " → ".join(str(ranks[way][row["method"]]) for way in ways),
+                f"{100 * row['worst_trial']:.1f}",
+            ]
+        )
+    tuned = [row for row in rows if row["trials"] > 1]
+    regrets = [["chosen by", "mean regret, points", "largest", "collapses chosen"]]
+    for by in ("mutual_information", "confidence", "entropy"):
+        lost = [100 * (row["labels"]["tuned_on"] - row[by]["tuned_on"]) for row in tuned]
+        fallen = sum(row[by]["tuned_on"] < standard - found["collapsed_below_standard"] for row in tuned)
+        regrets.append([by, f"{sum(lost) / len(lost):.1f}", f"{max(lost):.1f}", f"{fallen} of {len(tuned)}"])
+    about = (
+        f"{found['model']}: tuned on {', '.join(found['tuned_on'])}, evaluated offline on "
+        f"{', '.join(found['evaluated_on'])}, {found['batches']} batches of 64 of each; ranks under default, "
+        "label-free and oracle settings. The last column is the worst of a method's trials where it was tuned."
+    )
+    regret = "Regret: accuracy given away to the oracle, where it was tuned."
+    return "\n\n".join((about, markdown_table(table), regret, markdown_table(regrets)))
+
+
+def _ranked(values: dict[str, float]) -> dict[str, int]:
+    return {name: 1 + sum(other > value for other in values.values()) for name, value in values.items()}
+
+
+def board() -> str:
+    """What `benchmarks/board.py` found."""
+    path = DOCS.parent / "benchmarks" / "results" / "board.json"
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return (
+        f"\nA board of {found['packs']} packs ({found['pack_bytes'] / 1e3:.0f} kB each, "
+        f"{found['folder_bytes'] / found['pack_bytes']:.1f} times smaller than their folders) is a page of "
+        f"{found['page_bytes'] / 1e6:.2f} MB with {found['rows']:,} numbers; opening and checking the packs took "
+        f"{found['opening_and_checking_s']:.0f} s of CPU time, comparing and writing "
+        f"{found['writing_s']:.0f} s (`python benchmarks/board.py`, without reports)."
+    )
 
 
 def noise() -> str:
