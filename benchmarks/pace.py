@@ -2,6 +2,7 @@
 
     python benchmarks/pace.py run                      both networks: resumes, `--quick` for a small one
     python benchmarks/pace.py judge                    the three criteria, from the runs' utilities
+    python benchmarks/pace.py ablations                parts of it left out; correlated and changing streams
     python benchmarks/pace.py latency --device cpu     a settled network's time over Standard's, in one run
 
 `judge` writes benchmarks/results/pace-bundled.json, `latency` pace-latency-DEVICE.json; benchmarks/pace_page.py makes
@@ -22,8 +23,9 @@ import torch
 import typer
 
 from common import RESULTS, Device, console, timed
-from tempora import data, models, open_run
+from tempora import data, evaluate, models, open_run
 from tempora.methods import Moment, create
+from tempora.scenarios import Amortised, Continuous, Discrete
 
 PACE, STANDARD = "pace", "standard"
 NETWORKS = ("fashion_resnet", "fashion_vit")
@@ -223,6 +225,57 @@ def clean(cells: pd.DataFrame) -> dict[str, Any]:
         "sentence": f"{100 * lead.mean():+.2f} points from Standard on average; worst {100 * lead.min():+.2f}, "
         f"{worst[2]} on {worst[0]}",
     }
+
+
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "no learning": {"learn": False},
+    "no gate": {"gate": False},
+    "never settles": {"batches": 0},
+}
+
+
+@app.command()
+def ablations(
+    network: str = "fashion_resnet",
+    batches: int = 21,
+    seed: int = 1,
+    to: Path = RESULTS / "pace-ablations.json",
+) -> None:
+    """Parts of pace left out, beside Standard, settle and an oracle that knows the best of them in each cell; also on
+    streams whose classes come one after the other, and whose shift changes."""
+    model = models.load(network)
+    variants = [
+        (PACE, {**settings, "label": label, "times_as": PACE}) for label, settings in ABLATIONS.items()
+    ]
+    results = evaluate(
+        model,
+        made_streams(model, batches, seed),
+        [STANDARD, "settle", PACE, *variants],
+        [Discrete(utilisation=0.5), Continuous(threshold_x=5), Amortised(budget_x=0.25)],
+        device="cpu",
+        seed=seed,
+    )
+    found = results.utilities
+    table = found.pivot_table(index=["shift", "label"], columns="method", values="utility", sort=False)
+    table["oracle"] = table.max(axis=1)
+    rows = json.loads(table.round(4).reset_index().to_json(orient="records"))
+    about = {"network": network, "batches": batches, "seed": seed}
+    to.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    console.print((100 * table).round(1).to_string())
+
+
+def made_streams(model: Any, batches: int, seed: int) -> dict[str, list[tuple[torch.Tensor, torch.Tensor]]]:
+    """Clean, two shifts, one of them with its classes in order, and one shift after the other."""
+    found = {}
+    for name, shift in data.open("fashion", shifts=["clean", "contrast", "pixelate"]).items():
+        stream = data.open_stream(shift, model.preprocessing, seed=seed, limit_batches=batches, workers=0)
+        found[name] = [(stream.batch(i), torch.from_numpy(stream.labels(i))) for i in range(batches)]
+    images, labels = (torch.cat(parts) for parts in zip(*found["contrast"], strict=True))
+    order = labels.argsort(stable=True)
+    in_order = list(zip(images[order].split(64), labels[order].split(64), strict=True))
+    third = batches // 3
+    changing = [batch for name in ("clean", "contrast", "pixelate") for batch in found[name][:third]]
+    return {**found, "contrast, classes in order": in_order, "clean, contrast, pixelate": changing}
 
 
 @app.command()
