@@ -185,8 +185,9 @@ This is the small run (`--quick`), on two cores that others used too: fewer meth
 the full one, no presets, and a profile whose error is large (up to 50 % for a settled prediction on the
 transformer, which decides T 1.25 lambda there and the clean criterion with it). pace's rows on the ResNet were made
 again after the last change of its constants, those on the transformer were not. At B 3.12 % on the ResNet comparing
-with the source overran the budget of 12 ms, so that the first batch was undone and nothing was settled: that cell
-alone is most of the amortised regret.
+with the source overran the budget of 12 ms, so that the first batch was undone and nothing was settled: a defect of
+the engine, whose later passes did not tell it what comparing costs, mended since. That cell alone is most of the
+amortised regret.
 """
 AMORTISED = """\
 ## Amortised budgets, statistics as published and averaged

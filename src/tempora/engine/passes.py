@@ -104,6 +104,7 @@ class Pass:
         A method that looks at the clock is told from its first batch on what its work took here.
         """
         self._warm_up_costs = Costs()
+        self._reset()  # whatever an earlier pass left: what it is told must not depend on that
         for index in range(min(batches, self.stream.num_batches)):
             x = 1.1 * self._batch(index).flip(-1)
             if self.method.time_aware:
