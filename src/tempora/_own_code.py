@@ -72,4 +72,7 @@ def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
         raise unknown(
             f"{kind} of {module_name}", name, [key for key, one in vars(module).items() if fits(one)]
         )
-    return getattr(module, name)
+    found = getattr(module, name)
+    if not callable(found):  # a module that it imported, a constant
+        raise TemporaError(f"{what} {path!r}: {name} is a {type(found).__name__}, not a {kind}.")
+    return found

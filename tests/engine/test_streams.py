@@ -399,6 +399,12 @@ def test_a_configuration_s_stream_and_one_seed_after_the_other(tmp_path):
     assert all(cell.agrees for cell in audited)
 
 
+def test_gradual_needs_something_with_severities(tmp_path):
+    flags = {**_flags(tmp_path, stream={"kind": "gradual", "batches": 1}), "data.shifts": ["clean"]}
+    with pytest.raises(TemporaError, match=r"'clean'.* has none: name corruptions"):
+        job_from_config(load_config(None, flags=flags))
+
+
 def test_gradual_opens_every_severity_of_a_dataset(tmp_path):
     job = job_from_config(load_config(None, flags=_flags(tmp_path, stream={"kind": "gradual", "batches": 1})))
     (order,) = job.streams

@@ -326,6 +326,10 @@ def open_shifts(config: RunConfig, walk: Walk, observer: Observer) -> list[Shift
         found += [replace(one, severity=severity) for one in known] if walk.through_severities else known
     if walk.through_severities:  # the uncorrupted images have no severity to go through
         found = [shift for shift in found if shift.group != "clean"]
+        if not found:
+            raise TemporaError(
+                f"stream: gradual goes through severities, and {config.data.shifts!r} has none: name corruptions"
+            )
     return found
 
 
