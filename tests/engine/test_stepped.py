@@ -12,6 +12,7 @@ from torch import Tensor
 import tempora
 from tempora import methods
 from tempora.models import Classifier
+from tempora.names import METHODS
 from tempora.report.tables import build
 from tempora.scenarios import Amortised, Discrete
 from tempora.store import Results, Trace
@@ -88,7 +89,7 @@ def test_passes_that_do_not_say_leave_it_empty(results: Results) -> None:
     assert early.to_table()["stepped"].null_count == len(table)
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", sorted(METHODS))
 def test_ours_declare_which_of_their_actions_learn(name: str) -> None:
     kind = methods.get(name)
     learns = set(kind.actions) - set(kind.idle)

@@ -122,7 +122,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "tune": (
         Example("--methods tent,eta --trials 6 --out recipes.yaml", "equal trials, chosen without labels"),
-        Example("--methods tent --trials 6 --score oracle", "with labels, as a ceiling"),
+        Example("--methods tent --trials 6 --select labels", "with labels, as a ceiling"),
     ),
 }
 

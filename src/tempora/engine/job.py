@@ -30,6 +30,13 @@ from tempora.scenarios import Offline, Resolved, Scenario
 STANDARD = "standard"
 
 
+def may_ask_for_source(method: str | type[Method]) -> bool:
+    """Whether source images may decide what a method does: ours say how many they want, others may ask for any."""
+    kind = methods.get(method)
+    ours = kind.__module__.partition(".")[0] == "tempora"
+    return hasattr(kind.Settings, "samples") or not ours
+
+
 @dataclass(frozen=True)
 class MethodSpec:
     """A method as a run names it: which one, with which settings, in which runtime, under which label."""
@@ -197,10 +204,8 @@ class Job:
 
     def _source_of(self, spec: MethodSpec) -> dict[str, str]:
         """The source images, where they may decide what a method does: ours say whether they ask for some."""
-        kind = methods.get(spec.name)
-        ours = kind.__module__.partition(".")[0] == "tempora"
-        asks = hasattr(kind.Settings, "samples") or not ours
-        return {"source_images": self._source_hash} if self.source is not None and asks else {}
+        asked = self.source is not None and may_ask_for_source(spec.name)
+        return {"source_images": self._source_hash} if asked else {}
 
     def standard(self, runtime: str = EAGER) -> MethodSpec | None:
         """Standard in that runtime, if it is among the methods."""

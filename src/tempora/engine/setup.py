@@ -22,7 +22,7 @@ from tempora.engine.arrival_times import with_times
 from tempora.engine.clocks import MEASURED, STEADY, open_clock
 from tempora.engine.config import DataConfig, MethodConfig, RunConfig, SourceConfig
 from tempora.engine.conformity import departures
-from tempora.engine.job import Job, MethodSpec, with_offline
+from tempora.engine.job import Job, MethodSpec, may_ask_for_source, with_offline
 from tempora.engine.observer import Observer
 from tempora.engine.own_source import own_source
 from tempora.engine.passes import Stopped
@@ -149,7 +149,7 @@ SOURCES = {"fashion": "fashion_train"}
 def source_images(config: RunConfig, model: Classifier) -> torch.Tensor | None:
     """Clean images for methods that ask for some, from the dataset that the run names, or that ships with its own."""
     given = config.source
-    if given is None and config.data.dataset in SOURCES:
+    if given is None and config.data.dataset in SOURCES and any(map(_may_ask, config.methods)):
         given = SourceConfig(dataset=SOURCES[config.data.dataset])
     if given is None:
         return None
@@ -178,6 +178,10 @@ def source_images(config: RunConfig, model: Classifier) -> torch.Tensor | None:
         workers=config.data.workers,
     )
     return torch.cat([images.batch(index) for index in range(images.num_batches)])
+
+
+def _may_ask(entry: str | MethodConfig) -> bool:
+    return entry == "all" or may_ask_for_source(entry.name if isinstance(entry, MethodConfig) else entry)
 
 
 def method_specs(
