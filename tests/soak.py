@@ -82,6 +82,8 @@ class Command:
             os.setsid()
             os.dup2(self._writing, 1)
             os.dup2(self._writing, 2)
+            # Python's own would still take them for what they were, such as a file that one can seek in.
+            sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
             if most_bytes is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
             from tempora.cli import main
