@@ -95,7 +95,7 @@ def _no_network(*_: Any, **__: Any) -> None:
 
 def _long_work() -> list[tuple[Any, str, Callable[..., bool]]]:
     """Where long work begins, and what tells whether it is short."""
-    from tempora.engine import plan, profiling, run, setup
+    from tempora.engine import plan, profiling, run, setup, tuning
     from tempora.methods import testing
 
     return [
@@ -103,6 +103,7 @@ def _long_work() -> list[tuple[Any, str, Callable[..., bool]]]:
         (plan, "make_plan", _short_job),
         (profiling, "record_profile", _short_job),
         (setup, "open_stream", _short_stream),
+        (tuning, "tune", lambda *_: False),
         (testing, "check", _known_method),
     ]
 
