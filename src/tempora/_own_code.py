@@ -72,7 +72,13 @@ def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
         raise unknown(
             f"{kind} of {module_name}", name, [key for key, one in vars(module).items() if fits(one)]
         )
-    found = getattr(module, name)
-    if not callable(found):  # a module that it imported, a constant
-        raise TemporaError(f"{what} {path!r}: {name} is a {type(found).__name__}, not a {kind}.")
-    return found
+    return getattr(module, name)
+
+
+def find_function(what: str, path: str) -> Callable[..., Any]:
+    """The same for what is only called, and may turn out to be a module or a number."""
+    found = find(what, path, "function", callable)
+    if not callable(found):
+        raise TemporaError(f"{what} {path!r}: is a {type(found).__name__}, not a function.")
+    function: Callable[..., Any] = found
+    return function

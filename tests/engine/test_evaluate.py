@@ -414,3 +414,8 @@ def test_source_samples_reach_the_methods_that_ask_for_them(network, batches, tm
     kept = {path for path in before if after.get(path) == before[path]}
     assert len(after.keys() - before.keys()) == 1  # EATA with other source samples is another method
     assert any("tent" in path.name for path in kept)
+
+
+def test_batches_that_are_no_function_are_said(network):
+    with pytest.raises(TemporaError, match="batches 'json:codecs': is a module, not a function"):
+        evaluate(network("fashion_resnet"), "json:codecs", ["standard"])

@@ -348,7 +348,7 @@ class TestNaming:
         [
             ("lab_named:Alternatig", "did you mean 'Alternating'"),
             ("no_such_module:Kind", "there is no module"),
-            ("json:codecs", "codecs is a module, not a class"),
+            ("json:codecs", "is not a subclass"),
             ("lab_named:Mine", "is not a subclass of tempora.scenarios.Scenario"),
             ("alternating", "write module:Class"),
             ({"scenario": "lab_named:Plain", "interval": 3}, "did you mean 'interval_ms'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 import zlib
 from collections.abc import Callable, Sequence
@@ -12,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from tempora import names
-from tempora._own_code import find as find_own
-from tempora._own_code import is_own
+from tempora._own_code import find_function, is_own
 from tempora.data.order import Order, Samples, Segment
 from tempora.data.shift import Shift, digest
 from tempora.data.walk import Walk
@@ -269,7 +267,7 @@ def _mixed_by_sample(walker: Walker, steps: Sequence[_Step]) -> Samples:
 def _own(walker: Walker) -> Order:
     """The order that a user's `module:function(seed, shifts)` gives: pairs (shift, sample) per batch, and names."""
     kind = walker.walk.kind
-    function = find_own("stream", kind, "function", inspect.isfunction)
+    function = find_function("stream", kind)
     shifts = {shift.name: shift for shift in walker.shifts}
     given = function(walker.seed, shifts)
     try:

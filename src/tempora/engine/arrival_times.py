@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tempora._own_code import find, is_own
+from tempora._own_code import find_function, is_own
 from tempora.errors import TemporaError
 
 
@@ -47,7 +47,7 @@ def _read(path: Path) -> list[float]:
 
 
 def _made(name: str) -> list[float]:
-    times = find("arrivals", name, "function", callable)()
+    times = find_function("arrivals", name)()
     try:
         return [float(time) for time in np.asarray(times, dtype=np.float64)]
     except (TypeError, ValueError):

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tempora._own_code import find, is_own, module_of
+from tempora._own_code import find_function, is_own, module_of
 from tempora.data import Order, Walk, draw
 from tempora.data.batches import given_order, given_shape, given_shift, open_given
 from tempora.engine.clocks import open_clock
@@ -241,7 +241,7 @@ def _is_one(given: MethodLike | Iterable[MethodLike]) -> bool:
 
 
 def _given(batches: Batches | Mapping[str, Batches] | str) -> Batches | Mapping[str, Batches]:
-    return find("batches", batches, "function", callable)() if isinstance(batches, str) else batches
+    return find_function("batches", batches)() if isinstance(batches, str) else batches
 
 
 def _named(

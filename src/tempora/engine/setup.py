@@ -13,8 +13,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from tempora import data, methods, models
-from tempora._own_code import find as find_own
-from tempora._own_code import is_own, module_of
+from tempora._own_code import find_function, is_own, module_of
 from tempora.data import Order, Shift, Stream, Walk, draw, open_stream
 from tempora.data.contents import Progress
 from tempora.data.registry import find
@@ -270,7 +269,7 @@ def _grid(name: str, rule: str, queue: int) -> list[Scenario]:
     """The scenarios of a grid of ours, or those that a user's `module:function` returns."""
     if name in GRIDS:
         return grid(name, rule, queue)
-    made = list(find_own("grid", name, "function", callable)())
+    made = list(find_function("grid", name)())
     for scenario in made:
         if not isinstance(scenario, Scenario):
             raise TemporaError(f"grid {name!r}: its function must return scenarios; got {scenario!r:.60}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from tempora._own_code import find, is_own
+from tempora._own_code import find_function, is_own
 from tempora.engine.observer import Observer
 from tempora.errors import TemporaError, unknown
 
@@ -25,7 +25,7 @@ def open_hooks(names: Iterable[str], folder: Path) -> list[Observer]:
 
 def _open(name: str, folder: Path) -> Observer:
     if is_own(name):
-        made = find("hook", name, "class", lambda one: isinstance(one, type))(folder)
+        made = find_function("hook", name)(folder)
         if not isinstance(made, Observer):
             raise TemporaError(f"--log {name}: is no tempora.engine.Observer; derive it from that class")
         return made
