@@ -33,6 +33,7 @@ from tempora.analysis.doubt import (
 from tempora.analysis.doubt.blocks import Blocks, choose_blocks
 from tempora.analysis.doubt.rescoring import Passes, worth_of
 from tempora.analysis.doubt.timing import ADAPT, PREDICT, Kind, Rounds, Steady, rounds_of
+from tempora.errors import TemporaWarning
 from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Scenario
 from tempora.store import ADAPTED, Trace, open_run
 
@@ -418,3 +419,12 @@ def test_one_command_decides_more(
 ) -> None:
     manifest = {"machine": {"command": command}, "clock": clock, "config": config, "seeds": [1]}
     assert remedy(summary, manifest) == expected
+
+
+def test_a_damaged_pass_is_said_where_doubt_would_have_needed_it(tmp_path):
+    results = write_run(tmp_path / "run")
+    cell = results.utilities.iloc[0]
+    stored = results.folder.stored(cell["adapting_pass"])
+    stored.path.write_bytes(stored.path.read_bytes()[:-50])
+    with pytest.warns(TemporaWarning, match="cannot be said"):
+        _ = doubt(open_run(results.path)).winners

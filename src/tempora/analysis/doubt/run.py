@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from tempora.analysis.outcomes import ALL, counted, shift_set
 from tempora.errors import TemporaError
 from tempora.published.methods import order
 from tempora.store import Results
-from tempora.store.integrity import damaged
+from tempora.store.integrity import damaged, warn
 from tempora.store.schema import ABOUT_WINNERS, SCENARIO_NAME, STREAM_COLUMNS
 from tempora.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
@@ -177,13 +178,15 @@ class Doubt:
         """The cells of the run that a row, pooled or not, stands for."""
         scenario = self._scenario(row)
         model, shift, seed = (row.get(name) for name in STREAM_COLUMNS)
-        return tuple(
+        cells = tuple(
             key
             for key in self._of_scenario.get(scenario, ())
             if model in (None, key[0][0])
             and (key[0][1] in self._shifts if shift in (None, ALL) else key[0][1] == shift)
             and (seed is None or pd.isna(seed) or int(seed) == key[0][2])
         )
+        common = [set(self._cells[key].methods) for key in cells]
+        return cells if common and set.intersection(*common) else ()
 
     @cached_property
     def _shifts(self) -> frozenset[str]:
@@ -250,7 +253,9 @@ def _cells(results: Results, rows: pd.DataFrame) -> Iterable[tuple[tuple[Stream,
             try:
                 worth, phase = rescorer.worth(cell)
                 timed = rescorer.timed(cell, worth) if times.draws else None
-            except TemporaError:  # a damaged pass, which is an error for whoever needs its batches
+            except TemporaError as error:
+                if _is_there(results, cell):  # a pack may come without its batches, which is no damage
+                    warn(f"{error}. How sure {cell['label']} on {cell['shift']} is cannot be said")
                 unknown.add(int(cell["scenario"]))
                 continue
             found.setdefault(int(cell["scenario"]), []).append(Scored(cell["method"], worth, phase, timed))
@@ -258,6 +263,12 @@ def _cells(results: Results, rows: pd.DataFrame) -> Iterable[tuple[tuple[Stream,
             # Logs of different length cannot be paired batch by batch either.
             if scenario not in unknown and len({len(one.worth) for one in methods}) == 1:
                 yield (name, scenario), together(methods, " ".join(map(str, name)))
+
+
+def _is_there(results: Results, cell: pd.Series[Any]) -> bool:
+    with suppress(TemporaError):
+        return cell["adapting_pass"] in results.folder.passes()
+    return True
 
 
 def together(methods: Sequence[Scored], stream: str) -> Replicates:
