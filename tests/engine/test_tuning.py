@@ -11,12 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tempora import methods, models
+from tempora import data, methods, models
 from tempora.cli import app
 from tempora.engine.config import load_config
 from tempora.engine.observer import Observer
 from tempora.engine.setup import method_specs
-from tempora.engine.tuning import LABEL_FREE, SELECTORS, Trial, Tuned, label_free, read_recipes, write_recipes
+from tempora.engine.tuning import (
+    LABEL_FREE,
+    SELECTORS,
+    Trial,
+    Tuned,
+    label_free,
+    one_pass,
+    read_recipes,
+    write_recipes,
+)
 from tempora.errors import TemporaError
 from tempora.methods.search import searched, trials
 
@@ -48,6 +57,14 @@ def test_every_trial_is_a_setting_that_the_method_takes(name: str, network) -> N
 
 def test_a_method_with_nothing_to_tune_has_its_default_alone(network) -> None:
     assert list(trials(methods.create("standard", network).settings, 8)) == [{}]
+
+
+def test_methods_that_look_at_the_clock_are_told_that_none_runs(network) -> None:
+    (shift,) = data.open("fashion", shifts="contrast").values()
+    stream = data.open_stream(shift, network.preprocessing, batch_size=8, limit_batches=2, workers=0)
+    accuracy, scores = one_pass(methods.create("pace", network), stream)
+    assert 0 <= accuracy <= 1
+    assert set(scores) == set(LABEL_FREE)
 
 
 def test_mutual_information_sees_a_collapse_that_sureness_takes_for_success() -> None:

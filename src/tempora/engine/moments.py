@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from tempora.methods import Moment
 from tempora.scenarios import Resolved, Timeline, Turn
 
-UNTOLD = Moment(now_ms=0.0, arrived_ms=0.0)
-"""For methods that do not ask."""
-
 
 @dataclass
 class Mean:

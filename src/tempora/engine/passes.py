@@ -17,13 +17,14 @@ import numpy as np
 import torch
 
 from tempora.data import Stream
-from tempora.engine.moments import UNTOLD, Costs, moment_at
+from tempora.engine.moments import Costs, moment_at
 from tempora.engine.predictions import classes_of, note_predictions
 from tempora.engine.rescue import LatestState
 from tempora.errors import TemporaError
 from tempora.measure import Batch, Clock
 from tempora.measure.work import NO_WORK, Work, work_of
 from tempora.methods import Method, Moment
+from tempora.methods.contract import UNTOLD, adapt_at, predict_at
 from tempora.methods.guard import Guard
 from tempora.methods.outputs import checked_action, checked_scores
 from tempora.scenarios import Budget, Resolved, Timeline, Turn
@@ -447,14 +448,10 @@ class Pass:
             self.method.restore(saved)
 
     def _predict(self, x: torch.Tensor, moment: Moment) -> torch.Tensor:
-        method: Any = self.method  # what it takes depends on `time_aware`
-        scores: torch.Tensor = method.predict(x, moment) if method.time_aware else method.predict(x)
-        return scores
+        return predict_at(self.method, x, moment)
 
     def _adapt(self, moment: Moment) -> str:
-        method: Any = self.method
-        action: str = method.adapt(moment) if method.time_aware else method.adapt()
-        return action
+        return adapt_at(self.method, moment)
 
     def _report(self, trace: Trace, index: int) -> None:
         if self.progress is not None:

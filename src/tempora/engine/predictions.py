@@ -37,8 +37,8 @@ def _classes_and_confidence(scores: Tensor, stream: Stream) -> tuple[NDArray[np.
 
 
 def _probabilities(scores: Tensor) -> Tensor:
-    """Scores that are probabilities already (LAME's) are taken as they are, others go through softmax. What is not a
-    number is no confidence."""
+    """Scores that are probabilities already are taken as they are, others go through softmax. What a method declares
+    does not tell: LAME gives probabilities, and frozen, Standard's logits. What is not a number is no confidence."""
     finite = scores.double().nan_to_num(nan=-torch.inf)
     sums_to_one = (finite >= 0).all() & ((finite.sum(dim=1) - 1).abs() < 1e-3).all()
     return torch.where(sums_to_one, finite, finite.softmax(dim=1)).nan_to_num(nan=0.0)

@@ -30,6 +30,7 @@ from tempora.measure.steady import PROVISION_X, Entry, Residuals, Rounds, Spent,
 from tempora.measure.timer import CPU_TIME, DEVICE_TIME, Elapsed, RoundWatch, Timer, clean_device_rounds
 from tempora.measure.work import ADAPT, FROZEN, PHASES, PREDICT, Kind, Sample, work_of
 from tempora.methods import Method, Moment
+from tempora.methods.contract import adapt_at, predict_at
 from tempora.methods.guard import Guard
 
 FIT_SHIFTS, CHECK_SHIFTS = 3, 1
@@ -121,13 +122,13 @@ class Walker:
             return [self._frozen(x, shift, number)]
         method: Any = self.method
         with self._guard("predict"):
-            _, elapsed = self._timer.time(lambda: _predict(method, x, moment))
+            _, elapsed = self._timer.time(lambda: predict_at(method, x, moment))
         action = method.acted_in_predict or ""
         mode, amount = work_of(method)
         self.follows_amount |= amount is not None
         predicted = _sample(Kind(self.label, PREDICT, mode, action), number, shift, elapsed, amount)
         with self._guard("adapt"):
-            did, spent = self._timer.time(lambda: _adapt(method, moment))
+            did, spent = self._timer.time(lambda: adapt_at(method, moment))
         mode, amount = work_of(method)
         self.follows_amount |= amount is not None
         adapted = _sample(Kind(self.label, ADAPT, mode, did), number, shift, spent, amount)
@@ -135,7 +136,7 @@ class Walker:
 
     def _frozen(self, x: Tensor, shift: str, number: int) -> tuple[Sample, Elapsed]:
         with self._guard("predict"):
-            _, elapsed = self._timer.time(lambda: _predict(self.method, x, LEISURE))
+            _, elapsed = self._timer.time(lambda: predict_at(self.method, x, LEISURE))
         return _sample(Kind(self.label, FROZEN), number, shift, elapsed, None), elapsed
 
 
@@ -536,15 +537,6 @@ def _short(value: float) -> float:
 
 def _sample(kind: Kind, number: int, shift: str, elapsed: Elapsed, amount: float | None) -> Sample:
     return Sample(kind, number, shift, elapsed.ms, elapsed.wall_ms, amount)
-
-
-def _predict(method: Any, x: Tensor, moment: Moment) -> Tensor:
-    scores: Tensor = method.predict(x, moment) if method.time_aware else method.predict(x)
-    return scores
-
-
-def _adapt(method: Any, moment: Moment) -> str:
-    return str(method.adapt(moment) if method.time_aware else method.adapt())
 
 
 def overhead_rows(profile: SteadyProfile) -> list[dict[str, Any]]:

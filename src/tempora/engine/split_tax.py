@@ -13,6 +13,7 @@ import numpy as np
 from tempora.data import Stream
 from tempora.measure.device import synchroniser
 from tempora.methods import Method
+from tempora.methods.contract import adapt_at, predict_at
 
 SPLIT_TAX_BATCHES = 50
 WARN_ABOVE = 0.02
@@ -28,10 +29,10 @@ def split_tax(method: Method, stream: Stream) -> float:
         x = stream.batch(number // 2 % stream.num_batches)
         wait()
         start = time.perf_counter_ns()
-        method.predict(x)
+        predict_at(method, x)
         if split:
             wait()
-        method.adapt()
+        adapt_at(method)
         wait()
         services_ms[split].append((time.perf_counter_ns() - start) / 1e6)
     method.reset()

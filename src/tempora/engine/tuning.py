@@ -18,6 +18,7 @@ import torch
 from tempora import methods
 from tempora.data import Stream
 from tempora.errors import TemporaError, counted
+from tempora.methods.contract import adapt_at, predict_at
 from tempora.methods.search import searched, trials
 from tempora.models import Classifier
 from tempora.store.atomic import write_atomically
@@ -99,8 +100,8 @@ def one_pass(method: methods.Method, stream: Stream) -> tuple[float, dict[str, f
     right, chances = 0, []
     total = 0
     for index in range(stream.num_batches):
-        given = method.predict(stream.batch(index)).detach().double().cpu()
-        method.adapt()
+        given = predict_at(method, stream.batch(index)).detach().double().cpu()
+        adapt_at(method)
         labels = np.asarray(stream.labels(index))
         right += int((given.argmax(1).numpy() == labels).sum())
         total += len(labels)

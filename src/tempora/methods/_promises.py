@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from tempora.errors import TemporaError
-from tempora.methods.contract import Method, Moment
+from tempora.methods.contract import Method, adapt_at, predict_at
 from tempora.methods.guard import Guard
 from tempora.methods.registry import create
 from tempora.methods.state import InPlace
@@ -83,23 +83,9 @@ class Kit:
         return method
 
 
-def predict(method: Method, x: Tensor) -> Tensor:
-    """predict(), with a moment for methods that want one."""
-    return method.predict(x, _moment()) if method.time_aware else method.predict(x)  # type: ignore[call-arg]
-
-
-def adapt(method: Method) -> str:
-    """adapt(), with a moment for methods that want one."""
-    return method.adapt(_moment()) if method.time_aware else method.adapt()  # type: ignore[call-arg]
-
-
 def run(method: Method, batches: Sequence[Tensor]) -> list[tuple[Tensor, str]]:
     """Scores (as they were when emitted) and action of each batch."""
-    return [(predict(method, x).clone(), adapt(method)) for x in batches]
-
-
-def _moment() -> Moment:
-    return Moment(now_ms=0.0, arrived_ms=0.0)
+    return [(predict_at(method, x).clone(), adapt_at(method)) for x in batches]
 
 
 def _same(expected: list[tuple[Tensor, str]], given: list[tuple[Tensor, str]], when: str) -> None:
@@ -140,8 +126,8 @@ def _acts(kit: Kit) -> str:
 def _scores(kit: Kit) -> str:
     method = kit.fresh()
     for index, x in enumerate(kit.batches):
-        scores = predict(method, x)
-        action = adapt(method)
+        scores = predict_at(method, x)
+        action = adapt_at(method)
         wanted = (len(x), kit.model.num_classes)
         if not isinstance(scores, Tensor) or scores.shape != wanted:
             shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
@@ -249,15 +235,15 @@ def _global_state(kit: Kit) -> str:
             method = kit.fresh()
         for x in kit.batches[:BRANCH]:
             with guard("predict"):
-                predict(method, x)
+                predict_at(method, x)
             with guard("adapt"):
-                adapt(method)
+                adapt_at(method)
         with guard("snapshot"):
             saved = method.snapshot()
         with guard("freeze"):
             method.freeze()
         with guard("predict"):
-            predict(method, kit.batches[BRANCH])
+            predict_at(method, kit.batches[BRANCH])
         with guard("restore"):
             method.restore(saved)
         with guard("reset"):
@@ -271,11 +257,11 @@ def _causal(kit: Kit) -> str:
     method = kit.fresh()
     for index, x in enumerate(kit.batches):
         given = x.clone()
-        scores = predict(method, x)
+        scores = predict_at(method, x)
         if scores.requires_grad:
             raise Broken("scores carry a gradient graph: return them detached")
         emitted = scores.clone()
-        adapt(method)
+        adapt_at(method)
         if not torch.equal(scores, emitted):
             raise Broken(f"adapt() changed the scores of batch {index} after they were emitted")
         if not torch.equal(x, given):
@@ -288,7 +274,7 @@ def _history_free(kit: Kit) -> str:
         return "not claimed"
     *earlier, last = kit.batches
     method = kit.after(len(earlier))
-    if not torch.equal(predict(method, last), predict(kit.fresh(), last)):
+    if not torch.equal(predict_at(method, last), predict_at(kit.fresh(), last)):
         raise Broken("claimed, but the scores of a batch depend on the batches before it")
     return "claimed, and scores do not depend on earlier batches"
 
@@ -300,7 +286,7 @@ def _stateless(kit: Kit) -> str:
     method.freeze()
     standard = create("standard", kit.model)
     for x in kit.batches:
-        if not torch.equal(predict(method, x).argmax(1), standard.predict(x).argmax(1)):
+        if not torch.equal(predict_at(method, x).argmax(1), standard.predict(x).argmax(1)):
             raise Broken("claimed, but frozen it predicts other classes than Standard")
     return "claimed, and frozen it predicts what Standard predicts"
 
@@ -308,10 +294,10 @@ def _stateless(kit: Kit) -> str:
 def _batch_of_one(kit: Kit) -> str:
     method = kit.fresh()
     try:
-        scores = predict(method, kit.batches[0][:1])
+        scores = predict_at(method, kit.batches[0][:1])
     except TemporaError as refusal:
         return f"refused: {refusal}"
-    adapt(method)
+    adapt_at(method)
     if scores.shape != (1, kit.model.num_classes):
         raise Broken(f"scores of one image have shape {tuple(scores.shape)}")
     run(method, [x[:1] for x in kit.batches])
@@ -340,12 +326,12 @@ def _not_finite(kit: Kit) -> str:
     for value in (torch.nan, torch.inf):
         poisoned = kit.batches[BRANCH].clone()
         poisoned[0, 0, 0, 0] = value
-        predict(method, poisoned)
-        actions.append(adapt(method))
+        predict_at(method, poisoned)
+        actions.append(adapt_at(method))
     for name, tensor in _everything(method).items():
         if name in (*method.updated_parameters, *method.updated_buffers) and not tensor.isfinite().all():
             raise Broken(f"a batch with NaN made {name} non-finite")
-    if not predict(method, kit.batches[-1]).isfinite().all():
+    if not predict_at(method, kit.batches[-1]).isfinite().all():
         raise Broken("after a batch with NaN, scores of a clean batch are not finite")
     return f"weights stay finite: {', '.join(actions)}"
 

@@ -265,6 +265,24 @@ class Method:
         return list(dict.fromkeys(name for kind in classes for name in vars(kind).get("state", ())))
 
 
+UNTOLD = Moment(now_ms=0.0, arrived_ms=0.0)
+"""Where no clock runs."""
+
+
+def predict_at(method: Method, x: Tensor, moment: Moment = UNTOLD) -> Tensor:
+    """predict(), with the moment for methods that want one."""
+    predict: Any = method.predict
+    scores: Tensor = predict(x, moment) if method.time_aware else predict(x)
+    return scores
+
+
+def adapt_at(method: Method, moment: Moment = UNTOLD) -> str:
+    """adapt(), with the moment for methods that want one."""
+    adapt: Any = method.adapt
+    action: str = adapt(moment) if method.time_aware else adapt()
+    return action
+
+
 def is_batch_too_small(error: ValueError) -> bool:
     """Whether PyTorch refused to take the variance of a single value per channel."""
     return "more than 1 value per channel" in str(error)

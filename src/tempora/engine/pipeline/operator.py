@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tempora.engine.moments import UNTOLD, Costs
+from tempora.engine.moments import Costs
 from tempora.engine.pipeline.beside import Beside
 from tempora.engine.pipeline.live_time import LiveClock
 from tempora.engine.pipeline.requests import Unit
@@ -26,6 +26,7 @@ from tempora.errors import TemporaError
 from tempora.measure.device import synchroniser
 from tempora.measure.work import work_of
 from tempora.methods import Method, Moment
+from tempora.methods.contract import UNTOLD
 from tempora.methods.guard import Guard, Misbehaved
 from tempora.methods.outputs import checked_action
 from tempora.scenarios import Turn
