@@ -3,89 +3,239 @@
     python benchmarks/tuning.py --model fashion_resnet --json benchmarks/results/tuning-fashion_resnet.json
 
 Tuned on corruptions outside the fifteen, the same number of trials for every method; evaluated offline on others.
-Accuracies depend on no clock, so any machine will do; how long it takes is printed and not kept.
+Accuracies depend on no clock, so any machine will do, with as many passes at once as it has cores (`--jobs`). Passes
+that `--passes FILE` holds are not made again, so the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 import typer
 
-from common import JsonFile, console, write
+from common import Device, JsonFile, console, write
 from tempora import data, methods, models
 from tempora.data import Stream, bundled, open_stream
-from tempora.engine.tuning import COLLAPSED, LABEL_FREE, LABELS, MUTUAL_INFORMATION, Tuned, one_pass, tune
+from tempora.engine.config import SourceConfig
+from tempora.engine.setup import SOURCES, images_of
+from tempora.engine.tuning import (
+    COLLAPSED,
+    LABEL_FREE,
+    LABELS,
+    MUTUAL_INFORMATION,
+    Passed,
+    Trial,
+    Tuned,
+    atc_threshold,
+    one_pass,
+    plan,
+    trial_of,
+)
 from tempora.errors import TemporaError
+from tempora.models import Classifier
 from tempora.names import METHODS
 
+DATASET = "fashion"
 EVALUATED = ("gaussian_noise", "motion_blur", "frost", "contrast")
-LEFT_OUT = ("cotta", "foa", "memo", "eata")
-"""Tens of times Standard's time, or in need of source images."""
+WAYS = ("default", LABELS, *LABEL_FREE)
 
 
-def streams_of(names: tuple[str, ...], model: models.Classifier, batches: int) -> list[Stream]:
-    opened = data.open("fashion", shifts=list(names))
-    return [
-        open_stream(shift, model.preprocessing, limit_batches=batches, workers=0) for shift in opened.values()
-    ]
+@dataclass(frozen=True)
+class Size:
+    """What is tuned and how long."""
+
+    model: str
+    trials: int
+    batches: int
+    device: str
 
 
-def accuracy(name: str, settings: dict[str, Any], model: models.Classifier, streams: list[Stream]) -> float:
-    method = methods.create(name, model, recipe=False, **settings)
-    return float(np.mean([one_pass(method, stream)[0] for stream in streams]))
+@dataclass(frozen=True)
+class Task:
+    """One pass: a method with settings over a shift."""
+
+    method: str
+    settings: str
+    """JSON."""
+    shift: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.method} {self.settings} {self.shift}"
 
 
-def row_of(tuned: Tuned, model: models.Classifier, evaluated: list[Stream]) -> dict[str, Any]:
-    """One method: what each way of choosing chose, and what that gives on shifts that nobody tuned on."""
-    ways = {"default": tuned.default, **{by: tuned.chosen(by) for by in (LABELS, *LABEL_FREE)}}
-    known: dict[str, float] = {}
+@dataclass(frozen=True)
+class Given:
+    """What every method is given."""
+
+    model: Classifier
+    source: torch.Tensor
+    threshold: float
+
+
+@cache
+def given(size: Size) -> Given:
+    """Made once in every process."""
+    torch.set_num_threads(1)
+    model = models.load(size.model).to(size.device)
+    (clean,) = data.open(DATASET, shifts=["clean"]).values()
+    threshold = atc_threshold(
+        model, open_stream(clean, model.preprocessing, workers=0, device=size.device), size.batches
+    )
+    return Given(model, images_of(SourceConfig(dataset=SOURCES[DATASET]), model, workers=0), threshold)
+
+
+@cache
+def stream_of(shift: str, size: Size) -> Stream:
+    (opened,) = data.open(DATASET, shifts=[shift]).values()
+    preprocessing = given(size).model.preprocessing
+    return open_stream(opened, preprocessing, limit_batches=size.batches, workers=0, device=size.device)
+
+
+def made(task: Task, size: Size) -> tuple[Task, Passed]:
+    ready = given(size)
+    settings = json.loads(task.settings)
+    method = methods.create(task.method, ready.model, recipe=False, source=ready.source, **settings)
+    return task, one_pass(method, stream_of(task.shift, size), ready.threshold)
+
+
+class Passes:
+    """Those that were made, kept in a file of one line each."""
+
+    def __init__(self, path: Path | None, size: Size) -> None:
+        self._path, self._size = path, size
+        self._about = json.dumps(asdict(size))
+        self._known: dict[str, Passed] = {}
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                about, key, accuracy, scores = json.loads(line)
+                if about == self._about:
+                    self._known[key] = accuracy, scores
+
+    def make(self, tasks: Iterable[Task], pool: ProcessPoolExecutor | None) -> None:
+        missing = [task for task in dict.fromkeys(tasks) if task.key not in self._known]
+        began = time.monotonic()
+        for number, (task, passed) in enumerate(_outcomes(missing, self._size, pool), start=1):
+            self._known[task.key] = passed
+            if self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([self._about, task.key, *passed]) + "\n")
+            console.print(
+                f"{time.monotonic() - began:6.0f} s, {number} of {len(missing)}: {task.key}", markup=False
+            )
+
+    def of(self, method: str, settings: dict[str, Any], shifts: Iterable[str]) -> list[Passed]:
+        return [self._known[task.key] for task in tasks_of(method, settings, shifts)]
+
+
+def tasks_of(method: str, settings: dict[str, Any], shifts: Iterable[str]) -> list[Task]:
+    return [Task(method, json.dumps(settings), shift) for shift in shifts]
+
+
+def _outcomes(
+    tasks: list[Task], size: Size, pool: ProcessPoolExecutor | None
+) -> Iterator[tuple[Task, Passed]]:
+    if pool is None:
+        yield from (made(task, size) for task in tasks)
+        return
+    for future in as_completed([pool.submit(made, task, size) for task in tasks]):
+        yield future.result()
+
+
+@contextmanager
+def pool_of(jobs: int) -> Iterator[ProcessPoolExecutor | None]:
+    if jobs == 1:
+        yield None
+        return
+    context = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        yield pool
+
+
+def row_of(tuned: Tuned, passes: Passes) -> dict[str, Any]:
+    """What each way of choosing chose for a method, and what that gives on shifts that nobody tuned on."""
     told: dict[str, Any] = {"method": tuned.method, "trials": len(tuned.trials)}
-    for way, trial in ways.items():
-        key = json.dumps(trial.settings, sort_keys=True)
-        if key not in known:
-            known[key] = accuracy(tuned.method, trial.settings, model, evaluated)
-        told[way] = {"settings": trial.settings, "tuned_on": trial.accuracy, "evaluated": known[key]}
+    for way, trial in _chosen(tuned).items():
+        evaluated = trial_of(trial.settings, passes.of(tuned.method, trial.settings, EVALUATED))
+        told[way] = {
+            "settings": trial.settings,
+            "tuned_on": trial.accuracy,
+            "evaluated": evaluated.accuracy,
+        }
     return told | {"worst_trial": min(trial.accuracy for trial in tuned.trials)}
+
+
+def _chosen(tuned: Tuned) -> dict[str, Trial]:
+    return {"default": tuned.default, **{by: tuned.chosen(by) for by in WAYS[1:]}}
 
 
 def main(
     model: Annotated[str, typer.Option(help="One of the bundled networks.")] = "fashion_resnet",
     trials: Annotated[int, typer.Option(help="Per method.")] = 8,
-    batches: Annotated[int, typer.Option(help="Of each shift, to tune and to evaluate on.")] = 12,
+    batches: Annotated[int, typer.Option(help="Of each shift, to tune and to evaluate on.")] = 16,
+    without: Annotated[str, typer.Option(help="Methods to leave out, with commas.")] = "",
+    device: Device = "cpu",
+    jobs: Annotated[int, typer.Option(help="Passes at once.")] = 1,
+    passes: Annotated[Path | None, typer.Option(help="Keep finished passes here.")] = None,
     json_: JsonFile = None,
 ) -> None:
-    torch.set_num_threads(1)
-    network = models.load(model)
-    tuning, evaluated = (streams_of(names, network, batches) for names in (bundled.TUNING, EVALUATED))
-    rows = []
+    size = Size(model, trials, batches, device)
+    left_out = {name.strip(): "takes too long" for name in without.split(",") if name.strip()}
+    planned: dict[str, list[dict[str, Any]]] = {}
     for name in METHODS:
-        kind = methods.get(name)
-        if name in LEFT_OUT or kind.time_aware:
+        if name in left_out:
             continue
         try:
-            tuned = tune(name, network, tuning, trials)
+            planned[name] = plan(name, given(size).model, trials, given(size).source)
         except TemporaError as error:  # it does not fit this network
-            console.print(f"{name}: left out, {error}")
-            continue
-        rows.append(row_of(tuned, network, evaluated))
-        console.print(f"{name}: {100 * rows[-1]['default']['evaluated']:.1f} %")
-        write(
-            {
-                "model": model,
-                "trials": trials,
-                "batches": batches,
-                "tuned_on": list(bundled.TUNING),
-                "evaluated_on": list(EVALUATED),
-                "collapsed_below_standard": COLLAPSED,
-                "selected_by": MUTUAL_INFORMATION,
-                "rows": rows,
-            },
-            json_,
+            left_out[name] = str(error)
+    kept = Passes(passes, size)
+    costly_first = sorted(planned, key=lambda name: not methods.get(name).costly)
+    with pool_of(jobs) as pool:
+        kept.make(
+            (
+                task
+                for name in costly_first
+                for settings in planned[name]
+                for task in tasks_of(name, settings, bundled.TUNING)
+            ),
+            pool,
         )
+        found = {
+            name: Tuned(
+                name, tuple(trial_of(one, kept.of(name, one, bundled.TUNING)) for one in planned[name])
+            )
+            for name in planned
+        }
+        kept.make(
+            (
+                task
+                for name in costly_first
+                for trial in _chosen(found[name]).values()
+                for task in tasks_of(name, trial.settings, EVALUATED)
+            ),
+            pool,
+        )
+    figures = {
+        **asdict(size),
+        "tuned_on": list(bundled.TUNING),
+        "evaluated_on": list(EVALUATED),
+        "collapsed_below_standard": COLLAPSED,
+        "selected_by": MUTUAL_INFORMATION,
+        "left_out": left_out,
+        "rows": [row_of(tuned, kept) for tuned in found.values()],
+    }
+    write(figures, json_)
 
 
 if __name__ == "__main__":

@@ -265,7 +265,7 @@ def tuning() -> str:
         )
     tuned = [row for row in rows if row["trials"] > 1]
     regrets = [["chosen by", "mean regret, points", "largest", "collapses chosen"]]
-    for by in ("mutual_information", "confidence", "entropy"):
+    for by in (by for by in ("mutual_information", "confidence", "entropy", "atc") if by in tuned[0]):
         lost = [100 * (row["labels"]["tuned_on"] - row[by]["tuned_on"]) for row in tuned]
         fallen = sum(row[by]["tuned_on"] < standard - found["collapsed_below_standard"] for row in tuned)
         regrets.append([by, f"{sum(lost) / len(lost):.1f}", f"{max(lost):.1f}", f"{fallen} of {len(tuned)}"])

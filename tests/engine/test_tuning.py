@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -21,8 +22,10 @@ from tempora.engine.tuning import (
     SELECTORS,
     Trial,
     Tuned,
+    atc_threshold,
     label_free,
     one_pass,
+    plan,
     read_recipes,
     write_recipes,
 )
@@ -62,7 +65,7 @@ def test_a_method_with_nothing_to_tune_has_its_default_alone(network) -> None:
 def test_methods_that_look_at_the_clock_are_told_that_none_runs(network) -> None:
     (shift,) = data.open("fashion", shifts="contrast").values()
     stream = data.open_stream(shift, network.preprocessing, batch_size=8, limit_batches=2, workers=0)
-    accuracy, scores = one_pass(methods.create("pace", network), stream)
+    accuracy, scores = one_pass(methods.create("pace", network), stream, threshold=0.5)
     assert 0 <= accuracy <= 1
     assert set(scores) == set(LABEL_FREE)
 
@@ -70,10 +73,11 @@ def test_methods_that_look_at_the_clock_are_told_that_none_runs(network) -> None
 def test_mutual_information_sees_a_collapse_that_sureness_takes_for_success() -> None:
     collapsed = np.tile([0.98, 0.01, 0.01], (300, 1))
     good = np.repeat(np.eye(3) * 0.85 + 0.05, 100, axis=0)
-    fallen, sound = label_free(collapsed), label_free(good)
+    fallen, sound = label_free(collapsed, 0.95), label_free(good, 0.95)
     assert sound["mutual_information"] > fallen["mutual_information"]
     assert sound["confidence"] < fallen["confidence"]
     assert sound["entropy"] < fallen["entropy"]
+    assert sound["atc"] < fallen["atc"]
 
 
 @given(st.integers(1, 30), st.integers(2, 6), st.integers(0, 2**31))
@@ -86,16 +90,45 @@ def test_mutual_information_lies_between_nothing_and_all_classes(
     assert 1 / classes <= told["confidence"] <= 1
 
 
+def test_as_many_clean_predictions_are_surer_than_the_threshold_as_are_right(network) -> None:
+    (clean,) = data.open("fashion", shifts="clean").values()
+    stream = data.open_stream(clean, network.preprocessing, batch_size=50, workers=0)
+    threshold = atc_threshold(network, stream, 2)
+    standard = methods.create("standard", network)
+    last = [stream.num_batches - 2, stream.num_batches - 1]
+    scores = torch.cat([standard.predict(stream.batch(index)) for index in last]).double()
+    right = (scores.argmax(1).numpy() == np.concatenate([stream.labels(index) for index in last])).mean()
+    told = label_free(torch.softmax(scores, 1).numpy(), threshold)
+    assert 0 < right < 1
+    assert told["atc"] == pytest.approx(right, abs=0.01)
+
+
+def test_a_method_that_asks_for_source_images_gets_them(network) -> None:
+    source = torch.zeros(4, 1, 28, 28)
+    with pytest.raises(TemporaError, match="clean unlabelled samples"):
+        plan("eata", network, 2)
+    with pytest.raises(TemporaError, match="needs 2000 clean samples"):
+        plan("eata", network, 2, source)
+
+
+def test_the_threshold_wants_labelled_clean_images(tmp_path: Path) -> None:
+    words = ["tune", "--methods", "tent", "--dataset", "cifar10_c", "--select", "atc"]
+    said = CliRunner().invoke(app, words)
+    assert said.exit_code != 0
+    assert "use mutual_information" in " ".join(str(said.exception or said.output).split())
+
+
 def test_predictions_that_are_no_numbers_are_never_chosen() -> None:
-    broken = label_free(np.full((2, 2), np.nan))
+    broken = label_free(np.full((2, 2), np.nan), 0.5)
+    assert set(broken) == set(LABEL_FREE)
     assert all(score == -np.inf for score in broken.values())
 
 
 def made(method: str = "tent") -> Tuned:
     """The default, a good trial and a collapse that looks sure of itself."""
-    scores = ({"mutual_information": 1.0, "confidence": 0.5, "entropy": -1.0},)
-    scores += ({"mutual_information": 1.5, "confidence": 0.7, "entropy": -0.8},)
-    scores += ({"mutual_information": 0.1, "confidence": 0.99, "entropy": -0.1},)
+    scores = ({"mutual_information": 1.0, "confidence": 0.5, "entropy": -1.0, "atc": 0.3},)
+    scores += ({"mutual_information": 1.5, "confidence": 0.7, "entropy": -0.8, "atc": 0.4},)
+    scores += ({"mutual_information": 0.1, "confidence": 0.99, "entropy": -0.1, "atc": 0.9},)
     rates, right = (0.001, 0.002, 0.1), (0.6, 0.7, 0.1)
     return Tuned(method, tuple(Trial({"lr": a}, b, c) for a, b, c in zip(rates, right, scores, strict=True)))
 
@@ -107,6 +140,7 @@ def test_regret_is_what_choosing_without_labels_gives_away() -> None:
         "mutual_information": 0.0,
         "confidence": 0.6,
         "entropy": 0.6,
+        "atc": 0.6,
     }
 
 

@@ -31,7 +31,7 @@ PREDICTING = ("tf32", "amp", "channels_last")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 EXECUTORS = ("local", "ray")
 HOOKS = ("mlflow", "wandb")
-SELECTORS = ("labels", "mutual_information", "confidence", "entropy")
+SELECTORS = ("labels", "mutual_information", "confidence", "entropy", "atc")
 TABLES = (
     *("winners", "offline", "discrete", "continuous", "amortised", "sweep", "overhead", "temporal-factors"),
     *(

@@ -25,7 +25,8 @@ def tune(
     select: Annotated[
         str,
         typer.Option(
-            help="labels (an oracle, and marked as one), or without them: mutual_information, confidence, entropy.",
+            help="labels (an oracle, and marked as one), or without them: mutual_information, confidence, entropy, "
+            "atc (on fashion, whose clean images are labelled).",
             autocompletion=completion.one_of(completion.SELECTORS),
         ),
     ] = "mutual_information",
@@ -56,12 +57,20 @@ def tune(
     prepare_environment()
     from tempora import data, models
     from tempora.data import bundled, open_stream
-    from tempora.engine.tuning import LABELS, SELECTORS, described, write_recipes
+    from tempora.engine.config import SourceConfig
+    from tempora.engine.setup import SOURCES, images_of
+    from tempora.engine.tuning import ATC, LABELS, SELECTORS, atc_threshold, described, write_recipes
     from tempora.engine.tuning import tune as tuned_by
-    from tempora.errors import unknown
+    from tempora.errors import TemporaError, unknown
 
     if select not in SELECTORS:
         raise unknown("way to select", select, SELECTORS)
+    has_clean = dataset == "fashion"
+    if select == ATC and not has_clean:
+        raise TemporaError(
+            f"--select {ATC}: needs labelled clean images beside the shifts, and only fashion has them here; "
+            "use mutual_information"
+        )
     network = models.load(model)
     wanted = shifts or ",".join(bundled.TUNING if dataset == "fashion" else names.EXTRA_CORRUPTIONS)
     opened = data.open(dataset, root=root, shifts=wanted)
@@ -69,13 +78,23 @@ def tune(
         open_stream(shift, network.preprocessing, batch_size=batch_size, limit_batches=batches)
         for shift in opened.values()
     ]
+    source = images_of(SourceConfig(dataset=SOURCES[dataset]), network) if dataset in SOURCES else None
+    threshold = None
+    if has_clean:
+        (clean,) = data.open(dataset, shifts="clean").values()
+        threshold = atc_threshold(
+            network, open_stream(clean, network.preprocessing, batch_size=batch_size), batches
+        )
 
     def progress(name: str, number: int, of: int) -> None:
         say(f"{name}: trial {number} of {of}", err=True)
 
     asked = list(dict.fromkeys(name.strip() for name in methods.split(",")))
     standard = tuned_by("standard", network, streams, 1).default.accuracy
-    found = [tuned_by(name, network, streams, trials, progress) for name in asked]
+    found = [
+        tuned_by(name, network, streams, trials, progress, source=source, threshold=threshold)
+        for name in asked
+    ]
     numbers = ("default %", "chosen %", "oracle %", "regret")
     table = plain_table("method", "chosen", *numbers, "note", numbers=numbers)
     for one in found:

@@ -161,6 +161,11 @@ def source_images(config: RunConfig, model: Classifier) -> torch.Tensor | None:
             f"source: {given.dataset} is what the stream comes from; a method must not see its images before. "
             "Name a dataset of training images"
         )
+    return images_of(given, model, config.data.workers)
+
+
+def images_of(given: SourceConfig, model: Classifier, workers: int | None = None) -> torch.Tensor:
+    """So many images of a dataset, normalised for the model."""
     chosen = None if given.shift is None else [given.shift]
     shifts = data.open(given.dataset, root=given.root, shifts=chosen, **given.options)
     if len(shifts) > 1:
@@ -174,7 +179,7 @@ def source_images(config: RunConfig, model: Classifier) -> torch.Tensor | None:
         model.preprocessing,
         batch_size=size,
         limit_batches=given.samples // size,
-        workers=config.data.workers,
+        workers=workers,
     )
     return torch.cat([images.batch(index) for index in range(images.num_batches)])
 

@@ -7,7 +7,7 @@ the same passes, so that what each would have chosen, and what that costs, is kn
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,13 @@ from tempora.data import Stream
 from tempora.errors import TemporaError, counted
 from tempora.methods.contract import adapt_at, predict_at
 from tempora.methods.search import searched, trials
+from tempora.methods.source import Source
 from tempora.models import Classifier
 from tempora.store.atomic import write_atomically
 
 LABELS, MUTUAL_INFORMATION = "labels", "mutual_information"
-LABEL_FREE = (MUTUAL_INFORMATION, "confidence", "entropy")
+ATC = "atc"
+LABEL_FREE = (MUTUAL_INFORMATION, "confidence", "entropy", ATC)
 SELECTORS = (LABELS, *LABEL_FREE)
 COLLAPSED = 0.10
 """So much below standard inference is a collapse."""
@@ -32,6 +34,10 @@ MOST_BYTES = 1 << 20
 
 Progress = Callable[[str, int, int], None]
 """Method, trial, trials."""
+Passed = tuple[float, dict[str, float]]
+"""Accuracy and label-free scores of a pass."""
+Chances = np.ndarray[Any, np.dtype[np.float64]]
+Labels = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Trial:
     settings: dict[str, Any]
     accuracy: float
     scores: dict[str, float] = field(default_factory=dict)
-    """Label-free, larger is better."""
+    """Without labels of the shift, larger is better; no `atc` where there was no threshold for it."""
 
     def score(self, by: str) -> float:
         return self.accuracy if by == LABELS else self.scores[by]
@@ -58,6 +64,11 @@ class Tuned:
     def default(self) -> Trial:
         return self.trials[0]
 
+    @property
+    def label_free(self) -> tuple[str, ...]:
+        """The scores that all trials have."""
+        return tuple(by for by in LABEL_FREE if all(by in trial.scores for trial in self.trials))
+
     def chosen(self, by: str) -> Trial:
         """The best trial by labels or a score; of equals, the earliest."""
         return max(self.trials, key=lambda trial: trial.score(by))
@@ -68,64 +79,95 @@ class Tuned:
 
 
 def tune(
-    name: str, model: Classifier, streams: Sequence[Stream], count: int, progress: Progress | None = None
+    name: str,
+    model: Classifier,
+    streams: Sequence[Stream],
+    count: int,
+    progress: Progress | None = None,
+    *,
+    source: Source | None = None,
+    threshold: float | None = None,
 ) -> Tuned:
-    """Try a method's declared settings `count` times, from its own defaults: a network's recipe is a tuning, too."""
-    if count < 1:
-        raise TemporaError(f"trials={count}: must be at least 1")
-    kind = methods.get(name)
-    if kind.time_aware:
-        raise TemporaError(f"{name}: decides by the clock, so it cannot be tuned without one; leave it out")
+    """Try a method's declared settings `count` times, from its own defaults: a network's recipe is a tuning, too.
+
+    source: clean images for methods that ask for some. threshold: see `atc_threshold`.
+    """
     found = []
-    defaults = methods.create(name, model, recipe=False).settings
-    planned = list(trials(defaults, count))
+    planned = plan(name, model, count, source)
     for number, settings in enumerate(planned):
         if progress is not None:
             progress(name, number + 1, len(planned))
-        found.append(_tried(methods.create(name, model, recipe=False, **settings), settings, streams))
-    filled = {key: getattr(defaults, key) for key in searched(defaults)}
-    first = Trial(filled, found[0].accuracy, found[0].scores)
-    return Tuned(name, (first, *found[1:]))
+        method = methods.create(name, model, recipe=False, source=source, **settings)
+        found.append(trial_of(settings, [one_pass(method, stream, threshold) for stream in streams]))
+    return Tuned(name, tuple(found))
 
 
-def _tried(method: methods.Method, settings: dict[str, Any], streams: Sequence[Stream]) -> Trial:
-    passes = [one_pass(method, stream) for stream in streams]
-    scores = {name: float(np.mean([told[name] for _, told in passes])) for name in LABEL_FREE}
+def plan(name: str, model: Classifier, count: int, source: Source | None = None) -> list[dict[str, Any]]:
+    """The settings of every trial; the first are the method's defaults."""
+    if count < 1:
+        raise TemporaError(f"trials={count}: must be at least 1")
+    if methods.get(name).time_aware:
+        raise TemporaError(f"{name}: decides by the clock, so it cannot be tuned without one; leave it out")
+    defaults = methods.create(name, model, recipe=False, source=source).settings
+    _, *others = trials(defaults, count)
+    return [{key: getattr(defaults, key) for key in searched(defaults)}, *others]
+
+
+def trial_of(settings: dict[str, Any], passes: Sequence[Passed]) -> Trial:
+    """One pass per stream, all of which count the same."""
+    scores = {name: float(np.mean([told[name] for _, told in passes])) for name in passes[0][1]}
     return Trial(settings, float(np.mean([accuracy for accuracy, _ in passes])), scores)
 
 
-def one_pass(method: methods.Method, stream: Stream) -> tuple[float, dict[str, float]]:
+def one_pass(method: methods.Method, stream: Stream, threshold: float | None = None) -> Passed:
     """Accuracy and label-free scores of one method over one stream, untimed."""
     method.reset()
-    right, chances = 0, []
-    total = 0
-    for index in range(stream.num_batches):
+    chances, labels = _predicted(method, stream, range(stream.num_batches))
+    return float((chances.argmax(1) == labels).mean()), label_free(chances, threshold)
+
+
+def _predicted(method: methods.Method, stream: Stream, batches: Iterable[int]) -> tuple[Chances, Labels]:
+    """Probabilities (samples, classes) while adapting, and the labels."""
+    chances, labels = [], []
+    for index in batches:
         given = predict_at(method, stream.batch(index)).detach().double().cpu()
         adapt_at(method)
-        labels = np.asarray(stream.labels(index))
-        right += int((given.argmax(1).numpy() == labels).sum())
-        total += len(labels)
+        labels.append(stream.labels(index))
         chances.append(given if method.scores_are == "probabilities" else torch.softmax(given, 1))
-    return right / total, label_free(torch.cat(chances).numpy())
+    return torch.cat(chances).numpy(), np.concatenate(labels)
 
 
-def label_free(chances: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float]:
+def label_free(chances: Chances, threshold: float | None = None) -> dict[str, float]:
     """The scores of predictions, (samples, classes), larger is better; minus infinity where they are no numbers.
 
     Mutual information is high for predictions that are sure and differ from sample to sample; sureness alone is
-    highest for a network that calls everything the same.
+    highest for a network that calls everything the same. `atc` is the share of samples surer than the threshold.
     """
+    names = LABEL_FREE if threshold is not None else tuple(name for name in LABEL_FREE if name != ATC)
     if not np.isfinite(chances).all():
-        return dict.fromkeys(LABEL_FREE, -np.inf)
-    entropy = float(_entropy(chances).mean())
+        return dict.fromkeys(names, -np.inf)
+    entropy, sureness = float(_entropy(chances).mean()), chances.max(1)
     return {
         MUTUAL_INFORMATION: float(_entropy(chances.mean(0))) - entropy,
-        "confidence": float(chances.max(1).mean()),
+        "confidence": float(sureness.mean()),
         "entropy": -entropy,
+        **({} if threshold is None else {ATC: float((sureness >= threshold).mean())}),
     }
 
 
-def _entropy(chances: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
+def atc_threshold(model: Classifier, clean: Stream, batches: int) -> float:
+    """How sure a prediction must be to count as right, for average thresholded confidence (Garg et al., 2022).
+
+    On the last `batches` batches of a clean labelled stream, as many of standard inference's predictions are surer
+    as are right. Streams of one seed take their images from the other end, so theirs are others.
+    """
+    last = range(max(0, clean.num_batches - batches), clean.num_batches)
+    chances, labels = _predicted(methods.create("standard", model), clean, last)
+    wrong = float((chances.argmax(1) != labels).mean())
+    return float(np.quantile(chances.max(1), wrong))
+
+
+def _entropy(chances: Chances) -> Any:
     safe = np.clip(chances, 1e-300, 1.0)
     return -(chances * np.log(safe)).sum(-1)
 
@@ -144,7 +186,7 @@ def write_recipes(path: Path, tuned: Sequence[Tuned], select: str, about: dict[s
         "choices": {
             one.method: {
                 "default": one.default.settings,
-                **{by: one.chosen(by).settings for by in SELECTORS},
+                **{by: one.chosen(by).settings for by in (LABELS, *one.label_free)},
             }
             for one in tuned
             if len(one.trials) > 1
@@ -178,7 +220,11 @@ def read_recipes(path: Path, model: str) -> Recipes:
         with path.open("rb") as file:
             content = json.loads(file.read(MOST_BYTES))
         recipes, choices, tuned_on = (content[name] for name in ("recipes", "choices", "model"))
-        ways = [way for one in choices.values() for way in (one["default"], *(one[by] for by in SELECTORS))]
+        ways = [
+            way
+            for one in choices.values()
+            for way in (one["default"], one[LABELS], one[MUTUAL_INFORMATION], *one.values())
+        ]
         if not all(isinstance(settings, dict) for settings in (*recipes.values(), *ways)):
             raise TypeError("settings")
     except OSError as error:
@@ -196,7 +242,7 @@ def read_recipes(path: Path, model: str) -> Recipes:
 
 def described(tuned: Tuned, standard: float) -> str:
     """Whether what label-free scores chose has collapsed, in words."""
-    fallen = [by for by in LABEL_FREE if tuned.chosen(by).accuracy < standard - COLLAPSED]
+    fallen = [by for by in tuned.label_free if tuned.chosen(by).accuracy < standard - COLLAPSED]
     return f"{counted(len(fallen), 'score')} chose a collapse" if fallen else ""
 
 
