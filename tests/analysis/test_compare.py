@@ -10,7 +10,7 @@ from scipy import stats
 
 from analysis.run_folders import METHODS
 from analysis.run_folders import measured_run as write_run
-from tempora.analysis.compare import compare_runs, machine_name
+from tempora.analysis.compare import _machines, compare_runs, machine_name
 from tempora.errors import TemporaError
 from tempora.scenarios import Continuous, Discrete, Offline
 from tempora.store import Results
@@ -161,6 +161,42 @@ def test_machines_are_named_by_what_the_times_are_about() -> None:
         machine_name({"clock": "imported", "machine": {"cpu": "the authors' machine"}})
         == "the authors' machine"
     )
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "said"),
+    [
+        (("recorded:a", "A"), ("recorded:a", "A"), []),
+        (
+            ("recorded:a", "A"),
+            ("recorded:a", "B"),
+            ["computed on two machines: A, 1 thread here, B, 1 thread there"],
+        ),
+        (
+            ("recorded:a", "A"),
+            ("recorded:b", "A"),
+            ["times of two profiles: clock mine.json (recorded:a) here, clock mine.json (recorded:b) there"],
+        ),
+        (("steady:a", "A"), ("steady:b", "A"), []),
+        (
+            ("steady:a", "A"),
+            ("steady:a", "B"),
+            [
+                "two machines: A, 1 thread here, B, 1 thread there; their times differ before anything else does"
+            ],
+        ),
+    ],
+)
+def test_machines_are_told_apart_by_more_than_the_clock_s_name(
+    here: tuple[str, str], there: tuple[str, str], said: list[str]
+) -> None:
+    """Whose times, and on what predictions were computed: a file's name is the same for two profiles, and one profile
+    drives two machines."""
+    mine, theirs = (
+        {"clock": clock, "config": {"clock": "mine.json"}, "machine": {"cpu": cpu, "threads": 1}}
+        for clock, cpu in (here, there)
+    )
+    assert _machines(mine, theirs) == said
 
 
 def test_runs_without_a_common_cell_are_refused(run: Results, tmp_path: Path) -> None:

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from analysis.run_folders import BATCHES, METHODS, write_run
 from analysis.runs import frame
 from tempora import analysis
-from tempora.analysis.diagnoses import Case, collapse, diagnoses, too_small_batches
+from tempora.analysis.diagnoses import (
+    Case,
+    collapse,
+    correlated_classes,
+    diagnoses,
+    too_small_batches,
+)
 from tempora.analysis.doubt import EQUAL, HOLDS, UNDECIDED, Judgement
 from tempora.analysis.guidance import Guidance, Setting
 from tempora.analysis.regret import cell_regrets
@@ -113,9 +119,10 @@ def test_who_failed_in_a_cell_gives_nothing_there() -> None:
 # -- causes ----------------------------------------------------------------------------------------------------
 
 
-def a_case(method: str, batch_size: int = 16, **offline: float) -> Case:
+def a_case(method: str, batch_size: int = 16, classes: str = "", **offline: float) -> Case:
     nothing = pd.DataFrame(columns=["method", "shift", "seed", "correct", "total"])
-    return Case(method, offline, nothing, batch_size, frozenset({"adabn"}), CATALOGUE)
+    statistics = frozenset({"adabn", "tent"})
+    return Case(method, offline, nothing, batch_size, frozenset({"adabn"}), statistics, classes, CATALOGUE)
 
 
 def test_small_batches_are_named_where_their_statistics_are_worse_than_none() -> None:
@@ -125,7 +132,14 @@ def test_small_batches_are_named_where_their_statistics_are_worse_than_none() ->
         "the statistics of 16 samples are worse than the network's own: AdaBN, which uses nothing else, loses 10.0 "
         "points without any pressure; use batches of 64"
     )
-    assert too_small_batches(a_case("adabn", 1, standard=0.6, adabn=0.1)) is not None
+    alone = too_small_batches(a_case("adabn", 1, standard=0.6, adabn=0.1))
+    assert alone is not None
+    assert alone.sentence.startswith(
+        "the statistics of 1 sample are worse than the network's own: it loses 50.0 points"
+    )
+    own = too_small_batches(a_case("tent", standard=0.6, tent=0.4))
+    assert own is not None
+    assert "it loses 20.0 points" in own.sentence, "nobody else shows it"
     assert too_small_batches(a_case("tent", 64, standard=0.6, adabn=0.5, tent=0.4)) is None, (
         "they are not small"
     )
@@ -134,6 +148,17 @@ def test_small_batches_are_named_where_their_statistics_are_worse_than_none() ->
     )
     assert too_small_batches(a_case("lame", standard=0.6, adabn=0.5, lame=0.4)) is None, "it uses none"
     assert too_small_batches(a_case("tent", standard=0.3, adabn=0.2, tent=0.4)) is None, "it does no harm"
+
+
+def test_correlated_classes_are_named_with_the_points_that_they_cost() -> None:
+    found = correlated_classes(a_case("tent", 64, "Dirichlet 0.1", standard=0.6, tent=0.475))
+    assert found is not None
+    assert found.mode == "correlated classes"
+    assert "classes come together (Dirichlet 0.1)" in found.sentence
+    assert "loses 12.5 points to standard inference" in found.sentence
+    assert correlated_classes(a_case("tent", 64, standard=0.6, tent=0.475)) is None, "they are shuffled"
+    assert correlated_classes(a_case("lame", 64, "sorted", standard=0.6, lame=0.4)) is None, "it uses none"
+    assert correlated_classes(a_case("tent", 64, "sorted", standard=0.4, tent=0.5)) is None, "it does no harm"
 
 
 def test_a_collapse_is_named_with_the_batch_where_it_begins(tmp_path: Path) -> None:
@@ -155,4 +180,6 @@ def test_a_collapse_is_named_with_the_batch_where_it_begins(tmp_path: Path) -> N
         *[20] * 25,
         *[35] * (BATCHES - 35),
     ]
-    assert collapse(Case("tent", {}, batches, 50, frozenset(), CATALOGUE)) is None, "it recovers"
+    assert collapse(Case("tent", {}, batches, 50, frozenset(), frozenset(), "", CATALOGUE)) is None, (
+        "it recovers"
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -227,6 +230,13 @@ def test_the_headline_of_the_paper() -> None:
     assert found.sentence() == (
         "CMF, best offline (10 of 15 wins), loses 211 of 240 under pressure, by 15.0 points on average, "
         "79 times below Standard; ETA wins most there, 103."
+    )
+    spared = replace(found, below_standard=0, temporal_winner="cmf")
+    assert spared.sentence().endswith(", never below Standard; it still wins most there, 103.")
+    unbeaten = replace(spared, losses=0, mean_gap=math.nan)
+    assert (
+        unbeaten.sentence()
+        == "CMF, best offline (10 of 15 wins), stays best in all 240 cells under pressure."
     )
 
 

@@ -14,6 +14,7 @@ from test_sharing import same
 
 import tempora
 from tempora import data, models
+from tempora.analysis.diagnoses import diagnoses
 from tempora.analysis.doubt import keep_doubt
 from tempora.data import Walk, draw
 from tempora.data.batches import given_shift, open_given
@@ -27,6 +28,7 @@ from tempora.errors import TemporaError
 from tempora.methods import Method, create, register
 from tempora.report import tables
 from tempora.report.figures import make_figures
+from tempora.report.frames import offline_batches
 from tempora.report.html.page import render
 from tempora.report.stream_story import stream_story
 from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
@@ -564,9 +566,19 @@ def test_who_suffers_from_correlated_classes_is_told(network, shifts):
     )
     (told,) = [sentence for sentence in stream_story(results) if "correlated" in sentence]
     accuracy = results.utilities.set_index("method")["utility"]
-    way = "fall below" if accuracy["adabn"] < accuracy["standard"] else "stay above"
-    assert f"AdaBN ({accuracy['adabn']:.1%}) {way} standard inference ({accuracy['standard']:.1%})" in told
+    gain = accuracy["adabn"] - accuracy["standard"]
+    way = "fall below" if gain < 0 else "stay above"
+    assert (
+        f"{way} standard inference ({accuracy['standard']:.1%}), in points: AdaBN {100 * gain:+.1f}" in told
+    )
     assert "NEO" not in told
+    causes = {name: [one.mode for one in found] for name, found in _causes(results).items()}
+    assert ("correlated classes" in causes.get("adabn", [])) == (gain < 0)
+    assert "correlated classes" not in causes.get("neo", [])
+
+
+def _causes(results):
+    return diagnoses(results, offline_batches(results))
 
 
 def test_a_run_of_single_streams_has_no_segments_to_show(network, batches, tmp_path):

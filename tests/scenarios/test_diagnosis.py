@@ -83,3 +83,23 @@ def test_a_method_that_is_simply_worse_is_harmful():
 
 def test_a_winner_has_nothing_wrong_with_it():
     assert modes(Offline().score(accuracy=[0.4]), 0.3) == []
+
+
+@pytest.mark.parametrize("accuracy", [0.3, 0.5])
+def test_no_accuracy_above_all_of_it_is_asked_for(accuracy: float) -> None:
+    """It once said "breaking even takes 422.9 %"."""
+    late = Discrete(interval_ms=40).score(accuracy=[accuracy] * 100, service_ms=800)
+    (finding,) = diagnose(late.utility, late.terms, standard_accuracy=0.3)
+    assert finding.mode == "availability collapse"
+    assert finding.sentence.endswith("no accuracy would break even")
+    assert finding.numbers["break_even_accuracy"] > 1
+
+
+def test_who_is_as_accurate_and_late_loses_by_time_alone() -> None:
+    score = Continuous(threshold_ms=100).score(accuracy=[0.3] * 50, predict_ms=60, adapt_ms=0, baseline_ms=40)
+    (finding,) = diagnose(score.utility, score.terms, standard_accuracy=0.3)
+    assert finding.mode == "accuracy erosion"
+    assert finding.sentence.startswith(
+        "as accurate as standard inference (30.0%), but late answers keep only 75.0%"
+    )
+    assert diagnose(0.3, Offline().score(accuracy=[0.3] * 50).terms, standard_accuracy=0.3) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from tempora.analysis.doubt.blocks import FloatArray
 from tempora.analysis.frames import is_offline
 from tempora.analysis.outcomes import over_shifts
 from tempora.cards import Cards
-from tempora.errors import TemporaError
+from tempora.errors import TemporaError, counted
 from tempora.published.methods import STANDARD
 from tempora.scenarios.diagnosis import Finding
 from tempora.store import Results
@@ -38,30 +39,49 @@ class Case:
     batch_size: int
     batch_alone: frozenset[str]
     """Methods whose predictions depend on the statistics of the batch at hand and on nothing else."""
+    batch_statistics: frozenset[str]
+    """Methods that normalise with the statistics of the batch at hand."""
+    classes: str
+    """How classes are correlated in time; empty where they are shuffled."""
     cards: Cards
 
     @property
     def harmed(self) -> bool:
         return self.offline.get(self.method, 1.0) < self.offline.get(STANDARD, 0.0)
 
+    def lost(self, method: str) -> float:
+        """What a method loses against standard inference without any pressure."""
+        return self.offline[STANDARD] - self.offline[method]
+
 
 def too_small_batches(case: Case) -> Finding | None:
     """Statistics of a few samples (batches of 1 or 16 under BatchNorm), shown by a method that uses nothing else."""
-    changes = {"activations", "parameters"} & set(case.cards.method(case.method).modifies)
-    if case.batch_size > FEW_SAMPLES or not case.harmed or not changes:
+    if case.batch_size > FEW_SAMPLES or not case.harmed or case.method not in case.batch_statistics:
         return None
-    standard = case.offline[STANDARD]
-    losses = {name: standard - case.offline[name] for name in case.batch_alone if name in case.offline}
-    shown = max(losses, key=lambda name: (losses[name], name), default=None)
-    if shown is None or losses[shown] <= 0:
+    losses = {name: case.lost(name) for name in case.batch_alone if name in case.offline}
+    shown = max(losses, key=lambda name: (losses[name], name), default=case.method)
+    lost = case.lost(shown)
+    if lost <= 0:
         return None
-    lost = f"loses {100 * losses[shown]:.1f} points without any pressure"
     who = "it" if shown == case.method else f"{case.cards.label(shown)}, which uses nothing else,"
     return Finding(
         "too small batches",
-        f"the statistics of {case.batch_size} samples are worse than the network's own: {who} {lost}; use batches "
-        f"of {4 * FEW_SAMPLES}",
-        {"batch_size": case.batch_size, "lost": losses[shown]},
+        f"the statistics of {counted(case.batch_size, 'sample')} are worse than the network's own: {who} loses "
+        f"{100 * lost:.1f} points without any pressure; use batches of {4 * FEW_SAMPLES}",
+        {"batch_size": case.batch_size, "lost": lost},
+    )
+
+
+def correlated_classes(case: Case) -> Finding | None:
+    """A batch of few classes has their statistics, not those of the shift."""
+    if not case.classes or not case.harmed or case.method not in case.batch_statistics:
+        return None
+    lost = case.lost(case.method)
+    return Finding(
+        "correlated classes",
+        f"classes come together ({case.classes}), and the statistics of a batch are those of its few classes: it "
+        f"loses {100 * lost:.1f} points to standard inference without any pressure",
+        {"lost": lost},
     )
 
 
@@ -93,7 +113,11 @@ def _below_at_the_end(own: FloatArray, standard: FloatArray) -> int:
     return len(own) if not len(no_worse) else int(len(own) - 1 - no_worse[-1])
 
 
-DIAGNOSES: tuple[Callable[[Case], Finding | None], ...] = (too_small_batches, collapse)
+DIAGNOSES: tuple[Callable[[Case], Finding | None], ...] = (
+    too_small_batches,
+    correlated_classes,
+    collapse,
+)
 """In the order in which they are said."""
 
 
@@ -103,7 +127,8 @@ def diagnoses(results: Results, batches: pd.DataFrame) -> dict[str, list[Finding
     rows = over_shifts(results.utilities, cards)
     rows = rows[is_offline(rows, cards)]
     offline = {str(name): float(value) for name, value in zip(rows["method"], rows["utility"], strict=True)}
-    alone = _batch_alone(results, cards)
+    alone, statistics = _by_batch(results, cards)
+    classes = how_correlated(results.manifest)
     found = {}
     for method in cards.in_order(results.utilities["method"]):
         if method == STANDARD:
@@ -114,6 +139,8 @@ def diagnoses(results: Results, batches: pd.DataFrame) -> dict[str, list[Finding
             batches[batches["method"].isin([method, STANDARD])],
             int(results.manifest["batch_size"]),
             alone,
+            statistics,
+            classes,
             cards,
         )
         causes = [cause for look in DIAGNOSES if (cause := look(case)) is not None]
@@ -122,14 +149,31 @@ def diagnoses(results: Results, batches: pd.DataFrame) -> dict[str, list[Finding
     return found
 
 
-def _batch_alone(results: Results, cards: Cards) -> frozenset[str]:
-    names = set()
+def how_correlated(manifest: Mapping[str, Any]) -> str:
+    """How classes follow each other on the streams of a run, as its settings say; empty where they are shuffled.
+
+    >>> how_correlated({"stream": {"classes": {"dirichlet": 0.1}}}), how_correlated({})
+    ('Dirichlet 0.1', '')
+    """
+    classes = (manifest.get("stream") or {}).get("classes", "shuffled")
+    if isinstance(classes, Mapping):
+        return f"Dirichlet {classes['dirichlet']:g}"
+    return "" if classes == "shuffled" else str(classes)
+
+
+def _by_batch(results: Results, cards: Cards) -> tuple[frozenset[str], frozenset[str]]:
+    """Methods that look at nothing but the batch's statistics, and all that normalise with them. A pass says the
+    latter itself; those of earlier versions do not, and there whoever changes the network is taken to."""
+    alone, statistics = set(), set()
     try:
         passes = results.folder.passes().values()
     except TemporaError:  # a damaged pass is an error for whoever needs its batches
-        return frozenset()
+        return frozenset(), frozenset()
     for stored in passes:
         method = str(stored.identity.get("method"))
-        if stored.history_free and "activations" in cards.method(method).modifies:
-            names.add(method)
-    return frozenset(names)
+        modifies = set(cards.method(method).modifies)
+        if stored.history_free and "activations" in modifies:
+            alone.add(method)
+        if stored.facts.get("batch_statistics", bool(modifies & {"activations", "parameters"})):
+            statistics.add(method)
+    return frozenset(alone), frozenset(statistics)

@@ -31,15 +31,18 @@ class Headline:
 
     def sentence(self, cards: Cards = CATALOGUE) -> str:
         """For people: `CMF, best offline (10 of 15 wins), loses 211 of 240 under pressure ...`."""
+        champion = cards.label(self.offline_winner)
+        who = f"{champion}, best offline ({self.offline_wins} of {self.offline_cells} wins),"
+        if not self.losses:
+            return f"{who} stays best in all {self.temporal_cells} cells under pressure."
         loses = f"loses {self.losses} of {self.temporal_cells} under pressure"
-        if self.losses:
-            loses += f", by {100 * self.mean_gap:.1f} points on average"
+        loses += f", by {100 * self.mean_gap:.1f} points on average"
         if self.offline_winner != STANDARD:
-            loses += f", {self.below_standard} times below Standard"
-        return (
-            f"{cards.label(self.offline_winner)}, best offline ({self.offline_wins} of {self.offline_cells} wins), "
-            f"{loses}; {cards.label(self.temporal_winner)} wins most there, {self.temporal_wins}."
-        )
+            times = {0: "never", 1: "once"}.get(self.below_standard, f"{self.below_standard} times")
+            loses += f", {times} below Standard"
+        most = cards.label(self.temporal_winner)
+        others = f"{most} wins most there" if most != champion else "it still wins most there"
+        return f"{who} {loses}; {others}, {self.temporal_wins}."
 
 
 def headline(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> Headline:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from tempora import analysis
+from tempora.analysis.diagnoses import how_correlated
 from tempora.analysis.frames import is_offline
 from tempora.cards import Cards
 from tempora.errors import counted
@@ -29,7 +30,7 @@ def stream_story(results: Results) -> list[str]:
         found = found[found["method"] != STANDARD].set_index("method")
         found = found.loc[cards.in_order(found.index)].reset_index()
         told = [_resets(settings), *_gains(found, cards), *_collapses(found, cards), *_visits(found, cards)]
-    return [*told, *_correlated(results, settings)]
+    return [*told, *_correlated(results)]
 
 
 def _resets(settings: Mapping[str, Any]) -> str:
@@ -46,11 +47,8 @@ def _gains(found: pd.DataFrame, cards: Cards) -> list[str]:
     for what, part in (("above", found[found["gain"] > 0]), ("below", found[found["gain"] < 0])):
         if len(part):
             sized = part.reindex(part["gain"].abs().sort_values(ascending=False, kind="stable").index)
-            each = (
-                f"{cards.label(name)} {100 * gain:+.1f}"
-                for name, gain in zip(sized["method"], sized["gain"], strict=True)
-            )
-            told.append(f"Over all of it {what} standard inference, in points: {', '.join(each)}.")
+            each = _points(dict(zip(sized["method"], sized["gain"], strict=True)), cards)
+            told.append(f"Over all of it {what} standard inference, in points: {each}.")
     return told
 
 
@@ -79,19 +77,16 @@ def _visits(found: pd.DataFrame, cards: Cards) -> list[str]:
         ("worse than at their first (forgotten)", found[found["change"] <= -_NOTABLE]),
     ):
         if len(part):
-            each = (
-                f"{cards.label(name)} {100 * change:+.1f}"
-                for name, change in zip(part["method"], part["change"], strict=True)
-            )
+            each = _points(dict(zip(part["method"], part["change"], strict=True)), cards)
             beside = "" if part["gain"].isna().all() else " beside standard inference"
-            told.append(f"At their last visit shifts are {what}, in points{beside}: {', '.join(each)}.")
+            told.append(f"At their last visit shifts are {what}, in points{beside}: {each}.")
     return told
 
 
-def _correlated(results: Results, settings: Mapping[str, Any]) -> list[str]:
-    """What few classes in a batch do to those that normalise with the statistics of the batch."""
-    classes, utilities, cards = settings.get("classes", "shuffled"), results.utilities, results.cards
-    if classes == "shuffled":
+def _correlated(results: Results) -> list[str]:
+    """What few classes in a batch do to those that normalise with the statistics of the batch, in points."""
+    how, utilities, cards = how_correlated(results.manifest), results.utilities, results.cards
+    if not how:
         return []
     done = utilities[is_offline(utilities, cards) & (utilities["status"] == "ok")]
     accuracy, passes = done.groupby("method")["utility"].mean(), results.folder.passes()
@@ -100,23 +95,26 @@ def _correlated(results: Results, settings: Mapping[str, Any]) -> list[str]:
     concerned = [name for name in cards.in_order(accuracy.index) if uses[name]]
     if STANDARD not in accuracy or not concerned:
         return []
-    standard = accuracy[STANDARD]
-    below = [name for name in concerned if accuracy[name] < standard]
-    above = [name for name in concerned if accuracy[name] >= standard]
-    how = "sorted" if classes == "sorted" else f"Dirichlet {classes['dirichlet']:g}"
-    told = (
+    gains = {name: accuracy[name] - accuracy[STANDARD] for name in concerned}
+    below = {name: gain for name, gain in gains.items() if gain < 0}
+    above = {name: gain for name, gain in gains.items() if gain >= 0}
+    standard = f"standard inference ({accuracy[STANDARD]:.1%})"
+    told = [
         f"Classes are correlated in time ({how}), so that a batch holds few of them, and its statistics tell of its "
-        "classes more than of the shift. Methods that normalise with them pay for that: "
-    )
-    named = f"standard inference ({standard:.1%})"
-    parts = [f"{_listed(below, accuracy, cards)} fall below {named}"] if below else []
+        "classes more than of the shift."
+    ]
+    if below:
+        told.append(
+            f"Methods that normalise with them fall below {standard}, in points: {_points(below, cards)}."
+        )
     if above:
-        parts.append(f"{_listed(above, accuracy, cards)} stay above {'it' if below else named}")
-    told += ", ".join(parts) + "."
-    if above:
-        told += " What correlation costs them is the difference to the same stream with classes: shuffled."
-    return [told]
+        who = "Others stay above it" if below else f"Methods that normalise with them stay above {standard}"
+        told.append(
+            f"{who}, in points: {_points(above, cards)}; what correlation costs them, tempora compare says beside a "
+            "run with classes: shuffled."
+        )
+    return [" ".join(told)]
 
 
-def _listed(names: Iterable[str], accuracy: pd.Series[float], cards: Cards) -> str:
-    return ", ".join(f"{cards.label(name)} ({accuracy[name]:.1%})" for name in names)
+def _points(gains: Mapping[str, float], cards: Cards) -> str:
+    return ", ".join(f"{cards.label(name)} {100 * gain:+.1f}" for name, gain in gains.items())

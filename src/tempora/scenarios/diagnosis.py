@@ -65,12 +65,13 @@ def diagnose(utility: float, terms: Mapping[str, float | None], standard_accurac
         terms["availability"] or 0.0,
         terms["responsiveness"] or 0.0,
     )
-    loses_although_better = utility < standard_accuracy < accuracy
-    if loses_although_better and availability < 1:
+    as_accurate = math.isclose(accuracy, standard_accuracy, abs_tol=1e-9)
+    loses_by_time = utility < standard_accuracy and (as_accurate or accuracy > standard_accuracy)
+    if loses_by_time and availability < 1:
         findings.append(_collapse(availability, accuracy, standard_accuracy))
-    if loses_although_better and responsiveness < 1:
+    if loses_by_time and responsiveness < 1:
         findings.append(_erosion(responsiveness, accuracy, standard_accuracy))
-    if accuracy < standard_accuracy:
+    if accuracy < standard_accuracy and not as_accurate:
         findings.append(_loss(terms, accuracy, standard_accuracy))
     frozen = terms["frozen_accuracy"]
     if frozen is not None and not math.isclose(frozen, standard_accuracy, abs_tol=1e-9):
@@ -83,12 +84,18 @@ def _breaking_even(needed: float) -> str:
     return f"breaking even takes {needed:.1%}" if needed <= 1 else "no accuracy would break even"
 
 
+def _beside(accuracy: float, standard: float) -> str:
+    if math.isclose(accuracy, standard, abs_tol=1e-9):
+        return f"as accurate as standard inference ({accuracy:.1%})"
+    return f"more accurate than standard inference ({accuracy:.1%} against {standard:.1%})"
+
+
 def _collapse(availability: float, accuracy: float, standard: float) -> Finding:
     needed = break_even_accuracy(standard, availability)
     return Finding(
         "availability collapse",
-        f"more accurate than standard inference on what it serves ({accuracy:.1%} against {standard:.1%}), "
-        f"but it serves only {availability:.1%} of the batches; {_breaking_even(needed)}",
+        f"{_beside(accuracy, standard)} on what it serves, but it serves only {availability:.1%} of the batches; "
+        f"{_breaking_even(needed)}",
         {"availability": availability, "served_accuracy": accuracy, "break_even_accuracy": needed},
     )
 
@@ -97,8 +104,8 @@ def _erosion(responsiveness: float, accuracy: float, standard: float) -> Finding
     needed = break_even_accuracy(standard, responsiveness)
     return Finding(
         "accuracy erosion",
-        f"more accurate than standard inference ({accuracy:.1%} against {standard:.1%}), but late answers "
-        f"keep only {responsiveness:.1%} of their value; {_breaking_even(needed)}",
+        f"{_beside(accuracy, standard)}, but late answers keep only {responsiveness:.1%} of their value; "
+        f"{_breaking_even(needed)}",
         {"responsiveness": responsiveness, "accuracy": accuracy, "break_even_accuracy": needed},
     )
 
