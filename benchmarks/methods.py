@@ -26,6 +26,7 @@ import tempora.models
 from common import Device, JsonFile, console, timed, write
 from tempora.errors import TemporaError
 from tempora.methods import Method
+from tempora.methods.contract import adapt_at, predict_at
 from tempora.methods.norm import BatchStatistics
 from tempora.methods.testing import sharpened
 from tempora.models import Classifier
@@ -45,6 +46,8 @@ MEMO_IMAGES = 4
 
 class Floor:
     """The bare work: logits, and with `wanted` the gradients of their mean to those parameters."""
+
+    time_aware = False
 
     def __init__(self, model: Classifier, statistics: bool, wanted: tuple[str, ...] = ()) -> None:
         self.model = copy.deepcopy(model).requires_grad_(False)
@@ -122,10 +125,10 @@ def measure(name: str, subject: Method | Floor, x: Tensor) -> tuple[float, float
     if isinstance(subject, Method):
         subject.work = None
         x = x[:MEMO_IMAGES] if name == "memo" else x
-    _, predict_s = timed(lambda: subject.predict(x), x.device.type)
+    _, predict_s = timed(lambda: predict_at(subject, x), x.device.type)
     if name == "rotta":
         subject.pending = (x, _of_all_classes(subject.pending[1]))
-    action, adapt_s = timed(subject.adapt, x.device.type)
+    action, adapt_s = timed(lambda: adapt_at(subject), x.device.type)
     work = getattr(subject, "work", None)
     return 1000 * predict_s, 1000 * adapt_s, action, work[1] if work else 0.0
 

@@ -24,6 +24,7 @@ import typer
 
 from common import RESULTS, Device, console, timed
 from tempora import data, evaluate, models, open_run
+from tempora.errors import TemporaError
 from tempora.methods import Moment, create
 from tempora.scenarios import Amortised, Continuous, Discrete
 
@@ -84,7 +85,7 @@ def run(
 def fits(method: str, network: str) -> bool:
     try:
         create(method, models.load(network))
-    except Exception:
+    except TemporaError:
         return False
     return True
 

@@ -28,13 +28,14 @@ import tempora
 from common import Device, console, write
 from engine import synthetic
 from methods import OPEN
-from tempora import models
+from tempora import methods, models
 from tempora.engine import Observer, Stopped
 from tempora.engine.evaluate import job_from_batches
 from tempora.engine.job import Job, MethodSpec
 from tempora.engine.life import live_once
 from tempora.engine.live import not_livable
 from tempora.engine.own_profile import PROFILE_FILE
+from tempora.errors import TemporaError
 from tempora.measure import SteadyProfile, load_profile
 from tempora.methods.testing import sharpened
 from tempora.scenarios import Offline, relative_grid
@@ -299,15 +300,31 @@ def main(
         "batch_size": batch_size,
         "seconds": seconds,
         "predict_with": predict_with,
+        "left_out": {},
         "steps": {},
         "wall_s": {},
         "methods": {},
         "points": {},
     }
-    bench = Bench(classifier, given, only.split(","), device, seconds, out, figures)
+    figures["left_out"] = left_out = unfit(classifier, only.split(","))
+    for name, why in left_out.items():
+        console.print(f"{name} is left out: {why}", markup=False)
+    names = [name for name in only.split(",") if name not in left_out]
+    bench = Bench(classifier, given, names, device, seconds, out, figures)
     for step in (bench.steady, bench.service, bench.measured, bench.lived, bench.naive):
         bench.step(step.__name__, step)
     show(figures)
+
+
+def unfit(classifier: models.Classifier, names: list[str]) -> dict[str, str]:
+    """The methods that refuse this network, and what they say."""
+    found = {}
+    for name in names:
+        try:
+            methods.create(name, classifier, **OPEN.get(name, {}))
+        except TemporaError as error:
+            found[name] = str(error)
+    return found
 
 
 @torch.no_grad()

@@ -55,10 +55,12 @@ class GlobalState:
     def now(cls, own_thread: bool = False) -> GlobalState:
         """`own_thread`: only of those that no other thread can change meanwhile."""
         switches = OF_A_THREAD if own_thread else SWITCHES
-        return cls(switches, tuple(switch.read() for switch in switches))
+        return cls(switches, _values_of(switches))
 
     def put_back(self) -> tuple[str, ...]:
         """Set everything as it was then; says what had to be."""
+        if _values_of(self.switches) == self.values:  # nearly always, and quicker than one by one
+            return ()
         changed = []
         for switch, value in zip(self.switches, self.values, strict=True):
             if value is _UNKNOWN:
@@ -68,6 +70,10 @@ class GlobalState:
                 switch.write(value)
                 changed.append(switch.name + _values(value, found))
         return tuple(changed)
+
+
+def _values_of(switches: tuple[Switch, ...]) -> tuple[Any, ...]:
+    return tuple([switch.read() for switch in switches])
 
 
 @contextmanager
@@ -160,14 +166,19 @@ def _cuda_in_use() -> bool:
 
 
 def _cuda_place() -> Any:
+    """The GPU, and the numbers of its stream: an object of torch.cuda takes many times as long to make."""
     if not _cuda_in_use():
         return _UNKNOWN
-    return torch.cuda.current_device(), torch.cuda.current_stream()
+    device = torch._C._cuda_getDevice()
+    return device, torch._C._cuda_getCurrentStream(device)
 
 
-def _set_cuda_place(place: tuple[int, torch.cuda.Stream]) -> None:
-    torch.cuda.set_device(place[0])
-    torch.cuda.set_stream(place[1])
+def _set_cuda_place(place: tuple[int, tuple[int, int, int]]) -> None:
+    device, (stream_id, device_index, device_type) = place
+    torch.cuda.set_device(device)
+    torch.cuda.set_stream(
+        torch.cuda.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type)
+    )
 
 
 def _flags() -> Iterator[Switch]:

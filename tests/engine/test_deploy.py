@@ -17,8 +17,12 @@ from torch import nn
 
 import tempora
 from tempora import TemporaError
+from tempora.engine.moments import Costs
 from tempora.engine.pipeline import prometheus
 from tempora.engine.pipeline.door import all_finite
+from tempora.engine.pipeline.live_time import WallClock
+from tempora.engine.pipeline.operator import Operator
+from tempora.engine.pipeline.scores import have_a_best_class
 from tempora.errors import TemporaWarning
 from tempora.methods import Method, create
 from tempora.scenarios import Poisson
@@ -206,7 +210,9 @@ def test_what_no_network_takes_is_refused_at_the_door(x, message):
 @example([3e38, 3e38])
 @given(st.lists(st.floats(width=32), min_size=1, max_size=8))
 def test_no_value_that_is_not_finite_passes_and_none_that_is_stays_out(values):
-    assert all_finite(torch.tensor(values)) == all(math.isfinite(value) for value in values)
+    given, finite = torch.tensor(values), all(math.isfinite(value) for value in values)
+    assert all_finite(given) == finite
+    assert all_finite(given, given.sum()) == finite
 
 
 def test_a_batch_that_even_standard_cannot_take_is_refused_and_the_method_stays():
@@ -599,6 +605,86 @@ def test_a_method_that_wants_to_know_the_time_is_told():
     predict, adapt = moments
     assert (predict.now_ms, predict.arrived_ms, predict.interval_ms) == (begin, begin, 33)
     assert (adapt.now_ms, adapt.budget_left_ms, adapt.deadline_ms) == (begin + 7, 50, 90)
+
+
+def test_clean_samples_go_to_the_methods_that_ask_for_them(network, batches):
+    model = network("fashion_resnet")
+    with pytest.raises(
+        TemporaError, match=r"eata needs 16 clean unlabelled samples .* deploy\(\.\.\., source=images\)"
+    ):
+        tempora.deploy(model, ("eata", {"samples": 16}), device="cpu")
+    with pytest.raises(TemporaError, match="eata needs 17 clean samples and the source has 8"):
+        tempora.deploy(model, ("eata", {"samples": 17}), device="cpu", source=batches[0][0])
+    source = torch.cat([x for x, _ in batches])[:16]
+    method = create("eata", model, samples=16, source=source)
+    with tempora.deploy(
+        model,
+        ("eata", {"samples": 16}),
+        device="cpu",
+        fallback="latest",
+        fallback_device="cpu",
+        source=source,
+    ) as pipeline:
+        for x, _ in batches:
+            answer = pipeline.submit(x).result(PATIENCE_S)
+            assert torch.equal(answer.scores, method.predict(x))
+            method.adapt()
+        assert pipeline.stats()["failure"] is None
+
+
+def test_a_method_that_has_nothing_to_adapt_is_not_asked_to(network, batches, monkeypatch):
+    """The contract's own adapt() does nothing, so the pipeline is free with the answer; overridden, it is called."""
+    model = network("fashion_resnet")
+    calls = []
+    monkeypatch.setattr(Method, "adapt", lambda self: calls.append(self.name) or "none")
+    asked = type(
+        "Asked", (create("standard", model).__class__,), {"name": "asked", "adapt": lambda self: "step"}
+    )
+    for method, steps in (("standard", {"none"}), ("adabn", {"none"}), (asked, {"step"})):
+        journal = []
+        with tempora.deploy(model, method, device="cpu", example=batches[0][0]) as pipeline:
+            calls.clear()  # of the warm-up
+            pipeline._shared._journal = journal.append
+            for x, _ in batches[:2]:
+                pipeline.submit(x).result(PATIENCE_S)
+            pipeline.wait(PATIENCE_S)
+            stats = pipeline.stats()
+        assert calls == []
+        assert {row.action for row in journal} == steps
+        assert [row.phase for row in journal] == ["adapt"] * 2
+        assert (stats["adapted"], stats["steps"]) == (2, 2)
+        assert all((row.finish_ms == row.emission_ms) == (steps == {"none"}) for row in journal)
+
+
+@pytest.mark.parametrize(("name", "parts"), [("eta", True), ("tent", False), ("lame", False)])
+def test_sizes_are_met_for_methods_that_step_on_what_they_keep(name, parts, network, batches):
+    """Which only a GPU needs; here they are met all the same, and leave nothing behind."""
+    model, x = network("fashion_resnet"), batches[0][0]
+    operator = Operator(create(name, model), create("standard", model), example=x)
+    operator.warm_up(WallClock(), Costs())
+    assert operator._learns_from_parts == parts
+    before, sizes = {key: value.clone() for key, value in operator.standard.model.state_dict().items()}, []
+    with torch.nn.modules.module.register_module_forward_pre_hook(
+        lambda module, given: sizes.append(len(given[0])) if module is operator.standard.model else None
+    ):
+        operator._meet_sizes(x)
+    assert sizes == list(range(len(x), 0, -1))
+    assert all(torch.equal(before[key], value) for key, value in operator.standard.model.state_dict().items())
+    assert all(parameter.grad is None for parameter in operator.standard.model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64])
+def test_scores_of_any_type_have_a_best_class_or_not(dtype):
+    scores = torch.tensor([[1, 2, 3], [3, 2, 1]]).to(dtype)
+    assert have_a_best_class(scores)
+    if dtype.is_floating_point:
+        ruled_out, nothing_left, not_a_number, too_large = (scores.clone() for _ in range(4))
+        ruled_out[1, :2] = -math.inf
+        nothing_left[1] = -math.inf
+        not_a_number[0, 1] = math.nan
+        too_large[0, 2] = math.inf
+        found = [have_a_best_class(one) for one in (ruled_out, nothing_left, not_a_number, too_large)]
+        assert found == [True, False, False, False]
 
 
 def test_it_predicts_what_the_method_does_and_leaves_the_callers_model_alone(network, batches):

@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 from tempora import TemporaError
 from tempora.cli import app
 from tempora.cli import live as cli_live
-from tempora.engine import Run, audit
+from tempora.data import Stream
+from tempora.engine import Observer, Run, audit
 from tempora.engine import life as life_of
 from tempora.engine import live as living
 from tempora.engine.config import load_config
+from tempora.engine.pipeline import Pipeline
 from tempora.engine.setup import job_from_config
 from tempora.measure import load_profile
 from tempora.scenarios import Bursty, Deployment, Periodic, Poisson
@@ -68,6 +70,27 @@ def test_what_time_cannot_change_is_lived_as_it_was_simulated(run):
         assert cell.interval() == pytest.approx((simulated, simulated), abs=1e-12)
         assert cell.clock_agrees
         assert cell.stands
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_inputs_are_there_before_a_life_begins(run, fits, monkeypatch):
+    """Clients are other processes: making an input must not disturb the pipeline. What does not fit is said."""
+    made, begun, notes = [], [], []
+
+    class Noting(Observer):
+        def note(self, text):
+            notes.append(text)
+
+    batch, submit = Stream.batch, Pipeline.submit
+    monkeypatch.setattr(Stream, "batch", lambda self, i: made.append(len(begun)) or batch(self, i))
+    monkeypatch.setattr(Pipeline, "submit", lambda self, x: begun.append(x) or submit(self, x))
+    if not fits:
+        monkeypatch.setattr(life_of, "PREPARED_BYTES", 0)
+    (cell,) = living.live(run, cells=1, repeats=1, observer=Noting())
+    assert cell.lives[0].prepared == fits
+    assert (max(made) == 0) == fits
+    assert any("each is made while the" in text for text in notes) != fits
+    assert len(begun) == cell.lives[0].trace.num_batches
 
 
 def test_a_run_without_a_cell_to_live_says_so(run, monkeypatch):

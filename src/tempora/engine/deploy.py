@@ -45,6 +45,7 @@ def deploy(
     device: str | torch.device = "auto",
     fallback_device: str | torch.device | None = None,
     seed: int = 2025,
+    source: Tensor | None = None,
     clock: LiveClock | None = None,
     **knobs: Any,
 ) -> Pipeline:
@@ -59,6 +60,7 @@ def deploy(
     example: a batch like those to come, for warming up; default, noise of the size that the model expects.
     too_long_ms: a method that takes longer for one batch is replaced by Standard; default, 10 s or 100 lambda.
     fallback_device: a device of its own for the fallback. Without one it answers on this pipeline (`charged`).
+    source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); used once, here.
     """
     chosen = choose_device(device)
     classifier = load(model) if isinstance(model, str) else wrap(model)
@@ -73,10 +75,10 @@ def deploy(
         baseline_ms = _measured_baseline(standard, given)
     resolved = deployment.resolve(num_batches=1, baseline_ms=baseline_ms, seed=seed)
     operator = Operator(
-        methods.create(spec.name, classifier, seed=seed, **spec.settings),
+        methods.create(spec.name, classifier, seed=seed, source=source, **spec.settings),
         standard,
         fallback=resolved.fallback,
-        beside=_beside(resolved, spec, classifier, fallback_device, seed),
+        beside=_beside(resolved, spec, classifier, fallback_device, seed, source),
         example=given,
     )
     return Pipeline(
@@ -173,6 +175,7 @@ def _beside(
     model: Classifier,
     device: str | torch.device | None,
     seed: int,
+    source: Tensor | None,
 ) -> Beside | None:
     if device is None or resolved.fallback is None or resolved.waits:
         return None
@@ -180,4 +183,4 @@ def _beside(
     standard = methods.create(STANDARD, there, seed=seed)
     if resolved.fallback != "latest":
         return Beside(standard)
-    return Beside(standard, methods.create(spec.name, there, seed=seed, **spec.settings))
+    return Beside(standard, methods.create(spec.name, there, seed=seed, source=source, **spec.settings))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tempora.data import Stream
 from tempora.engine.deploy import TOO_LONG_MS, TOO_LONG_X
@@ -33,6 +34,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 SOON_S = 0.02
 """Before the first scheduled batch."""
+PREPARED_BYTES = 2 << 30
+"""Inputs up to this size are made before the life begins."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,17 @@ class Life:
     """The median time that a batch which was next had to wait for the worker: part of its lived time, and of no
     profile."""
     trace: Trace
+    prepared: bool = True
+    """All inputs were there before it began. If not, the client made each while the pipeline may have been at work,
+    which a client of another process would not have disturbed."""
 
 
 def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) -> Life:
     """Serve a stream in real time, as its deployment's clients would ask for it."""
     journal: list[Lived] = []
+    prepared = fits_prepared(stream)
+    inputs = [stream.batch(index) for index in range(stream.num_batches)] if prepared else []
+    batch = inputs.__getitem__ if prepared else stream.batch
     with Pipeline(
         _operator(job, spec, stream, resolved),
         resolved,
@@ -74,7 +83,7 @@ def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) ->
         too_long_ms=max(TOO_LONG_MS, TOO_LONG_X * (resolved.baseline_ms or 0.0)),
         journal=journal.append,
     ) as pipeline:
-        requests = _ask(pipeline, stream, resolved)
+        requests = _ask(pipeline, batch, stream.num_batches, resolved)
         answers = [request.result() for request in requests]
         pipeline.wait()
         if (failure := pipeline.stats()["failure"]) is not None:
@@ -88,7 +97,13 @@ def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) ->
             np.median([row.picked_ms - row.start_ms for row in journal if row.phase != "fallback"])
         ),
         trace=trace,
+        prepared=prepared,
     )
+
+
+def fits_prepared(stream: Stream) -> bool:
+    """Whether all inputs of a life can be made before it begins."""
+    return stream.num_batches * stream.batch(0).nbytes <= PREPARED_BYTES
 
 
 def _lived(trace: Trace, answers: list[Answer], resolved: Resolved) -> Figures:
@@ -140,12 +155,14 @@ def _operator(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) ->
     )
 
 
-def _ask(pipeline: Pipeline, stream: Stream, resolved: Resolved) -> list[Request]:
+def _ask(
+    pipeline: Pipeline, batch: Callable[[int], Tensor], num_batches: int, resolved: Resolved
+) -> list[Request]:
     """Submit every batch when its time has come: as scheduled, or with the answer, or the end, of the one before."""
     futures: list[Request] = []
     begin_s = time.perf_counter() + SOON_S
-    for index in range(stream.num_batches):
-        x = stream.batch(index)  # ready before its time comes
+    for index in range(num_batches):
+        x = batch(index)  # ready before its time comes
         if resolved.arrivals_ms is not None:
             time.sleep(max(0.0, begin_s + resolved.arrivals_ms[index] / 1000 - time.perf_counter()))
         elif resolved.arrivals == "on_prediction" and futures:

@@ -17,7 +17,7 @@ from scipy import stats
 from tempora.data import Streams
 from tempora.engine.audit import _found, _job, _source
 from tempora.engine.job import Job
-from tempora.engine.life import Figures, Life, live_once
+from tempora.engine.life import PREPARED_BYTES, Figures, Life, fits_prepared, live_once
 from tempora.engine.observer import Observer
 from tempora.errors import TemporaError
 from tempora.scenarios import Resolved
@@ -140,6 +140,11 @@ def _lived_cell(
     resolved = results.resolved(cell, source.num_batches)
     observer.task_started(cell["method"], cell["shift"], int(cell["seed"]))
     stream = streams.open(source)
+    if not fits_prepared(stream):
+        observer.note(
+            f"{cell['shift']}: its inputs take more than {PREPARED_BYTES >> 30} GB, so each is made while the "
+            "pipeline may be at work, which slows what is lived; use fewer batches"
+        )
     lives = tuple(live_once(job, spec, stream, resolved) for _ in range(repeats))
     observer.task_finished(cell["method"], cell["shift"], int(cell["seed"]))
     return LivedCell(

@@ -14,7 +14,7 @@ Source = Tensor | Callable[[int], Tensor]
 """A tensor (m, channels, height, width), or a function that makes n such images."""
 
 HOW = (
-    "create(..., source=images) and evaluate(..., source=images) take a normalised tensor, a run takes "
+    "create, evaluate and deploy(..., source=images) take a normalised tensor, a run takes "
     "`source: a dataset` or `source: {dataset: ..., samples: N}` (on fashion its own ship along). Draw them from "
     "training images, never from the stream's"
 )

@@ -18,7 +18,6 @@ from tempora.engine.pipeline.scores import (
     Outcome,
     Refused,
     cannot_take,
-    is_finite,
     predicted,
     usable,
 )
@@ -49,7 +48,7 @@ class Beside:
 
     def answer(self, unit: Unit, moment: Callable[[], Moment]) -> Outcome:
         try:
-            if any(not is_finite(request) for request in unit.requests if not request.checked):
+            if not all(request.is_finite for request in unit.requests):
                 raise NOT_FINITE
             x = unit.inputs().to(self._method.model.device)
             with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -18,11 +19,12 @@ class Door:
         self._shape = shape
         """Of one image; None until the first one shows it."""
 
-    def admit(self, x: Any) -> tuple[Tensor, bool, bool]:
-        """A copy on the device, with a batch's dimension; whether it was a single image; whether it was checked.
+    def admit(self, x: Any) -> tuple[Tensor, bool, Tensor | None]:
+        """A copy on the device, with a batch's dimension; whether it was a single image; and the sum by which its
+        values are still to be checked, None where they are known to be finite.
 
-        A copy, because cameras reuse their buffers and adaptation goes on after the answer. Values on a GPU are
-        checked by the worker: here the client would wait for the batch that is being served.
+        A copy, because cameras reuse their buffers and adaptation goes on after the answer. Of values on a GPU only
+        the sum is asked for, and the worker looks at it: here the client would wait for the batch being served.
         """
         try:
             given = torch.as_tensor(x).detach()
@@ -42,7 +44,7 @@ class Door:
                 "submit() was given NaN or infinite values: check how the images were normalised"
             )
         batch = (given[None] if single else given).to(self._device, torch.float32, copy=True)
-        return batch, single, on_processor
+        return batch, single, None if on_processor else batch.sum()
 
     def _is_single(self, given: Tensor) -> bool:
         shape = tuple(given.shape)
@@ -63,7 +65,7 @@ class Door:
         )
 
 
-def all_finite(x: Tensor) -> bool:
-    """Whether no value is NaN or infinite. One of them would show in the sum, which takes a fraction of the time; a
-    sum can also be too large by itself, and only then is every value looked at."""
-    return bool(torch.isfinite(x.sum())) or bool(torch.isfinite(x).all())
+def all_finite(x: Tensor, total: Tensor | None = None) -> bool:
+    """Whether no value is NaN or infinite. One of them would show in the sum (`total`, if it is there already), which
+    takes a fraction of the time; a sum can also be too large by itself, and only then is every value looked at."""
+    return math.isfinite((x.sum() if total is None else total).item()) or bool(torch.isfinite(x).all())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tempora.engine.moments import Costs
@@ -17,7 +19,6 @@ from tempora.engine.pipeline.scores import (
     Outcome,
     Refused,
     cannot_take,
-    is_finite,
     on_host,
     predicted,
     usable,
@@ -32,6 +33,8 @@ from tempora.methods.outputs import checked_action
 from tempora.scenarios import Turn
 
 WARM_UP_BATCHES = 3
+SIZES_S = 20.0
+"""At most so long for meeting all sizes of a batch before the first request."""
 
 
 class Operator:
@@ -58,6 +61,8 @@ class Operator:
         self._guard = Guard(method.name, own_thread=True)
         self._froze_it = False
         """The budget is used up: it was not the method that froze itself."""
+        self._learns_from_parts = False
+        """It steps on as many samples of a batch as it keeps, as far as its warm-up showed."""
 
     @property
     def name(self) -> str:
@@ -82,6 +87,13 @@ class Operator:
         """Its prediction holds the adaptation and is what that costs."""
         return self.method.acted_in_predict is not None
 
+    @property
+    def _done_with_the_answer(self) -> bool:
+        """Its adapt() is the contract's own, which does nothing, so that it need not be called: all of its work is in
+        the prediction, which the answer has waited for. Not where each batch's state goes to a fallback elsewhere."""
+        left_as_it_is = getattr(self.method.adapt, "__func__", None) is Method.adapt
+        return left_as_it_is and not self.method.time_aware and self.beside is None
+
     def mode(self) -> str:
         """The mode of the work just done."""
         return work_of(self.method)[0]
@@ -105,13 +117,31 @@ class Operator:
             _, failure = self._tried(self._example, lambda: UNTOLD, guard)
             with guard("reset"):
                 self.method.reset()
+        if failure is None and self._learns_from_parts and self.device.type == "cuda":
+            self._meet_sizes(self._example)
         self._synchronise()
         return failure
 
+    def _meet_sizes(self, x: Tensor) -> None:
+        """Take the network forward and back through every size of a batch, the larger ones first.
+
+        A GPU's library looks for a way to compute a convolution when its shape comes for the first time in a thread,
+        which takes as long as several batches; a method that steps on what it keeps meets one shape after the other.
+        """
+        begin_s = time.monotonic()
+        for size in range(len(x), 0, -1):
+            part = x[:size].clone().requires_grad_()
+            with torch.enable_grad():
+                scores = self.standard.model(part)
+            torch.autograd.grad(scores.sum(), part)
+            self._synchronise()
+            if time.monotonic() - begin_s > SIZES_S:
+                break
+
     def answer(self, turn: Turn, unit: Unit, moment: Callable[[], Moment], standing: bool) -> Outcome:
         """Scores of a batch, in the processor's memory. `standing`: the method was not replaced."""
-        refused = [request for request in unit.requests if not request.checked and not is_finite(request)]
-        kept = Unit([request for request in unit.requests if request not in refused])
+        refused = [request for request in unit.requests if not request.is_finite]
+        kept = Unit([request for request in unit.requests if request not in refused]) if refused else unit
         if not kept.requests:
             return Outcome(Refused(NOT_FINITE), "frozen")
         x = kept.inputs()
@@ -161,7 +191,8 @@ class Operator:
         scores, failure = self._tried(x, moment, self._guard)
         if scores is None:  # where Standard fails too, the batch is at fault
             return Outcome(self._by_standard(x), "frozen", by_standard=True, failure=failure)
-        return Outcome(scores, "frozen" if froze_itself else "adapt", adapts=turn.adapting)
+        adapts = turn.adapting and not self._done_with_the_answer
+        return Outcome(scores, "frozen" if froze_itself else "adapt", adapts=adapts)
 
     def _by_standard(self, x: Tensor) -> Tensor:
         return usable(self.standard.predict(x), len(x), self.standard)
@@ -191,7 +222,9 @@ class Operator:
             return self._reason("adapt", error)
         self._synchronise()
         begun_ms = began_ms if self.adapts_in_predict else emission_ms
-        costs.adapted(self.mode(), action, clock.now_ms() - begun_ms)
+        mode, amount = work_of(self.method)
+        costs.adapted(mode, action, clock.now_ms() - begun_ms)
+        self._learns_from_parts |= amount is not None and self.method.family == "gradient-based"
         return None
 
     def _tried(

@@ -82,8 +82,8 @@ class Pipeline:
         submitted_ms = self._shared.clock.now_ms()
         try:
             self._shared.refuse_after_close()
-            batch, single, checked = self._door.admit(x)
-            request = Request(batch, single, checked, submitted_ms, self._courier)
+            batch, single, total = self._door.admit(x)
+            request = Request(batch, single, total, submitted_ms, self._courier)
             with self._shared.lock:
                 self._shared.submit(request)
         except TemporaError:

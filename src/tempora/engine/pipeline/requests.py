@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tempora.engine.pipeline.door import all_finite
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -62,13 +64,15 @@ class Courier:
 class Request(Future[Answer]):
     """The future of an `Answer`. It cannot be cancelled: every request ends once, answered, dropped or refused."""
 
-    def __init__(self, x: Tensor, single: bool, checked: bool, submitted_ms: float, courier: Courier) -> None:
+    def __init__(
+        self, x: Tensor, single: bool, total: Tensor | None, submitted_ms: float, courier: Courier
+    ) -> None:
         super().__init__()
         self.x: Tensor | None = x
         """A batch, of one image if `single`; let go of with the answer."""
         self.single, self.size = single, len(x)
-        self.checked = checked
-        """Whether its values are known to be finite."""
+        self.total = total
+        """The sum of its values, on their device, where nobody has checked them; None: they are finite."""
         self.submitted_ms = submitted_ms
         self.arrived_ms = submitted_ms
         """When the batch that it is part of was handed to the timeline."""
@@ -78,6 +82,11 @@ class Request(Future[Answer]):
         self.label: Tensor | None = None
         self._courier = courier
         self.set_running_or_notify_cancel()
+
+    @property
+    def is_finite(self) -> bool:
+        """Waits for the device, where its values are there and unknown."""
+        return self.total is None or (self.x is not None and all_finite(self.x, self.total))
 
     def add_done_callback(self, fn: Callable[[Future[Answer]], object]) -> None:
         super().add_done_callback(lambda future: self._courier.carry(lambda: _quietly(fn, future)))

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tempora.engine.pipeline.door import all_finite
 from tempora.engine.pipeline.requests import Request
 from tempora.errors import TemporaError
 from tempora.methods import Method, Moment
@@ -59,9 +59,20 @@ def usable(scores: object, samples: int, method: Method) -> Tensor:
         found = on_host(checked_scores(method.name, scores, samples, method.model.num_classes))
     except TemporaError as error:
         raise NotUsable(str(error).removeprefix(f"{method.name}: ")) from None
-    if not bool(torch.isfinite(found.amax(dim=1)).all()):  # -inf rules classes out, and may
+    if not have_a_best_class(found):
         raise NotUsable("its scores are not finite")
     return found
+
+
+def have_a_best_class(scores: Tensor) -> bool:
+    """Whether the best score of every row is finite; -inf rules classes out, and may.
+
+    Of scores in the processor's memory, by numpy, in this thread: torch would wake a thread per core for it, and they
+    would be in the way of what comes next.
+    """
+    values = (scores.float() if scores.dtype == torch.bfloat16 else scores).numpy()
+    with np.errstate(invalid="ignore"):
+        return bool(np.isfinite(values.max(axis=1)).all())
 
 
 def on_host(scores: Tensor) -> Tensor:
@@ -73,7 +84,3 @@ def cannot_take(error: BaseException) -> TemporaError:
     if isinstance(error, TemporaError) and not isinstance(error, NotUsable):
         return error
     return TemporaError(f"the network cannot answer this batch: {type(error).__name__}: {error}")
-
-
-def is_finite(request: Request) -> bool:
-    return request.x is not None and all_finite(request.x)

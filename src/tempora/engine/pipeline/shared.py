@@ -69,9 +69,9 @@ class Shared:
     def offer(self, requests: list[Request], now_ms: float) -> None:
         was_idle = self.line.turn is None
         self.line.offer(requests, now_ms)
-        if was_idle:
-            self.work_there.notify_all()
         self.see_losses()
+        if was_idle:
+            self.work_there.notify_all()  # last: whoever wakes up has to wait for the lock
 
     def see_losses(self) -> None:
         """Drop what was lost by now, or leave it to a fallback elsewhere."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from tempora.engine.pipeline.live_time import Lived
 from tempora.engine.pipeline.operator import Operator
+from tempora.engine.pipeline.requests import Unit
 from tempora.engine.pipeline.scores import Outcome
 from tempora.engine.pipeline.shared import Shared, start
 from tempora.errors import TemporaWarning
@@ -89,7 +90,7 @@ class Worker:
                     command, done = shared.commands.popleft()
                     return lambda: self._obey(command, done)
                 if (turn := shared.line.turn) is not None:
-                    return lambda: self._serve(turn, generation)
+                    return self._taken(turn, generation)
                 if shared.closing:
                     return None
                 shared.work_there.wait()
@@ -105,38 +106,34 @@ class Worker:
         with self._shared.lock:
             self._shared.say_if_quiet()
 
-    def _serve(self, turn: Turn, generation: int) -> None:
+    def _taken(self, turn: Turn, generation: int) -> Callable[[], None]:
+        """A turn is in hand from now on: what to do about it. Called with the lock held."""
         shared = self._shared
-        with shared.lock:
-            self.picked_ms = shared.clock.now_ms()
-            standing = shared.replies.tally.failure is None
-            answered = self._emitted is not None
-        if not answered:
-            self._answer(turn, generation, standing)
-        if self._in_hand(turn, generation):
-            self._adapt(turn, generation, standing)
+        self.picked_ms = shared.clock.now_ms()
+        standing, unit = shared.replies.tally.failure is None, shared.line.unit(turn)
+        answered = self._emitted is not None  # by a thread that hangs since
 
-    def _in_hand(self, turn: Turn, generation: int) -> bool:
-        """Whether there is still something to do about a turn, and it is this thread that does it."""
-        with self._shared.lock:
-            return generation == self._generation and self._shared.line.turn is turn
+        def serve() -> None:
+            if answered or self._answer(turn, unit, generation, standing):
+                self._adapt(turn, generation, standing)
 
-    def _answer(self, turn: Turn, generation: int, standing: bool) -> None:
-        """Have the batch predicted and send the answer out. If nothing is to follow, the pipeline is free with it:
-        what sending takes is part of the next turn."""
+        return serve
+
+    def _answer(self, turn: Turn, unit: Unit, generation: int, standing: bool) -> bool:
+        """Have the batch predicted and send the answer out. True: adaptation is to follow. If not, the pipeline is
+        free with it: what sending takes is part of the next turn."""
         shared = self._shared
-        with shared.lock:
-            unit = shared.line.unit(turn)
         outcome = self._operator.answer(turn, unit, lambda: shared.moment(turn), standing)
         with shared.lock:
             if generation != self._generation:
-                return
+                return False
             self._emitted, self._emission_ms = outcome, shared.clock.now_ms()
             shared.replies.emit(unit, outcome, self._emission_ms)
             if outcome.adapts:
                 shared.costs.predicted(self._operator.mode(), self._emission_ms - self._begun_ms)
-            else:
-                self._finish(turn, outcome, self._emission_ms, "none", outcome.failure)
+                return shared.line.turn is turn
+            self._finish(turn, outcome, self._emission_ms, "none", outcome.failure)
+            return False
 
     def _adapt(self, turn: Turn, generation: int, standing: bool) -> None:
         """The rest of the work on a batch; a method that was given up meanwhile is not asked for it."""
