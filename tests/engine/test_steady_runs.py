@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
+import time
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,11 +20,13 @@ from tempora import TemporaError
 from tempora.engine import Observer, Run
 from tempora.engine import sentinel as sentinels
 from tempora.engine.config import RunConfig
+from tempora.engine.evaluate import job_from_batches
 from tempora.engine.executors import LocalExecutor
 from tempora.engine.executors.processes import ProcessExecutor, cores_for
-from tempora.engine.own_profile import added
-from tempora.engine.profiling import needs, profiled_batches
-from tempora.engine.setup import job_from_config
+from tempora.engine.own_profile import added, needs
+from tempora.engine.profiling import profiled_batches, settled
+from tempora.engine.profiling import record as recorder
+from tempora.engine.setup import job_from_config, settle_torch
 from tempora.measure import Verdict, load_profile
 from tempora.measure.steady import Entry, Residuals, Rounds, SteadyProfile
 from tempora.methods import Method
@@ -352,14 +357,56 @@ def test_what_is_profiled_again_takes_the_place_of_what_was_there():
 
 
 def test_shifts_to_profile_on_are_spread_and_the_last_checks(network, batches, clock):
-    from tempora.engine.evaluate import job_from_batches
-
     names = [f"s{index:02}" for index in range(15)]
     streams = dict.fromkeys(names, batches[:1])
     job = job_from_batches(
         network("fashion_resnet"), streams, ["standard"], [], device="cpu", clock=clock, seed=1
     )
     assert list(profiled_batches(job)) == ["s00", "s05", "s14", "s09"]
+
+
+@pytest.mark.parametrize(("shifts", "each"), [(1, 12), (2, 6), (3, 4), (4, 3), (15, 3)])
+def test_fewer_shifts_are_looked_at_longer(network, batches, clock, shifts, each):
+    job = job_from_batches(
+        network("fashion_resnet"),
+        {f"s{index:02}": batches for index in range(shifts)},
+        ["standard"],
+        [],
+        device="cpu",
+        clock=clock,
+        seed=1,
+    )
+    found = profiled_batches(job)
+    assert {len(given) for given in found.values()} == {min(each, len(batches))}
+
+
+@pytest.mark.parametrize(("waited_s", "rounds"), [(0, 12), (6, 9), (1000, 6)])
+def test_what_the_start_takes_counts_but_leaves_half_of_the_time(
+    network, batches, monkeypatch, waited_s, rounds
+):
+    """A clock that a round moves by two seconds, of 24 in all."""
+    ticks = itertools.count()
+    made_up = SimpleNamespace(
+        monotonic=lambda: float(next(ticks)), sleep=lambda s: None, strftime=time.strftime
+    )
+    monkeypatch.setattr(recorder, "time", made_up)
+    monkeypatch.setattr(settled.Question, "enough", lambda *asked: False)
+    job = job_from_batches(
+        network("fashion_resnet"), batches[:2], ["standard"], [], device="cpu", clock="steady", seed=1
+    )
+    profile = recorder.record_profile(job, seconds=24.0, num_batches=2, name="here", waited_s=waited_s)
+    assert len(profile.rounds.shift) == rounds
+    assert profile.time_was_up
+
+
+def test_torch_is_told_to_be_deterministic_only_where_that_changes_something(monkeypatch):
+    told = []
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", told.append)
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    settle_torch(RunConfig(), torch.device("cpu"))
+    assert told == [], "the call imports a compiler, which takes seconds"
+    settle_torch(RunConfig(deterministic=True), torch.device("cpu"))
+    assert told == [True]
 
 
 # -- on all cores -------------------------------------------------------------------------------------------

@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom, norm
 
 from tempora import TemporaError
 from tempora.measure import Batch, SteadyClock, SteadyProfile, load_profile
 from tempora.measure import fits as fitting
-from tempora.measure.settling import MethodCourse, Moved, is_relative, most, moved_cells, worth_more
+from tempora.measure.settling import (
+    MethodCourse,
+    Moved,
+    is_relative,
+    most,
+    moved_cells,
+    tolerance,
+    worth_more,
+)
 from tempora.measure.steady import Entry, Residuals, Rounds
 from tempora.measure.timer import clean_device_rounds
 from tempora.measure.work import Kind, Sample
@@ -20,6 +29,10 @@ from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offli
 
 STANDARD = Kind("standard", "predict")
 STEP = Kind("tent", "adapt", "", "step")
+
+
+STRICT = Moved(0.5, 1.0)
+"""What the error of a profile may move, on long streams."""
 
 
 def profile_of(*entries: Entry, **more) -> SteadyProfile:
@@ -72,6 +85,47 @@ def test_wild_samples_do_not_turn_the_line():
     found = fitting.fit(times, amounts)
     assert found.at(30) == pytest.approx(25.0, rel=0.05)
     assert found.per_amount_ms == pytest.approx(0.5, rel=0.1)
+
+
+def a_stream(generator, batches=400):
+    """How many samples each batch of a stream keeps: mostly many, now and then few."""
+    return 64 - np.minimum(40, generator.exponential(8, batches).round())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_fit_is_right_in_the_mean_over_a_stream(seed):
+    """Twelve of its batches again and again, each time with noise of 5 % and now and then a wild one."""
+    generator = np.random.default_rng(seed)
+    kept = a_stream(generator)
+    places = np.tile(np.arange(12), 8)
+    amounts = kept[:12][places]
+    noise = np.exp(0.05 * generator.standard_normal(places.size)) * np.where(
+        generator.random(places.size) < 0.04, 3.0, 1.0
+    )
+    line = fitting.fit((20 + 0.5 * amounts) * noise, amounts, places)
+    assert np.mean([line.at(amount) for amount in kept]) == pytest.approx(20 + 0.5 * kept.mean(), rel=0.02)
+    # Where a method does not say what its time follows, the mean of its batches is what the stream takes.
+    unsaid = fitting.fit((20 + 0.5 * amounts) * noise, [None] * places.size, places)
+    assert unsaid.ms == pytest.approx(20 + 0.5 * kept[:12].mean(), rel=0.02)
+
+
+def test_work_of_a_different_size_counts_in_the_mean():
+    """Every fourth batch takes three times as long: the middle of all samples would not see it."""
+    places = np.tile(np.arange(12), 5)
+    times = np.where(places % 4 == 3, 30.0, 10.0)
+    assert fitting.fit(times, [None] * places.size, places).ms == pytest.approx(15.0)
+    assert fitting.fit(times[:12], [None] * 12, places[:12]).ms == 10.0, (
+        "too few of each to tell work from chance"
+    )
+
+
+def test_a_line_that_noise_hides_in_single_samples_is_found_in_their_middles():
+    generator = np.random.default_rng(1)
+    places = np.tile(np.arange(12), 20)
+    amounts = np.linspace(36, 64, 12)[places]
+    times = (40 + 0.15 * amounts) * np.exp(0.06 * generator.standard_normal(places.size))
+    line = fitting.fit(times, amounts, places)
+    assert line.per_amount_ms == pytest.approx(0.15, rel=0.5)
 
 
 def test_time_that_does_not_follow_the_amount_is_one_number():
@@ -214,6 +268,13 @@ def test_a_pass_depends_on_the_entries_it_used_alone():
     assert not SteadyClock(profile_of(*slower)).still_holds(steps)
 
 
+def test_a_pass_of_a_method_that_the_profile_does_not_have_holds_no_longer():
+    clock = SteadyClock(profile_of(*TENT))
+    clock.adapt(lambda: "step", batch())
+    without = SteadyClock(profile_of())
+    assert not without.still_holds(clock.used)
+
+
 def test_rounds_of_added_kinds_stand_beside_the_first():
     profile = profile_of(*TENT)
     new = Entry(method="sar", phase="predict", steady_ms=12.0)
@@ -277,9 +338,9 @@ def test_what_a_profile_says_about_itself():
 def test_a_profile_has_settled_when_its_error_moves_no_cell():
     scenarios = [Offline(), Discrete(interval_ms=20), Continuous(threshold_ms=30), Amortised(budget_ms=200)]
     sure = MethodCourse([11.0], [4.0], 10.0, error=0.001)
-    assert most(moved_cells({"tent": sure}, scenarios, 10.0, 100)).little
+    assert most(moved_cells({"tent": sure}, scenarios, 10.0, 100)).within(STRICT)
     unsure = sure._replace(error=0.2)
-    assert not most(moved_cells({"tent": unsure}, scenarios, 10.0, 100)).little
+    assert not most(moved_cells({"tent": unsure}, scenarios, 10.0, 100)).within(STRICT)
     assert moved_cells({"tent": unsure}, scenarios, 10.0, 100, shrunk=0.005) == moved_cells(
         {"tent": sure}, scenarios, 10.0, 100
     )
@@ -287,7 +348,24 @@ def test_a_profile_has_settled_when_its_error_moves_no_cell():
     assert untouched == (0.0, 0.0), "time cannot touch this one"
 
 
-def test_profiling_ends_where_only_edges_are_left():
+def test_what_other_images_would_move_too_is_tolerated():
+    assert tolerance(1000, 64) == STRICT
+    # Binomial: half of the 95 % interval of a share of one half, in points.
+    for batches, size in ((24, 64), (120, 64), (10, 16)):
+        half = 100 * float(norm.ppf(0.975)) * float(binom.std(batches * size, 0.5)) / (batches * size)
+        assert tolerance(batches, size).points == pytest.approx(half, abs=0.01)
+        assert tolerance(batches, size).batches == STRICT.batches
+    # On 24 batches one batch more or less is 4 points: an edge that no profile settles, and nobody could see.
+    edge = {"tent": MethodCourse([9.0], [6.0], 10.0, error=0.002)}
+    cells = moved_cells(edge, [Discrete(interval_ms=15, queue=0)], 10.0, 24)
+    assert not most(cells).within(STRICT)
+    course = {"tent": MethodCourse([9.0], [16.5], 10.0, error=0.01)}
+    one_batch = most(moved_cells(course, [Discrete(interval_ms=10)], 10.0, 24))
+    assert one_batch.points == pytest.approx(100 / 24 / 2)
+    assert one_batch.within(tolerance(24, 64))
+
+
+def test_profiling_ends_where_more_of_it_would_change_no_answer():
     # Service takes exactly the interval: any error at all makes every second batch late or none.
     edge, smooth = [Discrete(interval_ms=15, queue=0)], [Continuous(threshold_ms=30)]
     course = {"tent": MethodCourse([11.0], [4.0], 10.0, error=0.02)}
@@ -295,13 +373,18 @@ def test_profiling_ends_where_only_edges_are_left():
     def cells(scenarios, shrunk=1.0):
         return moved_cells(course, scenarios, 10.0, 100, shrunk)
 
-    assert not most(cells(edge, shrunk=0.01)).little
-    assert not worth_more(cells(edge), cells(edge, shrunk=0.25))
-    assert worth_more(cells(smooth), cells(smooth, shrunk=0.25)), "more rounds would settle it"
-    assert worth_more(cells([*edge, *smooth]), cells([*edge, *smooth], shrunk=0.25))
-    assert not worth_more(cells(smooth), cells(smooth, shrunk=0.95)), "the time is nearly up"
-    nearer = {("tent", "a"): Moved(20.0, 0.0)}, {("tent", "a"): Moved(9.0, 0.0)}
-    assert worth_more(*nearer), "not settled, but clearly nearer to it"
+    def worth(scenarios, soon, then):
+        ways = cells(scenarios), cells(scenarios, shrunk=soon), cells(scenarios, shrunk=then)
+        return worth_more(*ways, STRICT)
+
+    assert not most(cells(edge, shrunk=0.01)).within(STRICT)
+    assert not worth(edge, soon=0.8, then=0.25)
+    assert worth(smooth, soon=0.4, then=0.25), "the next look would settle it"
+    assert worth([*edge, *smooth], soon=0.4, then=0.25)
+    assert not worth(smooth, soon=0.97, then=0.95), "the time is nearly up"
+    for end, worth_it in ((9.0, True), (19.7, False)):
+        ways = ({("tent", "a"): Moved(points, 0.0)} for points in (20.0, 19.8, end))
+        assert worth_more(*ways, STRICT) is worth_it, "what is far from settled is worth a change that shows"
 
 
 @pytest.mark.parametrize(

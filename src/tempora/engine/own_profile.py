@@ -7,7 +7,7 @@ from pathlib import Path
 from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
 from tempora.engine.profile_child import profile_job
-from tempora.engine.profiling import Replay, needs
+from tempora.engine.profiling import Replay
 from tempora.errors import TemporaError
 from tempora.measure import Baseline, SteadyClock, SteadyProfile, device_kind, load_profile
 
@@ -83,6 +83,22 @@ class OwnProfile:
         """The kind of device that a profile recorded here is of."""
         facts, threads = dict(self._job.facts["machine"]), self._job.profile_threads
         return device_kind(facts if threads is None else {**facts, "threads": threads})
+
+
+def needs(job: Job, profile: SteadyProfile | None) -> list[str]:
+    """The methods of a job that have yet to be profiled."""
+    known: frozenset[str] = frozenset()
+    if profile is not None:
+        known = profile.methods | set(profile.left_out)
+        known -= profile.changed(job.made_by_label)
+    own = [spec.label for spec in job.methods if not spec.times_as]
+    for spec in job.methods:
+        if spec.times_as and spec.times_as not in known and spec.times_as not in own:
+            raise TemporaError(
+                f"times_as={spec.times_as!r} of {spec.label!r}: the profile of this machine has the methods of the "
+                f"run; add {spec.times_as!r} to them, or use a clock that has its times"
+            )
+    return [label for label in own if label not in known]
 
 
 def recorded_alone(job: Job, observer: Observer, labels: list[str] | None = None) -> SteadyProfile:

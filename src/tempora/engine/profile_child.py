@@ -13,8 +13,9 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from tempora.engine.job import Job, MethodSpec
 from tempora.engine.observer import Observer
 from tempora.engine.passes import Stopped
 from tempora.engine.profiling import (
-    BATCHES_PER_SHIFT,
     Replay,
+    batches_per_shift,
     profiled_batches,
     record_profile,
     record_replay,
@@ -71,6 +72,8 @@ class Request:
     replay: Replay | None = None
     profile: dict[str, Any] | None = None
     """That a replay adds to."""
+    asked_at: float = field(default_factory=time.time)
+    """When the seconds began to count."""
 
 
 class _CannotLoad(Exception):
@@ -135,7 +138,7 @@ def _config(job: Job, replay: Replay | None) -> dict[str, Any] | None:
     if (
         replay is None
     ):  # every shift by itself, whatever the stream: what work takes hardly depends on its order
-        config |= {"stream": {"kind": "single"}, "batches": BATCHES_PER_SHIFT}
+        config |= {"stream": {"kind": "single"}, "batches": batches_per_shift(job)}
     return config
 
 
@@ -269,6 +272,7 @@ def _record(request: Request, job: Job, tell: Any) -> SteadyProfile:
             num_batches=request.num_batches,
             name=request.name,
             labels=labels,
+            waited_s=max(0.0, time.time() - request.asked_at),
             tell=tell,
         )
     finally:

@@ -125,11 +125,18 @@ def settle_torch(config: RunConfig, device: torch.device) -> None:
                 f"threads={threads}: this machine has {counted(os.cpu_count() or 1, 'core')}; use at most {most}"
             )
         torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(config.deterministic)
+    set_deterministic(config.deterministic)
     if config.deterministic and device.type == "cuda":
         torch.backends.cudnn.benchmark = False
         os.environ.setdefault(*CUBLAS_WORKSPACE)
     keep_freed_memory()
+
+
+def set_deterministic(wanted: bool) -> None:
+    """As torch does it, but only where that changes something: its call imports a compiler, which takes seconds."""
+    warns_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    if (torch.are_deterministic_algorithms_enabled(), warns_only) != (wanted, False):
+        torch.use_deterministic_algorithms(wanted)
 
 
 def load_model(config: RunConfig) -> Classifier:

@@ -188,7 +188,9 @@ class SteadyClock:
             if numbers == _NOTHING:
                 if kind in self.profile.by_kind:
                     return False
-            elif _numbers(self._entry(kind)) != numbers:
+                continue
+            entry = self._found(kind)
+            if entry is None or _numbers(entry) != numbers:
                 return False
         return True
 
@@ -233,13 +235,16 @@ class SteadyClock:
         self.used.setdefault(str(kind), _numbers(entry))
         return entry.fit.at(amount)
 
-    def _entry(self, kind: Kind) -> Entry:
-        """The kind's own entry, or its stand-in's."""
+    def _found(self, kind: Kind) -> Entry | None:
+        """The kind's own entry, or its stand-in's; None: the profile knows nothing of the method."""
         if kind in self.profile.by_kind:
             return self.profile.by_kind[kind]
         if kind.phase == FROZEN:
             return self.profile.by_kind[Kind(STANDARD, PREDICT)]
-        found = self.profile.stand_in(kind)
+        return self.profile.stand_in(kind)
+
+    def _entry(self, kind: Kind) -> Entry:
+        found = self._found(kind)
         if found is None:
             raise TemporaError(
                 f"the clock {self.profile.name!r} has no times for {kind.method!r}; it has "

@@ -26,6 +26,8 @@ FEWEST_ROUNDS = 8
 """Below this many clean rounds there is nothing to choose from."""
 LEAST_AMOUNTS = 4
 """Different amounts below which a line is drawn through nothing."""
+LEAST_PER_PLACE = 3
+"""Samples of the same work below which their middle is no better than one of them."""
 LEAST_GAIN = 0.10
 """Share of the spread that a line must explain before time is said to follow the amount."""
 _SHORTFALL = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
@@ -50,29 +52,58 @@ class Fit:
         return max(0.0, self.ms + self.per_amount_ms * (amount - self.amount))
 
 
-def fit(times_ms: Sequence[float], amounts: Sequence[float | None]) -> Fit:
-    """A median, or a line over the amounts by the median of all slopes, where that explains enough of the spread.
+def fit(
+    times_ms: Sequence[float], amounts: Sequence[float | None], places: Sequence[int] | None = None
+) -> Fit:
+    """A middle, or a line over the amounts by the median of all slopes, where that explains enough of the spread.
 
     >>> fit([10.0, 10.1, 9.9, 30.0], [None] * 4).ms
     10.05
     >>> line = fit([12.0, 14.0, 16.0, 18.0, 90.0], [1, 2, 3, 4, 5])
     >>> line.per_amount_ms, line.at(10)
     (2.0, 30.0)
+
+    What one piece of work took now and then differs by chance, wild samples included: the median says what it takes.
+    What different pieces of work (`places`) take differs by what they are: their mean says what a stream takes.
+
+    >>> fit([10.0, 10.0, 90.0, 10.0, 10.0, 10.0, 40.0, 40.0, 40.0], [None] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2]).ms
+    20.0
     """
     y = np.asarray(times_ms, dtype=np.float64)
-    middle = float(np.median(y))
     x = np.array([np.nan if amount is None else amount for amount in amounts], dtype=np.float64)
     known = ~np.isnan(x)
     centre = float(np.median(x[known])) if known.any() else None
-    constant = Fit(middle, 0.0, centre, _error(y - middle, middle), y.size)
+    works = _works(places, y.size)
+    middle = _middle(y, works)
+    constant = Fit(middle, 0.0, centre, _error(y - np.median(y), middle), y.size)
     if centre is None or not known.all() or np.unique(x).size < LEAST_AMOUNTS:
         return constant
     slope = _median_slope(x, y)
-    at_centre = float(np.median(y - slope * (x - centre)))
+    at_centre = _middle(y - slope * (x - centre), works)
     left = y - at_centre - slope * (x - centre)
-    if slope <= 0 or _spread(left) > (1 - LEAST_GAIN) * _spread(y - middle):
+    if slope <= 0 or _unexplained(left, works) > (1 - LEAST_GAIN) * _unexplained(y, works):
         return constant
     return Fit(at_centre, slope, centre, _error(left, at_centre), y.size)
+
+
+def _works(places: Sequence[int] | None, count: int) -> list[NDArray[np.intp]]:
+    """Which samples are of the same piece of work; all of one, where there are too few of each."""
+    at = np.zeros(count) if places is None else np.asarray(places)
+    works = [np.flatnonzero(at == place) for place in np.unique(at)]
+    return works if min(map(len, works)) >= LEAST_PER_PLACE else [np.arange(count)]
+
+
+def _medians(values: FloatArray, works: list[NDArray[np.intp]]) -> FloatArray:
+    return np.array([np.median(values[own]) for own in works])
+
+
+def _middle(values: FloatArray, works: list[NDArray[np.intp]]) -> float:
+    return float(_medians(values, works).mean())
+
+
+def _unexplained(values: FloatArray, works: list[NDArray[np.intp]]) -> float:
+    """How far pieces of work lie apart, without the chance of single samples; of single ones if they are of one."""
+    return _spread(_medians(values, works) if len(works) >= LEAST_AMOUNTS else values)
 
 
 def _median_slope(x: FloatArray, y: FloatArray) -> float:
@@ -145,7 +176,11 @@ def fit_kinds(samples: Iterable[Sample], rounds: Collection[int]) -> dict[Kind, 
     fits = {}
     for kind, own in by_kind.items():
         used = [sample for sample in own if sample.round in chosen] or own
-        fits[kind] = fit([sample.ms for sample in used], [sample.amount for sample in used])
+        fits[kind] = fit(
+            [sample.ms for sample in used],
+            [sample.amount for sample in used],
+            [sample.place for sample in used],
+        )
     return fits
 
 

@@ -17,7 +17,6 @@ MOST_POINTS = 0.5
 """Of availability x responsiveness, in points."""
 MOST_BATCHES = 1.0
 """Of a cut-off."""
-CLEARLY = 0.8
 MOST_BATCHES_TRIED = 200
 """Fractions of longer streams hardly differ."""
 
@@ -38,9 +37,8 @@ class Moved(NamedTuple):
     points: float = 0.0
     batches: float = 0.0
 
-    @property
-    def little(self) -> bool:
-        return self.points <= MOST_POINTS and self.batches <= MOST_BATCHES
+    def within(self, most: Moved) -> bool:
+        return self.points <= most.points and self.batches <= most.batches
 
 
 Cells = Mapping[tuple[str, str], Moved]
@@ -71,6 +69,18 @@ def moved_cells(
     return cells
 
 
+def tolerance(num_batches: int, batch_size: int) -> Moved:
+    """What the error of a profile may move: half a point and a batch, or as much as other images would.
+
+    On 24 batches of 64 the share of right answers is itself known to 2.5 points: less than that nobody can see there.
+
+    >>> tolerance(24, 64), tolerance(780, 64)
+    (Moved(points=2.5, batches=1.0), Moved(points=0.5, batches=1.0))
+    """
+    chance = 100 * 1.96 * 0.5 / (num_batches * batch_size) ** 0.5
+    return Moved(max(MOST_POINTS, round(chance, 2)), MOST_BATCHES)
+
+
 def most(cells: Cells) -> Moved:
     """The most that any cell is moved."""
     return Moved(
@@ -79,17 +89,18 @@ def most(cells: Cells) -> Moved:
     )
 
 
-def worth_more(now: Cells, then: Cells) -> bool:
-    """Whether the rest of the time would settle a cell, or bring one clearly nearer to it; `then`: at its end.
+def worth_more(now: Cells, soon: Cells, then: Cells, tolerated: Moved) -> bool:
+    """Whether more time would change an answer: settle a cell by the next look (`soon`), or bring one nearer by more
+    than is tolerated by the end (`then`).
 
     A cell on an edge, where any error at all makes a batch more or less, stays as it is however long one profiles.
     """
     return any(
-        then[cell].little
-        or (one.points > MOST_POINTS and then[cell].points < CLEARLY * one.points)
-        or (one.batches > MOST_BATCHES and then[cell].batches < CLEARLY * one.batches)
+        soon[cell].within(tolerated)
+        or one.points - then[cell].points > tolerated.points
+        or one.batches - then[cell].batches > tolerated.batches
         for cell, one in now.items()
-        if not one.little
+        if not one.within(tolerated)
     )
 
 

@@ -58,3 +58,5 @@ class Sample(NamedTuple):
     """What counts: processor time of one thread, or the time of the device."""
     wall_ms: float
     amount: float | None = None
+    place: int = 0
+    """Which of the profiled batches: the work at one place is the same every time."""

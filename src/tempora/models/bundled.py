@@ -12,7 +12,6 @@ from importlib.resources import files
 
 import safetensors.torch
 import torch
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from tempora.errors import unknown
@@ -77,6 +76,8 @@ def architecture(name: str) -> nn.Module:
     if name == "fashion_resnet":
         return ResNet8()
     if name in ("fashion_vit", "fashion_vit_token"):
+        from timm.models.vision_transformer import VisionTransformer  # a second that the others need not wait
+
         by_token = name == "fashion_vit_token"
         return VisionTransformer(
             img_size=INPUT_SIZE,

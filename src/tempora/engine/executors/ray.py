@@ -21,10 +21,9 @@ from tempora.engine.executors.ray_finished import Finished
 from tempora.engine.executors.worker import Done, Introduction, PassRecord, job_fingerprint
 from tempora.engine.job import Job
 from tempora.engine.observer import Observer
-from tempora.engine.own_profile import PROFILE_FILE
+from tempora.engine.own_profile import PROFILE_FILE, needs
 from tempora.engine.passes import Stopped
 from tempora.engine.predicting import check_predict_with
-from tempora.engine.profiling import needs
 from tempora.engine.runtime import EAGER
 from tempora.engine.schedule import Pending, Tasks, pick, rough_cost
 from tempora.engine.setup import job_from_config
