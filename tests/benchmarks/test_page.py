@@ -11,6 +11,8 @@ import page
 
 sys.path.pop(0)  # benchmarks/ and tests/ have names in common
 
+from tempora.measure import SteadyProfile, load_profile
+
 
 def figures(utility: float, p90_ms: float | None = None) -> dict[str, float | None]:
     return {"utility": utility, "availability": 1.0, "response_p50_ms": 5.0, "response_p90_ms": p90_ms}
@@ -50,3 +52,10 @@ def test_lived_cells_are_counted_by_what_the_issue_asks() -> None:
         "| camera: ρ 50 % | tent | 50.0 | 40.0 (40.0 to 40.0) | 100%, 100% | 5.0, 5.0 | 7.0, - | no |",
         "| camera: ρ 50 % | tent | 50.0 | 10.0 (10.0 to 10.0) | 100%, 100% | 5.0, 5.0 | 7.0, - | no queue |",
     ]
+
+
+def test_the_profiles_that_results_were_made_with_still_open() -> None:
+    profiles = sorted(page.RESULTS.glob("*-profile.json"))
+    assert profiles
+    for path in profiles:
+        assert isinstance(load_profile(path), SteadyProfile)

@@ -137,6 +137,11 @@ def test_asks_nobody_for_anything_and_runs_only_its_own_scripts(page: str) -> No
     assert [a for tag, a in parsed.elements if any(name.startswith("on") for name in a)] == []
 
 
+def test_calibration_is_in_the_data_of_every_cell(results: Results, page: str) -> None:
+    data = payload_of(page)
+    assert len(unpacked(data["cells"]["ece"])) == len(results.utilities)
+
+
 def test_says_who_to_use_and_what_went_wrong(results: Results, page: str) -> None:
     said = str(Text(page))
     assert headline(results.utilities) in said

@@ -193,6 +193,28 @@ def test_seeds_are_pooled_and_said_so() -> None:
     assert len(table.rows) == 4
 
 
+@pytest.mark.parametrize("name", ["offline", "continuous", "amortised"])
+def test_calibration_is_a_column_of_its_own_and_low_is_good(name: str) -> None:
+    run = a_run()
+    errors = dict(zip(run["method"].unique(), (0.1, 0.05, 0.3, 0.2), strict=True))
+    known = run.assign(ece=run["method"].map(errors) + 0.01 * (run["shift"] == "snow"))
+    table = tables.build(name, known)
+    assert [column.title for column in table.columns].count("ECE") == 1
+    assert table.columns[-1].title == "ECE"
+    own = known[known["label"].isin(table.data["label"]) & (known["shift"] != "clean")]
+    served = own["availability"] * own.get("batches", 1)
+    expected = (own["ece"] * served).groupby(own["method"]).sum() / served.groupby(own["method"]).sum()
+    found = dict(zip(table.data["method"], table.data["ece"], strict=True))
+    assert found == pytest.approx(expected.to_dict()), "weighted by what is served, in data, CSV and JSON"
+    shown = {str(row[0].value): row[-1] for row in table.rows}
+    best = min(shown, key=lambda name: shown[name].value)
+    assert shown[best].mark == "best"
+    for format in ("terminal", "markdown", "latex"):
+        assert "ECE" in tables.render(table, format)
+    titles = [column.title for column in tables.build(name, run.assign(ece=float("nan"))).columns]
+    assert "ECE" not in titles, "runs that do not know have no column"
+
+
 def test_machines_beside_each_other() -> None:
     run = pd.concat([a_run(seed=1).assign(run="gpu"), a_run(seed=1).assign(run="pi")])
     table = tables.build("hardware", run)

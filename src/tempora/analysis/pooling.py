@@ -73,8 +73,8 @@ def _terms(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Series[int])
         "accuracy": accuracy,
         "served_accuracy": accuracy,
     }
-    if "stepped_fraction" in rows:
-        terms["stepped_fraction"] = _mean(rows["stepped_fraction"], served, group)
+    for column in keys(rows, ("stepped_fraction", "ece")):
+        terms[column] = _mean(rows[column], served, group)
     if "response_ms" in rows:
         terms["response_ms"] = _mean(rows["response_ms"], served, group)
     if "response_sd_ms" in rows:

@@ -7,6 +7,7 @@ from tempora.store import Results
 _WORDS = {
     "Utility": "What a deployment gets out of a method: the share of all batches that is right, in time and served.",
     "λ": "The time of standard inference for one batch, with a provision: the unit in which deployments are strict.",
+    "Calibration error": "ECE: how far a method's confidence is from how often it is right, on what it serves.",
     "Availability": "The share of the batches that is served at all; the others are skipped.",
     "Responsiveness": "What answers keep of their value because they come in time; 1 means that none is late.",
     "Covariance": "How far right answers are also the prompt ones; added to accuracy times responsiveness.",
@@ -29,7 +30,7 @@ def glossary(results: Results) -> dict[str, str]:
     for protocol in results.cards.in_protocol_order(results.utilities["protocol"]):
         card = results.cards.scenario(protocol)
         if card.symbol and card.parameter:
-            found.setdefault(card.symbol, f"{card.axis}. {card.title}: {card.story}")
+            found.setdefault(card.symbol, f"{card.axis}. {card.title}: {card.story.rstrip('.')}.")
         symbol = str(results.utilities.loc[results.utilities["protocol"] == protocol, "label"].iloc[0])[:1]
         if symbol == "ρ":
             found.setdefault("ρ", "Utilisation: λ over the interval between arrivals; 100 % leaves no slack.")

@@ -46,6 +46,7 @@ NUMBERS = (
     "rank",
     *SIX_TERMS,
     "served_accuracy",
+    "ece",
     "fallback_fraction",
     "fallback_accuracy",
     "cutoff",

@@ -55,6 +55,7 @@ FACTORS: dict[str, Column] = {
 """The same above columns that stand alone."""
 
 UTILITY = Column("utility", "percent", 2)
+ECE = Column("ECE", "percent", 1)
 
 
 def winners(cells: pd.DataFrame, cards: Cards) -> Table:
@@ -82,7 +83,7 @@ def winners(cells: pd.DataFrame, cards: Cards) -> Table:
 
 def offline(rows: pd.DataFrame, where: str, cards: Cards) -> Table:
     """Offline accuracy and rank of every method."""
-    layout = methods_by_scenario(rows.assign(label="accuracy"), cards)
+    layout = _with_calibration(methods_by_scenario(rows.assign(label="accuracy"), cards), rows, cards)
     return _table("offline", f"Offline accuracy (%), {where}", layout, rows, flag_notes(rows))
 
 
@@ -101,8 +102,9 @@ def decomposition(rows: pd.DataFrame, where: str, cards: Cards) -> Table:
     accuracies = {name: True for name in measures if name.endswith("accuracy")}
     best = {**accuracies, "utility": True}
     layout = methods_by_measure(rows, {**measures, "utility": UTILITY}, cards, best)
+    layout = _with_calibration(_with_utility_cells(layout, rows, cards), rows, cards)
     caption = f"{cards.title(protocol)} utility (%) at {title} and its terms, {where}"
-    return _table(protocol, caption, _with_utility_cells(layout, rows, cards), rows, flag_notes(rows))
+    return _table(protocol, caption, layout, rows, flag_notes(rows))
 
 
 def decomposition_by_shift(rows: pd.DataFrame, cards: Cards) -> Table:
@@ -421,6 +423,15 @@ def _with_utility_cells(layout: Layout, rows: pd.DataFrame, cards: Cards) -> Lay
     utilities = methods_by_scenario(rows, cards)
     lines = tuple((*line[:-1], other[-1]) for line, other in zip(layout.rows, utilities.rows, strict=True))
     return layout._replace(rows=lines)
+
+
+def _with_calibration(layout: Layout, rows: pd.DataFrame, cards: Cards) -> Layout:
+    """How far confidence is from accuracy, in a last column, where it is known."""
+    if "ece" not in rows or rows["ece"].isna().all():
+        return layout
+    own = methods_by_measure(rows, {"ece": ECE}, cards, {"ece": False})
+    lines = tuple((*line, other[-1]) for line, other in zip(layout.rows, own.rows, strict=True))
+    return layout._replace(columns=(*layout.columns, ECE), rows=lines)
 
 
 def _with_summary(layout: Layout, summary: Layout, title: str) -> Layout:

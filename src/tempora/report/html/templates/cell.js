@@ -119,6 +119,7 @@ class CellView {
     const part = (value, digits = 1) => (Number.isNaN(value) ? "–" : percent(value, digits));
     byId("equation").textContent = `${percent(cell.utility, 2)} = ${part(cell.availability)} × ((${part(cell.adapted_fraction)} × ${part(cell.adapt_accuracy)} + ${part(1 - cell.adapted_fraction)} × ${part(cell.frozen_accuracy)}) × ${part(cell.responsiveness)} ${cell.covariance < 0 ? "−" : "+"} ${percent(Math.abs(cell.covariance), 2)})`;
     const terms = { "Availability": part(cell.availability), "Adapted fraction": part(cell.adapted_fraction), "Adapt accuracy": part(cell.adapt_accuracy, 2), "Frozen accuracy": part(cell.frozen_accuracy, 2), "Responsiveness": part(cell.responsiveness), "Covariance": cell.covariance.toFixed(4) };
+    if (!Number.isNaN(cell.ece)) terms["Calibration error"] = part(cell.ece);
     if (cell.fallback_fraction > 0) Object.assign(terms, { "Fallback fraction": part(cell.fallback_fraction), "Fallback accuracy": part(cell.fallback_accuracy, 2) });
     byId("terms").replaceChildren(...Object.entries(terms).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
   }
