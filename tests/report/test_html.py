@@ -290,3 +290,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert isinstance(done.exception, TemporaError)
     done = CliRunner().invoke(app, [str(tmp_path / "nowhere")])
     assert "not a run folder" in str(done.exception)
+
+
+def test_a_run_in_which_every_method_failed_has_a_page_that_says_so(tmp_path: Path) -> None:
+    every = dict.fromkeys(METHODS, "RuntimeError: no weights")
+    page = render(make_run(tmp_path, scenarios=FEW, batches=8, broken=every))
+    assert "no weights" in " ".join(Text(page).words)

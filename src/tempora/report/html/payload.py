@@ -147,9 +147,9 @@ def _intervals(results: Results, names: Names) -> dict[str, Any]:
     scenarios = {number: place for place, number in enumerate(names["scenarios"])}
     methods = {name: place for place, name in enumerate(names["methods"])}
     at = (
-        rows["shift"].map(places).to_numpy(),
-        rows["scenario"].astype(int).map(scenarios).to_numpy(),
-        rows["method"].map(methods).to_numpy(),
+        rows["shift"].map(places).to_numpy(np.intp),
+        rows["scenario"].astype(int).map(scenarios).to_numpy(np.intp),
+        rows["method"].map(methods).to_numpy(np.intp),
     )
     for name, values in found.items():
         values[at] = rows[name].to_numpy(np.float64)
