@@ -41,7 +41,8 @@ class Results(store.Results):
 
         Say what the deployment is with one of `interval_ms`, `fps` (and `cameras`), `rate_hz`, `threshold_ms`,
         `budget_s` or `scenario` (a scenario, or the label of one of the run's own), `queue` beside a pace; and what
-        it requires with `p90_ms`, `p95_ms`, `p99_ms` or `availability`. Only some of the `shifts` may count.
+        it requires with `p90_ms`, `p95_ms`, `p99_ms`, `availability`, `budget_j` or `memory_mb`. Only some of
+        the `shifts` may count.
         """
         deployment, required = ({field.name for field in fields(kind)} for kind in (Asked, Requirements))
         for name in knobs:

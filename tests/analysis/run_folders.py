@@ -23,6 +23,7 @@ from tempora.store import (
     utilities_frame,
     utility_row,
 )
+from tempora.store.resources import Resources
 
 BASELINE_MS, BATCHES, BATCH_SIZE = 10.0, 40, 50
 GRID: tuple[Scenario, ...] = (
@@ -150,6 +151,7 @@ class _Stream:
             adapting_pass=key,
             timing=self._verdict,
             timing_uncertainty=self._uncertainty,
+            resources=Resources.of(self._about(method)),
         )
         reason = scenario.not_applicable(BASELINE_MS)
         if reason is not None:

@@ -10,10 +10,12 @@ from scipy import stats
 
 from analysis.run_folders import BASELINE_MS, GRID, METHODS
 from analysis.run_folders import measured_run as write_run
+from tempora.analysis.asked import Asked
 from tempora.analysis.recommend import NoExactAnswer, recommend
 from tempora.analysis.replays import answer
 from tempora.analysis.requirements import Requirements
 from tempora.errors import TemporaError
+from tempora.report.tables import build
 from tempora.scenarios import (
     Amortised,
     Continuous,
@@ -25,6 +27,7 @@ from tempora.scenarios import (
     Scenario,
 )
 from tempora.store import Results, Trace
+from tempora.store.resources import Resources
 
 
 @pytest.fixture(scope="module")
@@ -472,3 +475,93 @@ def test_whether_batches_are_lost_is_decided_by_the_times_with_variation(tmp_pat
 def test_limits_that_make_no_sense(limit: dict[str, float], message: str) -> None:
     with pytest.raises(TemporaError, match=message):
         Requirements(**limit)
+
+
+# -- joules and megabytes ------------------------------------------------------------------------------------
+
+WATTS = {"standard": 100.0, "adabn": 100.0, "lame": 90.0, "tent": 150.0, "sar": 160.0}
+MEGABYTES = {"standard": 200, "adabn": 210, "lame": 205, "tent": 700, "sar": 900}
+
+
+def powered(folder: Path, without: tuple[str, ...] = ()) -> Results:
+    facts = {
+        name: Resources(watts, WATTS["standard"], MEGABYTES[name] * 10**6).to_facts()
+        for name, watts in WATTS.items()
+        if name not in without
+    }
+    return write_run(folder, facts=facts)
+
+
+def test_methods_that_take_too_many_joules_or_megabytes_are_left_out_and_told_by_how_much(
+    tmp_path: Path,
+) -> None:
+    run = powered(tmp_path)
+    free = recommend(run, Offline())
+    assert free.method == "sar"
+    offline = run.utilities[run.utilities["protocol"] == "offline"]
+    energy_j = offline.groupby("method")["energy_j"].mean()
+    found = free.table.set_index("method")
+    assert found["energy_j"].to_dict() == pytest.approx(energy_j.to_dict())
+    assert energy_j["sar"] == pytest.approx(160.0 * 41 * 40 / 1000, rel=0.02), "40 batches of 41 ms at 160 W"
+
+    bound = recommend(run, Offline(), required=Requirements(memory_mb=800))
+    assert bound.method == "tent"
+    assert bound.excluded == {"sar": "its memory is 900 MB, above 800"}
+    bound = recommend(run, Offline(), required=Requirements(budget_j=20.0, memory_mb=800))
+    assert set(bound.excluded) == {"sar", "tent"}
+    overhead_j = offline[offline["method"] == "tent"].set_index("shift")["overhead_j"]
+    assert (
+        bound.excluded["tent"]
+        == f"its overhead is {overhead_j.max():.4g} J on {overhead_j.idxmax()}, above 20"
+    )
+    assert str(bound.required) == "overhead at most 20 J, memory at most 800 MB"
+
+
+def test_energy_follows_what_is_served_in_replays_too(tmp_path: Path) -> None:
+    run = powered(tmp_path)
+    rows = answer(run, Discrete(interval_ms=8.0)).rows.set_index(["method", "shift"])
+    offline = run.utilities[run.utilities["protocol"] == "offline"].set_index(["method", "shift"])
+    lost, all_of_it = rows.loc[("adabn", "fog")], offline.loc[("adabn", "fog")]
+    assert lost["served_batches"] < all_of_it["served_batches"]
+    share = lost["served_batches"] / all_of_it["served_batches"]
+    assert lost["energy_j"] == pytest.approx(share * all_of_it["energy_j"], rel=0.02)
+
+
+def test_what_is_not_known_is_said_and_never_kept(tmp_path: Path, run: Results) -> None:
+    with pytest.raises(TemporaError, match=r"overhead is not known in this run.*tempora profile"):
+        recommend(run, Offline(), required=Requirements(budget_j=20.0))
+    with pytest.raises(TemporaError, match="memory is not known in this run"):
+        recommend(run, Offline(), required=Requirements(memory_mb=20.0))
+    some = recommend(powered(tmp_path, without=("tent",)), Offline(), required=Requirements(memory_mb=800))
+    assert some.excluded["tent"] == "its memory is not known"
+
+
+def test_limits_on_energy_and_memory_alone_are_asked_of_a_stream_that_waits(
+    tmp_path: Path, run: Results
+) -> None:
+    assert Asked().of(run, Requirements(memory_mb=1)) == Offline()
+    assert isinstance(Asked().of(run, Requirements(memory_mb=1, p99_ms=50)), Deployment)
+    with pytest.raises(TemporaError, match="no deployment given"):
+        Asked().of(run, Requirements())
+    with pytest.raises(TemporaError, match="budget_j=-1"):
+        Requirements(budget_j=-1)
+
+
+def test_the_table_of_costs_has_joules_per_batch_and_megabytes_where_they_are_known(tmp_path: Path) -> None:
+    known, unknown = powered(tmp_path / "known"), write_run(tmp_path / "unknown")
+    costs = build("overhead", known.utilities, known.traces)
+    titles = [column.title for column in costs.columns]
+    assert titles[-2:] == ["energy (J)", "memory (MB)"]
+    found = costs.data.set_index("method")
+    assert found.loc["sar", "energy_j"] == pytest.approx(160.0 * 41 / 1000, rel=0.02)
+    assert found.loc["sar", "memory_mb"] == 900
+    without = build("overhead", unknown.utilities, unknown.traces)
+    assert [column.title for column in without.columns] == titles[:-2]
+
+
+def test_joules_per_batch_are_the_same_from_one_seed_and_from_two(tmp_path: Path) -> None:
+    facts = {"tent": Resources(150.0, 100.0, 7).to_facts()}
+    two = write_run(tmp_path, facts=facts, seeds=(1, 2), shifts=("fog",))
+    found = build("overhead", two.utilities, two.traces).data.set_index("method")
+    assert found.loc["tent", "energy_j"] == pytest.approx(150.0 * 24 / 1000, rel=0.02)
+    assert np.isnan(found.loc["sar", "energy_j"])

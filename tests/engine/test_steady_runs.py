@@ -28,7 +28,7 @@ from tempora.engine.profiling import profiled_batches, settled
 from tempora.engine.profiling import record as recorder
 from tempora.engine.setup import job_from_config, settle_torch
 from tempora.measure import Verdict, load_profile
-from tempora.measure.steady import Entry, Residuals, Rounds, SteadyProfile
+from tempora.measure.steady import Entry, Residuals, Rounds, Spent, SteadyProfile
 from tempora.methods import Method
 from tempora.scenarios import Amortised, Continuous, Deployment, Discrete
 from tempora.store import RunFolder
@@ -134,6 +134,35 @@ def test_times_are_constants_of_the_kind_and_tails_have_them_too(network, batche
         "frozen batches that nobody waits for have times all the same"
     )
     assert frozen["finish_ms"].notna().all()
+
+
+def test_joules_are_busy_time_times_the_power_of_the_profile(network, batches, tmp_path):
+    spent = {
+        "standard": Spent(watts=100.0, peak_memory_bytes=2 * 10**8),
+        "tent": Spent(watts=150.0, peak_memory_bytes=7 * 10**8),
+    }
+    made_up(spent=spent).save(tmp_path / "powered.json")
+    methods = ["standard", "tent", "adabn"]
+    run = evaluate(network("fashion_resnet"), batches, methods, clock=tmp_path / "powered.json")
+    traces = run.traces[run.traces["served"]]
+    traces = traces.assign(
+        watts=np.where(
+            traces["phase"] == "adapt", traces["method"].map({"standard": 100.0, "tent": 150.0}), 100.0
+        )
+    )
+    traces["joules"] = traces["watts"] * (traces["predict_ms"] + traces["adapt_ms"]) / 1000
+    cell = ["method", "shift", "label", "queue"]
+    expected = traces.groupby(cell)["joules"].sum()
+    steady = run.utilities[run.utilities["queue"] > 0]  # without the device's own variation in its times
+    steady = steady.set_index(cell).sort_index()
+    for name in ("standard", "tent"):
+        found = steady.loc[name, "energy_j"]
+        assert len(found) == 7
+        assert found.to_dict() == pytest.approx(expected.loc[name].loc[found.index].to_dict())
+    assert steady.loc["adabn", "energy_j"].isna().all(), "nobody measured its power"
+    assert (steady.loc["standard", "overhead_j"] == 0).all()
+    assert set(steady.loc["tent", "memory_mb"]) == {700.0}
+    assert run.recommend(memory_mb=500).excluded["tent"] == "its memory is 700 MB, above 500"
 
 
 def test_the_devices_own_variation_is_applied_where_the_tail_is_the_answer(network, batches, clock):

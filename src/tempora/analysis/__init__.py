@@ -13,7 +13,7 @@ from tempora.analysis.frames import offline, ordered, scored, stack, strictest, 
 from tempora.analysis.guidance import Guidance, guidance
 from tempora.analysis.hardware import across_hardware
 from tempora.analysis.headline import Headline, headline
-from tempora.analysis.latency import overhead
+from tempora.analysis.latency import overhead, with_resources
 from tempora.analysis.outcomes import (
     champions,
     counted,
@@ -107,4 +107,5 @@ __all__ = [
     "wins_of",
     "with_overall",
     "with_ranks",
+    "with_resources",
 ]

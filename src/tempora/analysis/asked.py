@@ -8,12 +8,23 @@ from dataclasses import dataclass, fields
 from tempora._own_code import is_own
 from tempora.analysis.requirements import Requirements
 from tempora.errors import TemporaError, unknown
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Poisson, Scenario, from_spec
+from tempora.scenarios import (
+    Amortised,
+    Continuous,
+    Deployment,
+    Discrete,
+    Offline,
+    Poisson,
+    Scenario,
+    from_spec,
+)
 from tempora.scenarios.grids import SERVER_QUEUE
 from tempora.store import Results
 
 PACES = ("interval_ms", "fps", "rate_hz")
 """Knobs that say how batches arrive."""
+RESOURCES_ONLY = "resources"
+"""What is asked where nothing but energy and memory is limited."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +50,11 @@ class Asked:
 
     def of(self, results: Results, required: Requirements, spell: Callable[[str], str] = str) -> Scenario:
         """The scenario. Without one, what is `required` of responses is asked of random arrivals at half of what
-        standard inference could take. `spell` writes a knob as the user did."""
+        standard inference could take; limits on nothing but energy and memory, of a stream that waits. `spell`
+        writes a knob as the user did."""
         given = self._which(required, spell)
+        if given == RESOURCES_ONLY:
+            return Offline()
         if given == "scenario":
             return _named(results, self.scenario)
         if given == "threshold_ms":
@@ -59,7 +73,7 @@ class Asked:
         choices = [field.name for field in fields(self) if field.name not in ("cameras", "queue")]
         given = [name for name in choices if getattr(self, name) is not None]
         if not given and required.given:
-            given = ["rate_hz"]
+            given = ["rate_hz" if required.of_responses else RESOURCES_ONLY]
         if len(given) != 1:
             several = f"{' and '.join(map(spell, given))} are different deployments"
             what = several if given else "no deployment given"

@@ -28,3 +28,21 @@ def overhead(traces: pd.DataFrame, baseline_ms: float, cards: Cards = CATALOGUE)
     table["baseline_ms"] = baseline_ms
     table["batches"] = by_method.size()
     return ordered(table.reset_index(), cards)
+
+
+def with_resources(table: pd.DataFrame, rows: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
+    """The rows of `overhead` with `energy_j` per batch and `memory_mb`, each where all offline `rows` know it.
+
+    rows: of a utilities table, scored, seeds apart or pooled.
+    """
+    if not {"energy_j", "memory_mb"} <= set(rows):
+        return table
+    rows = rows[is_offline(rows, cards)]
+    by = [*keys(table, ("run", "hardware", "model")), "method"]
+    streams = rows.get("seeds", 1)  # pooled, the energy is that of the mean stream, the batches those of all
+    taken = rows[by].assign(
+        energy_j=rows["energy_j"].astype(float) * streams / rows["batches"],
+        memory_mb=rows["memory_mb"].astype(float),
+    )
+    known = taken.groupby(by, sort=False).mean().mask(taken.set_index(by).isna().groupby(level=by).any())
+    return table.merge(known.reset_index(), on=by, how="left")

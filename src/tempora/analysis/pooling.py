@@ -41,7 +41,7 @@ def _whole_streams(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Seri
     pooled = {"batches": batches.groupby(group).sum()}
     for column in keys(rows, ("utility", "utility_lo", "utility_hi", "baseline_ms")):
         pooled[column] = _mean(rows[column], batches, group)
-    for column in keys(rows, ("cutoff", "spent_ms", "waitspan_ms")):
+    for column in keys(rows, ("cutoff", "spent_ms", "waitspan_ms", "energy_j", "overhead_j", "memory_mb")):
         pooled[column] = rows[column].astype(float).groupby(group).mean()
     if "served_batches" in rows:
         pooled["served_batches"] = rows["served_batches"].groupby(group).sum(min_count=1)

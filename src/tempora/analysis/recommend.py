@@ -17,7 +17,7 @@ from tempora.analysis.neighbours import Neighbours, neighbours, rivals
 from tempora.analysis.outcomes import counted as counted_shifts
 from tempora.analysis.pooling import pool
 from tempora.analysis.replays import LIVE, Answers, Live, answer
-from tempora.analysis.requirements import Kept, Requirements, kept
+from tempora.analysis.requirements import Kept, Requirements, check_known, kept
 from tempora.analysis.solvency import break_even
 from tempora.analysis.tails import tail_note, with_variation
 from tempora.analysis.uncertainty import Difference, seed_label
@@ -98,7 +98,7 @@ def recommend(
     live: Live | None = None,
 ) -> Advice:
     """The best method of a run under `scenario`, on all its shifts or some of them, of those that keep what is
-    `required` of responses and availability.
+    `required` of responses, availability, energy and memory.
 
     Only exact answers count: cells that were evaluated, and replays that cannot go differently. Methods
     without one are named in `unanswered`, never estimated, with what their evaluated `neighbours` got; `live` makes
@@ -151,6 +151,7 @@ def _neighbours(
 
 def _chosen(answers: Answers, required: Requirements, cards: Cards) -> Kept:
     """Who keeps what is required; if nobody does, an error says how far each is from it."""
+    check_known(answers, required)
     chosen = kept(answers, required)
     if chosen.answers.rows.empty:
         reasons = "; ".join(f"{cards.label(name)}: {why}" for name, why in chosen.excluded.items())

@@ -22,6 +22,7 @@ from tempora.errors import TemporaError, unknown
 from tempora.published.methods import STANDARD, order
 from tempora.scenarios import Resolved, Scenario, route
 from tempora.store import Cell, Results, StoredPass, Trace, utility_row
+from tempora.store.resources import Resources
 from tempora.store.schema import STREAM_COLUMNS
 
 _DERIVED, _REPLAYED = "derived", "replayed"
@@ -200,6 +201,7 @@ class _Reader:
             fallback_pass=fallback_pass,
             timing=row["timing"],
             timing_uncertainty=float(stored.facts.get("timing_uncertainty", 0.0)),
+            resources=Resources.of(stored.facts),
         )
         scored = utility_row(cell, adapting, frozen, fallback)
         return self._named(scored, "replayed"), adapting.on_timeline(resolved, frozen, fallback)
@@ -220,6 +222,7 @@ class _Reader:
             baseline_ms=float(row["baseline_ms"]),
             origin="live",
             timing=row["timing"],
+            resources=Resources.of(self._folder.stored(row["adapting_pass"]).facts),
         )
         return self._named(utility_row(cell, trace), LIVE), trace
 

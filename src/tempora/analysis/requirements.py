@@ -1,6 +1,8 @@
-"""What a deployment requires besides utility: that most responses are in time, and that few batches are lost.
+"""What a deployment requires besides utility: that most responses are in time, that few batches are lost, and that
+neither energy nor memory runs out.
 
-A percentile is that of all responses of a method, pooled over shifts and seeds. A lost batch is never answered.
+A percentile is that of all responses of a method, pooled over shifts and seeds. A lost batch is never answered. Every
+stream has the whole budget of joules.
 """
 
 from __future__ import annotations
@@ -10,12 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pandas as pd
 
 from tempora.analysis.replays import Answers
 from tempora.analysis.tails import FloatArray
 from tempora.errors import TemporaError
 from tempora.scenarios import percentiles
 from tempora.scenarios.utility import PERCENTILES
+
+RESOURCES = {
+    "budget_j": ("overhead_j", "overhead", "J"),
+    "memory_mb": ("memory_mb", "memory", "MB"),
+}
+"""Limit -> the column that it is of, what that is, and its unit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +37,10 @@ class Requirements:
     p99_ms: float | None = None
     availability: float | None = None
     """The least fraction of the batches that is answered at all."""
+    budget_j: float | None = None
+    """Joules of overhead that adapting may cost over a stream."""
+    memory_mb: float | None = None
+    """Megabytes that the method may hold on the device, its network included."""
 
     def __post_init__(self) -> None:
         for percent, limit_ms in self.limits_ms.items():
@@ -37,6 +50,11 @@ class Requirements:
                 f"availability={self.availability!r}: is a fraction of the batches above 0, at most 1, as in 0.99"
             )
 
+        for name in RESOURCES:
+            limit = getattr(self, name)
+            if limit is not None and not 0 <= limit < math.inf:
+                raise TemporaError(f"{name}={limit!r}: is a limit; give a number, 0 or above")
+
     @property
     def limits_ms(self) -> dict[int, float]:
         """Percentile -> ms."""
@@ -45,12 +63,20 @@ class Requirements:
 
     @property
     def given(self) -> bool:
+        return self.of_responses or any(getattr(self, name) is not None for name in RESOURCES)
+
+    @property
+    def of_responses(self) -> bool:
+        """Whether it asks for something that depends on when batches arrive."""
         return bool(self.limits_ms) or self.availability is not None
 
     def __str__(self) -> str:
         parts = [f"p{percent} at most {limit_ms:g} ms" for percent, limit_ms in self.limits_ms.items()]
         if self.availability is not None:
             parts.append(f"availability at least {self.availability:.4g}")
+        for name, (_, what, unit) in RESOURCES.items():
+            if (limit := getattr(self, name)) is not None:
+                parts.append(f"{what} at most {limit:g} {unit}")
         return ", ".join(parts)
 
 
@@ -73,11 +99,38 @@ def kept(answers: Answers, required: Requirements) -> Kept:
     for method in answers.rows["method"].unique():
         pooled = np.concatenate([times for key, times in answers.response_ms.items() if key[0] == method])
         found[method] = {percent: _percentile(pooled, percent) for percent in required.limits_ms}
-        reason = _too_slow(found[method], required) or _too_few(pooled, required)
+        rows = answers.rows[answers.rows["method"] == method]
+        reason = _too_slow(found[method], required) or _too_few(pooled, required) or _too_much(rows, required)
         if reason is not None:
             excluded[method] = reason
     rows = answers.rows[~answers.rows["method"].isin(list(excluded))]
     return Kept(replace(answers, rows=rows.reset_index(drop=True)), excluded, found)
+
+
+def _too_much(rows: pd.DataFrame, required: Requirements) -> str | None:
+    for name, (column, what, unit) in RESOURCES.items():
+        limit = getattr(required, name)
+        if limit is None:
+            continue
+        values = rows[column].astype(float)
+        if values.isna().any():
+            return f"its {what} is not known"
+        if values.max() > limit:
+            most = rows["shift"].iloc[int(values.to_numpy().argmax())]
+            where = f" on {most}" if values.nunique() > 1 else ""
+            return f"its {what} is {values.max():.4g} {unit}{where}, above {limit:g}"
+    return None
+
+
+def check_known(answers: Answers, required: Requirements) -> None:
+    """Refuse limits on what this run knows of nobody."""
+    for name, (column, what, _) in RESOURCES.items():
+        if getattr(required, name) is not None and answers.rows[column].isna().all():
+            raise TemporaError(
+                f"{name}: {what} is not known in this run; its times come from a clock without it. Profile the "
+                "device where a driver counts it (an NVIDIA GPU; energy also on a processor with RAPL that nobody "
+                "else uses): tempora profile --out profile.json, then tempora run --clock profile.json"
+            )
 
 
 def check_bound(percent: int, limit_ms: float) -> None:

@@ -126,7 +126,7 @@ def profile(
             f"{row['adapt_ms']:.1f}",
             f"{row['error']:.1%}",
             f"{row['slowdown']:.2f}×",
-            "–" if spent.peak_memory_bytes is None else f"{spent.peak_memory_bytes / 2**20:,.0f} MiB",
+            "–" if spent.peak_memory_bytes is None else f"{spent.peak_memory_bytes / 1e6:,.0f} MB",
             "–" if spent.energy_joules is None else f"{spent.energy_joules:.2f} J",
             f"{spent.updated_parameters:,}",
         )

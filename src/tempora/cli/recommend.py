@@ -63,6 +63,13 @@ def recommend(
     availability: Annotated[
         float | None, typer.Option(help="Only methods that answer at least this fraction of the batches.")
     ] = None,
+    budget_j: Annotated[
+        float | None,
+        typer.Option(help="Only methods whose overhead over a stream takes at most so many joules."),
+    ] = None,
+    memory_mb: Annotated[
+        float | None, typer.Option(help="Only methods that hold at most so many megabytes on the device.")
+    ] = None,
     run_it: Annotated[
         bool, typer.Option("--run-it", help="Make the passes that no replay stands for; takes their time.")
     ] = False,
@@ -76,7 +83,14 @@ def recommend(
     from tempora.errors import TemporaError
     from tempora.store import open_run
 
-    required = Requirements(p90_ms=p90_ms, p95_ms=p95_ms, p99_ms=p99_ms, availability=availability)
+    required = Requirements(
+        p90_ms=p90_ms,
+        p95_ms=p95_ms,
+        p99_ms=p99_ms,
+        availability=availability,
+        budget_j=budget_j,
+        memory_mb=memory_mb,
+    )
     results = open_run(run)
     asked = Asked(
         interval_ms=interval_ms,
@@ -232,17 +246,21 @@ def _table(results: Results, found: Advice) -> Table:
     terms = sorted(card.terms, key=lambda term: term != card.factor)  # what the pressure acts on comes first
     parts = {term: _HEADINGS[term] for term in terms if term in _HEADINGS}
     tails = {f"response_p{percent}_ms": f"p{percent} ms" for percent in found.required.limits_ms}
-    measured = ("utility %", *parts.values(), *tails.values(), "needed %")
+    taken = {name: text for name, text in _TAKEN.items() if found.table[name].notna().any()}
+    measured = ("utility %", *parts.values(), *tails.values(), *taken.values(), "needed %")
     table = plain_table("method", *measured, "answer", numbers=measured)
     for _, row in found.table.iterrows():
         numbers = [_percent(row["utility"]), *(_percent(row[name]) for name in parts)]
         numbers += [f"{row[name]:.1f}" for name in tails]
+        numbers += ["–" if row[name] != row[name] else f"{row[name]:,.1f}" for name in taken]
         needed = _percent(row["break_even_accuracy"])
         style = "red" if row["insolvent"] else None
         table.add_row(Text(label(row["method"])), *numbers, needed, row["answer"], style=style)
     return table
 
 
+_TAKEN = {"energy_j": "energy J", "overhead_j": "overhead J", "memory_mb": "memory MB"}
+"""Per stream; shown where they are known."""
 _HEADINGS = {
     "availability": "available %",
     "served_accuracy": "right %",

@@ -28,6 +28,7 @@ from tempora.methods.guard import MethodTimedOut
 from tempora.scenarios import Budget, Offline, Resolved, Scenario, route
 from tempora.store import ADAPTED, Cell, RunFolder, StoredPass, Trace, pass_key
 from tempora.store.atomic import CannotWrite
+from tempora.store.resources import Resources
 from tempora.store.verdicts import INVALID, WARN, Verdict, worst
 
 OFFLINE, TAIL = "offline", "tail"
@@ -167,6 +168,7 @@ class Task:
             adapting_pass=adapting.key,
             frozen_pass=frozen.key if isinstance(frozen, StoredPass) else frozen,
             fallback_pass=None if fallback is None else fallback.key,
+            resources=Resources.of(adapting.facts),
         )
         if isinstance(cell.scenario, Offline):
             return placed  # its accuracy is the same however long the batches took
@@ -334,7 +336,7 @@ class Task:
         if self.job.measured:
             facts |= self._measured_facts(spent)
         elif isinstance(self.job.clock, SteadyClock):
-            facts |= self._steady_facts(self.job.clock, trace)
+            facts |= self._steady_facts(self.job.clock)
         if run.non_finite_batches:
             facts["non_finite_batches"] = run.non_finite_batches
             facts["non_finite_samples"] = run.non_finite_samples
@@ -346,17 +348,21 @@ class Task:
             )
         return trace, facts
 
-    def _steady_facts(self, clock: SteadyClock, trace: Trace) -> dict[str, Any]:
+    def _steady_facts(self, clock: SteadyClock) -> dict[str, Any]:
         """Which entries of the profile drove the pass, how sure they are, and which were missing."""
         label = self.spec.times_as or self.spec.label
         spent = clock.profile.spent.get(label)
-        joules = spent.energy_joules if spent else None
+        standard = clock.profile.spent.get(STANDARD)
+        resources = Resources(
+            spent.watts if spent else None,
+            standard.watts if standard else None,
+            spent.peak_memory_bytes if spent else None,
+        )
         facts: dict[str, Any] = {
             "times": dict(clock.used),
             "timing_uncertainty": clock.profile.uncertainty(label),
             "updated_parameters": sum(tensor.numel() for tensor in self._created().trainable.values()),
-            "peak_memory_bytes": spent.peak_memory_bytes if spent else None,
-            "energy_joules": None if joules is None else joules * int(trace.served.sum()),
+            **resources.to_facts(),
         }
         if clock.unknown:
             kinds = ", ".join(" ".join(filter(None, kind[1:])) for kind in clock.unknown)

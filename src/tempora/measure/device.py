@@ -51,6 +51,11 @@ def peak_memory_bytes(device: torch.device) -> int | None:
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
+def held_memory_bytes(device: torch.device) -> int:
+    """Held on the device now; 0 where it cannot be told apart."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+
+
 def reset_peak_memory(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -115,6 +115,9 @@ class Spent(_Part):
     """What a method takes besides time. None: nobody counts it here."""
 
     peak_memory_bytes: int | None = None
+    """The most that it holds on the device, its network included and other methods' not."""
+    watts: float | None = Field(None, ge=0)
+    """Energy per busy second while it predicts and adapts: of the GPU, or of the whole processor."""
     energy_joules: float | None = None
     """Per batch, predicted and adapted to."""
     updated_parameters: int = 0

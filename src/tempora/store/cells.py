@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tempora.scenarios import Resolved, Scenario
+from tempora.store.resources import Resources
 from tempora.store.schema import CELL_COLUMNS, UTILITIES
 from tempora.store.trace import Trace
 
@@ -37,6 +38,8 @@ class Cell:
     """VALID, WARN or INVALID."""
     timing_uncertainty: float = 0.0
     """Relative uncertainty of the times behind the cell; 0 under a recorded clock."""
+    resources: Resources = field(default_factory=Resources)
+    """What the method takes besides time."""
 
     def resolved(self, num_batches: int) -> Resolved:
         """Its scenario with a number in every knob."""
@@ -91,6 +94,7 @@ def utility_row(
         "response_sd_ms": float(course.response_ms[timed].std()) if timed.any() else None,
         "served_batches": course.served.size,
         "batches": course.num_batches,
+        **cell.resources.columns(course, cell.baseline_ms),
     }
     return row
 
@@ -127,6 +131,7 @@ def utilities_frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
         "value",
         "cutoff",
         "spent_ms",
+        *("energy_j", "overhead_j", "memory_mb"),
     ):
         frame[name] = frame[name].astype("float64")
     ranks = frame.groupby(CELL_COLUMNS)["utility"].rank(method="min", ascending=False)

@@ -67,7 +67,10 @@ _FRACTIONS = (
     *("adapt_accuracy", "frozen_accuracy", "responsiveness", "accuracy", "served_accuracy"),
     *("fallback_fraction", "fallback_accuracy", "stepped_fraction", "ece"),
 )
-_AMOUNTS = ("baseline_ms", "cutoff", "spent_ms", "waitspan_ms", "response_ms", "response_sd_ms")
+_AMOUNTS = (
+    *("baseline_ms", "cutoff", "spent_ms", "waitspan_ms", "response_ms", "response_sd_ms"),
+    *("energy_j", "overhead_j", "memory_mb"),
+)
 _PERCENTILES = ("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms")
 """Infinite where too many batches were never answered."""
 _ALWAYS = (

@@ -83,6 +83,7 @@ ADDED_LATER = frozenset(
         *("sample_lo", "sample_hi", "timing"),
         *("stream", "stepped", "stepped_fraction", "confidence", "calibration", "ece"),
         *("standard_utility", "collapsed_batches", "over_first_visit"),
+        *("energy_j", "overhead_j", "memory_mb"),
     }
 )
 """Columns that files of earlier versions lack: they are empty there."""
@@ -156,6 +157,19 @@ UTILITIES: dict[str, tuple[pa.DataType, str]] = {
     "response_p99_ms": (pa.float64(), "99 % were; empty below 299 batches likewise."),
     "fallback_fraction": (pa.float64(), "Batches that the fallback answered / all batches."),
     "fallback_accuracy": (pa.float64(), "Mean accuracy of those batches; empty if there were none."),
+    "energy_j": (
+        pa.float64(),
+        "Joules that all served batches took: busy time x the mean power that the profile knows. What the device "
+        "draws while it waits is not in it. Empty where no driver counted it.",
+    ),
+    "overhead_j": (
+        pa.float64(),
+        "Joules that adapting batches took above standard inference in lambda; empty likewise.",
+    ),
+    "memory_mb": (
+        pa.float64(),
+        "The most megabytes (10^6 bytes) that the method holds on the device, its network included; empty likewise.",
+    ),
     "served_batches": (pa.int64(), "How many batches were served."),
     "batches": (pa.int64(), "N: how many batches the stream has."),
     "verdict": (

@@ -18,7 +18,8 @@ from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.profiling.recording import Recording, Tell, short
 from tempora.engine.profiling.settled import Question
 from tempora.engine.profiling.stations import Station, stations
-from tempora.engine.profiling.walker import Timed, Walker, walker_of, warmed_up
+from tempora.engine.profiling.walker import Timed, Walker, walker_of
+from tempora.engine.profiling.warming import Memory, ours_alone, taken_by, warmed_up
 from tempora.measure import SteadyProfile, device_kind, machine_facts
 from tempora.measure import fits as fitting
 from tempora.measure.process import keep_freed_memory
@@ -54,9 +55,11 @@ def record_profile(
     timer = Timer(job.device, torch.get_num_threads())
     way = stations(job)
     walkers, spent = warmed_up(job, way, timer, labels)
+    memory = Memory(job.device)
     standard = walker_of(job, MethodSpec(STANDARD), job.streams[0].seed, timer)
     for station in way:
         standard.serve(station.x, station.shift, 0)
+    spent[STANDARD] = taken_by(standard, way, memory, job.device)
     began = max(arrived - waited_s, time.monotonic() - (1 - LEAST_SHARE) * seconds)
     question = Question(tuple(job.scenarios), num_batches, job.streams[0].batch_size)
     recording, look, enough = Recording(timer.what), len(way), False
@@ -78,7 +81,7 @@ def record_profile(
     return recorded.model_copy(
         update={
             "time_was_up": not enough,
-            "spent": spent,
+            "spent": ours_alone(spent, recorded.clean_share, job.device),
             "left_out": dict.fromkeys((label for label in wanted if label not in met), ""),
         }
     )

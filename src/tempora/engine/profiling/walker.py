@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
 
-from tempora.engine.job import STANDARD, Job, MethodSpec
+from tempora.engine.job import Job, MethodSpec
 from tempora.engine.profiling.stations import Station
-from tempora.measure.spent import Spent as Counters
-from tempora.measure.steady import Spent
 from tempora.measure.timer import Elapsed, Timer
 from tempora.measure.work import ADAPT, FROZEN, PREDICT, Kind, Sample, work_of
 from tempora.methods import Method, Moment
@@ -91,41 +88,3 @@ class Walker:
 def walker_of(job: Job, spec: MethodSpec, seed: int, timer: Timer) -> Walker:
     """A method of the job, newly made."""
     return Walker(spec.label, job.create(spec, seed), timer, job.guard(spec))
-
-
-def warmed_up(
-    job: Job, way: list[Station], timer: Timer, labels: Iterable[str] | None
-) -> tuple[list[Walker], dict[str, Spent]]:
-    """Every method that can be run, after it has met every shape that its work will have; and what it takes."""
-    wanted = None if labels is None else set(labels)
-    walkers, spent = [], {}
-    for spec in job.methods:
-        if (spec.is_standard and spec.label == STANDARD) or (wanted is not None and spec.label not in wanted):
-            continue
-        try:
-            walker = walker_of(job, spec, job.streams[0].seed, timer)
-            spent[spec.label] = _warm_up(walker, way, Counters(job.device))
-        except Exception:  # it fails again in its own task, which records why
-            continue
-        walkers.append(walker)
-    return walkers, spent
-
-
-def _warm_up(walker: Walker, way: list[Station], counters: Counters) -> Spent:
-    """A few steps show every shape, unless the amount of work decides them: then the whole way."""
-    end = next(position for position, station in enumerate(way) if station.last)
-    few = [*way[: min(2, end)], way[end]]
-    with counters:
-        for station in few:
-            walker.step(station, 0)
-    if walker.follows_amount:
-        for station in way:
-            walker.step(station, 0)
-    walker.reset()
-    walker.seen.clear()
-    joules = counters.energy_joules
-    return Spent(
-        peak_memory_bytes=counters.peak_memory_bytes,
-        energy_joules=None if joules is None else joules / len(few),
-        updated_parameters=sum(tensor.numel() for tensor in walker.method.trainable.values()),
-    )

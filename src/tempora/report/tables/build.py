@@ -196,7 +196,8 @@ def _overhead(given: Material) -> Table:
     if "shift" in batches:
         batches = batches[batches["shift"].isin(given.rows["shift"])]
     baseline_ms = float(given.rows["baseline_ms"].iloc[0])
-    return contents.overhead(analysis.overhead(batches, baseline_ms, given.cards), given.cards)
+    rows = analysis.overhead(batches, baseline_ms, given.cards)
+    return contents.overhead(analysis.with_resources(rows, given.rows, given.cards), given.cards)
 
 
 def _buffering(given: Material) -> Table:

@@ -146,6 +146,8 @@ def overhead(rows: pd.DataFrame, cards: Cards) -> Table:
         "intrinsic_ms": Column("intrinsic (ms)", "ms", 1),
         "adapt_ms": Column("adapt (ms)", "ms", 1),
         "slowdown": Column("slowdown", "times", 2),
+        "energy_j": Column("energy (J)", "number", 3),
+        "memory_mb": Column("memory (MB)", "number", 0),
     }
     shown = {name: column for name, column in measures.items() if name in rows and rows[name].notna().any()}
     caption = f"Mean latency per batch, baseline λ = {rows['baseline_ms'].iloc[0]:g} ms"

@@ -1,0 +1,52 @@
+"""Mean power from a counter that moves in steps, by a clock of the test's own."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempora.measure.power import mean_watts
+
+
+class Device:
+    """Draws so many watts while it works, and counts them every `step_s`."""
+
+    def __init__(self, watts: float, busy_s: float, step_s: float) -> None:
+        self.watts, self.busy_s, self.step_s, self.seconds = watts, busy_s, step_s, 0.0
+
+    def work(self) -> float:
+        self.seconds += self.busy_s
+        return 1000 * self.busy_s
+
+    def joules(self) -> float | None:
+        return self.watts * self.step_s * (self.seconds // self.step_s)
+
+    def now_s(self) -> float:
+        return self.seconds
+
+
+@given(st.floats(1, 700), st.floats(0.0005, 0.09), st.floats(0.001, 0.1))
+def test_power_is_found_through_the_steps_of_the_counter(watts: float, busy_s: float, step_s: float) -> None:
+    device = Device(watts, busy_s, step_s)
+    found = mean_watts(device.work, device.joules, now_s=device.now_s)
+    # Either end is seen at most one piece of work late.
+    assert found == pytest.approx(watts, rel=busy_s + step_s * (busy_s > step_s) + 1e-6)
+
+
+def test_reading_at_any_two_instants_would_be_wrong_by_a_step() -> None:
+    device = Device(300.0, 0.01, 0.1)
+    before = device.joules()
+    for _ in range(3):
+        device.work()
+    assert device.joules() == before, "three batches move nothing"
+    assert mean_watts(device.work, device.joules, now_s=device.now_s) == pytest.approx(300.0, rel=0.02)
+
+
+def test_where_nobody_counts_or_the_counter_stands_still_or_wraps_there_is_none() -> None:
+    device = Device(300.0, 0.01, 1e9)
+    assert mean_watts(device.work, lambda: None, now_s=device.now_s) is None
+    assert device.seconds == 0, "nothing was worked for it"
+    assert mean_watts(device.work, device.joules, now_s=device.now_s) is None
+    falling = iter(range(1000, 0, -1))
+    assert mean_watts(device.work, lambda: float(next(falling)), now_s=device.now_s) is None
