@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ import torch
 from late_action import Late
 
 import tempora
-from tempora import TemporaError
+from tempora import TemporaError, methods
 from tempora.engine import Observer, Run
 from tempora.engine import sentinel as sentinels
 from tempora.engine.config import RunConfig
@@ -24,11 +25,14 @@ from tempora.engine.evaluate import job_from_batches
 from tempora.engine.executors import LocalExecutor
 from tempora.engine.executors.processes import ProcessExecutor, cores_for
 from tempora.engine.own_profile import added, needs
-from tempora.engine.profiling import profiled_batches, settled
+from tempora.engine.profiling import profiled_batches, settled, warming
 from tempora.engine.profiling import record as recorder
+from tempora.engine.profiling.stations import Station
+from tempora.engine.profiling.walker import Walker
 from tempora.engine.setup import job_from_config, settle_torch
 from tempora.measure import Verdict, load_profile
 from tempora.measure.steady import Entry, Residuals, Rounds, Spent, SteadyProfile
+from tempora.measure.timer import Timer
 from tempora.methods import Method
 from tempora.scenarios import Amortised, Continuous, Deployment, Discrete
 from tempora.store import RunFolder
@@ -536,3 +540,31 @@ def test_shards_need_one_profile(tmp_path):
     with pytest.raises(TemporaError, match=r"--shard 1/1 with --clock steady.*tempora profile"):
         execute(config, tmp_path / "run", shard="1/1", quiet=True)
     assert json.loads(config.model_dump_json())["clock"] == "steady"
+
+
+# -- joules and megabytes -----------------------------------------------------------------------------------
+
+
+def test_power_is_that_of_predicting_and_adapting_on_the_way(network, batches, monkeypatch):
+    """By a counter of 50 W, so that what is worked is what is counted."""
+    way = [Station(0, "x", batches[0][0], first=True, last=True, checks=False)]
+    timer = Timer(torch.device("cpu"), 1)
+    walker = Walker(
+        "tent", methods.create("tent", network("fashion_resnet")), timer, lambda what: nullcontext()
+    )
+    monkeypatch.setattr(
+        warming, "mean_watts", lambda work, joules: 50.0 if work() > 0 and work() > 0 else None
+    )
+    found = warming.taken_by(walker, way, warming.Memory(torch.device("cpu")), torch.device("cpu"))
+    assert found.watts == 50.0
+    assert found.energy_joules > 0
+    assert found.updated_parameters > 0
+    assert found.peak_memory_bytes is None, "a processor's memory cannot be told apart"
+
+
+def test_the_energy_of_a_processor_that_others_used_is_not_known():
+    spent = {"tent": Spent(watts=50.0, energy_joules=1.0, updated_parameters=3)}
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert warming.ours_alone(spent, 0.95, cpu) == spent
+    assert warming.ours_alone(spent, 0.2, gpu) == spent
+    assert warming.ours_alone(spent, 0.2, cpu) == {"tent": Spent(updated_parameters=3)}
