@@ -22,7 +22,7 @@ from common import JsonFile, console, timed, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from report.made_run import make_run
+from made_runs import WIDE_GRID, write_run
 from tempora.report.board import gather, write_board
 from tempora.store import RunFolder, pack
 from tempora.store.suite_claims import departures_of
@@ -34,7 +34,7 @@ def main(
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
         files, packing = [], 0.0
-        made = make_run(Path(place) / "made").path
+        made = write_run(Path(place) / "made", scenarios=WIDE_GRID).path
         for number in range(packs):
             folder = RunFolder(shutil.copytree(made, Path(place) / f"run-{number}"))
             manifest = folder.manifest()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.run_folders import METHODS
-from analysis.run_folders import measured_run as write_run
+from made_runs import METHODS, Pace
+from made_runs import measured_run as write_run
 from tempora.analysis.compare import _machines, compare_runs, machine_name
 from tempora.errors import TemporaError
 from tempora.scenarios import Continuous, Discrete, Offline
@@ -48,7 +48,7 @@ def test_utilities_are_those_of_the_runs(run: Results) -> None:
 
 
 def test_a_better_method_is_a_change_and_takes_places(run: Results, tmp_path: Path) -> None:
-    better = write_run(tmp_path, scenarios=FEW, methods={**METHODS, "adabn": (10.5, 0.0, 35)})
+    better = write_run(tmp_path, scenarios=FEW, methods={**METHODS, "adabn": Pace(10.5, 0.0, 0.70)})
     found = compare_runs(run, better)
     changed = found.cells[found.cells["change"] == "changed"]
     assert set(changed["method"]) == {"adabn"}
@@ -143,7 +143,7 @@ def test_what_else_differs_is_said(run: Results, tmp_path: Path) -> None:
     for part in (
         "two machines: Some CPU, 2 threads here, Big GPU there",
         "λ is 10 ms here and 4 ms there (-60%)",
-        "model is net here and other_net there",
+        "model is a_net here and other_net there",
         "torch 2.6 here and 2.9 there",
         "timing there is WARN",
         "methods only here: adabn, lame, sar",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from analysis.run_folders import measured_run as write_run
+from made_runs import measured_run as write_run
 from tempora.analysis.doubt import (
     EQUAL,
     HOLDS,

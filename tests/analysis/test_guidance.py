@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.run_folders import BATCHES, METHODS, write_run
 from analysis.runs import frame
+from made_runs import BATCHES, METHODS, write_run
 from tempora import analysis
 from tempora.analysis.diagnoses import (
     Case,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.run_folders import BASELINE_MS, BATCHES, METHODS
-from analysis.run_folders import measured_run as write_run
+from made_runs import BASELINE_MS, BATCHES, METHODS
+from made_runs import measured_run as write_run
 from tempora.analysis.peak import LEAST_ARRIVALS, Peak, Streams, Times, highest_rate, peak
 from tempora.errors import TemporaError
 from tempora.scenarios import Deployment, Offline, Poisson, Resolved

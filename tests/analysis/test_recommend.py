@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.run_folders import BASELINE_MS, GRID, METHODS
-from analysis.run_folders import measured_run as write_run
+from made_runs import BASELINE_MS, GRID, METHODS, Pace
+from made_runs import measured_run as write_run
 from tempora.analysis.asked import Asked
 from tempora.analysis.recommend import NoExactAnswer, recommend
 from tempora.analysis.replays import answer
@@ -196,7 +196,9 @@ def test_own_methods_are_replayed_if_they_are_history_free(tmp_path: Path, histo
 @pytest.mark.parametrize("runtime", ["", "tf32"])
 def test_own_methods_freeze_into_the_standard_of_their_runtime(tmp_path: Path, runtime: str) -> None:
     ending = f"@{runtime}" if runtime else ""
-    methods = {f"{name}{ending}": numbers for name, numbers in MINE.items()} | {"standard": (9.0, 0.0, 40)}
+    methods = {f"{name}{ending}": numbers for name, numbers in MINE.items()} | {
+        "standard": Pace(9.0, 0.0, 0.80)
+    }
     mine, standard = f"my_methods:Mine{ending}", f"standard{ending}"
     identity = {mine: {"runtime": runtime}} if runtime else {}
     run = write_run(
@@ -246,7 +248,7 @@ def test_with_seeds_the_margin_is_paired_by_seed(tmp_path: Path) -> None:
 def test_what_times_leave_open_is_undecided_by_timing(tmp_path: Path) -> None:
     """At 10.5 ms an interval, AdaBN's 10.5 ms are a knife edge; Standard's 9 are not."""
     scenario = Discrete(interval_ms=10.5, queue=0)
-    close = {"standard": (9.0, 0.0, 21), "adabn": (10.3, 0.0, 22)}
+    close = {"standard": Pace(9.0, 0.0, 0.42), "adabn": Pace(10.3, 0.0, 0.44)}
     sure = recommend(write_run(tmp_path / "sure", methods=close), scenario)
     unsure = recommend(write_run(tmp_path / "unsure", methods=close, uncertainty=0.2), scenario)
     assert sure.judged.why != "timing"
@@ -257,13 +259,16 @@ def test_what_times_leave_open_is_undecided_by_timing(tmp_path: Path) -> None:
 
 
 def test_equal_methods_tie(tmp_path: Path) -> None:
-    same = {"standard": (9.0, 0.0, 15), "stand-in": (9.0, 0.0, 15)}  # names of one length get the same luck
+    same = {
+        "standard": Pace(9.0, 0.0, 0.30),
+        "stand-in": Pace(9.0, 0.0, 0.30),
+    }  # names of one length get the same luck
     found = recommend(write_run(tmp_path, methods=same), Continuous(threshold_ms=15.0))
     assert (found.judged.verdict, found.judged.equal_with) == ("equal", ("stand-in",))
 
 
 def test_small_margins_are_undecided_by_sampling(tmp_path: Path) -> None:
-    close = {"tent": (9.0, 0.0, 20), "adabn": (9.0, 0.0, 20)}
+    close = {"tent": Pace(9.0, 0.0, 0.40), "adabn": Pace(9.0, 0.0, 0.40)}
     found = recommend(write_run(tmp_path, methods=close), Continuous(threshold_ms=15.0))
     assert (found.judged.verdict, found.judged.why) == ("undecided", "sampling")
 
@@ -279,7 +284,7 @@ def test_insolvent_methods_would_lose_with_every_prediction_right(run: Results) 
 
 def test_the_reason_is_in_the_terms(tmp_path: Path) -> None:
     methods = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
-    run = write_run(tmp_path, methods=methods | {"standard": (9.0, 0.0, 2)})
+    run = write_run(tmp_path, methods=methods | {"standard": Pace(9.0, 0.0, 0.04)})
     strict = recommend(run, Discrete(interval_ms=10.0))
     assert (strict.method, strict.runner_up) == ("adabn", "tent")
     assert "AdaBN serves 97.5% of the batches" in strict.why
@@ -291,7 +296,7 @@ def test_the_reason_is_in_the_terms(tmp_path: Path) -> None:
 
 
 def test_standard_inference_may_win(tmp_path: Path) -> None:
-    methods = {"standard": (9.0, 0.0, 20), "sar": (10.0, 31.0, 25)}
+    methods = {"standard": Pace(9.0, 0.0, 0.40), "sar": Pace(10.0, 31.0, 0.50)}
     assert "No adaptation" in recommend(write_run(tmp_path, methods=methods), Discrete(interval_ms=10.0)).why
 
 
@@ -299,7 +304,10 @@ def test_standard_inference_may_win(tmp_path: Path) -> None:
     ("about", "sentence"),
     [
         ({}, "Timing: measured, and the passes behind this are VALID."),
-        ({"verdict": "INVALID"}, "10 of the 10 cells behind this are INVALID (the run: INVALID)"),
+        (
+            {"verdict": "INVALID"},
+            "10 of the 10 cells behind this are INVALID (the run: INVALID: baseline drifted",
+        ),
         ({"verdict": "WARN", "judged": False}, "are WARN (the run: no verdict yet)"),
         ({"clock": "recorded:12ab", "config": {"clock": "pi.json"}}, "Timing: recorded (pi.json)"),
         ({"clock": "recorded:12ab", "config": None}, "Timing: recorded (recorded:12ab)"),
@@ -332,7 +340,7 @@ def test_what_cannot_be_answered_is_an_error(run: Results, tmp_path: Path) -> No
 
 def test_no_answer_contradicts_a_measured_neighbour(tmp_path: Path) -> None:
     """AdaBN has an answer at this budget; SHOT-IM has none, and was better a hair's breadth beside it."""
-    methods = {"standard": METHODS["standard"], "adabn": METHODS["adabn"], "shot_im": (10.0, 14.0, 40)}
+    methods = {"standard": METHODS["standard"], "adabn": METHODS["adabn"], "shot_im": Pace(10.0, 14.0, 0.80)}
     budgets = (Amortised(budget_ms=198.0), Amortised(budget_ms=400.0))
     run = write_run(tmp_path, methods=methods, scenarios=[Offline(), *budgets])
     found = recommend(run, Amortised(budget_ms=200.5))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from report.made_run import METHODS, make_run
+from made_runs import METHODS, write_run
 from tempora.analysis.outcomes import over_shifts
 from tempora.analysis.tuning import bands
 from tempora.scenarios import Offline
@@ -19,11 +18,11 @@ def test_a_band_spans_its_variants_and_names_whom_it_meets(tmp_path: Path) -> No
     methods = {
         "standard": METHODS["standard"],
         "adabn": ADABN,
-        "tent (default)": replace(TENT, gain=0.02),
-        "tent (oracle)": replace(TENT, gain=0.25),
+        "tent (default)": TENT._replace(accuracy=0.32),
+        "tent (oracle)": TENT._replace(accuracy=0.60),
     }
-    names = {name: name.partition(" ")[0] for name in methods}
-    results = make_run(tmp_path, methods=methods, scenarios=(Offline(),), batches=8, names=names)
+    identity = {name: {"name": name.partition(" ")[0]} for name in methods}
+    results = write_run(tmp_path, methods=methods, scenarios=(Offline(),), batches=8, identity=identity)
     rows = over_shifts(results.utilities, results.cards)
     (band,) = bands(results, rows).to_dict(orient="records")
     utility = rows.set_index("method")["utility"]
@@ -34,5 +33,5 @@ def test_a_band_spans_its_variants_and_names_whom_it_meets(tmp_path: Path) -> No
 
 
 def test_a_run_with_one_setting_each_has_no_bands(tmp_path: Path) -> None:
-    results = make_run(tmp_path, scenarios=(Offline(),), batches=4)
+    results = write_run(tmp_path, scenarios=(Offline(),), batches=4)
     assert bands(results, over_shifts(results.utilities, results.cards)).empty

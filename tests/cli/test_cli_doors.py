@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from analysis.run_folders import METHODS, write_run
+from made_runs import METHODS, write_run
 from tempora._plain_text import no_formula, visible
 from tempora.cli import app, progress
 from tempora.cli.terminal import console

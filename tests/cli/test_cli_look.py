@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
-from analysis.run_folders import write_run
+from made_runs import write_run
 from tempora.cli import app, bar, completion, main, progress
 from tempora.errors import TemporaError
 from tempora.scenarios import Amortised, Continuous, Discrete, Offline

@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from analysis.run_folders import METHODS, write_run
+from made_runs import METHODS, Pace, write_run
 from tempora.cli.compare import compare
 from tempora.cli.import_ import import_app
 from tempora.cli.list_ import list_
@@ -311,7 +311,7 @@ def test_peaks_that_make_no_sense(run: Path, arguments: list[str], message: str)
 def test_two_runs_side_by_side(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     write_run(here, scenarios=FEW, clock="measured")
-    better = {**METHODS, "adabn": (10.5, 0.0, 35)}
+    better = {**METHODS, "adabn": Pace(10.5, 0.0, 0.70)}
     write_run(there, scenarios=FEW, clock="measured", methods=better, machine={"gpu": "Big GPU"})
     text = one_line(tempora("compare", here, there))
     assert "two machines: Some CPU, 2 threads here, Big GPU there" in text

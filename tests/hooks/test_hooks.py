@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from report.made_run import METHODS, make_run
+from made_runs import METHODS, write_run
 from tempora.engine.observer import Observer, Together
 from tempora.errors import TemporaError
 from tempora.hooks import open_hooks
@@ -21,14 +21,14 @@ from tempora.store import Results
 def results(tmp_path_factory) -> Results:
     few = {name: METHODS[name] for name in ("standard", "tent")}
     place = tmp_path_factory.mktemp("hooks") / "run"
-    return make_run(place, methods=few, scenarios=(Offline(), Discrete(utilisation=0.5)), batches=8)
+    return write_run(place, methods=few, scenarios=(Offline(), Discrete(utilisation=0.5)), batches=8)
 
 
 def test_a_run_is_summed_up_as_facts_and_numbers(results: Results) -> None:
     told = facts(results.manifest)
     assert told["model"] == "a_net"
-    assert told["shifts"] == "gaussian_noise, fog"
-    assert told["device"] == "A Processor"
+    assert told["shifts"] == "fog, snow"
+    assert told["device"] == "Some CPU"
     found = metrics(results)
     assert set(found) == {
         f"utility/{method}/{scenario}"

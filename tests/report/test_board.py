@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from report.made_run import METHODS, make_run
+from made_runs import METHODS, write_run
 from tempora.cli import app
 from tempora.errors import TemporaError
 from tempora.report.board import gather, write_board
@@ -22,17 +21,17 @@ from test_purity import modules_loaded_by
 
 SCENARIOS = (Offline(), Discrete(utilisation=0.5))
 FEW = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
-WORSE = FEW | {"adabn": replace(METHODS["adabn"], gain=0.0)}
+WORSE = FEW | {"adabn": METHODS["adabn"]._replace(accuracy=0.30)}
 HOSTILE = "<script>window.stolen = 1</script>"
 
 
 def made(
-    path: Path, methods=FEW, model: str = "a_net", cpu: str = "A Processor", commit: str = "a" * 40
+    path: Path, methods=FEW, model: str = "a_net", cpu: str = "Some CPU", commit: str = "a" * 40
 ) -> Path:
     day = "0123456789abcdef".index(commit[0]) + 1
     machine = {"cpu": cpu, "commit": commit, "commit_date": f"2026-11-{day:02}T00:00:00+00:00"}
     about = {"model": model, "machine": machine, "clock": "measured"}
-    make_run(path, methods=methods, shifts={"fog": 0.5}, scenarios=SCENARIOS, **about)
+    write_run(path, methods=methods, shifts=("fog",), scenarios=SCENARIOS, **about)
     return path
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from report.made_run import BASELINE_MS, GRID, METHODS, make_run
+from made_runs import BASELINE_MS, METHODS, WIDE_GRID, write_run
 from tempora.analysis.doubt import doubt
 from tempora.analysis.replays import answer
 from tempora.report.frames import offline_batches
@@ -140,7 +140,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return make_run(tmp_path_factory.mktemp("run"))
+    return write_run(tmp_path_factory.mktemp("run"), scenarios=WIDE_GRID)
 
 
 @pytest.fixture(scope="module")
@@ -180,11 +180,11 @@ def scored(results: Results, scenario: Callable[[], Continuous], shifts: list[st
     return {method: float(np.mean(values)) for method, values in found.items()}
 
 
-@pytest.mark.parametrize("threshold_ms", [41.5, 63.0, 200.0, 321.7, 5000.0])
+@pytest.mark.parametrize("threshold_ms", [10.4, 15.8, 50.0, 80.4, 1250.0])
 def test_any_patience_gives_what_continuous_score_gives(
     opened: Browser, results: Results, threshold_ms: float
 ) -> None:
-    for choice, shifts in (("All shifts", ["gaussian_noise", "fog"]), ("Fog", ["fog"])):
+    for choice, shifts in (("All shifts", ["fog", "snow"]), ("Fog", ["fog"])):
         opened.choose("whatif-shift", choice)
         opened.limit("continuous", threshold_ms)
         expected = scored(results, lambda: Continuous(threshold_ms=threshold_ms), shifts)
@@ -210,15 +210,15 @@ def test_the_slider_moves_by_keyboard_and_the_recommendation_follows(
     slider.send_keys(*[Keys.ARROW_LEFT] * 25)
     threshold_ms = float(opened.run("return document.getElementById('exact').value"))
     assert opened.utilities() == pytest.approx(
-        scored(results, lambda: Continuous(threshold_ms=threshold_ms), ["gaussian_noise", "fog"]), abs=1e-9
+        scored(results, lambda: Continuous(threshold_ms=threshold_ms), ["fog", "snow"]), abs=1e-9
     )
 
 
 @pytest.mark.parametrize(
     "scenario",
     [
-        *(Discrete(interval_ms=ms) for ms in (30.0, 38.5, 40.0, 43.0, 47.0, 105.0, 250.0)),
-        *(Amortised(budget_ms=ms) for ms in (1.0, 35.0, 77.0, 150.0, 1600.0, 20_000.0)),
+        *(Discrete(interval_ms=ms) for ms in (7.5, 9.6, 10.0, 10.8, 11.7, 26.2, 62.5)),
+        *(Amortised(budget_ms=ms) for ms in (0.2, 8.7, 19.2, 37.5, 400.0, 5000.0)),
     ],
     ids=lambda scenario: scenario.label,
 )
@@ -253,31 +253,31 @@ class Turns(Scenario):
         return f"s {self.short_ms:g} ms"
 
     def deployment(self) -> Deployment:
-        return Deployment(arrivals=np.cumsum(np.tile([self.short_ms, 90.0], 40)))
+        return Deployment(arrivals=np.cumsum(np.tile([self.short_ms, 22.0], 40)))
 
 
 def test_a_scenario_of_the_user_s_own_has_its_panel_and_its_timelines(
     browser: Browser, tmp_path: Path
 ) -> None:
-    grid = (Offline(), Turns(short_ms=20.0), Turns(short_ms=60.0))
-    results = make_run(tmp_path, scenarios=grid, shifts={"fog": 0.5}, batches=20)
+    grid = (Offline(), Turns(short_ms=5.0), Turns(short_ms=15.0))
+    results = write_run(tmp_path, scenarios=grid, shifts=("fog",), batches=20)
     browser.open(write_report(results))
     assert browser.problems() == []
     assert browser.text("#protocols") == "Two cameras take turns"
     assert browser.text("#slider-name") == "The short wait"
     assert browser.text("#exact-unit") == "ms"
     assert browser.run("return [...document.querySelectorAll('#ticks span')].map((t) => t.textContent)") == [
-        "20 ms",
-        "60 ms",
+        "5 ms",
+        "15 ms",
     ]
-    browser.limit("'two cameras'", 60.0)
-    cells = results.utilities[results.utilities["label"] == "s 60 ms"].set_index("method")["utility"]
+    browser.limit("'two cameras'", 15.0)
+    cells = results.utilities[results.utilities["label"] == "s 15 ms"].set_index("method")["utility"]
     assert browser.utilities() == pytest.approx(cells.to_dict(), abs=1e-9)
-    browser.limit("'two cameras'", 47.0)
+    browser.limit("'two cameras'", 12.0)
     assert browser.utilities() == {}, "between evaluated points nothing is made up"
-    assert '{scenario: "report.test_browser:Turns", short_ms: 47}' in browser.text("#unanswered")
+    assert '{scenario: "report.test_browser:Turns", short_ms: 12}' in browser.text("#unanswered")
     # AdaBN shares the offline pass: its course on these arrivals was computed for the page.
-    for name, text in (("scenario", "s 20 ms"), ("method", "AdaBN")):
+    for name, text in (("scenario", "s 5 ms"), ("method", "AdaBN")):
         browser.choose(f"cell-{name}", text)
     drawn = "document.getElementById('timeline').view?.data('arrivals')"
     browser.wait(f"return {drawn}?.length")
@@ -333,7 +333,7 @@ def test_the_timeline_of_every_kind_of_cell_is_the_stored_one(opened: Browser, r
 def test_the_fallback_is_drawn_where_it_works(browser: Browser, tmp_path: Path, cost: str) -> None:
     """A free one has a lane of its own, and the pipeline looks as if it were not there."""
     grid = (Offline(), Deployment(interval_ms=BASELINE_MS, queue=0, fallback="latest", fallback_cost=cost))
-    results = make_run(tmp_path, scenarios=grid, shifts={"fog": 0.5}, batches=20)
+    results = write_run(tmp_path, scenarios=grid, shifts=("fog",), batches=20)
     browser.open(write_report(results))
     assert browser.problems() == []
     assert "fallback" in browser.text(".legend.parts")
@@ -366,10 +366,10 @@ def test_the_fallback_is_drawn_where_it_works(browser: Browser, tmp_path: Path, 
 
 
 def test_accuracy_over_time_is_that_of_the_passes(browser: Browser, tmp_path: Path) -> None:
-    results = make_run(
+    results = write_run(
         tmp_path,
         scenarios=(Offline(),),
-        shifts={"recurring": 0.5},
+        shifts=("recurring",),
         seeds=(1, 2, 3),
         segments=("fog", "snow", "fog", "snow"),
     )
@@ -406,7 +406,7 @@ def test_is_usable_on_a_phone(browser: Browser, page: Path, dark: bool) -> None:
     )
     assert wide == []
     assert browser.find("#slider").rect["width"] > 200
-    browser.limit("continuous", 60.0)
+    browser.limit("continuous", 15.0)
     assert len(browser.utilities()) == len(METHODS)
     background = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (max(map(int, re.findall(r"\d+", background))) < 60) == dark
@@ -438,8 +438,13 @@ def test_tables_sort_and_copy(opened: Browser) -> None:
 
 def test_names_are_text_whatever_they_contain(browser: Browser, tmp_path: Path) -> None:
     methods = {"standard": METHODS["standard"], HOSTILE_METHOD: METHODS["tent"]}
-    results = make_run(
-        tmp_path, methods=methods, shifts={HOSTILE_SHIFT: 0.4, "fog": 0.5}, model=LONG_MODEL, batches=12
+    results = write_run(
+        tmp_path,
+        methods=methods,
+        scenarios=WIDE_GRID,
+        shifts=(HOSTILE_SHIFT, "fog"),
+        model=LONG_MODEL,
+        batches=12,
     )
     browser.open(write_report(results), width=375)
     assert browser.problems() == []
@@ -452,7 +457,7 @@ def test_names_are_text_whatever_they_contain(browser: Browser, tmp_path: Path) 
         "return [...document.querySelector('#cell-shift').options].map((option) => option.text)"
     )
     assert HOSTILE_SHIFT in titles
-    browser.limit("continuous", 90.0)
+    browser.limit("continuous", 22.0)
     browser.run("document.querySelector('.square').click()")
     browser.wait("return document.activeElement.id === 'cell-title'")
     assert browser.run("return window.stolen") is None
@@ -462,7 +467,9 @@ def test_names_are_text_whatever_they_contain(browser: Browser, tmp_path: Path) 
 def test_the_page_is_as_wide_as_the_screen_in_any_font(browser: Browser, tmp_path: Path, width: int) -> None:
     """Spread letters stand for whatever font a machine happens to have: none is wider."""
     methods = {"standard": METHODS["standard"], HOSTILE_METHOD: METHODS["tent"]}
-    results = make_run(tmp_path, methods=methods, shifts={HOSTILE_SHIFT: 0.4, "fog": 0.5}, model=LONG_MODEL)
+    results = write_run(
+        tmp_path, methods=methods, scenarios=WIDE_GRID, shifts=(HOSTILE_SHIFT, "fog"), model=LONG_MODEL
+    )
     browser.open(write_report(results), width=width)
     browser.run(
         """const wide = document.createElement("style");
@@ -474,8 +481,8 @@ def test_the_page_is_as_wide_as_the_screen_in_any_font(browser: Browser, tmp_pat
 
 def test_doubt_and_failure_are_marked_wherever_results_appear(browser: Browser, tmp_path: Path) -> None:
     methods = {**METHODS, "my_package:Mine": METHODS["tent"]}
-    scenarios = (*GRID, Continuous(threshold_ms=30.0))
-    results = make_run(
+    scenarios = (*WIDE_GRID, Continuous(threshold_ms=7.0))
+    results = write_run(
         tmp_path,
         methods=methods,
         scenarios=scenarios,
@@ -495,7 +502,7 @@ def test_doubt_and_failure_are_marked_wherever_results_appear(browser: Browser, 
     assert "RuntimeError: no BatchNorm layer" in browser.text("#cell-facts")
     browser.choose("cell-method", "Tent")
     assert "Its timing was judged INVALID." in browser.text("#cell-facts")
-    browser.choose("cell-scenario", "T 30 ms")
+    browser.choose("cell-scenario", "T 7 ms")
     assert "not applicable" in browser.text("#cell-facts")
     assert browser.problems() == []
 
@@ -526,14 +533,14 @@ def test_nothing_keeps_people_out(browser: Browser, page: Path, width: int, dark
 
 def test_the_address_holds_what_was_asked(browser: Browser, page: Path) -> None:
     browser.open(page)
-    browser.limit("discrete", 77.0)
+    browser.limit("discrete", 19.0)
     browser.choose("whatif-shift", "Fog")
     kept, said = browser.run("return location.hash"), browser.text("#recommendation")
-    assert kept.startswith("#what-if/discrete/77/")
+    assert kept.startswith("#what-if/discrete/19/")
     browser.open(page)
     assert browser.text("#recommendation") != said
     browser.run("location.hash = arguments[0]", kept)
-    browser.wait("return document.getElementById('exact').value === '77'")
+    browser.wait("return document.getElementById('exact').value === '19'")
     assert browser.text("#recommendation") == said
     assert browser.run("return document.querySelector('#whatif-shift').selectedOptions[0].text") == "Fog"
 
@@ -579,14 +586,15 @@ def test_arrows_go_from_cell_to_cell(opened: Browser) -> None:
 
 def test_a_measured_neighbour_is_not_contradicted(browser: Browser, tmp_path: Path) -> None:
     """AdaBN has an answer at any interval; Tent has none between two intervals at which it is better."""
-    scenarios = (Offline(), Discrete(interval_ms=92.0), Discrete(interval_ms=96.0))
-    methods = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
-    results = make_run(tmp_path, methods=methods, scenarios=scenarios, shifts={"fog": 0.5})
+    scenarios = (Offline(), Discrete(interval_ms=20.0), Discrete(interval_ms=22.0))
+    methods = {name: METHODS[name] for name in ("standard", "adabn")}
+    methods["tent"] = METHODS["tent"]._replace(accuracy=0.7)
+    results = write_run(tmp_path, methods=methods, scenarios=scenarios, shifts=("fog",))
     browser.open(write_report(results))
-    browser.limit("discrete", 94.0)
+    browser.limit("discrete", 21.0)
     cells = results.utilities[results.utilities["method"] == "tent"].set_index("label")["utility"]
     said = browser.text("#recommendation")
     assert next(iter(browser.utilities())) == "adabn"
-    lo, hi = sorted((cells["γ 92 ms"], cells["γ 96 ms"]))
-    assert f"unless Tent, between {100 * lo:.1f}% and {100 * hi:.1f}% at γ 92 ms and γ 96 ms" in said
-    assert "At γ 92 ms:" in said, "how sure the neighbours are, not this point"
+    lo, hi = sorted((cells["γ 20 ms"], cells["γ 22 ms"]))
+    assert f"unless Tent, between {100 * lo:.1f}% and {100 * hi:.1f}% at γ 20 ms and γ 22 ms" in said
+    assert "At γ 20 ms:" in said, "how sure the neighbours are, not this point"

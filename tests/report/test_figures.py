@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from report.made_run import GRID, METHODS, make_run
+from made_runs import METHODS, WIDE_GRID, write_run
 from tempora import analysis
 from tempora.errors import TemporaError
 from tempora.published.methods import card_of
@@ -29,7 +29,7 @@ NAMES = {"winners", "timelines", "utility", "protocols", "pareto", "profiles", "
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return make_run(tmp_path_factory.mktemp("run"))
+    return write_run(tmp_path_factory.mktemp("run"), scenarios=WIDE_GRID)
 
 
 def texts(figure: Any) -> list[str]:
@@ -71,7 +71,7 @@ def test_the_grid_has_the_winners_in_their_colours(results: Results) -> None:
 
 
 def test_a_run_that_is_not_judged_yet_is_drawn_and_shown(tmp_path: Path) -> None:
-    unfinished = make_run(tmp_path / "run", batches=8, finished=False, judged=False)
+    unfinished = write_run(tmp_path / "run", scenarios=WIDE_GRID, batches=8, finished=False, judged=False)
     assert len(make_figures(unfinished, tmp_path / "figures")) == len(NAMES)
     with styled():
         assert not [text for text in texts(winners(unfinished)) if text.startswith("timing")]
@@ -79,7 +79,7 @@ def test_a_run_that_is_not_judged_yet_is_drawn_and_shown(tmp_path: Path) -> None
 
 def test_drawing_leaves_the_run_s_traces_alone(tmp_path: Path) -> None:
     """A pass of its own is given out as it was read, and kept."""
-    results = make_run(tmp_path, batches=12)
+    results = write_run(tmp_path, scenarios=WIDE_GRID, batches=12)
     live = results.utilities[results.utilities["origin"] == "live"]
     before = {index: results.trace(cell).arrived_ms.copy() for index, cell in live.iterrows()}
     with styled():
@@ -96,8 +96,12 @@ def test_labels_of_a_run_s_own_keep_the_family_of_their_method(tmp_path: Path) -
         "theirs": METHODS["tent"],
         "adabn@amp": METHODS["adabn"],
     }
-    results = make_run(
-        tmp_path / "run", methods=methods, batches=8, names={"ours": "adabn", "theirs": "tent"}
+    results = write_run(
+        tmp_path / "run",
+        methods=methods,
+        scenarios=WIDE_GRID,
+        batches=8,
+        identity={"ours": {"name": "adabn"}, "theirs": {"name": "tent"}},
     )
     make_figures(results, tmp_path / "figures")
     with styled():
@@ -108,10 +112,10 @@ def test_labels_of_a_run_s_own_keep_the_family_of_their_method(tmp_path: Path) -
 
 
 def test_queues_have_names_of_their_own(tmp_path: Path) -> None:
-    scenarios = (Discrete(interval_ms=60.0, queue=0), Discrete(interval_ms=60.0, queue=1))
+    scenarios = (Discrete(interval_ms=15.0, queue=0), Discrete(interval_ms=15.0, queue=1))
     with styled():
-        figure = winners(make_run(tmp_path, scenarios=(GRID[0], *scenarios), batches=8))
-    assert {"γ 60 ms\nqueue 0", "γ 60 ms\nqueue 1"} <= set(texts(figure))
+        figure = winners(write_run(tmp_path, scenarios=(WIDE_GRID[0], *scenarios), batches=8))
+    assert {"γ 15 ms\nqueue 0", "γ 15 ms\nqueue 1"} <= set(texts(figure))
 
 
 def test_timelines_have_all_parts_of_a_trace(results: Results) -> None:
@@ -126,7 +130,7 @@ def test_timelines_have_all_parts_of_a_trace(results: Results) -> None:
     ].iloc[0]
     trace = results.trace(row)
     assert bars(offline, EXTRINSIC)[0] == pytest.approx((trace.emission_ms[0], trace.adapt_ms[0]))
-    assert bars(offline, INTRINSIC)[0] == pytest.approx((40.0, trace.predict_ms[0] - 40.0))
+    assert bars(offline, INTRINSIC)[0] == pytest.approx((10.0, trace.predict_ms[0] - 10.0))
     assert len(bars(amortised, FROZEN)) > 0
     assert len(bars(discrete, BASELINE)) < 9
     assert {"arrivals", "pipeline", "predictions", "Discrete", "Amortised", "skipped"} <= set(texts(figure))
@@ -134,8 +138,8 @@ def test_timelines_have_all_parts_of_a_trace(results: Results) -> None:
 
 @pytest.mark.parametrize("cost", ["free", "charged"])
 def test_the_fallback_has_a_panel_and_a_free_one_a_lane(tmp_path: Path, cost: str) -> None:
-    rescued = Deployment(interval_ms=40.0, queue=0, fallback="latest", fallback_cost=cost)
-    made = make_run(tmp_path, scenarios=(GRID[0], rescued), shifts={"fog": 0.5}, batches=12)
+    rescued = Deployment(interval_ms=10.0, queue=0, fallback="latest", fallback_cost=cost)
+    made = write_run(tmp_path, scenarios=(WIDE_GRID[0], rescued), shifts=("fog",), batches=12)
     with styled():
         figure = timelines(made)
     assert figure is not None
@@ -163,11 +167,11 @@ def test_protocols_are_replays_of_one_stream(results: Results) -> None:
     ].iloc[0]
     service_ms = results.trace(row).service_ms[:10]
     for axes, queue in ((unbuffered, 0), (buffered, 1)):
-        course = serve(service_ms, [40.0 * batch for batch in range(10)], queue)
+        course = serve(service_ms, [10.0 * batch for batch in range(10)], queue)
         assert [start for start, _ in bars(axes, BASELINE)] == pytest.approx(course.start_ms.tolist())
         assert sum(length for _, length in bars(axes, IDLE)) == pytest.approx(course.idle_ms.sum())
-    lost = serve(service_ms, [40.0 * batch for batch in range(10)], 0).evicted
-    assert [start for start, _ in bars(dual, FALLBACK)] == pytest.approx([40.0 * batch for batch in lost])
+    lost = serve(service_ms, [10.0 * batch for batch in range(10)], 0).evicted
+    assert [start for start, _ in bars(dual, FALLBACK)] == pytest.approx([10.0 * batch for batch in lost])
 
 
 def test_utility_rings_the_best_of_every_point(results: Results) -> None:
@@ -177,7 +181,7 @@ def test_utility_rings_the_best_of_every_point(results: Results) -> None:
     discrete = figure.axes[0]
     rings = [line.get_ydata()[0] for line in discrete.lines if line.get_markersize() == 8.5]
     cells = results.utilities[results.utilities["protocol"] == "discrete"]
-    shift = "gaussian_noise" if "Gaussian noise" in discrete.get_title(loc="left") else "fog"
+    shift = discrete.get_title(loc="left").lower()
     best = cells[cells["shift"] == shift].groupby("value")["utility"].max()
     assert rings == pytest.approx((100 * best).tolist())
 
@@ -189,7 +193,7 @@ def test_latency_bars_end_where_the_service_ends(results: Results) -> None:
     ends = [text for text in texts(figure) if re.fullmatch(r"\s*[\d.]+λ", text)]
     offline = results.utilities[results.utilities["protocol"] == "offline"]
     sar = [results.trace(row).service_ms.mean() for _, row in offline[offline["method"] == "sar"].iterrows()]
-    assert float(ends[-1].strip().rstrip("λ")) == pytest.approx(sum(sar) / len(sar) / 40.0, abs=0.006)
+    assert float(ends[-1].strip().rstrip("λ")) == pytest.approx(sum(sar) / len(sar) / 10.0, abs=0.006)
 
 
 def test_one_corruption_of_each_kind_is_chosen() -> None:
@@ -200,7 +204,7 @@ def test_one_corruption_of_each_kind_is_chosen() -> None:
 
 
 def test_draws_what_a_small_run_has(tmp_path: Path) -> None:
-    offline = make_run(tmp_path / "run", scenarios=GRID[:1], batches=8, verdict="WARN")
+    offline = write_run(tmp_path / "run", scenarios=WIDE_GRID[:1], batches=8, verdict="WARN")
     drawn = {path.stem for path in make_figures(offline, tmp_path / "figures")}
     assert drawn == {"winners", "timelines", "protocols", "latency"}
     with styled():
@@ -210,7 +214,7 @@ def test_draws_what_a_small_run_has(tmp_path: Path) -> None:
 def test_names_are_text(tmp_path: Path) -> None:
     name = r"$\frac{1}{0}$ <b>" + "x" * 90
     methods = {"standard": METHODS["standard"], f"mine:{name}": METHODS["tent"]}
-    odd = make_run(tmp_path / "run", methods=methods, shifts={name: 0.4}, batches=10)
+    odd = write_run(tmp_path / "run", methods=methods, scenarios=WIDE_GRID, shifts=(name,), batches=10)
     assert len(make_figures(odd, tmp_path / "figures")) == len(NAMES)
 
 

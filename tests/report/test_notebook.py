@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tempora
-from report.made_run import METHODS, make_run
+from made_runs import METHODS, WIDE_GRID, write_run
 from tempora.analysis.recommend import recommend
 from tempora.engine.observer import Observer
 from tempora.engine.one_line import OneLine, watched
@@ -20,7 +20,7 @@ from tempora.scenarios import Continuous
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return tempora.open_run(make_run(tmp_path_factory.mktemp("run")).path)
+    return tempora.open_run(write_run(tmp_path_factory.mktemp("run"), scenarios=WIDE_GRID).path)
 
 
 def test_they_say_what_they_are_instead_of_an_address(results: Results):

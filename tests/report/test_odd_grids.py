@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tempora
-from report.made_run import METHODS, make_run
+from made_runs import METHODS, write_run
 from tempora import TemporaError, analysis, models
 from tempora.report.html.page import render
 from tempora.report.tables import build
@@ -49,7 +49,7 @@ def run(scenarios: list, lengths: tuple[int, int] = (4, 8)) -> tempora.store.Res
 @pytest.mark.parametrize("name", GRIDS)
 def test_every_table_is_made_or_refused(name: str, tmp_path: Path) -> None:
     methods = {method: METHODS[method] for method in ("standard", "adabn", "tent")}
-    results = make_run(tmp_path, methods=methods, scenarios=(Offline(), *GRIDS[name]), batches=8)
+    results = write_run(tmp_path, methods=methods, scenarios=(Offline(), *GRIDS[name]), batches=8)
     made = set()
     for table in BUILDERS:
         try:

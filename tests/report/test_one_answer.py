@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from analysis.run_folders import METHODS, write_run
+from made_runs import METHODS, Pace, write_run
 from tempora import analysis
 from tempora.analysis.doubt import doubt
 from tempora.analysis.recommend import recommend
@@ -33,7 +33,7 @@ TWIN = "mocks"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Two seeds, clean images beside two shifts, and a tie."""
-    methods = {"standard": METHODS["standard"], "adabn": (10.5, 0.0, 35), TWIN: (10.5, 0.0, 35)}
+    methods = {"standard": METHODS["standard"], "adabn": Pace(10.5, 0.0, 0.70), TWIN: Pace(10.5, 0.0, 0.70)}
     methods |= {"tent": METHODS["tent"]}
     return write_run(
         tmp_path_factory.mktemp("one"),

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from analysis.run_folders import METHODS, write_run
+from made_runs import METHODS, write_run
 from tempora.cli import app
 from tempora.errors import TemporaWarning
 from tempora.scenarios import Continuous, Offline

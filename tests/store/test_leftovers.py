@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.run_folders import write_run
+from made_runs import write_run
 from tempora.report.figures import make_figures
 from tempora.report.html import write_report
 from tempora.scenarios import Offline

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.run_folders import write_run
+from made_runs import write_run
 from tempora import TemporaError
 from tempora.errors import TemporaWarning
 from tempora.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, integrity, read_pass
