@@ -171,6 +171,7 @@ def _row(grid: str, cell: LivedCell) -> dict[str, Any]:
         "label": cell.label,
         "not_judged": cell.outside,
         "handover_us": 1000 * median(life.handover_ms for life in cell.lives),
+        "speeds_x": cell.speeds_x,
         "simulated": asdict(cell.simulated),
         "lives": lives,
     }

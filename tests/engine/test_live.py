@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tempora.engine import live as living
 from tempora.engine.config import load_config
 from tempora.engine.pipeline import Pipeline
 from tempora.engine.setup import job_from_config
-from tempora.measure import load_profile
+from tempora.measure import SteadyClock, SteadyProfile, device_kind, load_profile, machine_facts
 from tempora.scenarios import Bursty, Deployment, Periodic, Poisson
 from tempora.store import ADAPTED, FALLBACK, FROZEN, RunFolder, Trace
 from tempora.store.trace import SKIPPED
@@ -91,6 +92,52 @@ def test_inputs_are_there_before_a_life_begins(run, fits, monkeypatch):
     assert (max(made) == 0) == fits
     assert any("each is made while the" in text for text in notes) != fits
     assert len(begun) == cell.lives[0].trace.num_batches
+
+
+@pytest.mark.parametrize(("speed_x", "stretched_by"), [(1.25, 1.25), (0.8, 0.8), (4.0, 1.0)])
+def test_what_the_machine_is_slower_than_its_profile_is_made_up_for_and_said(
+    run, speed_x, stretched_by, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(living, "profiled_ms", lambda job: 38.0)
+    monkeypatch.setattr(living.Speed, "now_x", lambda self: speed_x)
+    ask = life_of._ask
+    monkeypatch.setattr(life_of, "_ask", lambda *given: asked.append(given[-1]) or ask(*given))
+    cells = [cell for cell in living.live(run, cells=100, repeats=1) if "Poisson" in cell.label]
+    assert len(cells) == 2
+    resolved = next(one for one in asked if one.queue == 100)
+    scenario = next(one for one in run.scenarios if one.deployment().queue == 100)
+    usual = scenario.resolve(num_batches=5, baseline_ms=40.0, seed=2025, shift="contrast")
+    assert resolved == usual.stretched(stretched_by)
+    for cell in cells:
+        assert cell.speeds_x == (speed_x,)
+        assert [life.speed_x for life in cell.lives] == [stretched_by]
+        assert cell.stands
+    said = cli_live.machine_speed(cells)
+    assert f"took {speed_x:.2f} times what the profile says" in said
+    assert ("In 2 of 2 lives that was not made up for" in said) == (speed_x != stretched_by)
+    assert ("lived so many times as long" in said) == (speed_x == stretched_by)
+
+
+def test_responses_are_told_at_the_profiles_speed():
+    slower = life_of.Figures(0.5, 1.0, 12.0, None, 30.0)
+    assert slower.at_speed(1.5) == life_of.Figures(0.5, 1.0, 8.0, None, 20.0)
+
+
+def test_only_a_profile_of_a_machine_like_this_tells_how_fast_it_should_be(job):
+    assert living.profiled_ms(job) is None, "given by hand"
+    here = device_kind(machine_facts(job.device))
+    for device, standard_ms in ((here, 3.5), ("another", None)):
+        profile = SteadyProfile.model_construct(device=device, standard_ms=3.5)
+        assert living.profiled_ms(replace(job, clock=SteadyClock(profile))) == standard_ms
+    assert living.profiled_ms(replace(job, clock=SteadyClock())) is None, "not recorded yet"
+
+
+def test_the_speed_is_that_of_standard_inference_now(job):
+    stream = job.open_stream(job.streams[0])
+    speed = living.Speed(job, stream, 2.0)
+    speed._sentinel.look = lambda: [3.0, 2.5, 9.0]
+    assert speed.now_x() == 1.5
 
 
 def test_a_run_without_a_cell_to_live_says_so(run, monkeypatch):

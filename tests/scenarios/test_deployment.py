@@ -338,3 +338,22 @@ def test_a_live_pass_cannot_record_impossible_times(times):
     timeline.next()
     with pytest.raises(TemporaError, match="times are finite milliseconds"):
         timeline.record(*times)
+
+
+@given(st.data())
+def test_a_slower_device_in_front_of_a_slower_world_is_the_same_deployment(data):
+    stream = data.draw(streams())
+    count = len(stream["accuracy"])
+    deployment = data.draw(deployments(count, stream["baseline_ms"]))
+    resolved = deployment.resolve(num_batches=count, baseline_ms=stream["baseline_ms"])
+    scores = []
+    for factor in (1.0, 2.0):  # a power of two, which moves no digit
+        times = [factor * np.array(stream[name]) for name in ("predict_ms", "adapt_ms", "frozen_ms")]
+        stretched = resolved.stretched(factor)
+        course = replay(stretched.timeline(), *times)
+        scores.append(stretched.score(course, np.array(stream["accuracy"])[course.served]))
+    once, twice = scores
+    np.testing.assert_array_equal(twice.course.served, once.course.served)
+    np.testing.assert_array_equal(twice.course.adapted, once.course.adapted)
+    np.testing.assert_array_equal(twice.course.response_ms, 2 * once.course.response_ms)
+    assert twice.utility == pytest.approx(once.utility, abs=1e-12)

@@ -148,9 +148,36 @@ def show_lived(cells: list[LivedCell]) -> bool:
     out = console()
     out.print(table)
     out.print(f"\n{summary(cells)}")
+    if (speed := machine_speed(cells)) is not None:
+        out.print(speed)
     if (others := busy_machine()) is not None:
         out.print(others, style="yellow")
     return all(cell.stands for cell in cells)
+
+
+def machine_speed(cells: list[LivedCell]) -> str | None:
+    """How fast the machine was beside its profile, and what was done about it."""
+    from tempora.engine.live import LIKE_ITSELF, made_up_for
+
+    found = sorted(x for cell in cells for x in cell.speeds_x)
+    if not found:
+        return None
+    beyond = sum(made_up_for(x) != x for x in found)
+    said = (
+        f"Standard inference took {found[len(found) // 2]:.2f} times what the profile says ({found[0]:.2f} to "
+        f"{found[-1]:.2f}), timed before each life."
+    )
+    if beyond < len(found):
+        said += (
+            " Arrivals, deadlines and budgets were lived so many times as long, and responses are told at the "
+            "profile's speed."
+        )
+    if beyond:
+        said += (
+            f" In {beyond} of {len(found)} lives that was not made up for: a machine that takes less than "
+            f"{LIKE_ITSELF[0]:.2g} or more than {LIKE_ITSELF[1]:.2g} times its profile does something else besides."
+        )
+    return said
 
 
 def busy_machine() -> str | None:

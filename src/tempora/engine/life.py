@@ -53,6 +53,12 @@ class Figures:
         known = {field.name: _known(terms[field.name]) for field in fields(cls) if field.name != "utility"}
         return cls(utility, **known)  # type: ignore[arg-type]
 
+    def at_speed(self, speed_x: float) -> Figures:
+        """With the responses of a machine that is so many times as fast."""
+        responses = self.response_p50_ms, self.response_p90_ms, self.response_p99_ms
+        told = (None if ms is None else ms / speed_x for ms in responses)
+        return Figures(self.utility, self.availability, *told)
+
 
 @dataclass(frozen=True)
 class Life:
@@ -65,14 +71,19 @@ class Life:
     """The median time that a batch which was next had to wait for the worker: part of its lived time, and of no
     profile."""
     trace: Trace
+    speed_x: float = 1.0
+    """How many times as long as its profile says the machine's work took when it was lived. Arrivals, deadlines and
+    budgets were so many times as long, too; responses are told in the profile's milliseconds."""
     prepared: bool = True
     """All inputs were there before it began. If not, the client made each while the pipeline may have been at work,
     which a client of another process would not have disturbed."""
 
 
-def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) -> Life:
-    """Serve a stream in real time, as its deployment's clients would ask for it."""
+def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved, speed_x: float = 1.0) -> Life:
+    """Serve a stream in real time, as its deployment's clients would ask for it: on a machine whose work takes
+    `speed_x` times as long as what it is compared with, all times of the deployment do."""
     journal: list[Lived] = []
+    resolved = resolved.stretched(speed_x)
     prepared = fits_prepared(stream)
     inputs = [stream.batch(index) for index in range(stream.num_batches)] if prepared else []
     batch = inputs.__getitem__ if prepared else stream.batch
@@ -91,12 +102,13 @@ def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) ->
     trace = _trace(journal, answers, requests, stream)
     score = replayed(trace, np.array([request.submitted_ms for request in requests]), resolved)
     return Life(
-        lived=_lived(trace, answers, resolved),
-        replayed=Figures.of(score.utility, score.terms),
+        lived=_lived(trace, answers, resolved).at_speed(speed_x),
+        replayed=Figures.of(score.utility, score.terms).at_speed(speed_x),
         handover_ms=float(
             np.median([row.picked_ms - row.start_ms for row in journal if row.phase != "fallback"])
         ),
         trace=trace,
+        speed_x=speed_x,
         prepared=prepared,
     )
 

@@ -14,12 +14,14 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from tempora.data import Streams
+from tempora.data import Stream, Streams
 from tempora.engine.audit import _found, _job, _source
-from tempora.engine.job import Job
+from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.life import PREPARED_BYTES, Figures, Life, fits_prepared, live_once
 from tempora.engine.observer import Observer
+from tempora.engine.sentinel import Sentinel
 from tempora.errors import TemporaError
+from tempora.measure import Baseline, MeasuredClock, SteadyClock, device_kind, machine_facts
 from tempora.scenarios import Resolved
 from tempora.store import Results
 
@@ -29,6 +31,9 @@ LOGIC_TOLERANCE = 0.001
 """How far a lived utility may be from what the simulator makes of its arrivals and times, everywhere."""
 MOST_UTILISATION, SHORTEST_DEADLINE_X = 0.7, 1.5
 """Beyond these a profile cannot be expected to tell: a small difference in time decides who is served."""
+
+LIKE_ITSELF = (2 / 3, 3 / 2)
+"""How far a machine's speed may be from its profile's and be made up for; beyond, something else is at work on it."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class LivedCell:
     lives: tuple[Life, ...]
     outside: str | None
     """Why a profile cannot be expected to tell the utility, so that the cell is shown and not judged by it."""
+    speeds_x: tuple[float, ...] = ()
+    """Standard inference right before each life over the profile's; none where the profile is another machine's."""
 
     def mean(self, name: str = "utility") -> float:
         """Over the repeats, of one of the lived figures; NaN where one is not known."""
@@ -99,6 +106,28 @@ def outside(resolved: Resolved) -> str | None:
     return None
 
 
+class Speed:
+    """How many times as long as in the profile a machine's standard inference takes now."""
+
+    def __init__(self, job: Job, stream: Stream, standard_ms: float) -> None:
+        self._standard_ms = standard_ms
+        standard = job.create(MethodSpec(STANDARD), stream.seed)
+        self._sentinel = Sentinel(standard, stream, MeasuredClock(job.device), Baseline(standard_ms))
+
+    def now_x(self) -> float:
+        return float(np.median(self._sentinel.look())) / self._standard_ms
+
+
+def profiled_ms(job: Job) -> float | None:
+    """Standard inference by the run's own profile, if it is one of a machine like this."""
+    clock = job.clock
+    if not isinstance(clock, SteadyClock) or not clock.recorded:
+        return None
+    return (
+        clock.profile.standard_ms if clock.profile.device == device_kind(machine_facts(job.device)) else None
+    )
+
+
 def live(
     results: Results, cells: int = 5, seed: int = 0, repeats: int = 3, observer: Observer | None = None
 ) -> list[LivedCell]:
@@ -111,9 +140,12 @@ def live(
             "streams without resets"
         )
     chosen = sorted(random.Random(seed).sample(range(len(possible)), min(cells, len(possible))))
-    streams, observer = Streams(job.open_stream), observer or Observer()
+    streams, observer, standard_ms = Streams(job.open_stream), observer or Observer(), profiled_ms(job)
     try:  # cells are in the order of their streams
-        return [_lived_cell(job, results, possible[place], repeats, streams, observer) for place in chosen]
+        return [
+            _lived_cell(job, results, possible[place], repeats, streams, observer, standard_ms)
+            for place in chosen
+        ]
     finally:
         streams.close()
 
@@ -134,7 +166,13 @@ def not_livable(job: Job, results: Results, cell: pd.Series) -> str | None:
 
 
 def _lived_cell(
-    job: Job, results: Results, cell: pd.Series, repeats: int, streams: Streams, observer: Observer
+    job: Job,
+    results: Results,
+    cell: pd.Series,
+    repeats: int,
+    streams: Streams,
+    observer: Observer,
+    standard_ms: float | None,
 ) -> LivedCell:
     spec, source = _found(job, results, cell)
     resolved = results.resolved(cell, source.num_batches)
@@ -145,7 +183,13 @@ def _lived_cell(
             f"{cell['shift']}: its inputs take more than {PREPARED_BYTES >> 30} GB, so each is made while the "
             "pipeline may be at work, which slows what is lived; use fewer batches"
         )
-    lives = tuple(live_once(job, spec, stream, resolved) for _ in range(repeats))
+    speed = None if standard_ms is None else Speed(job, stream, standard_ms)
+    lives, speeds_x = [], []
+    for _ in range(repeats):
+        speed_x = 1.0 if speed is None else speed.now_x()
+        if speed is not None:
+            speeds_x.append(speed_x)
+        lives.append(live_once(job, spec, stream, resolved, made_up_for(speed_x)))
     observer.task_finished(cell["method"], cell["shift"], int(cell["seed"]))
     return LivedCell(
         method=cell["method"],
@@ -153,6 +197,12 @@ def _lived_cell(
         seed=int(cell["seed"]),
         label=cell["label"],
         simulated=Figures.of(float(cell["utility"]), {str(name): value for name, value in cell.items()}),
-        lives=lives,
+        lives=tuple(lives),
         outside=outside(resolved),
+        speeds_x=tuple(speeds_x),
     )
+
+
+def made_up_for(speed_x: float) -> float:
+    """What a deployment is stretched by on a machine of this speed."""
+    return speed_x if LIKE_ITSELF[0] <= speed_x <= LIKE_ITSELF[1] else 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tempora.scenarios._validate import FloatArray
 from tempora.scenarios.budget import Budget
@@ -53,6 +53,18 @@ class Resolved:
     def untimed_tail(self) -> bool:
         """Nobody needs the times of frozen batches when the stream waits and value does not decay."""
         return self.arrivals == "on_completion" and not self.value.decays
+
+    def stretched(self, factor: float) -> Resolved:
+        """The same deployment in front of a device whose work takes `factor` times as long: all its times do, too."""
+        return replace(
+            self,
+            arrivals_ms=None if self.arrivals_ms is None else tuple(factor * ms for ms in self.arrivals_ms),
+            interval_ms=None if self.interval_ms is None else factor * self.interval_ms,
+            threshold_ms=factor * self.threshold_ms,
+            deadline_ms=factor * self.deadline_ms,
+            budget_ms=factor * self.budget_ms,
+            baseline_ms=None if self.baseline_ms is None else factor * self.baseline_ms,
+        )
 
     def timeline(self, live: bool = False) -> Timeline:
         """A fresh timeline at the start of the stream; `live`: its arrivals will be offered as they happen."""
