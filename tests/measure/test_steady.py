@@ -296,6 +296,16 @@ def test_rounds_of_added_kinds_stand_beside_the_first():
 # -- files --------------------------------------------------------------------------------------------------
 
 
+def test_what_is_met_later_is_unmet_no_longer():
+    profile = profile_of(*TENT, unmet={"tent": ["recovered", "non_finite"], "eta": ["recovered"]})
+    later = Entry(method="tent", phase="adapt", action="recovered", steady_ms=7.0)
+    rounds = profile.rounds.model_copy(update={"ms": [[7.0] * len(profile.rounds.shift)], "amount": [None]})
+    more = profile.with_entries([later], rounds)
+    assert more.unmet == {"tent": ["non_finite"], "eta": ["recovered"]}
+    last = more.with_entries([later.model_copy(update={"action": "non_finite"})], rounds)
+    assert last.unmet == {"eta": ["recovered"]}
+
+
 def test_a_profile_survives_its_file(tmp_path):
     profile = profile_of(*TENT, residuals=Residuals(factors=[[1.0, 1.1]], clean_samples=2))
     profile.save(tmp_path / "profile.json")

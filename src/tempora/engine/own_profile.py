@@ -61,7 +61,7 @@ class OwnProfile:
         self._clock.profile = profile
 
     def _kept(self) -> SteadyProfile | None:
-        """The folder's profile, if it is of this network, batch size and device."""
+        """The folder's profile, if it fits."""
         if not self._path.exists():
             return None
         try:
@@ -69,20 +69,21 @@ class OwnProfile:
         except TemporaError as error:
             self._observer.note(f"{error}; it is recorded again")
             return None
-        if not isinstance(profile, SteadyProfile):
-            return None
-        job = self._job
-        found = (profile.model, profile.weights, profile.batch_size, profile.device)
-        wanted = (job.model.name, job.weights, job.streams[0].batch_size, self.device)
-        # Standard is other if the network's own code is, and with it everything else.
-        same = found == wanted and STANDARD not in profile.changed(job.made_by_label)
-        return profile if same else None
+        return profile if isinstance(profile, SteadyProfile) and fits(profile, self._job) else None
 
-    @property
-    def device(self) -> str:
-        """The kind of device that a profile recorded here is of."""
-        facts, threads = dict(self._job.facts["machine"]), self._job.profile_threads
-        return device_kind(facts if threads is None else {**facts, "threads": threads})
+
+def profiled_device(job: Job) -> str:
+    """The kind of device that a profile recorded here is of."""
+    facts, threads = dict(job.facts["machine"]), job.profile_threads
+    return device_kind(facts if threads is None else {**facts, "threads": threads})
+
+
+def fits(profile: SteadyProfile, job: Job) -> bool:
+    """Whether a profile is of this network, batch size and device."""
+    found = (profile.model, profile.weights, profile.batch_size, profile.device)
+    wanted = (job.model.name, job.weights, job.streams[0].batch_size, profiled_device(job))
+    # Standard is other if the network's own code is, and with it everything else.
+    return found == wanted and STANDARD not in profile.changed(job.made_by_label)
 
 
 def needs(job: Job, profile: SteadyProfile | None) -> list[str]:

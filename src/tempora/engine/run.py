@@ -16,7 +16,7 @@ from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
 from tempora.engine.predicting import summarised as predict_with_summary
 from tempora.engine.schedule import Shard
-from tempora.errors import TemporaError
+from tempora.engine.shard_profile import take_profile
 from tempora.measure import Baseline, RecordedClock, SteadyClock, Verdict, judge_baseline, judge_run
 from tempora.published import known_accuracy
 from tempora.scenarios import Offline, to_record
@@ -56,10 +56,7 @@ class Run:
     def execute(self) -> Results:
         """Make every pass that is missing and write the results; raises `Stopped` when asked to stop."""
         if self.shard is not None and isinstance(self.job.clock, SteadyClock) and self.job.clock.own:
-            raise TemporaError(
-                f"--shard {self.shard} with --clock steady: the parts of a run need one profile; write it with "
-                "tempora profile --out profile.json, then give every part --clock profile.json"
-            )
+            take_profile(self.job, self.folder.path, self.shard)
         for name in self.folder.damaged:
             self.observer.note(f"{name} was damaged; it was set aside and will be made again")
         tasks = (self.shard or Shard(1, 1)).of(self.job)

@@ -261,8 +261,17 @@ class SteadyProfile(_Part):
     def with_entries(self, entries: Iterable[Entry], rounds: Rounds) -> SteadyProfile:
         """The profile with kinds that were met later. Those it had stay exactly as they are."""
         new = [entry for entry in entries if entry.kind not in self.by_kind]
+        met = {(entry.method, word) for entry in new for word in (entry.mode, entry.action)}
+        left = {
+            method: [word for word in words if (method, word) not in met]
+            for method, words in self.unmet.items()
+        }
         return self.model_copy(
-            update={"entries": [*self.entries, *new], "rounds": _joined(self, rounds, list(entries), new)}
+            update={
+                "entries": [*self.entries, *new],
+                "rounds": _joined(self, rounds, list(entries), new),
+                "unmet": {method: words for method, words in left.items() if words},
+            }
         )._fresh()
 
     def stamped(self, methods: Mapping[str, str]) -> SteadyProfile:

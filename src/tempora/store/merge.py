@@ -29,6 +29,7 @@ _JOB = (
     *("clock", "shared", "stream"),
 )
 """Entries of run.json that are the same in every part of one job."""
+PROFILE = "profile.json"
 _PASSES = ("weights", "preset", "deterministic", "version")
 """What decides every pass of a job alike."""
 
@@ -59,6 +60,7 @@ def merge(parts: Sequence[Path | str], out: Path | str, mix_devices: bool = Fals
     with RunFolder.for_writing(out) as target:
         for folder in folders:
             _copy_passes(folder, target)
+        _copy_profile(folders, target)
         table = _joined_utilities(folders)
         target.write_utilities(table if mix_devices else ranked_within_kinds(table, target))
         seeds = sorted({seed for manifest in manifests for seed in manifest["seeds"]})
@@ -108,6 +110,14 @@ def _copy_passes(source: RunFolder, target: RunFolder) -> None:
     for stored in source.passes().values():
         place = target.path / "traces" / stored.path.name
         write_atomically(place, partial(_copy, stored.path))
+
+
+def _copy_profile(folders: Sequence[RunFolder], target: RunFolder) -> None:
+    """The longest: parts that met kinds of work which the others did not have added them to the one they share."""
+    found = [path for folder in folders if (path := folder.path / PROFILE).exists()]
+    if found:
+        longest = max(found, key=lambda path: path.stat().st_size)
+        write_atomically(target.path / PROFILE, partial(_copy, longest))
 
 
 def _copy(source: Path, target: Path) -> None:

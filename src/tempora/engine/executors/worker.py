@@ -25,7 +25,7 @@ from tempora.engine.executors.cores import claim_cores
 from tempora.engine.executors.local import make_sentinel
 from tempora.engine.job import Job
 from tempora.engine.observer import Observer
-from tempora.engine.own_profile import OwnProfile, recorded_alone
+from tempora.engine.own_profile import OwnProfile, profiled_device, recorded_alone
 from tempora.engine.predicting import predicted_classes, predictor
 from tempora.engine.profiling import Replay
 from tempora.engine.sentinel import Sentinel
@@ -181,7 +181,7 @@ class Worker:
         if profile is None or not isinstance(clock, SteadyClock) or not clock.own:
             return None
         own = OwnProfile(self._job, clock, folder.path, Observer())
-        return own.learn if profile.device == own.device else None
+        return own.learn if profile.device == profiled_device(self.job) else None
 
 
 def job_fingerprint(job: Job) -> str:
