@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,12 @@ from tempora.analysis.doubt import (
     with_doubt,
 )
 from tempora.analysis.doubt.blocks import Blocks, choose_blocks
-from tempora.analysis.doubt.rescoring import Passes, worth_of
+from tempora.analysis.doubt.rescoring import Passes, Rescorer, worth_of
+from tempora.analysis.doubt.run import times_of
 from tempora.analysis.doubt.timing import ADAPT, PREDICT, Kind, Rounds, Steady, rounds_of
 from tempora.errors import TemporaWarning
 from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Scenario
-from tempora.store import ADAPTED, Trace, open_run
+from tempora.store import ADAPTED, Results, RunFolder, Trace, open_run
 
 FloatArray = NDArray[np.float64]
 
@@ -428,3 +430,53 @@ def test_a_damaged_pass_is_said_where_doubt_would_have_needed_it(tmp_path):
     stored.path.write_bytes(stored.path.read_bytes()[:-50])
     with pytest.warns(TemporaWarning, match="cannot be said"):
         _ = doubt(open_run(results.path)).winners
+
+
+def test_draws_take_the_batches_of_the_pass_whose_times_are_nearest(tmp_path: Path) -> None:
+    """At the upper end of its times a method that learns would have been another one: here it is right everywhere."""
+    path = write_run(tmp_path / "run", uncertainty=0.3, shifts=("fog",)).path
+    results = open_run(path)
+    cell = results.utilities[
+        (results.utilities["method"] == "tent") & (results.utilities["scenario"] == 1)
+    ].iloc[0]
+    with RunFolder.for_writing(path) as folder:
+        stored = folder.stored(cell["adapting_pass"])
+        trace = folder.trace(stored.key)
+        ends = [
+            [
+                times_x,
+                folder.write_pass(
+                    {**stored.identity, "clock": f"at {times_x}"}, changed, dict(stored.facts)
+                ).key,
+            ]
+            for times_x, changed in (
+                (0.8, trace),
+                (1.2, replace(trace, correct=np.where(trace.served, trace.total, 0))),
+            )
+        ]
+        keys = {name: cell[name] for name in ("method", "model", "shift")}
+        told = {**keys, "seed": int(cell["seed"]), "scenario": 1, "passes": ends}
+        folder.write_manifest({**folder.manifest(), "ends": [told]})
+    again = open_run(path)
+    times = times_of(again)
+    worth = np.zeros(40)
+    before, after = (Rescorer(run, times).timed(cell, worth) for run in (replace_ends(open_run(path)), again))
+    assert before is not None
+    assert after is not None
+    stored = again.folder.stored(cell["adapting_pass"])
+    factors = times.factors(stored, again.folder.trace(stored.key))
+    assert factors is not None
+    slow = factors.predict[:, 0] > 1.1
+    assert 0.1 < slow.mean() < 0.9
+    assert np.array_equal(after[~slow], before[~slow])
+    assert set(np.unique(after[slow])) <= {0.0, 1.0}
+    # One that is no longer there changes nothing.
+    again.manifest["ends"][0]["passes"][0][1] = "gone"
+    without = Rescorer(again, times).timed(cell, worth)
+    assert without is not None
+    assert np.array_equal(without, before)
+
+
+def replace_ends(results: Results) -> Results:
+    results.manifest["ends"] = []
+    return results

@@ -10,6 +10,7 @@ import numpy as np
 
 from tempora.analysis.doubt import keep_doubt
 from tempora.cards import Cards, scenario_cards
+from tempora.engine.ends import Ends, contested
 from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.growth import Earlier, earlier_results
 from tempora.engine.job import STANDARD, Job
@@ -50,6 +51,7 @@ class Run:
         """Only these tasks of the job; None: all."""
         self.rows: list[dict[str, Any]] = []
         self._earlier = Earlier()
+        self._ends: list[dict[str, Any]] = []
         self._baseline_verdict: Verdict | None = None
         self._executor = executor(job, folder, self.observer)
 
@@ -73,9 +75,15 @@ class Run:
         finally:
             self._executor.close()
         self._compare_with_published()
-        keep_doubt(Results(self.folder))
+        judged = Results(self.folder)
+        keep_doubt(judged)
+        self._look_at_both_ends(judged, baseline)
         self._write_manifest(baseline, finished=True, verdict=verdict)
         results = Results(self.folder)
+        if self._ends:
+            keep_doubt(results)
+        else:
+            results.known |= judged.known  # doubt takes a while to work out
         self.folder.write_segments(segments_frame(results))
         self.observer.finished(results)
         return results
@@ -88,6 +96,14 @@ class Run:
                     f"{spec.label}: {place} loads code in a way that cannot be followed: if that code changes, "
                     "use a new run folder"
                 )
+
+    def _look_at_both_ends(self, judged: Results, baseline: Baseline) -> None:
+        """Methods with a history, where timing leaves the winner open; on the device that made the other passes."""
+        clock = self.job.clock
+        own = isinstance(clock, SteadyClock) and clock.own and self._executor.here
+        if own and self.shard is None:  # a shard knows nothing about winners
+            ends = Ends(self.job, self.folder, baseline, self.observer)
+            self._ends = ends.made(contested(judged))
 
     def _look_at_earlier(self) -> None:
         """What the folder's table held before. A shard's has its own part and nothing else."""
@@ -198,6 +214,7 @@ class Run:
                 "baseline_verdict": self._baseline_verdict.to_json() if self._baseline_verdict else None,
                 "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
                 "split_tax": previous.get("split_tax"),
+                "ends": self._ends,
                 "standard_above_baseline": standard_above(self.folder) if finished else None,
                 "shard": str(self.shard) if self.shard else None,
                 "finished": finished,

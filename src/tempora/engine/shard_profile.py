@@ -1,4 +1,4 @@
-"""One steady profile for all shards of a run: the first records it, the others take it from a folder beside theirs."""
+"""One steady profile for all shards of a run: the first records it, the others find it in a folder beside theirs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def take_profile(job: Job, folder: Path, shard: Shard) -> None:
         raise TemporaError(
             elsewhere
             or f"--shard {shard} with --clock steady: the shards of a run need one profile, which shard {first} "
-            f"records. Start that one first, into a folder beside {folder}; or copy the profile.json of a shard that has one "
-            f"into {folder}"
+            f"records. Start that one first, into a folder beside {folder}; or copy the profile.json of a shard that "
+            f"has one into {folder}"
         )
 
 

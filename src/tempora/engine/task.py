@@ -144,14 +144,22 @@ class Task:
         )
         return replace(self, spec=spec, _states={}, **fresh)
 
+    def live_pass(self, index: int) -> StoredPass:
+        """A pass of its own for the scenario of that number, whatever it might share."""
+        resolved = self._resolve(self.job.scenarios[index])
+        return self._live(resolved, **({"scenario_index": index} if self._created().time_aware else {}))
+
     def _live_cell(self, cell: Cell, resolved: Resolved, **more: Any) -> Cell:
-        """A pass of the cell's own. Unshared, the scenario's number keeps equal passes apart."""
+        return self._placed(cell, LIVE, self._live(resolved, **more))
+
+    def _live(self, resolved: Resolved, **more: Any) -> StoredPass:
+        """A pass on the deployment's own clock. Unshared, the scenario's number keeps equal passes apart."""
         time_aware = self._created().time_aware
         knobs = deployment_identity(resolved, time_aware)
         if time_aware:
             more["warmup_batches"] = self.job.warmup_batches  # it is told what they cost
         identity = self._identity(LIVE, deployment=knobs, **more)
-        return self._placed(cell, LIVE, self._pass(identity, lambda run: run.live(resolved)))
+        return self._pass(identity, lambda run: run.live(resolved))
 
     def _placed(
         self,

@@ -1,7 +1,7 @@
 """Clocks, calibration of lambda, what machine this is, and how far its timings can be trusted."""
 
 from tempora.measure.baseline import Baseline
-from tempora.measure.clock import Batch, Clock, MeasuredClock, RecordedClock, SteadyClock
+from tempora.measure.clock import Batch, Clock, MeasuredClock, PacedClock, RecordedClock, SteadyClock
 from tempora.measure.device import choose_device
 from tempora.measure.machine import device_kind, machine_facts
 from tempora.measure.profile import MethodTimes, Profile, load_profile
@@ -15,6 +15,7 @@ __all__ = [
     "Clock",
     "MeasuredClock",
     "MethodTimes",
+    "PacedClock",
     "Profile",
     "RecordedClock",
     "SteadyClock",

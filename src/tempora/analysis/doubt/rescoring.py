@@ -6,6 +6,7 @@ would reach, get the mean of those that were.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from tempora.analysis.doubt.timing import Factors, Times
 from tempora.scenarios import Resolved, Scenario
 from tempora.scenarios.budget import Budget
 from tempora.store import ADAPTED, Results, Trace
+from tempora.store.integrity import damaged
 
 _JUST_BELOW = 1 - 1e-6
 
@@ -37,6 +39,7 @@ class Rescorer:
         """`scenario`: all cells are of this one, which the run need not have evaluated."""
         self._results, self._times, self._scenario = results, times, scenario
         self._read: dict[str, tuple[Trace, Factors | None]] = {}
+        self._both_ends = {} if scenario else _ends(results)
         self._resolved: dict[tuple[int, int, float], Resolved] = {}
 
     def worth(self, cell: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.int8]]:
@@ -51,10 +54,28 @@ class Rescorer:
         if all(factors is None for _, factors in parts) or self._untouched(cell, worth, *parts[0]):
             return None
         rescored = np.empty((self._times.draws, len(worth)))
+        nearest = self._nearest(cell, *parts[0])
         for draw, baseline_x in enumerate(self._times.baseline):
             passes = Passes(*(_at(trace, factors, draw) for trace, factors in parts))
+            if nearest is not None:
+                passes = passes._replace(adapting=replace(passes.adapting, correct=nearest[draw]))
             rescored[draw] = worth_of(passes, self._deployment(cell, len(worth), float(baseline_x)))
         return rescored
+
+    def _nearest(
+        self, cell: pd.Series[Any], trace: Trace, factors: Factors | None
+    ) -> list[FloatArray] | None:
+        """What was right in each draw: by the pass whose times were nearest to the drawn ones, where the method was
+        run at both ends of the profile too."""
+        ends = self._both_ends.get(_key(cell))
+        if not ends or factors is None:
+            return None
+        right = [trace.correct, *(self._pass(key)[0].correct for _, key in ends)]
+        service_ms = (trace.predict_ms + trace.adapt_ms).sum()
+        drawn_ms = (factors.predict * trace.predict_ms + factors.adapt * trace.adapt_ms).sum(axis=1)
+        pace = drawn_ms / service_ms / self._times.baseline
+        places = np.array([1.0, *(times_x for times_x, _ in ends)])
+        return [right[place] for place in np.abs(pace[:, None] - places).argmin(axis=1)]
 
     def _untouched(
         self, cell: pd.Series[Any], worth: FloatArray, adapting: Trace, factors: Factors | None
@@ -89,6 +110,27 @@ class Rescorer:
                 shift=str(identity["shift"]),
             )
         return self._resolved[key]
+
+
+def _key(cell: Mapping[str, Any] | pd.Series[Any]) -> tuple[str, str, str, int, int]:
+    return (
+        str(cell["method"]),
+        str(cell["model"]),
+        str(cell["shift"]),
+        int(cell["seed"]),
+        int(cell["scenario"]),
+    )
+
+
+def _ends(results: Results) -> dict[tuple[str, str, str, int, int], list[tuple[float, str]]]:
+    """The passes at both ends of the profile that the run made, by cell."""
+    told = results.manifest.get("ends") or []
+    there = results.folder.passes() if told else {}
+    try:
+        found = {_key(cell): [(float(times_x), str(key)) for times_x, key in cell["passes"]] for cell in told}
+        return {cell: ends for cell, ends in found.items() if all(key in there for _, key in ends)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(results.path / "run.json", f"its ends are none: {error}") from error
 
 
 def worth_of(passes: Passes, resolved: Resolved) -> FloatArray:

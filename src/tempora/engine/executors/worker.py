@@ -181,7 +181,7 @@ class Worker:
         if profile is None or not isinstance(clock, SteadyClock) or not clock.own:
             return None
         own = OwnProfile(self._job, clock, folder.path, Observer())
-        return own.learn if profile.device == profiled_device(self.job) else None
+        return own.learn if profile.device == profiled_device(self._job) else None
 
 
 def job_fingerprint(job: Job) -> str:
