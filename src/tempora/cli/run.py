@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tempora.engine.config import RunConfig
+    from tempora.store import Results
 
 
 WHAT, HOW, WHERE = "What is evaluated", "How it is timed", "On several machines"
@@ -354,7 +355,7 @@ def execute(
             _forget_invalid(opened, redo, observer)
         run = Run(job, opened, Together(observer, hooks), make, mix_devices, part)
         try:
-            run.execute()
+            results = run.execute()
         except (Stopped, KeyboardInterrupt):
             console.print(
                 f"stopped; everything finished is in {folder}. The same command goes on from there.",
@@ -363,13 +364,12 @@ def execute(
             )
             raise typer.Exit(130) from None
     from tempora.cli.show import show_overview
-    from tempora.store import open_run
 
-    page = _write_report(folder, console, drawing=is_live(console) and not quiet)
+    page = _write_report(results, console, drawing=is_live(console) and not quiet)
     if not quiet:
         console.print(f"report: {page}", markup=False, soft_wrap=True)
         console.print()
-        show_overview(open_run(folder), console)
+        show_overview(results, console)
     if run.failed:
         _show_failures(run.rows, console)
         raise typer.Exit(1)
@@ -415,12 +415,11 @@ def _show_failures(rows: list[dict[str, Any]], console: Console) -> None:
         console.print(Text(f"  {reason}"))
 
 
-def _write_report(folder: Path, console: Console, drawing: bool) -> Path:
+def _write_report(results: Results, console: Console, drawing: bool) -> Path:
     from tempora.report.html import write_report
-    from tempora.store import open_run
 
     with console.status("writing the report") if drawing else nullcontext():
-        return write_report(open_run(folder))
+        return write_report(results)
 
 
 def prepare_environment() -> None:
