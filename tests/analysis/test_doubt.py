@@ -22,6 +22,7 @@ from tempora.analysis.doubt import (
     UNDECIDED,
     Replicates,
     Summary,
+    contested,
     doubt,
     judge,
     keep_doubt,
@@ -327,6 +328,14 @@ def test_timing_marks_what_it_can_change_and_nothing_else(tmp_path: Path) -> Non
         == exact.loc[exact["protocol"] == "offline", "verdict"].tolist()
     )
     assert not (shaky.loc[offline, "why"] == TIMING).any(), "offline, nothing depends on time"
+    assert contested(open_run(tmp_path / "exact")) == []
+    found = contested(open_run(tmp_path / "shaky"))
+    open_cells = shaky[(shaky["verdict"] == UNDECIDED) & (shaky["why"] == TIMING)]
+    wanted = [(row["shift"], row["scenario"]) for _, row in open_cells.iterrows()]
+    assert {(shift, scenario) for _, shift, _, scenario in found} == set(wanted)
+    for _, row in open_cells.iterrows():
+        there = {one[0] for one in found if (one[1], one[3]) == (row["shift"], row["scenario"])}
+        assert there == {row["method"], *row["rivals"].split(", ")}
 
 
 def test_a_recorded_clock_is_exact(tmp_path: Path) -> None:

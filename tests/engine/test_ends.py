@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tempora.analysis.doubt import contested
 from tempora.engine import Observer
-from tempora.engine.ends import Contested, Ends, contested
+from tempora.engine.ends import Contested, Ends
 from tempora.engine.evaluate import job_from_batches
 from tempora.engine.run import Run
 from tempora.measure import SteadyClock

@@ -11,48 +11,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import pandas as pd
-
-from tempora.analysis.doubt import TIMING, doubt
 from tempora.data import Order, Streams
 from tempora.engine.job import Job
 from tempora.engine.observer import Observer
 from tempora.engine.task import Task
 from tempora.errors import counted
 from tempora.measure import Baseline, PacedClock, SteadyClock
-from tempora.store import Results, RunFolder
-from tempora.store.verdicts import UNDECIDED
+from tempora.store import RunFolder
 
 
 class Contested(NamedTuple):
-    """A method in a cell whose winner its times may decide."""
+    """A method in a cell whose winner its times may decide: `tempora.analysis.doubt` says which."""
 
     method: str
     shift: str
     seed: int
     scenario: int
-
-
-def contested(results: Results) -> list[Contested]:
-    """Everybody who might be best in a cell that timing leaves undecided."""
-    winners = doubt(results).winners
-    open_cells = winners[(winners["verdict"] == UNDECIDED) & (winners["why"] == TIMING)]
-    cells = results.utilities[results.utilities["status"] == "ok"]
-    found = []
-    for _, winner in open_cells.iterrows():
-        contenders = {winner["method"], *str(winner["rivals"]).split(", ")}
-        same = cells[
-            (cells["model"] == winner["model"])
-            & (cells["shift"] == winner["shift"])
-            & (cells["scenario"] == winner["scenario"])
-            & cells["method"].isin(contenders)
-        ]
-        found += [_named(row) for _, row in same.iterrows()]
-    return found
-
-
-def _named(row: pd.Series[Any]) -> Contested:
-    return Contested(str(row["method"]), str(row["shift"]), int(row["seed"]), int(row["scenario"]))
 
 
 class Ends:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tempora.analysis.doubt import keep_doubt
+from tempora.analysis.doubt import contested, keep_doubt
 from tempora.cards import Cards, scenario_cards
-from tempora.engine.ends import Ends, contested
+from tempora.engine.ends import Contested, Ends
 from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.growth import Earlier, earlier_results
 from tempora.engine.job import STANDARD, Job
@@ -103,7 +103,7 @@ class Run:
         own = isinstance(clock, SteadyClock) and clock.own and self._executor.here
         if own and self.shard is None:  # a shard knows nothing about winners
             ends = Ends(self.job, self.folder, baseline, self.observer)
-            self._ends = ends.made(contested(judged))
+            self._ends = ends.made(Contested(*cell) for cell in contested(judged))
 
     def _look_at_earlier(self) -> None:
         """What the folder's table held before. A shard's has its own part and nothing else."""

@@ -14,6 +14,7 @@ from tempora.analysis.doubt.judgement import (
     leads,
     pooled,
 )
+from tempora.analysis.doubt.open_cells import contested
 from tempora.analysis.doubt.remedy import remedy
 from tempora.analysis.doubt.resampling import replicate
 from tempora.analysis.doubt.run import (
@@ -40,6 +41,7 @@ __all__ = [
     "Leads",
     "Replicates",
     "Summary",
+    "contested",
     "doubt",
     "judge",
     "keep_doubt",
