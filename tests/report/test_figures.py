@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from made_runs import METHODS, WIDE_GRID, write_run
 from tempora import analysis
@@ -30,6 +32,13 @@ NAMES = {"winners", "timelines", "utility", "protocols", "pareto", "profiles", "
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return write_run(tmp_path_factory.mktemp("run"), scenarios=WIDE_GRID)
+
+
+def title_of(path: Path) -> str:
+    """What a browser reads out of an SVG."""
+    found = ElementTree.parse(path).getroot().find("{http://www.w3.org/2000/svg}title")
+    assert found is not None
+    return str(found.text)
 
 
 def texts(figure: Any) -> list[str]:
@@ -58,6 +67,16 @@ def test_one_file_per_figure_and_format_and_the_same_every_time(results: Results
     again = make_figures(results, tmp_path / "again")
     assert len(again) == len(NAMES)
     assert all(path.read_bytes() == drawn[path.name] for path in again)
+    told = {path.stem: title_of(path) for path in again}
+    assert len(set(told.values())) == len(NAMES), "every file says what it shows"
+    for name, text in told.items():
+        assert text.startswith(f"{name.capitalize()}. "), text
+        assert re.search(r"\d", text), "in numbers"
+        with Image.open(tmp_path / "new" / "folder" / f"{name}.png") as picture:
+            assert picture.info["Description"] == text.partition(". ")[2]
+    best = next(iter(analysis.wins_of(analysis.winners(results.utilities))))
+    assert f"Cells won: {card_of(best).label} " in told["winners"]
+    assert told["utility"].startswith("Utility. Use ")
 
 
 def test_the_grid_has_the_winners_in_their_colours(results: Results) -> None:

@@ -9,7 +9,7 @@ from tempora.analysis.outcomes import over_shifts
 from tempora.analysis.pareto import is_budgeted
 from tempora.published.methods import STANDARD
 from tempora.report import colours
-from tempora.report.figures.style import FAINT, LINE, SOFT, new_figure, short, verdict_note
+from tempora.report.figures.style import FAINT, LINE, SOFT, new_figure, short, tell, verdict_note
 from tempora.report.frames import offline_batches
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ def latency(results: Results) -> Figure | None:
     axes.set_xlabel("Mean milliseconds per batch")
     _part_legend(figure)
     verdict_note(figure, results)
+    times = ", ".join(
+        f"{results.cards.label(name)} {rows['service_ms'][name] / baseline_ms:.2f}" for name in methods
+    )
+    tell(figure, f"Mean time of a batch in multiples of λ, {baseline_ms:.4g} ms: {times}.")
     return figure
 
 
@@ -99,6 +103,11 @@ def pareto(results: Results) -> Figure | None:
     axes.set_axisbelow(True)
     figure.legend(loc="outside right center", labelcolor=SOFT)
     verdict_note(figure, results)
+    points = ", ".join(
+        f"{cards.label(row['method'])} {row['utility']:.1%} for {row['overhead_ms'] / 1000:.3g} s"
+        for _, row in front.iterrows()
+    )
+    tell(figure, f"Nobody gets more utility for less overhead than: {points}.")
     return figure
 
 

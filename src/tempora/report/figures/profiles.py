@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tempora import analysis
-from tempora.report.figures.style import LINE, SOFT, new_figure, short, verdict_note
+from tempora.report.figures.style import LINE, SOFT, new_figure, short, tell, verdict_note
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,4 +40,8 @@ def profiles(results: Results) -> Figure | None:
     axes.set_axisbelow(True)
     figure.legend(loc="outside right center", labelcolor=SOFT)
     verdict_note(figure, results)
+    means = ", ".join(
+        f"{cards.label(str(name))} {100 * mean:.1f}" for name, mean in regrets.sort_values().items()
+    )
+    tell(figure, f"Mean points behind the best of each cell under pressure: {means}.")
     return figure

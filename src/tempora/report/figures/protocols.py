@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tempora.analysis.frames import is_offline
+from tempora.errors import counted
 from tempora.report import colours
-from tempora.report.figures.style import SOFT, bare, new_figure, short
+from tempora.report.figures.style import SOFT, bare, new_figure, short, tell
 from tempora.report.figures.timelines import block, legend, name_lane, typical_method
 from tempora.report.tables.parts import shift_title
 from tempora.scenarios import Course, serve
@@ -56,6 +57,11 @@ def protocols(results: Results) -> Figure | None:
     legend(figure, ("baseline", "intrinsic", "extrinsic", "idle", "fallback", "skipped"))
     name = f"{short(results.cards.label(method))} on {short(shift_title(str(offline['shift'])))}"
     figure.suptitle(f"{name}, a batch every λ = {baseline_ms:.4g} ms", x=0.01, ha="left", weight="bold")
+    tell(
+        figure,
+        f"{name}, a batch every λ: of {counted(count, 'batch')} it serves {unbuffered.served.size} without a queue "
+        f"and {buffered.served.size} with a queue of 1; a second model would answer the others.",
+    )
     return figure
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tempora.report.figures.style import LINE, SOFT, new_figure, short, verdict_note
+from tempora.report.figures.style import LINE, SOFT, new_figure, short, tell, verdict_note
 from tempora.report.frames import offline_batches
 from tempora.report.over_time import OverTime, over_time
+from tempora.report.stream_story import stream_story
 from tempora.report.tables.parts import shift_title
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def stream(results: Results) -> Figure | None:
     axes.set_ylabel("Offline accuracy (%)")
     figure.legend(loc="outside right center", labelcolor=SOFT)
     verdict_note(figure, results)
+    tell(figure, " ".join(stream_story(results)))
     return figure
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tempora._plain_text import visible
 from tempora.store.atomic import remove_leftovers, write_atomically
 from tempora.store.verdicts import verdict_of
 
@@ -64,15 +65,24 @@ def new_figure(width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
     return figure, figure.subplots(**grid)
 
 
+def tell(figure: Figure, finding: str) -> None:
+    """Say what the figure shows, for whoever does not see it: `save` writes it into the file."""
+    figure.set_label(" ".join(visible(finding).split()))
+
+
 def save(figure: Figure, path: Path) -> Path:
-    """Write the figure whole or not at all; the same run gives the same bytes."""
-    kind = path.suffix[1:]
-    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+    """Write the figure whole or not at all, with what it shows in words; the same run gives the same bytes."""
+    kind, title, finding = path.suffix[1:], path.stem.capitalize(), str(figure.get_label())
+    about: dict[str, dict[str, str | None]] = {
+        "svg": {"Date": None, "Title": f"{title}. {finding}"},  # the element that browsers read out
+        "pdf": {"CreationDate": None, "Title": title, "Subject": finding},
+        "png": {"Software": None, "Title": title, "Description": finding},
+    }
     remove_leftovers(path.parent, path.name)
     write_atomically(
         path,
         lambda file: figure.savefig(
-            file, format=kind, dpi=200, metadata=dates[kind], bbox_inches="tight", facecolor="white"
+            file, format=kind, dpi=200, metadata=about[kind], bbox_inches="tight", facecolor="white"
         ),
     )
     return path

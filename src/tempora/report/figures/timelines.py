@@ -11,7 +11,7 @@ import pandas as pd
 from tempora.analysis.frames import is_offline
 from tempora.published.methods import STANDARD
 from tempora.report import colours
-from tempora.report.figures.style import SOFT, bare, new_figure, short
+from tempora.report.figures.style import SOFT, bare, new_figure, short, tell
 from tempora.report.tables.parts import shift_title
 from tempora.scenarios import Resolved, ScenarioCard
 from tempora.scenarios.timeline import FREE
@@ -52,6 +52,10 @@ def timelines(results: Results) -> Figure | None:
     legend(figure, tuple(parts))
     name = f"{short(cards.label(method))} on {short(shift_title(str(rows['shift'].iloc[0])))}"
     figure.suptitle(f"{name}, λ = {rows['baseline_ms'].iloc[0]:.4g} ms", x=0.01, ha="left", weight="bold")
+    paces = "; ".join(
+        f"{row['label']}: it {cards.scenario(row['protocol']).short_sentence(dict(row))}" for row in chosen
+    )
+    tell(figure, f"What becomes of the batches of {name}. {paces}.")
     return figure
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from tempora.analysis import guidance, headline
 from tempora.analysis.doubt import doubt
 from tempora.analysis.outcomes import over_seeds
 from tempora.cards import Cards
+from tempora.errors import TemporaError
 from tempora.names import CORRUPTION_GROUPS
 from tempora.published.methods import STANDARD
-from tempora.report.figures.style import BELOW, BEST, LINE, SOFT, new_figure, short, verdict_note
+from tempora.report.figures.style import BELOW, BEST, LINE, SOFT, new_figure, short, tell, verdict_note
 from tempora.report.tables.parts import shift_title
 from tempora.scenarios import ScenarioCard
 
@@ -54,7 +57,17 @@ def utility(results: Results) -> Figure | None:
         axes.set_title(short(shift_title(shift), 22))
     _legend(figure, list(rows["method"].unique()), cards)
     verdict_note(figure, results)
+    tell(figure, _finding(results))
     return figure
+
+
+def _finding(results: Results) -> str:
+    """Who leads where, and what the offline winner loses."""
+    answer = guidance(results.utilities, doubt(results), results.cards)
+    said = [] if answer is None else [answer.sentence(results.cards)]
+    with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
+        said.append(headline(results.utilities, results.cards).sentence(results.cards))
+    return " ".join(said)
 
 
 def chosen_shifts(shifts: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from tempora import analysis
 from tempora.analysis.doubt import EQUAL, UNDECIDED, doubt
 from tempora.cards import Cards
 from tempora.report.colours import text_on
-from tempora.report.figures.style import SOFT, bare, new_figure, short, verdict_note
+from tempora.report.figures.style import SOFT, bare, new_figure, short, tell, verdict_note
 from tempora.report.frames import scenario_titles
 from tempora.report.tables.parts import shift_title
 
@@ -48,6 +48,11 @@ def winners(results: Results) -> Figure:
         text = f"hatched: undecided, by {causes}" if causes else "hatched: undecided"
         figure.text(0.005, -0.01, text, ha="left", va="top", color=SOFT, fontsize=7)
     verdict_note(figure, results)
+    wins = ", ".join(
+        f"{results.cards.label(name)} {count}"
+        for name, count in analysis.wins_of(best, results.cards).items()
+    )
+    tell(figure, f"Cells won: {wins}. {doubt(results).summary.sentence()}")
     return figure
 
 
