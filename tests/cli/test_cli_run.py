@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import tempora
 from tempora.cli import app
 from tempora.errors import TemporaError
+from tempora.store.pictures import read_pictures
 
 runner = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"})
 SMALL = ["--batches", "4", "--batch-size", "16", "--threads", "1", "--set", "data.workers=0"]
@@ -37,6 +38,7 @@ def test_a_run_leaves_a_folder_that_opens(run_folder):
     assert results.manifest["finished"]
     assert set(results.utilities["method"]) == {"standard", "adabn", "tent"}
     assert (run_folder / "utilities.parquet").exists()
+    assert list(read_pictures(run_folder)) == ["clean", "contrast"]
 
 
 def test_the_severity_is_an_option(tmp_path, monkeypatch):

@@ -30,8 +30,9 @@ from tempora.report.html import write_report
 from tempora.report.html.packing import compress, pack
 from tempora.report.html.page import render
 from tempora.report.html.words import advice, headline, troubles
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete
+from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 from tempora.store import Results, RunFolder
+from tempora.store.pictures import write_pictures
 
 FEW = (WIDE_GRID[0], WIDE_GRID[3], WIDE_GRID[8], WIDE_GRID[13])
 """Offline and one point of each protocol, for what does not depend on the grid."""
@@ -139,6 +140,26 @@ def test_asks_nobody_for_anything_and_runs_only_its_own_scripts(page: str) -> No
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "'unsafe-inline'" not in policy.split("style-src")[0]
     assert [a for tag, a in parsed.elements if any(name.startswith("on") for name in a)] == []
+
+
+def test_pictures_of_shifts_are_shown_with_their_names_where_a_run_keeps_some(
+    tmp_path: Path, page: str
+) -> None:
+    assert "What the shifts look like" not in page
+    results = make_run(tmp_path, scenarios=FEW, batches=8)
+    write_pictures(tmp_path, {"clean": b"\xff\xd8\xff1", '"><script>': b"\xff\xd8\xff2"})
+    shown = [given for tag, given in Text(render(results)).elements if tag == "img"]
+    assert [one["alt"] for one in shown] == ["Sample images, Clean", 'Sample images, "><script>']
+    assert all(one["src"].startswith("data:image/jpeg;base64,/9j/") for one in shown)
+
+
+def test_a_run_without_pressure_says_who_is_most_accurate_and_what_is_open(tmp_path: Path) -> None:
+    text = str(Text(render(make_run(tmp_path, scenarios=[Offline()], batches=8))))
+    assert re.search(
+        r"SAR is most accurate offline, \d\d\.\d%\. What its time costs a deployment was not", text
+    )
+    assert "What went wrong" not in text, "nothing did"
+    assert "1 scenario " in text
 
 
 def test_calibration_is_in_the_data_of_every_cell(results: Results, page: str) -> None:

@@ -23,6 +23,7 @@ from tempora.errors import TemporaError, TemporaWarning
 from tempora.scenarios import Amortised, Discrete, Offline
 from tempora.store import pack, unpack
 from tempora.store.integrity import checksum
+from tempora.store.pictures import write_pictures
 
 FEW = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
 SCENARIOS = (Offline(), Discrete(utilisation=0.5), Amortised(budget_x=0.25))
@@ -33,6 +34,7 @@ def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("pack") / "run"
     write_run(folder, methods=FEW, shifts=("fog",), scenarios=SCENARIOS, batches=8)
     (folder / "profile.json").write_text("{}")
+    write_pictures(folder, {"fog": b"\xff\xd8\xff a picture"})
     return folder
 
 
@@ -257,7 +259,7 @@ def test_pack_open_and_compare_on_the_command_line(run: Path, tmp_path: Path) ->
     opened = CliRunner().invoke(app, ["open", str(file), "--out", str(back)])
     assert opened.exit_code == 0, opened.output
     assert "a_net: 3 methods on 1 shift" in opened.output
-    assert files(back).keys() == {"run.json", "utilities.parquet", "profile.json"}
+    assert files(back).keys() == {"run.json", "utilities.parquet", "profile.json", "pictures.json"}
     again = CliRunner().invoke(app, ["open", str(run)])
     assert isinstance(again.exception, TemporaError)
     compared = CliRunner().invoke(app, ["compare", str(run), str(pack(run, tmp_path / "whole.tempora"))])

@@ -80,6 +80,15 @@ def run(
     severity: Annotated[
         int | None, typer.Option(help="Of the corruptions, 1 to 5.", rich_help_panel=WHAT)
     ] = None,
+    pictures: Annotated[
+        bool | None,
+        typer.Option(
+            "--pictures/--no-pictures",
+            help="Keep four small pictures of each shift in the run folder, for its report. Default: if the "
+            "dataset's licence lets them be passed on; never of your own images.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     stream: Annotated[
         str | None,
         typer.Option(
@@ -255,6 +264,7 @@ def run(
         "data.root": root,
         "data.shifts": shifts,
         "data.severity": severity,
+        "data.pictures": pictures,
         "stream.kind": stream,
         "stream.reset": int(reset) if reset is not None and reset.isdecimal() else reset,
         "stream.classes": _classes(classes),

@@ -65,6 +65,8 @@ class Dataset:
     layout: str
     """The files that are expected in it, for people."""
     opener: Opener
+    pictures_travel: bool = False
+    """Its licence lets a few pictures be passed on, so that a run may keep some for its report."""
     archives: tuple[Archive, ...] = ()
     """What `tempora data fetch` downloads; empty: to be had by hand only."""
 
@@ -106,6 +108,7 @@ def dataset(
     source: str,
     folder: str = "",
     layout: str = "",
+    pictures_travel: bool = False,
     archives: Iterable[Archive] = (),
 ) -> Callable[[Opener], Opener]:
     """Register the decorated function as the opener of dataset `name`.
@@ -115,7 +118,11 @@ def dataset(
     """
 
     def register(opener: Opener) -> Opener:
-        card = Dataset(name, what, size, licence, source, folder, layout, opener, tuple(archives))
+        card = Dataset(
+            *(name, what, size, licence, source, folder, layout, opener),
+            pictures_travel=pictures_travel,
+            archives=tuple(archives),
+        )
         _DATASETS[name] = card
         return opener
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
@@ -37,7 +37,8 @@ class _Strict(BaseModel):
         truths = [
             entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, bool)
         ]
-        if truths and cls.model_fields[str(info.field_name)].annotation is not bool:
+        wanted = cls.model_fields[str(info.field_name)].annotation
+        if truths and bool not in (wanted, *get_args(wanted)):
             raise ValueError("must not be true or false (nor yes, no, on, off)")
         return value
 
@@ -61,6 +62,11 @@ class DataConfig(_Strict):
         None, ge=0, description="Decoding processes; default one per core, 0 for none."
     )
     cache_dir: Path | None = Field(None, description="Keep decoded shifts here for later runs.")
+    pictures: bool | None = Field(
+        None,
+        description="Keep four small pictures of each shift for the report; default: if the dataset's licence lets "
+        "them be passed on. Never of folders or of your own data unless you say so.",
+    )
 
     @field_validator("shifts", mode="before")
     @classmethod

@@ -120,6 +120,8 @@ class Job:
     """Predictions are made in this runtime where it agrees with the one that is timed; eager: in that one."""
     method_timeout_s: float | None = None
     """How long one call into a method may take; None: for ever."""
+    pictures: Callable[[], Mapping[str, bytes]] | None = None
+    """Makes small pictures of its shifts for the report; None: none may be kept."""
     own_modules: tuple[str, ...] = ()
     """Modules of the user's own that the network comes from, besides those of its classes."""
 

@@ -24,6 +24,7 @@ from tempora.scenarios import Offline, to_record
 from tempora.store import Cell, Results, RunFolder, StoredPass, utilities_frame, utility_row
 from tempora.store.baselines import standard_above
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
+from tempora.store.pictures import write_pictures
 from tempora.store.schema import PASS_COLUMNS
 from tempora.store.scores import non_finite_scores
 from tempora.store.segments import segments_frame
@@ -85,6 +86,7 @@ class Run:
         else:
             results.known |= judged.known  # doubt takes a while to work out
         self.folder.write_segments(segments_frame(results))
+        write_pictures(self.folder.path, {} if self.job.pictures is None else self.job.pictures())
         self.observer.finished(results)
         return results
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import FunctionType
 from typing import Any, cast, get_type_hints
 
@@ -27,6 +28,7 @@ from tempora.engine.own_source import own_source
 from tempora.engine.passes import Stopped
 from tempora.engine.predicting import check_predict_with
 from tempora.engine.runtime import EAGER, Runtime
+from tempora.engine.samples import may_be_kept, sample_pictures
 from tempora.engine.tuning import read_recipes
 from tempora.errors import TemporaError, counted, suggestion
 from tempora.measure import Clock, SteadyClock, choose_device, device_kind, machine_facts
@@ -79,6 +81,9 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
         machine_kind=device_kind(facts),
         predict_with=predict_with,
         method_timeout_s=config.method_timeout_s,
+        pictures=partial(sample_pictures, config.data, streams, model.preprocessing)
+        if may_be_kept(config.data)
+        else None,
         own_modules=(module_of(config.model),) if is_own(config.model) else (),
         facts={
             "config": config.model_dump(mode="json"),

@@ -34,7 +34,7 @@ from tempora.store.plausible import check_cells
 SUFFIX = ".tempora"
 LIST = "pack.json"
 FORMAT = 1
-TABLES = ("run.json", "profile.json", "utilities.parquet", "segments.parquet")
+TABLES = ("run.json", "profile.json", "utilities.parquet", "segments.parquet", "pictures.json")
 MOST_FILES = 100_000
 MOST_BYTES = 4 << 30
 """Of all files together. Real packs have a few megabytes."""

@@ -4,6 +4,7 @@
     traces/*.parquet    one file per pass, one row per batch (`TRACE`)
     utilities.parquet   one row per cell: method, shift, seed and scenario (`UTILITIES`)
     segments.parquet    one row per cell and segment, of streams of many shifts (`SEGMENTS`)
+    pictures.json       small pictures of the shifts, where the data may be passed on (`pictures`)
 
 Every file carries `SCHEMA_VERSION`; a reader that meets a newer one says so instead of guessing. Every file also
 carries a checksum of its contents; a reader that finds them changed warns.

@@ -23,6 +23,7 @@ def as_markdown() -> str:
         "noticed while it was made (`facts`).",
         "- `utilities.parquet`: one row per cell.",
         "- `segments.parquet`: one row per cell and segment of its stream, where that is of many shifts.",
+        "- `pictures.json`: four small pictures of every shift (JPEG, base64), where the dataset may be passed on.",
         "- `report.html`: written by `tempora report`.",
     ]
     lines += ["", "## run.json: one object", "", "| field | type | meaning |", "|---|---|---|"]

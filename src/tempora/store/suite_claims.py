@@ -17,7 +17,7 @@ from tempora.store.results import Results
 
 FREE = (
     *("device", "threads", "deterministic", "share", "tail_batches", "clock", "methods"),
-    *("data.workers", "data.cache_dir", "data.root"),
+    *("data.workers", "data.cache_dir", "data.root", "data.pictures"),
 )
 """What a run of a suite may choose: the machine, the clock (results say which), and methods of one's own."""
 

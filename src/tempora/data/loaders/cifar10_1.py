@@ -21,6 +21,7 @@ _PUBLISHED = {"v6": 2000, "v4": 2021}
     what="CIFAR-10.1: 2000 new test images for CIFAR-10 (v6; data.options.version=v4: 2021)",
     size="12 MB",
     licence="MIT",
+    pictures_travel=True,
     source="https://github.com/modestyachts/CIFAR-10.1",
     folder="CIFAR-10.1",
     layout=(

@@ -14,6 +14,7 @@ from tempora.data.shift import Shift
     what="Fashion-MNIST test images, clean and under 15 corruptions (and the tuning ones) at 5 severities",
     size="4.4 MB",
     licence="MIT",
+    pictures_travel=True,
     source="ships with tempora",
 )
 def fashion(severity: int, shifts: str | Iterable[str] | None) -> dict[str, Shift]:
@@ -28,6 +29,7 @@ def fashion(severity: int, shifts: str | Iterable[str] | None) -> dict[str, Shif
     what="2,000 Fashion-MNIST training images, clean: the source samples of runs on fashion",
     size="1.2 MB",
     licence="MIT",
+    pictures_travel=True,
     source="ships with tempora",
 )
 def fashion_train() -> dict[str, Shift]:

@@ -31,6 +31,7 @@ from tempora.report.html.tables import all_tables, heading_groups
 from tempora.report.stream_story import stream_story
 from tempora.store import Results
 from tempora.store.atomic import remove_leftovers, write_atomically
+from tempora.store.pictures import read_pictures
 from tempora.store.verdicts import verdict_of
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def render(results: Results) -> str:
         seeds=data["seeds"],
         scenarios=data["scenarios"],
         baseline_ms=data["baseline_ms"],
-        answer="" if guide is None else guide.sentence(cards),
+        answer=words.without_pressure(utilities, cards) if guide is None else guide.sentence(cards),
         headline=words.headline(utilities, cards),
         advice=words.advice(utilities, known, cards),
         certainty=known.summary.sentence(),
@@ -112,6 +113,7 @@ def render(results: Results) -> str:
         bands=bands(results, over_shifts(utilities, cards)).to_dict(orient="records"),
         parts=charts.PARTS,
         glossary=glossary(results),
+        pictures=read_pictures(results.path),
         style=template("style.css"),
         library=library,
         script=own,

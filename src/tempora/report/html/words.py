@@ -11,6 +11,7 @@ import pandas as pd
 
 from tempora import analysis
 from tempora.analysis.doubt import Doubt
+from tempora.analysis.frames import is_offline
 from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD
@@ -79,6 +80,18 @@ def headline(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
         return ""
 
 
+def without_pressure(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
+    """The answer of a run that evaluated no deployment: who is most accurate, and what that leaves open."""
+    best = analysis.champions(utilities, cards)
+    if not is_offline(best, cards).all() or best.empty:
+        return ""
+    first = best.iloc[0]
+    return (
+        f"{cards.label(str(first['winner']))} is most accurate offline, {first['utility']:.1%}. What its time costs "
+        "a deployment was not evaluated: run it with a grid."
+    )
+
+
 def advice(utilities: pd.DataFrame, doubt: Doubt, cards: Cards = CATALOGUE) -> list[Advice]:
     """For each protocol, who wins over all shifts together and why."""
     rows = analysis.over_shifts(utilities, cards)
@@ -99,8 +112,11 @@ def troubles(
 ) -> list[Trouble]:
     """Each adapting method's losses against standard inference, with the worst of them explained; `without` those
     that are recommended. `causes` are what was found behind them (`analysis.diagnoses`)."""
-    found = _troubles(utilities, cards, without)
-    return [replace(one, causes=tuple((causes or {}).get(one.method, ()))) for one in found]
+    found = [
+        replace(one, causes=tuple((causes or {}).get(one.method, ())))
+        for one in _troubles(utilities, cards, without)
+    ]
+    return [one for one in found if one.cells or one.causes or one.not_scored]
 
 
 def _troubles(utilities: pd.DataFrame, cards: Cards, without: Collection[str]) -> list[Trouble]:
