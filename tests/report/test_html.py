@@ -146,7 +146,7 @@ def test_pictures_of_shifts_are_shown_with_their_names_where_a_run_keeps_some(
     tmp_path: Path, page: str
 ) -> None:
     assert "What the shifts look like" not in page
-    results = make_run(tmp_path, scenarios=FEW, batches=8)
+    results = write_run(tmp_path, scenarios=FEW, batches=8)
     write_pictures(tmp_path, {"clean": b"\xff\xd8\xff1", '"><script>': b"\xff\xd8\xff2"})
     shown = [given for tag, given in Text(render(results)).elements if tag == "img"]
     assert [one["alt"] for one in shown] == ["Sample images, Clean", 'Sample images, "><script>']
@@ -154,7 +154,7 @@ def test_pictures_of_shifts_are_shown_with_their_names_where_a_run_keeps_some(
 
 
 def test_a_run_without_pressure_says_who_is_most_accurate_and_what_is_open(tmp_path: Path) -> None:
-    text = str(Text(render(make_run(tmp_path, scenarios=[Offline()], batches=8))))
+    text = str(Text(render(write_run(tmp_path, scenarios=[Offline()], batches=8))))
     assert re.search(
         r"SAR is most accurate offline, \d\d\.\d%\. What its time costs a deployment was not", text
     )
