@@ -7,16 +7,14 @@ from typing import Annotated
 
 import typer
 
-from tempora.cli import completion
+from tempora.cli import options
 from tempora.cli.terminal import console, plain_table
 
 
 def audit(
-    run: Annotated[
-        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
-    ],
-    cells: Annotated[int, typer.Option(min=1, help="How many cells, picked at random.")] = 5,
-    seed: Annotated[int, typer.Option(help="Which ones: another seed picks others.")] = 0,
+    run: Annotated[Path, options.RUN],
+    cells: Annotated[int, options.CELLS] = 5,
+    seed: Annotated[int, options.CELLS_SEED] = 0,
     live: Annotated[
         bool,
         typer.Option(
@@ -27,7 +25,7 @@ def audit(
     ] = False,
 ) -> None:
     """Check a run's results by making some of them again, one pass per cell. Exit status 1: some disagree."""
-    from tempora.cli.run import prepare_environment
+    from tempora.cli.execute import prepare_environment
 
     prepare_environment()
     from rich.text import Text

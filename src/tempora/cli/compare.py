@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tempora.cli import completion
+from tempora.cli import completion, options
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import say
 
@@ -31,9 +31,7 @@ _MISPRINT = "‡"
 
 
 def compare(
-    run: Annotated[
-        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
-    ],
+    run: Annotated[Path, options.RUN],
     other: Annotated[
         Path | None, typer.Argument(help="Another run folder or pack.", autocompletion=completion.run_folder)
     ] = None,

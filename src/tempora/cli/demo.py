@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tempora.cli import completion
-from tempora.cli.run import Redo, execute, prepare_environment
+from tempora.cli import completion, options
+from tempora.cli.execute import execute, prepare_environment
 from tempora.cli.terminal import say
 
 USUAL = {
@@ -75,13 +75,9 @@ def demo(
             help="steady, measured, a profile's file, or published:rn50_inc.", autocompletion=completion.clock
         ),
     ] = "steady",
-    profile_s: Annotated[
-        float | None, typer.Option(help="Seconds that the steady clock's profile may take.")
-    ] = None,
-    redo: Redo = None,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
-    ] = False,
+    profile_s: Annotated[float | None, options.PROFILE_S] = None,
+    redo: Annotated[str | None, options.REDO] = None,
+    plain: Annotated[bool, options.PLAIN] = False,
 ) -> None:
     """Rank the methods on real data that ships with Tempora: two minutes on two CPU cores."""
     prepare_environment()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tempora import names
-from tempora.cli import completion
+from tempora.cli import completion, options
 from tempora.cli.terminal import console, plain_table
 
 if TYPE_CHECKING:
@@ -27,59 +26,28 @@ def live(
             autocompletion=completion.run_folder,
         ),
     ] = None,
-    cells: Annotated[int, typer.Option(min=1, help="How many cells, picked at random.")] = 5,
-    seed: Annotated[int, typer.Option(help="Which ones: another seed picks others.")] = 0,
+    cells: Annotated[int, options.CELLS] = 5,
+    seed: Annotated[int, options.CELLS_SEED] = 0,
     repeats: Annotated[int, typer.Option(min=1, help="How often each is lived.")] = 3,
-    model: Annotated[
-        str | None,
-        typer.Option(help="As for `tempora run`.", autocompletion=completion.one_of(names.MODELS)),
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(help="As for `tempora run`.", autocompletion=completion.one_of(names.DATASETS)),
-    ] = None,
-    root: Annotated[Path | None, typer.Option(help="Where the dataset lies.")] = None,
-    shifts: Annotated[
-        str | None,
-        typer.Option(
-            help="Corruptions or groups, with commas.", autocompletion=completion.some_of(completion.SHIFTS)
-        ),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            help="Names or module:Class, with commas.",
-            autocompletion=completion.some_of(("all", *names.METHODS)),
-        ),
-    ] = None,
-    grid: Annotated[
-        str | None,
-        typer.Option(
-            help="camera, server, ... from `tempora list scenarios`.",
-            autocompletion=completion.one_of(names.GRIDS),
-        ),
-    ] = None,
-    batches: Annotated[
-        int | None, typer.Option(help="Only the first so many batches of every shift.")
-    ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples per batch.")] = None,
-    clock: Annotated[
-        str | None, typer.Option(help="As for `tempora run`.", autocompletion=completion.clock)
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.one_of(completion.DEVICES)
-        ),
-    ] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
+    model: Annotated[str | None, options.MODEL] = None,
+    dataset: Annotated[str | None, options.DATASET] = None,
+    root: Annotated[Path | None, options.ROOT] = None,
+    shifts: Annotated[str | None, options.SHIFTS] = None,
+    methods: Annotated[str | None, options.METHODS] = None,
+    grid: Annotated[str | None, options.GRID] = None,
+    batches: Annotated[int | None, options.BATCHES] = None,
+    batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
+    clock: Annotated[str | None, options.CLOCK] = None,
+    device: Annotated[str | None, options.DEVICE] = None,
+    threads: Annotated[int | None, options.THREADS] = None,
 ) -> None:
     """Serve a scenario's arrivals in real time on the pipeline of tempora.deploy: simulated beside lived.
 
     The lived arrivals and times are replayed through the simulator, too: what differs from the lived utility there is
     wrong logic, what differs only from the simulated one is a wrong clock.
     """
-    from tempora.cli.run import _names, prepare_environment
+    from tempora.cli.execute import prepare_environment
+    from tempora.cli.run import _names
 
     prepare_environment()
     from tempora.engine.live import live as live_cells
@@ -102,10 +70,8 @@ def live(
     if run is not None and given:
         from tempora.errors import TemporaError
 
-        options = ", ".join(f"--{name.rpartition('.')[2].replace('_', '-')}" for name in given)
-        raise TemporaError(
-            f"{options}: {run} was run with its own; give a run folder, or options for a new run"
-        )
+        said = ", ".join(f"--{name.rpartition('.')[2].replace('_', '-')}" for name in given)
+        raise TemporaError(f"{said}: {run} was run with its own; give a run folder, or options for a new run")
     results = open_run(run) if run is not None else _made(given)
     show_lived(live_cells(results, cells, seed, repeats))
 

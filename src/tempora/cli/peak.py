@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tempora.cli import completion
+from tempora.cli import completion, options
 from tempora.cli.recommend import made_passes
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table, say
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 def peak(
-    run: Annotated[
-        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
-    ],
+    run: Annotated[Path, options.RUN],
     p99_ms: Annotated[
         float | None, typer.Option(help="99 % of all batches are to be answered within so many ms.")
     ] = None,
@@ -54,7 +52,7 @@ def peak(
     if format_ not in completion.ANSWERS:
         raise unknown("format", format_, completion.ANSWERS)
     if run_it:
-        from tempora.cli.run import prepare_environment
+        from tempora.cli.execute import prepare_environment
 
         prepare_environment()
     from tempora.analysis.peak import peak as find

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tempora import names
-from tempora.cli import completion
+from tempora.cli import completion, options
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table
 
@@ -20,46 +19,27 @@ def profile(
     out: Annotated[
         Path | None, typer.Option(help="Where to write the profile (JSON). Default: profile.json.")
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="A name from `tempora list models`, one of timm's, or module:function.",
-            autocompletion=completion.one_of(names.MODELS),
-        ),
-    ] = "fashion_resnet",
-    dataset: Annotated[
-        str,
-        typer.Option(
-            help="A name from `tempora list datasets`, or module:function.",
-            autocompletion=completion.one_of(names.DATASETS),
-        ),
-    ] = "fashion",
-    root: Annotated[Path | None, typer.Option(help="Where the dataset lies.")] = None,
-    methods: Annotated[
-        str,
-        typer.Option(
-            help="Names or module:Class, with commas; or all.",
-            autocompletion=completion.some_of(("all", *names.METHODS)),
-        ),
-    ] = "all",
+    model: Annotated[str, options.MODEL] = "fashion_resnet",
+    dataset: Annotated[str, options.DATASET] = "fashion",
+    root: Annotated[Path | None, options.ROOT] = None,
+    methods: Annotated[str, options.METHODS] = "all",
     shifts: Annotated[
         str | None,
         typer.Option(
             help="Corruptions or groups, with commas; the first three are fitted on, the fourth checks.",
             autocompletion=completion.some_of(completion.SHIFTS),
+            rich_help_panel=options.WHAT,
         ),
     ] = None,
     profile_s: Annotated[
-        float, typer.Option(help="Seconds that it may take; it ends when it is good.")
+        float,
+        typer.Option(help="Seconds that it may take; it ends when it is good.", rich_help_panel=options.HOW),
     ] = 180.0,
-    batch_size: Annotated[int, typer.Option(help="Samples per batch.")] = 64,
-    device: Annotated[
-        str,
-        typer.Option(
-            help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.one_of(completion.DEVICES)
-        ),
-    ] = "auto",
-    threads: Annotated[int | None, typer.Option(help="CPU threads; one unless more are given.")] = None,
+    batch_size: Annotated[int, options.BATCH_SIZE] = 64,
+    device: Annotated[str, options.DEVICE] = "auto",
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads; one unless more are given.", rich_help_panel=options.HOW)
+    ] = None,
     share: Annotated[
         bool,
         typer.Option(
@@ -68,12 +48,10 @@ def profile(
             "then the folder that it goes to.",
         ),
     ] = False,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Lines for a log instead of a live display.")
-    ] = False,
+    plain: Annotated[bool, options.PLAIN] = False,
 ) -> None:
     """Record how long every method's work takes on this machine (the paper's Table 2) and keep it as a clock."""
-    from tempora.cli.run import prepare_environment
+    from tempora.cli.execute import prepare_environment
 
     prepare_environment()
     from rich.text import Text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tempora._plain_text import no_formula
-from tempora.cli import completion
+from tempora.cli import completion, options
 from tempora.cli.terminal import console, plain_table, print_entries, say
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ _UNSAFE = (
 
 
 def query(
-    run: Annotated[
-        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
-    ],
+    run: Annotated[Path, options.RUN],
     sql: Annotated[str, typer.Argument(help="A query over the views utilities, traces and passes.")],
     format_: Annotated[
         str,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tempora.cli import completion
+from tempora.cli import completion, options
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table
 
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 
 def recommend(
-    run: Annotated[
-        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
-    ],
+    run: Annotated[Path, options.RUN],
     interval_ms: Annotated[float | None, typer.Option(help="A batch arrives every so many ms.")] = None,
     fps: Annotated[float | None, typer.Option(help="Frames per second of each camera.")] = None,
     cameras: Annotated[int, typer.Option(help="How many cameras share the pipeline (with --fps).")] = 1,
@@ -105,7 +103,7 @@ def recommend(
     if required.limits_ms:
         asked = with_variation(results, asked)
     if run_it:
-        from tempora.cli.run import prepare_environment
+        from tempora.cli.execute import prepare_environment
 
         prepare_environment()
     try:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tempora.cli import completion
+from tempora.cli import options
 from tempora.cli.terminal import say
 
 
@@ -19,9 +19,7 @@ class FigureFormat(str, Enum):
 
 
 def report(
-    run: Annotated[
-        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
-    ],
+    run: Annotated[Path, options.RUN],
     out: Annotated[
         Path | None, typer.Option(help="Where to write the page. Default: RUN/report.html.")
     ] = None,

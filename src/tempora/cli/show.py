@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tempora.cli import completion
+from tempora.cli import completion, options
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import say
 
@@ -23,9 +23,7 @@ OVERVIEW = ("winners", "sweep")
 
 
 def show(
-    run: Annotated[
-        Path, typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
-    ],
+    run: Annotated[Path, options.RUN],
     table: Annotated[
         str | None,
         typer.Option(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tempora import names
-from tempora.cli import completion
+from tempora.cli import completion, options
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table, say
 
@@ -17,7 +17,9 @@ def tune(
     methods: Annotated[
         str,
         typer.Option(
-            help="Names or module:Class, with commas.", autocompletion=completion.some_of(names.METHODS)
+            help="Names or module:Class, with commas.",
+            autocompletion=completion.some_of(names.METHODS),
+            rich_help_panel=options.WHAT,
         ),
     ],
     trials: Annotated[int, typer.Option(help="Per method, its default included.")] = 8,
@@ -30,29 +32,22 @@ def tune(
             autocompletion=completion.one_of(completion.SELECTORS),
         ),
     ] = "mutual_information",
-    model: Annotated[
-        str,
-        typer.Option(
-            help="A name from `tempora list models`, one of timm's, or module:function.",
-            autocompletion=completion.one_of(names.MODELS),
-        ),
-    ] = "fashion_resnet",
-    dataset: Annotated[
-        str, typer.Option(help="Which images.", autocompletion=completion.one_of(names.DATASETS))
-    ] = "fashion",
-    root: Annotated[Path | None, typer.Option(help="Where the dataset lies.")] = None,
+    model: Annotated[str, options.MODEL] = "fashion_resnet",
+    dataset: Annotated[str, options.DATASET] = "fashion",
+    root: Annotated[Path | None, options.ROOT] = None,
     shifts: Annotated[
         str | None,
         typer.Option(
             help="Default: the corruptions outside the fifteen, which no run evaluates.",
             autocompletion=completion.some_of(completion.SHIFTS),
+            rich_help_panel=options.WHAT,
         ),
     ] = None,
-    batches: Annotated[int, typer.Option(help="Of each shift.")] = 20,
-    batch_size: Annotated[int, typer.Option(help="Samples per batch.")] = 64,
+    batches: Annotated[int, typer.Option(help="Of each shift.", rich_help_panel=options.WHAT)] = 20,
+    batch_size: Annotated[int, options.BATCH_SIZE] = 64,
 ) -> None:
     """Search each method's few settings, the same number of trials for all, and write a recipe file for run."""
-    from tempora.cli.run import prepare_environment
+    from tempora.cli.execute import prepare_environment
 
     prepare_environment()
     from tempora import data, models
