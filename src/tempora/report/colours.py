@@ -39,6 +39,12 @@ def text_on(colour: str) -> str:
     return "#ffffff" if contrast(colour, "#ffffff") >= contrast(colour, "#000000") else "#000000"
 
 
+def shades(colour: str) -> dict[str, str]:
+    """A method's colour on light and dark paper, and what is written on each."""
+    dark = on_dark(colour)
+    return {"colour": colour, "dark": dark, "text": text_on(colour), "dark_text": text_on(dark)}
+
+
 def contrast(first: str, second: str) -> float:
     """Contrast ratio of two colours as WCAG defines it: 1 (equal) to 21 (black and white).
 

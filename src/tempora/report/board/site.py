@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from tempora.errors import TemporaError, counted
 from tempora.report.board.gather import Entry, Gathered
 from tempora.report.board.history import changes, histories
-from tempora.report.colours import on_dark, text_on
+from tempora.report.colours import shades
 from tempora.report.frames import scenario_titles
 from tempora.report.html.packing import compress
-from tempora.report.html.page import script_hash, template, write_report
+from tempora.report.html.page import environment, one_script, script_hash, template, write_report
 from tempora.store.atomic import write_atomically
 from tempora.store.verdicts import verdict_of
 
@@ -89,18 +89,8 @@ def _methods(entries: Sequence[Entry]) -> dict[str, dict[str, str]]:
     for entry in entries:
         for name in entry.results.cards.in_order(entry.rows["method"]):
             card = entry.results.cards.method(name)
-            dark = on_dark(card.colour)
-            found.setdefault(
-                name,
-                {
-                    "label": card.label,
-                    "family": card.family,
-                    "colour": card.colour,
-                    "dark": dark,
-                    "text": text_on(card.colour),
-                    "dark_text": text_on(dark),
-                },
-            )
+            shown = {"label": card.label, "family": card.family, **shades(card.colour)}
+            found.setdefault(name, shown)
     return found
 
 
@@ -162,13 +152,9 @@ def _number(value: Any) -> float | None:
 
 
 def _page(data: dict[str, Any]) -> str:
-    from jinja2 import DictLoader, Environment
-
-    own = '"use strict";\n{\n' + "\n".join([*map(template, SCRIPTS), _own("board.js")]) + "}\n"
-    environment = Environment(
-        loader=DictLoader({PAGE: _own("board.html")}), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template(PAGE).render(
+    own = one_script(*map(template, SCRIPTS), _own("board.js"))
+    page = environment({PAGE: _own("board.html")}).get_template(PAGE)
+    return page.render(
         data=data,
         runs=data["runs"],
         methods=list(data["methods"].values()),

@@ -83,9 +83,9 @@ def render(results: Results) -> str:
         **_budgets(utilities, cards),
     }
     guide = guidance(utilities, known, cards)
-    own, library = _own_script(), charts.scripts()
-    environment = _environment(cards)
-    return environment.get_template("report.html").render(
+    own, library = one_script(*map(template, SCRIPTS)), charts.scripts()
+    page = _environment(cards).get_template("report.html")
+    return page.render(
         manifest=results.manifest,
         verdict=verdict_of(results.manifest),
         utilities=utilities,
@@ -172,29 +172,30 @@ def _not_scored(utilities: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _environment(cards: Cards) -> Environment:
-    from jinja2 import DictLoader, Environment
-
     from tempora.report.tables.parts import shift_title
 
-    environment = Environment(
-        loader=DictLoader({"report.html": template("report.html")}),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
+    found = environment({"report.html": template("report.html")})
+    found.filters.update(
         label=cards.label,
         title=cards.title,
         situation=lambda protocol: cards.scenario(protocol).situation,
         shift_title=shift_title,
         heading_groups=heading_groups,
     )
-    return environment
+    return found
 
 
-def _own_script() -> str:
+def environment(pages: Mapping[str, str]) -> Environment:
+    """Where pages are made: names are text, and methods have their colours."""
+    from jinja2 import DictLoader, Environment
+
+    loader = DictLoader({**pages, "methods.css": template("methods.css")})
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+
+
+def one_script(*scripts: str) -> str:
     """Our scripts as one, in a block of its own so that they share names with nobody."""
-    return '"use strict";\n{\n' + "\n".join(template(name) for name in SCRIPTS) + "}\n"
+    return '"use strict";\n{\n' + "\n".join(scripts) + "}\n"
 
 
 def template(name: str) -> str:

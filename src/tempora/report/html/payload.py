@@ -21,7 +21,7 @@ from tempora.cards import Cards
 from tempora.published.methods import STANDARD
 from tempora.published.setups import CORRUPTIONS
 from tempora.report.certainty import how_sure
-from tempora.report.colours import on_dark, text_on
+from tempora.report.colours import shades
 from tempora.report.frames import scenario_titles
 from tempora.report.html.packing import pack, pack_words
 from tempora.report.over_time import OverTime, over_time
@@ -166,10 +166,7 @@ def _method(
     return {
         "name": name,
         "label": shown.label,
-        "colour": shown.colour,
-        "dark": on_dark(shown.colour),
-        "text": text_on(shown.colour),
-        "dark_text": text_on(on_dark(shown.colour)),
+        **shades(shown.colour),
         "family": shown.family,
         "standard": name == STANDARD,
         "history_free": stored is not None and stored.history_free,
