@@ -106,13 +106,53 @@ def test_a_package_that_is_not_there_says_what_to_install(tmp_path: Path, monkey
 def test_mlflow_holds_the_run(results: Results, monkeypatch) -> None:
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    before = mlflow.get_tracking_uri()
     (hook,) = open_hooks(["mlflow"], results.path)
     hook.finished(results)
-    (run,) = mlflow.search_runs(experiment_names=["tempora"], output_format="list")
+    (run,) = runs_in(results.path / "mlflow.db")
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == results.path.name
     assert run.data.metrics == pytest.approx(metrics(results))
     assert run.data.params["model"] == "a_net"
     kept = {path.name for path in (results.path / "mlflow-artifacts").glob("*/artifacts/*")}
     assert kept == {"run.json", "utilities.parquet"}
+    assert mlflow.get_tracking_uri() == before, "the user's own session writes where it did"
+    assert mlflow.active_run() is None
+
+
+def test_mlflow_goes_where_the_environment_says_with_any_number_of_metrics(
+    results: Results, tmp_path: Path, monkeypatch
+) -> None:
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
+    monkeypatch.chdir(tmp_path)  # where such a database keeps its artifacts
+    many = {f"utility/method {number}/offline": number / 2000 for number in range(1234)}
+    monkeypatch.setattr("tempora.hooks.mlflow.metrics", lambda results: many)
+    (hook,) = open_hooks(["mlflow"], results.path)
+    hook.finished(results)
+    (run,) = runs_in(tmp_path / "elsewhere.db")
+    assert run.data.metrics == pytest.approx(many)
+
+
+def test_a_run_that_mlflow_would_not_take_is_marked_there(
+    results: Results, tmp_path: Path, monkeypatch
+) -> None:
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempora.hooks.mlflow.files", lambda results: [tmp_path / "nowhere"])
+    (hook,) = open_hooks(["mlflow"], results.path)
+    with pytest.raises(OSError, match="nowhere"):
+        hook.finished(results)
+    (run,) = runs_in(tmp_path / "elsewhere.db")
+    assert run.info.status == "FAILED"
+
+
+def runs_in(database: Path) -> list:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{database}")
+    return client.search_runs([client.get_experiment_by_name("tempora").experiment_id])
 
 
 def test_wandb_holds_the_run_offline(results: Results, monkeypatch) -> None:
