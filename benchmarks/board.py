@@ -3,13 +3,14 @@
     python benchmarks/board.py --packs 200 --json benchmarks/results/board.json
 
 Each run has 5 methods, 2 shifts and 17 scenarios of 40 batches (numpy streams scored by the real scenarios), under
-the name of a machine of its own; a fifth of them repeat a configuration at a second commit. Packing is timed, then
+the clock of a device of its own; a fifth of them repeat a configuration at a second commit. Packing is timed, then
 `tempora board` without its reports, each of which is a page of its own (benchmarks/report.py times one). CPU seconds:
 waiting for a core is no part of them.
 """
 
 from __future__ import annotations
 
+import resource
 import shutil
 import sys
 import tempfile
@@ -29,38 +30,51 @@ from tempora.store.suite_claims import departures_of
 
 
 def main(
-    packs: Annotated[int, typer.Option(help="How many.")] = 200,
+    packs: Annotated[int, typer.Option(help="How many; also a tenth of them, to see how it grows.")] = 200,
     json_: JsonFile = None,
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
-        files, packing = [], 0.0
         made = write_run(Path(place) / "made", scenarios=WIDE_GRID).path
+        files, packing = [], 0.0
         for number in range(packs):
-            folder = RunFolder(shutil.copytree(made, Path(place) / f"run-{number}"))
-            manifest = folder.manifest()
-            again = number % 5 == 4
-            machine = {"cpu": f"Processor {number - again}", "commit": ("b" if again else "a") * 40}
-            folder.write_manifest(manifest | {"machine": manifest["machine"] | machine})
-            file, seconds = timed(lambda folder=folder: pack(folder.path))
+            folder = copied(made, Path(place) / f"run-{number}", number)
+            file, seconds = timed(lambda folder=folder: pack(folder))
             files.append(file)
             packing += seconds
-        gathered, opening = timed(lambda: gather(files, departures_of))
-        site = Path(place) / "site"
-        board, writing = timed(lambda: write_board(gathered, site, reports=False))
+            shutil.rmtree(folder)
+        boards = [board_of(files[:count], Path(place) / f"site-{count}") for count in (packs // 10, packs)]
         figures = {
-            "packs": packs,
             "pack_s": round(packing / packs, 4),
             "pack_bytes": round(sum(file.stat().st_size for file in files) / packs),
             "folder_bytes": _bytes(made),
-            "opening_and_checking_s": round(opening, 2),
-            "writing_s": round(writing, 2),
-            "page_bytes": board.page.stat().st_size,
-            "json_bytes": (site / "board.json").stat().st_size,
-            "rows": sum(len(entry.rows) for entry in gathered.entries),
+            "boards": boards,
         }
-    for name, value in figures.items():
-        console.print(f"{name:24} {value:>12,}")
+    console.print(figures)
     write(figures, json_)
+
+
+def copied(made: Path, place: Path, number: int) -> Path:
+    """The same run under the clock of another device, or at another commit."""
+    folder = RunFolder(shutil.copytree(made, place))
+    manifest, again = folder.manifest(), number % 5 == 4
+    machine = manifest["machine"] | {"commit": ("b" if again else "a") * 40}
+    config = (manifest["config"] or {}) | {"clock": f"library:device-{number - again}"}
+    folder.write_manifest(manifest | {"machine": machine, "config": config})
+    return folder.path
+
+
+def board_of(files: list[Path], site: Path) -> dict[str, float]:
+    gathered, opening = timed(lambda: gather(files, departures_of))
+    board, writing = timed(lambda: write_board(gathered, site, reports=False))
+    return {
+        "packs": len(files),
+        "opening_and_checking_s": round(opening, 2),
+        "writing_s": round(writing, 2),
+        "page_bytes": board.page.stat().st_size,
+        "json_bytes": (site / "board.json").stat().st_size,
+        "rows": sum(len(entry.rows) for entry in gathered.entries),
+        "most_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
 
 
 def _bytes(folder: Path) -> int:

@@ -11,6 +11,7 @@ from scipy import stats
 from made_runs import METHODS, Pace
 from made_runs import measured_run as write_run
 from tempora.analysis.compare import _machines, compare_runs, machine_name
+from tempora.analysis.doubt import doubt
 from tempora.errors import TemporaError
 from tempora.scenarios import Continuous, Discrete, Offline
 from tempora.store import Results
@@ -39,6 +40,24 @@ def test_a_run_equals_itself(run: Results) -> None:
         "scenarios": 3,
         "winners_changed": 0,
     }
+
+
+def test_what_was_read_of_a_run_serves_every_comparison(
+    run: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board compares each run with the one before and the one after."""
+    first, last = (write_run(tmp_path / name, scenarios=FEW) for name in ("first", "last"))
+    doubt(run)
+    compare_runs(first, run)
+    read: list[Path] = []
+    trace = Results.trace
+    monkeypatch.setattr(
+        Results,
+        "trace",
+        lambda self, *given, **named: read.append(self.path) or trace(self, *given, **named),
+    )
+    compare_runs(run, last)
+    assert set(read) == {last.path}
 
 
 def test_utilities_are_those_of_the_runs(run: Results) -> None:

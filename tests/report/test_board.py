@@ -74,6 +74,15 @@ def test_every_run_method_and_scenario_is_there(data: dict, runs: list[Path]) ->
     assert without["sample_lo"] is None, "without traces nobody knows how sure it is"
 
 
+def test_a_board_keeps_of_its_runs_what_it_shows_alone(runs: list[Path], tmp_path: Path) -> None:
+    """Replicates take megabytes of every run; a board may have hundreds."""
+    gathered = gather(runs[:2], departures_of)
+    write_board(gathered, tmp_path, reports=False)
+    for entry in gathered.entries:
+        assert "doubt" not in entry.results.known
+        assert entry.rows["p_best"].notna().all()
+
+
 def test_a_fall_beyond_the_interval_is_a_regression_and_commits_are_ordered_by_date(data: dict) -> None:
     (history,) = data["histories"]
     assert [one["run"] for one in history["commits"]] == ["first", "later"]

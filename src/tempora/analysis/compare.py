@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -147,6 +148,7 @@ class _Side:
             for identity in identities
         }
 
+    @cached_property
     def values(self) -> dict[tuple[Any, ...], float]:
         return {key: float(group["value"].iloc[0]) for key, group in self.rows.groupby(_CELL, dropna=False)}
 
@@ -205,7 +207,6 @@ def _beside(here: Replicates, there: Replicates) -> Replicates:
 
 
 def _compared(mine: _Side, scenario: tuple[Any, ...], both: Replicates) -> Iterator[dict[str, Any]]:
-    values = mine.values()
     for place, method in enumerate(both.methods):
         if method.endswith(_OTHER):
             continue
@@ -213,7 +214,7 @@ def _compared(mine: _Side, scenario: tuple[Any, ...], both: Replicates) -> Itera
         yield {
             **dict(zip(SCENARIO_NAME, scenario, strict=True)),
             "method": method,
-            "value": values[(*scenario, method)],
+            "value": mine.values[(*scenario, method)],
             "utility": float(both.utility[place]),
             "utility_other": float(both.utility[other]),
             **_difference(both, place, other),

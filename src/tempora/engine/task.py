@@ -370,6 +370,7 @@ class Task:
             "times": dict(clock.used),
             "timing_uncertainty": clock.profile.uncertainty(label),
             "updated_parameters": sum(tensor.numel() for tensor in self._created().trainable.values()),
+            "peak_memory_bytes": resources.memory_bytes,
             **resources.to_facts(),
         }
         if clock.unknown:

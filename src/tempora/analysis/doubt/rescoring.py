@@ -20,6 +20,7 @@ from tempora.scenarios import Resolved, Scenario
 from tempora.scenarios.budget import Budget
 from tempora.store import ADAPTED, Results, Trace
 from tempora.store.integrity import damaged
+from tempora.store.schema import CELL_COLUMNS
 
 _JUST_BELOW = 1 - 1e-6
 
@@ -43,7 +44,19 @@ class Rescorer:
         self._resolved: dict[tuple[int, int, float], Resolved] = {}
 
     def worth(self, cell: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.int8]]:
-        """What each batch added, as it was (the mean is the utility), and its phase: (batches,) both."""
+        """What each batch added, as it was (the mean is the utility), and its phase: (batches,) both.
+
+        Kept with the results: doubt asks for it, and so does every run that this one is compared with.
+        """
+        known = self._results.known.setdefault("worth", {})
+        assert isinstance(known, dict)
+        key = tuple(cell[name] for name in ("method", *CELL_COLUMNS))
+        if key not in known:
+            known[key] = self._as_it_was(cell)
+        found: tuple[FloatArray, NDArray[np.int8]] = known[key]
+        return found
+
+    def _as_it_was(self, cell: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.int8]]:
         placed = self._results.trace(cell, predictions=False)
         return placed.worth(self._results.resolved(cell, placed.num_batches)), placed.phase
 

@@ -97,6 +97,12 @@ class Entry:
         rows = over_shifts(self.results.utilities, self.results.cards)
         return doubt(self.results).about(rows)
 
+    def settle(self) -> None:
+        """Work out `rows` and forget what they come from, which takes megabytes of every run on the board."""
+        _ = self.rows
+        self.results.known.pop("doubt", None)
+        self.results.folder.forget_traces()
+
 
 class Gathered(NamedTuple):
     """What was given, sorted out."""

@@ -47,9 +47,10 @@ def write_board(gathered: Gathered, out: Path, title: str = "Tempora board", rep
     if out.exists() and not out.is_dir():
         raise TemporaError(f"--out {out}: is a file; name a folder")
     out.mkdir(parents=True, exist_ok=True)
-    links = [
-        _report(entry, number, out) if reports else None for number, entry in enumerate(gathered.entries)
-    ]
+    links = []
+    for number, entry in enumerate(gathered.entries):
+        links.append(_report(entry, number, out) if reports else None)
+        entry.settle()
     data = payload(gathered, links, title)
     _write(out / DATA, json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     _write(out / PAGE, _page(data))
