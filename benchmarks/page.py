@@ -467,6 +467,40 @@ the others need a live pass wherever an interval skips batches, and every timed 
 """
 
 
+def long_stream_section() -> list[str]:
+    """Memory and time over 100,000 batches, as `python benchmarks/long_stream.py` wrote it."""
+    found = load("long-stream")
+    if found is None:
+        return []
+    rows, per_row = found["rows"], found["trace_row_bytes"]
+    lines = [
+        "## A long stream",
+        "",
+        "`python benchmarks/long_stream.py --json benchmarks/results/long-stream.json`: "
+        f"{found['method']} with a tiny network on a recurring",
+        f"stream of {found['batches']:,} batches, one thread of two shared cores.",
+        "",
+        "| batches done | CPU ms per batch since the last | the same of a new, short stream then | MB grown |",
+        "|---|---|---|---|",
+    ]
+    last = {"batches": 0, "cpu_s": 0.0}
+    for row in rows:
+        each_ms = 1000 * (row["cpu_s"] - last["cpu_s"]) / (row["batches"] - last["batches"])
+        lines.append(
+            f"| {row['batches']:,} | {each_ms:.2f} | {row['fresh_ms']:.2f} | {row['grown_bytes'] / 1e6:.1f} |"
+        )
+        last = row
+    more = (rows[-1]["grown_bytes"] - rows[0]["grown_bytes"]) / (rows[-1]["batches"] - rows[0]["batches"])
+    return [
+        *lines,
+        "",
+        f"The trace has {per_row:.0f} bytes a row, {per_row * found['batches'] / 1e6:.0f} MB, taken at the start;",
+        f"the other {more:.0f} bytes a batch are its times on the timeline, which end in the same rows. Nothing else",
+        "grows. Time goes up and down with the other users of the cores, for the short stream as for the long one.",
+        "",
+    ]
+
+
 def page() -> str:
     lines = [INTRODUCTION, *ratio_sections(), FLOORS]
     for name, command in METHODS.items():
@@ -474,6 +508,7 @@ def page() -> str:
         if results is not None:
             lines += [f"### {results['title']}", "", f"`{command}`", "", *methods_table(results), ""]
     lines += cpu_section()
+    lines += long_stream_section()
     lines += ["## The engine on a GPU", ""]
     for name, command in ENGINE.items():
         results = load(name)
