@@ -218,15 +218,18 @@ class SteadyProfile(_Part):
             source="steady",
         )
 
+    def _moved(self) -> str:
+        """What the profile's error may move, and how far."""
+        points, batches = self.moved_points or 0.0, round(self.moved_batches or 0)
+        parts = [f"a cell by {points:.1f} points"] if points >= 0.05 or not batches else []
+        return " or ".join([*parts, *([f"a cut-off by {counted(batches, 'batch')}"] if batches else [])])
+
     @property
     def verdict(self) -> Verdict:
         """What a reader of a number behind this profile should know."""
         reasons = []
         if not self.settled:
-            moves = (
-                f"its error may move a cell by {self.moved_points or 0:.1f} points or a cut-off by "
-                f"{self.moved_batches or 0:.0f} batches"
-            )
+            moves = f"its error may move {self._moved()}"
             if self.time_was_up:
                 reasons.append(f"profiling ended after its time: {moves} (--profile-s gives it more)")
             else:

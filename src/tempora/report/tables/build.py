@@ -221,6 +221,8 @@ def _response(given: Material) -> Table:
 
 
 def _factors(given: Material) -> Table:
+    if analysis.temporal(given.rows, given.cards).empty:
+        raise TemporaError("this run has offline cells only; choose table offline, or run it with a grid")
     return contents.temporal_factors(analysis.temporal_factors(given.rows, given.cards), given.cards)
 
 
