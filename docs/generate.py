@@ -274,8 +274,40 @@ def tuning() -> str:
         f"{', '.join(found['evaluated_on'])}, {found['batches']} batches of 64 of each; ranks under default, "
         "label-free and oracle settings. The last column is the worst of a method's trials where it was tuned."
     )
-    regret = "Regret: accuracy given away to the oracle, where it was tuned."
-    return "\n\n".join((about, markdown_table(table), regret, markdown_table(regrets)))
+    regret = (
+        "Regret: accuracy given away to the oracle, where it was tuned, by methods with something to tune."
+    )
+    moved = _moved(rows, ranks, found["batches"] * 64 * len(found["evaluated_on"]))
+    left_out = "; ".join(
+        f"{name}, which {_first_words(name, why)}" for name, why in found["left_out"].items()
+    )
+    parts = (about, markdown_table(table), moved, regret, markdown_table(regrets), f"Left out: {left_out}.")
+    return "\n\n".join(parts)
+
+
+def _first_words(name: str, why: str) -> str:
+    """The first sentence of a reason, without the method that it is about."""
+    return why.removeprefix(name).lstrip(": ").partition(". ")[0].partition("; ")[0].rstrip(".")
+
+
+def _moved(rows: list[dict[str, Any]], ranks: dict[str, dict[str, int]], samples: int) -> str:
+    """Who changes places with other settings, and whose accuracy changes by more than chance would."""
+    chance = 2 * 0.5 / samples**0.5
+    default, told = ranks["default"], []
+    for way in (way for way in ranks if way != "default"):
+        far = {name: abs(rank - default[name]) for name, rank in ranks[way].items()}
+        best = ", ".join(name for name, rank in ranks[way].items() if rank == 1)
+        gains = {row["method"]: row[way]["evaluated"] - row["default"]["evaluated"] for row in rows}
+        sure = ", ".join(f"{name} {100 * gain:+.1f}" for name, gain in gains.items() if abs(gain) > chance)
+        told.append(
+            f"Chosen by {way.replace('_', ' ')}, {sum(map(bool, far.values()))} of {len(far)} change their rank, by "
+            f"up to {max(far.values())} places, and {best} is first; beyond chance: {sure or 'nobody'}."
+        )
+    first = ", ".join(name for name, rank in default.items() if rank == 1)
+    return (
+        f"Under defaults {first} is first. Two standard errors of an accuracy of {samples:,} samples are at most "
+        f"{100 * chance:.1f} points, so many of these places are chance's. {' '.join(told)}"
+    )
 
 
 def _ranked(values: dict[str, float]) -> dict[str, int]:
