@@ -371,6 +371,7 @@ def worked_out() -> list[str]:
 
 METHODS = {
     "h200-methods-resnet50": "python benchmarks/methods.py --device cuda --model resnet50 --repeats 20",
+    "h200-methods-resnet50-all": "python benchmarks/methods.py --device cuda --model resnet50 --repeats 6",
     "h200-methods-vit_b_16": "python benchmarks/methods.py --device cuda --model vit_b_16 --repeats 10",
     "h200-methods-vit_b_16-all": "python benchmarks/methods.py --device cuda --model vit_b_16 --repeats 3 --warmup 1",
 }
