@@ -656,11 +656,19 @@ def test_a_method_that_has_nothing_to_adapt_is_not_asked_to(network, batches, mo
         assert all((row.finish_ms == row.emission_ms) == (steps == {"none"}) for row in journal)
 
 
-@pytest.mark.parametrize(("name", "parts"), [("eta", True), ("tent", False), ("lame", False)])
-def test_sizes_are_met_for_methods_that_step_on_what_they_keep(name, parts, network, batches):
+@pytest.mark.parametrize(
+    ("name", "settings", "parts"),
+    [
+        ("eta", {"margin": 0.001}, True),
+        ("eta", {"margin": 1.0, "max_similarity": 2.0}, False),
+        ("tent", {}, False),
+        ("lame", {}, False),
+    ],
+)
+def test_sizes_are_met_for_methods_that_step_on_what_they_keep(name, settings, parts, network, batches):
     """Which only a GPU needs; here they are met all the same, and leave nothing behind."""
     model, x = network("fashion_resnet"), batches[0][0]
-    operator = Operator(create(name, model), create("standard", model), example=x)
+    operator = Operator(create(name, model, **settings), create("standard", model), example=x)
     operator.warm_up(WallClock(), Costs())
     assert operator._learns_from_parts == parts
     before, sizes = {key: value.clone() for key, value in operator.standard.model.state_dict().items()}, []

@@ -224,7 +224,8 @@ class Operator:
         begun_ms = began_ms if self.adapts_in_predict else emission_ms
         mode, amount = work_of(self.method)
         costs.adapted(mode, action, clock.now_ms() - begun_ms)
-        self._learns_from_parts |= amount is not None and self.method.family == "gradient-based"
+        in_part = amount is not None and amount < len(x)
+        self._learns_from_parts |= in_part and self.method.family == "gradient-based"
         return None
 
     def _tried(
