@@ -1,80 +1,83 @@
 """Pace: settle on what the stream looks like, then learn where the time that it takes is worth it.
 
     settle    normalise the first batches with their own statistics and average those (without BatchNorm: centre the
-              features); keep the source's where they explain the first batch as well.
+              features). Where nobody waits, on the first batch at once, and back to the source if that explains the
+              batch as well; where every delay costs, look at a plain prediction first.
     learn     one step of information maximisation on the norm layers, if what it may gain over the batches to come
               is more than what it costs the users: effort follows difficulty, and ends with it.
-    watch     go back to the settled state when the score falls or classes vanish; begin anew when the shift changes.
+    watch     look at plain predictions now and then, of every fourth batch while it learns, which is held back: go
+              back to the settled state when learning did harm, begin anew when the shift changes, and learn nothing
+              where a batch does not show the classes of the stream.
 
-The score of predictions is their mutual information with the samples, H(mean p) - mean H: it needs no labels. The
-horizon is not known: as many batches as were seen are expected to come, and at least a few.
+The score of a batch is the mutual information of predictions and samples, H(mean p) - mean H, as a share of the most
+that it can be, ln of the classes or of the samples: it needs no labels, and is near the accuracy of a network that is
+as certain as it should be. 1 - score is the difficulty. The horizon is not known: as many batches as were seen are
+expected to come, and at least a few.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from tempora.methods.contract import Method, Moment
-from tempora.methods.functions import entropy, max_entropy
-from tempora.methods.gradient import fill
-from tempora.methods.norm import MOMENTUM, BatchStatistics, norm_affine
+from tempora.methods.contract import Moment
+from tempora.methods.norm import norm_affine
 from tempora.methods.optimizers import all_finite
+from tempora.methods.price import affords, price
 from tempora.methods.registry import register
 from tempora.methods.settings import Settings, setting
-from tempora.models import Classifier
+from tempora.methods.settle import LOOK_EVERY, Settling, unusual
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-#: Mean entropy over ln C of a network that knows what it sees: nothing is learned from such batches.
-CERTAIN = 0.12
-#: From there to this further, steps grow to their full length.
-DIFFICULT = 0.25
-#: What a step is expected to gain in accuracy, per unit of uncertainty above CERTAIN.
-GAIN_PER_STEP = 0.01
-#: What the second and later batches of statistics are expected to gain.
-GAIN_PER_BATCH = 0.0015
-#: Batches that are always expected to come.
+KNOWN = 0.2
+"""Difficulty up to which a network knows what it sees: nothing is to be gained."""
 FEWEST_TO_COME = 16
-#: By how much of ln C settled statistics must score above the source's.
+"""Batches that are always expected to come."""
+GAIN_OF_SETTLING = 0.5
+"""Of the difficulty beyond KNOWN, what the first batch of statistics is expected to gain in accuracy."""
+GAIN_OF_BATCHES = 0.03
+"""Of the difficulty, what k batches of statistics lack, times k."""
+GAIN_OF_STEP = 0.02
+"""Of the difficulty beyond KNOWN, what a step is expected to gain."""
+GAIN_OF_LOOK = 0.001
+"""What a look is expected to gain, for each batch since the last."""
+BLIND = 0.1
+"""What settling on the first batch, before anything is known, may cost."""
 MARGIN = 0.01
-#: Batches that the usual range of scores is taken from.
+"""By how much settled statistics must score above the source's."""
+FEWEST_SAMPLES = 8
+"""Of a batch that has statistics and a score."""
 USUAL = 8
-#: Arrivals that the price of being busy is looked for among.
-LOOK_AHEAD = 8
-#: What work costs, in Standard's time, until it was done once.
-UNKNOWN_COST_X = {"settling": 1.1, "compared": 0.5, "learning": 1.2, "step": 2.0}
+"""Batches that the usual range of scores is taken from."""
+ALIKE = 1.2
+"""Two samples of a batch may be of one class so many times as often as two of different batches."""
+UNKNOWN_COST_X = {"settling": 1.1, "compared": 0.5, "learning": 1.2, "step": 2.0, "looked": 0.02}
+"""What work costs, in Standard's time, until it was done once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaceSettings(Settings):
     """What of it to do.
 
-    batches: to settle on, at most. step: length of a full step, relative to that of the parameters; follows the
-    network's family unless given. learn: whether to learn at all. gate: whether to compare with the source, and to go
-    back. alarm: how many standard deviations the score must leave its usual range by, twice in a row, to begin anew;
-    0: never.
+    batches: to settle on, at most. step: how much of the difficulty beyond what is usual a step would mend, if the
+    score were linear in the parameters; longest: a step, relative to the length of the parameters. learn: whether to
+    learn at all. gate: whether to compare with the source, to go back, and to mind the classes. alarm: how many
+    standard deviations the score must leave its usual range by, twice in a row, to begin anew; 0: never.
     """
 
     batches: int = setting(4, low=0)
-    step: float | None = setting(None, above=0)
+    step: float = setting(0.06, above=0)
+    longest: float = setting(0.01, above=0)
     learn: bool = True
     gate: bool = True
     alarm: float = setting(6.0, low=0)
 
-    default_step: ClassVar[dict[str, float]] = {"cnn": 0.001, "vit": 0.003}
-
-    def resolved(self, model: Classifier) -> Self:
-        return fill(self, step=self.default_step[model.family])
-
 
 @register
-class Pace(Method):
+class Pace(Settling):
     """Settles, then learns when it is worth its time."""
 
     name = "pace"
@@ -82,205 +85,257 @@ class Pace(Method):
     family = "gradient-based"
     modifies = ("activations", "parameters")
     time_aware = True
-    state = ("seen", "settling", "centre", "velocity", "uncertainty", "usual", "strange", "settled")
-    actions = ("settling", "compared", "step", "none", "back", "alarm", "non_finite")
+    state = (
+        *("seen", "looked", "kept", "settling", "difficulty", "marginal", "within", "between", "samples"),
+        *("velocity", "unwatched", "may_learn", "settled", "usual", "strange"),
+    )
+    actions = ("settling", "compared", "looked", "step", "none", "back", "alarm", "non_finite")
     modes = ("settling", "learning", "settled")
-    idle = ("none", "non_finite")
+    idle = ("none", "looked", "non_finite")
     free = ("none", "settling", "back", "alarm")
     Settings = PaceSettings
 
     def setup(self) -> None:
-        statistics = BatchStatistics(self.model, source="keep", frozen="tracked")
-        if statistics.layers:
-            self.statistics = statistics
+        super().setup()
         self.trainable = norm_affine(self.model)
         self._source_state = [tensor.detach().clone() for tensor in self._tensors()]
         self._begin()
 
     def _begin(self) -> None:
-        #: Batches since the stream, or the present shift, began.
-        self.seen = 0
+        """At the beginning of a stream, or of a new shift, with the source."""
+        self.settled_on, self.centre = 0, torch.zeros_like(self.centre)
+        #: False: the source explains the stream as well.
         self.settling = self.settings.batches > 0
-        #: Mean feature, on networks without BatchNorm.
-        self.centre = torch.zeros((), device=self.model.device, dtype=self.model.dtype)
+        #: Batches so far, those that were looked at, and the scores of the latest that were not.
+        self.seen = self.looked = 0
+        self.kept: list[Tensor] = []
+        #: Running mean; None: nobody has looked.
+        self.difficulty: float | None = None
+        #: Running mean of p, and how often two samples of a batch, or of two batches, are of one class.
+        self.marginal = torch.zeros(self.model.num_classes, device=self.model.device, dtype=self.model.dtype)
+        self.within = self.between = 0.0
+        self.samples = 0
         self.velocity = [torch.zeros_like(parameter) for parameter in self.trainable.values()]
-        #: Running mean of the predictions' entropy over ln C.
-        self.uncertainty = 0.0
-        #: Scores of the first batches after it settled, and how many of the latest lie below their range.
+        #: Batches since the last that was held back, counting one before the first.
+        self.unwatched = LOOK_EVERY - 2
+        #: False after learning did harm; and the state to go back to, once something was learned.
+        self.may_learn = bool(self.settings.learn)
+        self.settled: list[Tensor] | None = None
+        #: Scores of the first batches, and how many of the latest lie outside their range.
         self.usual: list[float] = []
         self.strange = 0
-        #: The state that is safe to go back to.
-        self.settled: list[Tensor] | None = None
 
-    # Predict: settle, learn or neither.
+    # Predict: learn, settle or neither.
 
     def predict(self, x: Tensor, moment: Moment) -> Tensor:  # type: ignore[override]
         if self.frozen:
-            return self._plain(x)
-        mode = self._choose(moment)
+            return self.plain(x)
+        mode = self._choose(moment) if len(x) >= FEWEST_SAMPLES else "settled"
         self.work = (mode, 0.0)
         if mode == "settled":
-            scores = self._plain(x)
-            self.pending = (mode, x, scores)
-            return scores
-        with torch.set_grad_enabled(mode == "learning"), self._tracking():
-            output = self._forward(x)
+            output = self.plain(x)
+        else:
+            if mode == "learning":
+                self.settled_on = min(self.settled_on, 1)  # statistics from before it learned are stale
+            with torch.set_grad_enabled(mode == "learning"):
+                output = self.settle_on(x)
         self.pending = (mode, x, output)
         return output.detach()
 
     def _choose(self, moment: Moment) -> str:
         if self._worth_learning(moment):
-            return "learning"
-        if not self.settling:
-            return "settled"
-        extra_ms = self._cost(moment, "settling") - (moment.baseline_ms or 0.0)
-        gain = GAIN_PER_BATCH * self._to_come
-        return "settling" if self.seen == 0 or gain > price(moment, extra_ms, 0.0) else "settled"
-
-    def _worth_learning(self, moment: Moment) -> bool:
-        effort = self._effort
-        if not self.settings.learn or self.seen == 0 or not effort:
-            return False
-        predict_ms = self._cost(moment, "learning") - (moment.baseline_ms or 0.0)
-        step_ms = self._cost(moment, "step")
-        if not affords(moment, predict_ms + step_ms):
-            return False
-        return GAIN_PER_STEP * effort * self._to_come > price(moment, predict_ms, step_ms)
+            return "settled" if self._held_back else "learning"
+        return "settling" if self._worth_settling(moment) else "settled"
 
     @property
-    def _effort(self) -> float:
-        """By how much the network is less certain than one that knows what it sees."""
-        return max(0.0, self.uncertainty - CERTAIN)
+    def _held_back(self) -> bool:
+        """Whether the next batch is not to be learned from, so that what was learned can be looked at."""
+        return bool(self.settings.gate) and self.unwatched >= LOOK_EVERY - 1
+
+    def _worth_learning(self, moment: Moment) -> bool:
+        if not self.may_learn or not self._lack or self._few_classes:
+            return False
+        learning_ms, step_ms = self._cost(moment, "learning"), self._cost(moment, "step")
+        gain = GAIN_OF_STEP * self._lack * self._to_come
+        return affords(moment, learning_ms + step_ms) and gain > self._price(moment, learning_ms, step_ms)
+
+    def _worth_settling(self, moment: Moment) -> bool:
+        if not self.settling or self.settled_on >= self.settings.batches:
+            return False
+        settling_ms, compare_ms = self._cost(moment, "settling"), 0.0
+        if self.difficulty is None and not self.settled_on:
+            gain, compare_ms = BLIND, self._cost(moment, "compared")
+        elif not self.settled_on:
+            gain = GAIN_OF_SETTLING * self._lack * self._to_come
+        else:  # the variance of an average falls with 1 / k
+            lacking = GAIN_OF_BATCHES * (0.5 if self.difficulty is None else self.difficulty)
+            gain = lacking / (self.settled_on * (self.settled_on + 1)) * self._to_come
+        return affords(moment, settling_ms) and gain > self._price(moment, settling_ms, compare_ms)
+
+    @property
+    def _lack(self) -> float:
+        """By how much the stream is more difficult than one that is known."""
+        return max(0.0, (self.difficulty or 0.0) - KNOWN)
 
     @property
     def _to_come(self) -> int:
         return max(FEWEST_TO_COME, self.seen)
 
     def _cost(self, moment: Moment, work: str) -> float:
-        known = moment.cost_ms if work in self.actions and work not in self.modes else moment.mode_cost_ms
+        known = moment.mode_cost_ms if work in ("settling", "learning") else moment.cost_ms
         return known.get(work, UNKNOWN_COST_X[work] * (moment.baseline_ms or 0.0))
 
-    # Adapt: compare, step, watch.
+    def _price(self, moment: Moment, predict_ms: float, adapt_ms: float) -> float:
+        plain_ms = self._plain_ms(moment)
+        return price(moment, predict_ms - plain_ms, adapt_ms, plain_ms)
+
+    def _plain_ms(self, moment: Moment) -> float:
+        standard_ms = moment.baseline_ms or 0.0
+        return min(standard_ms, moment.mode_cost_ms.get("settled", standard_ms))
+
+    # Adapt: compare, step, look.
 
     def adapt(self, moment: Moment) -> str:  # type: ignore[override]
         if self.frozen or self.pending is None:
             return "none"
         (mode, x, output), self.pending = self.pending, None
-        z = output.detach()
-        score, uncertainty = float(mutual_information(z)), float(entropy(z).mean()) / max_entropy(z.shape[1])
         self.seen += 1
-        self.uncertainty += (uncertainty - self.uncertainty) / min(self.seen, 4)
-        if mode == "settled":
-            self.settling = False
-            return self._watch(score)
+        if mode != "settling" or self.difficulty is None:
+            self.kept = [*self.kept[1 - LOOK_EVERY :], output.detach()]
         if mode == "learning":
-            self._keep_settled()
-            return self._back() if self.settings.gate and self._unusual(score) else self._step(output)
-        self.settling = self.seen < self.settings.batches
-        if self.seen == 1 and self._worth_comparing(moment):
-            return self._compare(x, z)
-        return "settling"
+            return self._learn(output)
+        if self.seen == 1 and mode == "settling" and self._worth_comparing(moment):
+            return self._compare(x, output)
+        if len(x) >= FEWEST_SAMPLES and self._worth_looking(moment):
+            return self._watch()
+        return "settling" if mode == "settling" else "none"
 
     def _worth_comparing(self, moment: Moment) -> bool:
-        settling_ms = self._cost(moment, "settling") - (moment.baseline_ms or 0.0)
-        compare_ms = self._cost(moment, "compared")
-        if not self.settings.gate or not affords(moment, settling_ms + compare_ms):
+        """Not before all of settling is paid for."""
+        standard_ms, compare_ms = moment.baseline_ms or 0.0, self._cost(moment, "compared")
+        all_ms = self.settings.batches * (self._cost(moment, "settling") - standard_ms)
+        pays = affords(moment, standard_ms + all_ms + compare_ms)
+        return bool(self.settings.gate) and pays and price(moment, 0.0, compare_ms) <= BLIND
+
+    def _worth_looking(self, moment: Moment) -> bool:
+        since = self.seen - self.looked
+        if not self.kept or (since % max(1, min(self.looked, LOOK_EVERY)) and not self._held_back):
             return False
-        return GAIN_PER_BATCH * self._to_come > price(moment, 0.0, compare_ms)
+        gain = BLIND if self.difficulty is None else GAIN_OF_LOOK * since
+        if self._held_back:
+            gain = max(gain, GAIN_OF_STEP * self._lack * self._to_come)
+        look_ms, plain_ms = self._cost(moment, "looked"), self._plain_ms(moment)
+        return affords(moment, plain_ms + look_ms) and gain > self._price(moment, plain_ms, look_ms)
 
     @torch.no_grad()
-    def _compare(self, x: Tensor, z: Tensor) -> str:
+    def _compare(self, x: Tensor, output: Tensor) -> str:
         """Whether settling explains half of the batch better than the source does; else the source stays."""
-        half = max(1, len(x) // 2)
+        half = (len(x) + 1) // 2
         settled = [tensor.detach().clone() for tensor in self._tensors()]
         self._put(self._source_state)
-        as_source = self.model(x[:half])
-        needed = float(mutual_information(as_source)) + MARGIN * max_entropy(z.shape[1])
-        if float(mutual_information(z[:half])) > needed:
+        self._follow(False)
+        as_source = self.logits(x[:half])
+        ours, theirs = torch.stack([score(output[:half]), score(as_source)]).tolist()
+        if ours > theirs + MARGIN:
             self._put(settled)
         else:
-            self.settling, self.centre = False, torch.zeros_like(self.centre)
-            self.uncertainty = float(entropy(as_source).mean()) / max_entropy(z.shape[1])
+            self.settling, self.settled_on, self.kept = False, 0, [as_source]
+        self._unusual(self._look(plain=False))
         return "compared"
 
+    def _learn(self, output: Tensor) -> str:
+        self.unwatched += 1
+        if self._unusual(self._look(plain=False)) and self.settings.gate:
+            return self._back()
+        if self.settled is None:
+            self.settled = [tensor.detach().clone() for tensor in self._tensors()]
+        return self._step(output)
+
     def _step(self, output: Tensor) -> str:
-        """A step up the score, as long as effort says, relative to the parameters."""
+        """Up the score: as far as would mend a part of what lacks, if the score were linear (Polyak's step)."""
         parameters = list(self.trainable.values())
-        loss = -mutual_information(output)
+        loss = -score(output)
         gradients = torch.autograd.grad(loss, parameters)
         if not all_finite(loss, gradients):
             return "non_finite"
         with torch.no_grad():
-            length = self.settings.step * min(1.0, self._effort / DIFFICULT) * length_of(parameters)
-            torch._foreach_mul_(self.velocity, 0.9)
-            torch._foreach_add_(
-                self.velocity, torch._foreach_mul(gradients, length / length_of(gradients).clamp_min(1e-12))
+            steep = length_of(gradients).clamp_min(1e-12)
+            length = (self.settings.step * self._lack / steep).minimum(
+                self.settings.longest * length_of(parameters)
             )
+            torch._foreach_mul_(self.velocity, 0.9)
+            torch._foreach_add_(self.velocity, torch._foreach_mul(gradients, length / steep))
             torch._foreach_sub_(parameters, self.velocity)
         return "step"
 
-    def _watch(self, score: float) -> str:
-        """Of batches that only were predicted: has the shift changed, or did learning do harm?"""
-        if not self._unusual(score):
-            return "none"
+    # Watch.
+
+    def _watch(self) -> str:
+        """Of batches that were only predicted: has the shift changed, or did learning do harm?"""
+        if not self._unusual(self._look()):
+            return "looked"
         if self.settled is not None:
             return self._back()
         self._put(self._source_state)
         self._begin()
-        self.unfreeze()
         return "alarm"
 
-    def _unusual(self, score: float) -> bool:
-        """Whether two scores in a row lie below the usual range. A learned state is left sooner than others."""
-        if len(self.usual) < USUAL:
-            self.usual = [*self.usual, score]
-            return False
-        usual = torch.tensor(self.usual, dtype=torch.float64)
-        sigmas = self.settings.alarm / (1 if self.settled is None else 2)
-        low = float(usual.mean()) - sigmas * float(usual.std())
-        self.strange = self.strange + 1 if self.settings.alarm and score < low else 0
-        return self.strange >= 2
+    @torch.no_grad()
+    def _look(self, plain: bool = True) -> list[float]:
+        """The scores of the batches since the last look, at once: the device is waited for only here.
 
-    def _keep_settled(self) -> None:
-        if self.settled is None:
-            self.settled = [tensor.detach().clone() for tensor in self._tensors()]
+        A batch that was normalised with its own statistics, not `plain`, hides which classes it is of.
+        """
+        kept = torch.stack([z for z in self.kept if len(z) == len(self.kept[-1])])
+        self.kept, self.looked = [], self.seen
+        p, samples = kept.softmax(dim=2), kept.shape[1]
+        mean_p = p.mean(dim=1)
+        within = (samples * mean_p).square().sum(dim=1) - p.square().sum(dim=(1, 2))
+        found = torch.stack([score(kept), within / (samples * (samples - 1)), mean_p @ self.marginal], dim=1)
+        self.marginal = self.marginal.lerp(mean_p.mean(dim=0), max(len(kept) / self.seen, 0.05))
+        rows = [row for row in found.tolist() if all(map(math.isfinite, row))]
+        for one, within_one, between in rows:
+            self.difficulty = (
+                1 - one if self.difficulty is None else self.difficulty + (1 - one - self.difficulty) / 4
+            )
+            if plain and between:
+                weight = 0.25 if self.between else 1.0
+                self.within += weight * (within_one - self.within)
+                self.between += weight * (between - self.between)
+        self.unwatched = 0 if plain else self.unwatched
+        self.samples = samples
+        return [row[0] for row in rows]
+
+    @property
+    def _few_classes(self) -> bool:
+        """Whether a batch shows other classes than the stream: it says nothing about the rest. How often two samples
+        are of one class is known from few pairs, where there are many classes."""
+        if not self.settings.gate or not self.between:
+            return False
+        return self.within > (ALIKE + 2 * math.sqrt(2 / self.between) / self.samples) * self.between
+
+    def _unusual(self, scores: Sequence[float]) -> bool:
+        """Whether two scores in a row lie outside the usual range. A learned state is left sooner than others, and
+        never because it scores higher."""
+        sigmas = self.settings.alarm / (1 if self.settled is None else 2)
+        for one in scores:
+            if len(self.usual) < USUAL:
+                self.usual = [*self.usual, one]
+                continue
+            away = unusual(one, self.usual, sigmas) if sigmas else 0.0
+            strange = away < 0 or (away > 0 and self.settled is None)
+            self.strange = self.strange + 1 if strange else 0
+            if self.strange >= 2:
+                return True
+        return False
 
     def _back(self) -> str:
+        """To the settled state, and learn no more: what is strange there too is a new shift."""
         if self.settled is not None:
             self._put(self.settled)
-        self.settled, self.usual, self.strange, self.uncertainty = None, [], 0, 0.0
+        self.settled, self.may_learn, self.strange = None, False, 0
         torch._foreach_zero_(self.velocity)
         return "back"
-
-    # The network.
-
-    @torch.no_grad()
-    def _plain(self, x: Tensor) -> Tensor:
-        """At Standard's speed."""
-        if self.statistics is not None:
-            return self.logits(x)
-        return self.model.head(self.model.features(x) - self.centre)
-
-    def _forward(self, x: Tensor) -> Tensor:
-        """Normalised with the batch, whose statistics enter the average."""
-        weight = max(1 / (self.seen + 1), MOMENTUM)
-        if self.statistics is not None:
-            for layer in self.statistics.layers.values():
-                layer.momentum = weight
-            return self.logits(x)
-        features = self.model.features(x)
-        if self.settling:
-            centre = self.centre + weight * (features.detach().mean(dim=0) - self.centre)
-            self.centre = torch.where(centre.isfinite().all(), centre, self.centre)
-        return self.model.head(features - self.centre)
-
-    def _tracking(self) -> _Tracking:
-        return _Tracking(self.statistics)
-
-    def unfreeze(self) -> None:
-        super().unfreeze()
-        if self.statistics is not None:
-            self.statistics.freeze()  # `_tracking` lets them follow a batch
 
     @torch.no_grad()
     def _put(self, tensors: list[Tensor]) -> None:
@@ -288,69 +343,15 @@ class Pace(Method):
             mine.copy_(theirs)
 
 
-class _Tracking:
-    """Inside, BatchNorm layers normalise with the batch and follow it."""
-
-    def __init__(self, statistics: BatchStatistics | None) -> None:
-        self._statistics = statistics
-
-    def __enter__(self) -> None:
-        if self._statistics is not None:
-            self._statistics.adapt()
-
-    def __exit__(self, *_: object) -> None:
-        if self._statistics is not None:
-            self._statistics.freeze()
-
-
-def affords(moment: Moment, extra_ms: float) -> bool:
-    """Whether a budget, if there is one, pays for so much more than Standard's time."""
-    return moment.budget_left_ms is None or extra_ms <= moment.budget_left_ms
-
-
-def price(moment: Moment, before_ms: float, after_ms: float) -> float:
-    """How many batches' worth is lost if this one takes so much longer, before and after its prediction is out."""
-    standard_ms = moment.baseline_ms
-    if standard_ms is None:
-        return 0.0  # nobody waits
-    before_ms, after_ms = max(0.0, before_ms), max(0.0, after_ms)
-    waited_ms = moment.now_ms - moment.arrived_ms + standard_ms
-    own = _worth(moment, waited_ms) - _worth(moment, waited_ms + before_ms)
-    if moment.interval_ms is None:
-        return own + _worth(moment, standard_ms) - _worth(moment, standard_ms + after_ms)
-    return own + _served(moment, standard_ms) - _served(moment, standard_ms + before_ms + after_ms)
-
-
-def _worth(moment: Moment, response_ms: float) -> float:
-    """What a response is worth after so long."""
-    if moment.deadline_ms is not None:
-        return float(response_ms <= moment.deadline_ms)
-    if moment.threshold_ms is None or moment.baseline_ms is None:
-        return 1.0
-    late_ms = max(0.0, response_ms - moment.baseline_ms)
-    return 1 / (1 + late_ms / (moment.threshold_ms - moment.baseline_ms))
-
-
-def _served(moment: Moment, busy_ms: float) -> float:
-    """What the next arrivals are worth to a pipeline that is busy for so long: one of them may wait, the next pushes
-    it out."""
-    standard_ms, interval_ms = moment.baseline_ms or 0.0, moment.interval_ms or 0.0
-    first_ms = interval_ms if moment.slack_ms is None else moment.slack_ms
-    arrivals = [0.0] * moment.queued + [first_ms + interval_ms * later for later in range(LOOK_AHEAD)]
-    room, free_ms, total = max(1, moment.queued), busy_ms, 0.0
-    for position, arrived_ms in enumerate(arrivals):
-        start_ms = max(free_ms, arrived_ms)
-        pushed_out = position + room < len(arrivals) and arrivals[position + room] < start_ms
-        if not pushed_out:
-            total += _worth(moment, start_ms - arrived_ms + standard_ms)
-            free_ms = start_ms + standard_ms
-    return total
-
-
-def mutual_information(z: Tensor) -> Tensor:
-    """H(mean p) - mean H, in nats: high where predictions are certain and differ."""
-    mean_p = z.softmax(dim=1).mean(dim=0)
-    return -(mean_p * (mean_p + torch.finfo(z.dtype).eps).log()).sum() - entropy(z).mean()
+def score(z: Tensor) -> Tensor:
+    """H(mean p) - mean H of a batch (or of each) of logits, over the most that it can be: 1 where predictions are
+    certain and differ."""
+    log_p = z.log_softmax(dim=-1)
+    p = log_p.exp()
+    mean_p = p.mean(dim=-2)
+    spread = -(mean_p * (mean_p + torch.finfo(z.dtype).eps).log()).sum(dim=-1)
+    uncertainty = -(p * log_p).sum(dim=-1).mean(dim=-1)
+    return (spread - uncertainty) / math.log(max(2, min(z.shape[-1], z.shape[-2])))
 
 
 def length_of(tensors: Sequence[Tensor]) -> Tensor:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,6 +16,72 @@ from tempora.methods.functions import entropy
 from tempora.methods.norm import BatchStatistics
 from tempora.methods.registry import register
 from tempora.methods.settings import Settings, setting
+
+LOOK_EVERY = 4
+"""Batches between two looks at what a settled network predicts: looking takes time, and a device waits for it."""
+
+
+class Settling(Method):
+    """Base of methods that settle: normalise batches with their own statistics and average those, or, on a network
+    without BatchNorm, take the mean of the features away.
+    """
+
+    state: ClassVar[tuple[str, ...]] = ("settled_on", "centre")
+    modifies: ClassVar[tuple[str, ...]] = ("activations",)
+
+    def setup(self) -> None:
+        statistics = BatchStatistics(self.model, source="keep", frozen="averaged")
+        if statistics.layers:
+            self.statistics = statistics
+        self.settled_on = 0
+        """Batches that the statistics are of; 0: the source's."""
+        self.centre = torch.zeros((), device=self.model.device, dtype=self.model.dtype)
+        """Mean feature, on networks without BatchNorm."""
+        self._following = False
+
+    def settle_on(self, x: Tensor) -> Tensor:
+        """Scores of a batch by its own statistics, which enter the average with the weight of each before them."""
+        self.settled_on += 1
+        weight = 1 / self.settled_on
+        if self.statistics is not None:
+            self._follow(True)
+            for layer in self.statistics.layers.values():
+                layer.momentum = weight
+            return self.logits(x)
+        features = self.model.features(x)
+        centre = self.centre + weight * (features.detach().mean(dim=0) - self.centre)
+        self.centre = torch.where(centre.isfinite().all(), centre, self.centre)
+        return self.model.head(features - self.centre)
+
+    @torch.no_grad()
+    def plain(self, x: Tensor) -> Tensor:
+        """Scores at Standard's speed."""
+        if self._following:
+            self._follow(False)
+        if self.statistics is not None or not self.settled_on:
+            return self.logits(x)
+        return self.model.head(self.model.features(x) - self.centre)
+
+    def _follow(self, wanted: bool) -> None:
+        """Whether BatchNorm layers normalise with the batch and follow it."""
+        if self.statistics is not None and wanted != self._following:
+            self.statistics.adapt() if wanted else self.statistics.freeze()
+        self._following = wanted
+
+    def freeze(self) -> None:
+        super().freeze()
+        self._following = False
+
+    def unfreeze(self) -> None:
+        super().unfreeze()
+        self._following = True
+        self._follow(False)
+
+
+def unusual(value: float, usual: Sequence[float], sigmas: float) -> float:
+    """By how much a value lies above (or, below 0, under) so many standard deviations around the usual ones."""
+    away = value - fmean(usual)
+    return math.copysign(max(0.0, abs(away) - sigmas * stdev(usual)), away)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,102 +99,70 @@ class SettleSettings(Settings):
 
 
 @register
-class Settle(Method):
+class Settle(Settling):
     """Statistics of the first batches, averaged from the first on and kept: those of BatchNorm layers, or, on a
     network without them, the mean of its features. From then on it costs what Standard costs.
     """
 
     name = "settle"
     label = "Settle"
-    modifies = ("activations",)
-    state = ("seen", "centre", "entropies", "strange")
-    actions = ("settling", "none", "alarm")
+    state = ("kept", "usual", "strange")
+    actions = ("settling", "none", "looked", "alarm")
     modes = ("settling", "settled")
+    free = ("settling", "none", "alarm")
     Settings = SettleSettings
 
     def setup(self) -> None:
-        statistics = BatchStatistics(self.model, source="keep", frozen="tracked")
-        if statistics.layers:
-            self.statistics = statistics
-            self._source_statistics = [buffer.clone() for buffer in statistics.buffers().values()]
-        self.seen = 0
-        """Batches settled on."""
-        self.centre = torch.zeros((), device=self.model.device, dtype=self.model.dtype)
-        """Mean feature, on networks without BatchNorm."""
-        self.entropies: list[float] = []
+        super().setup()
+        self._source_state = [tensor.clone() for tensor in self._tensors()]
+        self._begin()
+
+    def _begin(self) -> None:
+        self.settled_on, self.centre = 0, torch.zeros_like(self.centre)
+        self.kept: list[Tensor] = []
+        """Scores that nobody has looked at."""
+        self.usual: list[float] = []
         """Mean entropies of the first settled batches, and how many of the latest lie outside their range."""
         self.strange = 0
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        settling = self.settling and not self.frozen
-        self.work = ("settling" if settling else "settled", 0.0)
-        if settling:
-            self.seen += 1
-            scores = self._settle_on(
-                x, weight=1 / self.seen
-            )  # the newest batch counts as much as each before it
-        else:
-            scores = self._settled(x)
-        self.pending = None if settling else scores
-        return scores
+        if self.frozen or self.settled_on >= self.settings.batches:
+            self.work = ("settled", 0.0)
+            scores = self.pending = self.plain(x)
+            return scores
+        self.work = ("settling", 0.0)
+        return self.settle_on(x)
 
-    @torch.no_grad()
     def adapt(self) -> str:
         if self.frozen:
             return "none"
         if self.pending is None:
-            if not self.settling:
-                self.unfreeze()
             return "settling"
-        if not self._alarmed(float(entropy(self.pending).mean())):
+        self.kept, self.pending = [*self.kept, self.pending], None
+        if not self.settings.alarm or len(self.kept) < LOOK_EVERY:
             return "none"
-        self._begin_anew()
-        return "alarm"
+        return self._look()
 
-    @property
-    def settling(self) -> bool:
-        batches: int = self.settings.batches
-        return self.seen < batches
+    @torch.no_grad()
+    def _look(self) -> str:
+        """Were two batches in a row unlike those that it settled for? All of them since the last look, at once."""
+        of_batches = entropy(torch.cat(self.kept)).split([len(scores) for scores in self.kept])
+        found = torch.stack([of_batch.mean() for of_batch in of_batches]).tolist()
+        self.kept = []
+        for mean_entropy in filter(math.isfinite, found):
+            if len(self.usual) < self.settings.usual:
+                self.usual = [*self.usual, mean_entropy]
+                continue
+            strange = unusual(mean_entropy, self.usual, self.settings.alarm) != 0
+            self.strange = self.strange + 1 if strange else 0
+            if self.strange == 2:
+                self._begin_anew()
+                return "alarm"
+        return "looked"
 
-    def unfreeze(self) -> None:
-        super().unfreeze()
-        if self.statistics is not None and not self.settling:
-            self.statistics.freeze()
-
-    def _settle_on(self, x: Tensor, weight: float) -> Tensor:
-        if self.statistics is not None:
-            for layer in self.statistics.layers.values():
-                layer.momentum = weight
-            return self.logits(x)
-        features = self.model.features(x)
-        centre = self.centre + weight * (features.mean(dim=0) - self.centre)
-        self.centre = torch.where(centre.isfinite().all(), centre, self.centre)
-        return self.model.head(features - self.centre)
-
-    def _settled(self, x: Tensor) -> Tensor:
-        if self.statistics is not None:
-            return self.logits(x)
-        return self.model.head(self.model.features(x) - self.centre)
-
-    def _alarmed(self, mean_entropy: float) -> bool:
-        """Whether two batches in a row are unlike those that it settled for."""
-        if not self.settings.alarm or not math.isfinite(mean_entropy):
-            return False
-        if len(self.entropies) < self.settings.usual:
-            self.entropies = [*self.entropies, mean_entropy]
-            return False
-        usual = torch.tensor(self.entropies, dtype=torch.float64)
-        distance = abs(mean_entropy - float(usual.mean()))
-        self.strange = self.strange + 1 if distance > self.settings.alarm * float(usual.std()) else 0
-        return self.strange == 2
-
+    @torch.no_grad()
     def _begin_anew(self) -> None:
-        self.seen, self.entropies, self.strange = 0, [], 0
-        self.centre = torch.zeros_like(self.centre)
-        if self.statistics is not None:
-            for buffer, source in zip(
-                self.statistics.buffers().values(), self._source_statistics, strict=True
-            ):
-                buffer.copy_(source)
-        self.unfreeze()
+        for tensor, source in zip(self._tensors(), self._source_state, strict=True):
+            tensor.copy_(source)
+        self._begin()
