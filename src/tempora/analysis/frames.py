@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tempora.cards import CATALOGUE, Cards
@@ -126,17 +128,19 @@ def ordered(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     columns = {name: frame[name] for name in present}
     if "protocol" in columns and "value" in columns:
         columns["value"] = frame["value"].astype(float) * ease_sign(frame["protocol"], cards)
-    places = pd.DataFrame(
-        {name: _places(column, sort_keys[name]) for name, column in columns.items()}, index=frame.index
-    )
-    return frame.loc[places.sort_values(present, kind="stable").index].reset_index(drop=True)
+    places = [_places(column, sort_keys[name]) for name, column in columns.items()]
+    rows = np.lexsort(places[::-1]) if places else np.arange(len(frame))
+    return frame.iloc[rows].reset_index(drop=True)
 
 
 def _shift_order(shift: str) -> int:
     return CORRUPTIONS.index(shift) if shift in CORRUPTIONS else len(CORRUPTIONS)
 
 
-def _places(column: pd.Series[Any], key: Callable[[Any], Any]) -> pd.Series[Any]:
+def _places(column: pd.Series[Any], key: Callable[[Any], Any]) -> npt.NDArray[np.intp]:
     """Positions under `key`; what it leaves equal stays in the order of the frame, missing comes last."""
-    places = {value: place for place, value in enumerate(sorted(column.dropna().unique(), key=key))}
-    return column.map(places).astype(float)
+    codes, found = pd.factorize(column)
+    values = found.tolist()
+    places = np.full(len(values) + 1, len(values))  # the last is for what is missing, whose code is -1
+    places[sorted(range(len(values)), key=lambda code: key(values[code]))] = np.arange(len(values))
+    return places[codes]

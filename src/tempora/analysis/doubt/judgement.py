@@ -65,10 +65,6 @@ class Replicates:
         """The 95 % interval of each utility, as far as the batches decide it."""
         return self._interval(self.sampled)
 
-    def timing_interval(self) -> tuple[FloatArray, FloatArray]:
-        """The same, as far as the times decide it."""
-        return self._interval(self.timed)
-
     def interval_of(self, method: str) -> tuple[float, float]:
         """Of one method, over batches and times together; NaN where the stream is too short to say."""
         lo, hi = self._interval(self.sampled + self.timing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import pandas as pd
@@ -10,8 +11,8 @@ import pandas as pd
 from tempora.analysis.doubt import Doubt
 from tempora.cards import Cards
 from tempora.errors import TemporaError
-from tempora.report.tables import Column, Table, build
-from tempora.report.tables.build import BUILDERS, BY_SHIFT, names
+from tempora.report.tables import Column, Table
+from tempora.report.tables.build import BUILDERS, BY_SHIFT, build_from, material, names
 
 _FIRST = "sweep"
 """All scenarios at a glance."""
@@ -30,16 +31,16 @@ def all_tables(
     several = utilities["shift"].nunique() > 1
     shown = [_FIRST, *(name for name in names(utilities) if name not in (_FIRST, *_ELSEWHERE))]
     wanted = [(name, by_shift) for name in shown for by_shift in (False, True)]
-    tables = []
+    tables: list[Table] = []
+    try:
+        given = material(utilities, batches, cards=cards, doubt=doubt, segments=segments)
+    except TemporaError:
+        return tables  # no cell has a result
     for name, by_shift in wanted:
         if by_shift and not (several and (name in BY_SHIFT or name not in BUILDERS)):
             continue
         try:
-            tables.append(
-                build(
-                    name, utilities, batches, by_shift=by_shift, cards=cards, doubt=doubt, segments=segments
-                )
-            )
+            tables.append(build_from(name, utilities, replace(given, by_shift=by_shift)))
         except TemporaError:
             continue  # the run lacks what this table is about: a second machine, a second queue, ...
     return tables

@@ -92,6 +92,20 @@ def build(
         raise TemporaError(
             f"table {name!r} has no rows by shift: use --shift NAME, or one of {', '.join(BY_SHIFT)}"
         )
+    given = material(utilities, traces, shift=shift, cards=cards, doubt=doubt, segments=segments)
+    return build_from(name, utilities, replace(given, scenario=scenario, by_shift=by_shift))
+
+
+def material(
+    utilities: pd.DataFrame,
+    traces: pd.DataFrame | None,
+    *,
+    shift: str | None = None,
+    cards: Cards,
+    doubt: Doubt | None,
+    segments: pd.DataFrame | None,
+) -> Material:
+    """What all tables of a run are made of: worked out once, however many there are."""
     rows = analysis.scored(utilities)
     if rows.empty:
         raise TemporaError(
@@ -101,17 +115,19 @@ def build(
         if shift not in set(rows["shift"]):
             raise unknown("shift", shift, rows["shift"].unique())
         rows = rows[rows["shift"] == shift]
-    seeds = rows["seed"].nunique() if "seed" in rows else 1
-    by_seed = analysis.ordered(rows, cards) if seeds > 1 else None
-    if seeds > 1:
+    by_seed = None
+    if "seed" in rows and rows["seed"].nunique() > 1:
+        by_seed = analysis.ordered(rows, cards)
         rows = analysis.pool(rows, over="seed", cards=cards)
+    return Material(_shown(rows, cards, doubt), traces, None, False, cards, doubt, segments, by_seed)
+
+
+def build_from(name: str, utilities: pd.DataFrame, given: Material) -> Table:
+    """A table that there is, of prepared material."""
     builder = BUILDERS.get(name) or _of_protocol(name)
-    table = builder(
-        Material(_shown(rows, cards, doubt), traces, scenario, by_shift, cards, doubt, segments, by_seed)
-    )
-    table = _with_failures(table, utilities, cards)
-    if seeds > 1 and name != "seeds":
-        table = replace(table, notes=(*table.notes, f"mean over {seeds} seeds"))
+    table = _with_failures(builder(given), utilities, given.cards)
+    if given.by_seed is not None and name != "seeds":
+        table = replace(table, notes=(*table.notes, f"mean over {given.by_seed['seed'].nunique()} seeds"))
     return table
 
 
