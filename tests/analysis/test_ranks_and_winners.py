@@ -188,3 +188,17 @@ def test_mistakes_say_what_to_do(call: object, message: str) -> None:
     assert callable(call)
     with pytest.raises(TemporaError, match=message):
         call()
+
+
+def test_what_comes_in_no_order_stays_as_it_was_and_what_is_missing_comes_last() -> None:
+    columns = {
+        "protocol": "discrete",
+        "shift": ["mine", "fog", "yours", "fog"],
+        "value": [None, 10.0, 10.0, 25.0],
+    }
+    rows = pd.DataFrame({**columns, "method": ["tent", "mine:B", "standard", "mine:A"], "place": range(4)})
+    assert list(analysis.ordered(rows)["place"]) == [1, 2, 3, 0]
+    assert list(analysis.ordered(rows[["shift", "place"]])["place"]) == [1, 3, 0, 2], (
+        "paper's first, then as given"
+    )
+    assert list(analysis.ordered(rows[["place"]])["place"]) == [0, 1, 2, 3]
