@@ -9,6 +9,10 @@ Chromium:
 
     tempora run --clock published:rn50_inc --shifts impulse_noise,defocus_blur,brightness,contrast --batches 40 \
         --threads 1 --out runs/picture
+
+From the example board (about ten minutes on one core), its picture:
+
+    python benchmarks/example_board.py --out runs/board && python docs/make_images.py runs/board/site
 """
 
 from __future__ import annotations
@@ -41,6 +45,9 @@ CHROMIUM = (
 
 def main(run: Path) -> None:
     IMAGES.mkdir(exist_ok=True)
+    if (run / "board.json").exists():
+        of_board(run)
+        return
     results = open_run(run)
     if "demo" in results.manifest.get("machine", {}).get("command", [])[1:2]:
         of_demo(results)
@@ -80,8 +87,13 @@ def of_docs(results: Results) -> None:
         screenshot(page, IMAGES / "report.png", Path(scratch))
 
 
+def of_board(site: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        screenshot(site / "index.html", IMAGES / "board.png", Path(scratch))
+
+
 def screenshot(page: Path, image: Path, scratch: Path) -> None:
-    """The top of the report, as a browser shows it."""
+    """The top of a page, as a browser shows it."""
     options = [
         f"--user-data-dir={scratch / 'profile'}",
         "--window-size=1200,1500",
