@@ -468,6 +468,27 @@ the others need a live pass wherever an interval skips batches, and every timed 
 """
 
 
+def large_report_section() -> list[str]:
+    """How large the page of a large run is and how long it opens, as `python benchmarks/report.py` wrote it."""
+    found = load("report-large")
+    if found is None:
+        return []
+    counts = " x ".join(f"{found[name]:.0f} {name}" for name in ("shifts", "methods", "batches"))
+    best_s, usual_s, cpu_s = (found[name] / 1000 for name in ("ready_ms", "ready_median_ms", "ready_cpu_ms"))
+    command = "python benchmarks/report.py --shifts 16 --methods 21 --browser"
+    return [
+        "## A large report",
+        "",
+        f"`{command} --json benchmarks/results/report-large.json`",
+        f"makes one page of {counts} x 17 scenarios:",
+        "",
+        f"- {found['page_mb']:.1f} MB, made in {found['report_s']:.0f} CPU seconds;",
+        f"- open in Chromium after {best_s:.1f} s at best, {usual_s:.1f} s in the median of five, on two cores that",
+        f"  others used, too; {cpu_s:.1f} s are the CPU time of the page itself.",
+        "",
+    ]
+
+
 def long_stream_section() -> list[str]:
     """Memory and time over 100,000 batches, as `python benchmarks/long_stream.py` wrote it."""
     found = load("long-stream")
@@ -509,6 +530,7 @@ def page() -> str:
         if results is not None:
             lines += [f"### {results['title']}", "", f"`{command}`", "", *methods_table(results), ""]
     lines += cpu_section()
+    lines += large_report_section()
     lines += long_stream_section()
     lines += ["## The engine on a GPU", ""]
     for name, command in ENGINE.items():

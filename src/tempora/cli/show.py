@@ -170,7 +170,8 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
     found = doubt(results)
     one = found.winners
     summary = found.summary if shift is None else summarised(one[one["shift"] == shift])
-    console.print(summary.sentence(), markup=False)
+    sentence = summary.sentence()
+    console.print(f"Cell by cell: {sentence[:1].lower()}{sentence[1:]}", markup=False)
     command = remedy(summary, results.manifest)
     if command:
         console.print(f"More of them are decided by: {command}", markup=False, soft_wrap=True)
