@@ -20,6 +20,7 @@ from tempora.measure import (
     judge_pass,
     judge_run,
     load_profile,
+    machine,
     machine_facts,
 )
 from tempora.measure.process import ProcessorTime
@@ -160,6 +161,26 @@ def test_the_measured_clock_returns_what_the_work_did():
     result, elapsed_ms = clock.predict(lambda: 7, Batch("standard", "standard", "fog", 1, 0), frozen=False)
     assert result == 7
     assert elapsed_ms >= 0
+
+
+def test_a_driver_is_asked_once_unless_it_does_not_know_the_limits(monkeypatch):
+    asked = []
+
+    def answers(*known):
+        def output(*command):
+            asked.append(command[3])
+            return dict(known).get(command[3].removeprefix("--query-gpu="))
+
+        return output
+
+    both = "driver_version,clocks_event_reasons.active"
+    monkeypatch.setattr(machine, "_output", answers((both, "570.1, 0x0000000000000004")))
+    assert machine._driver_and_limits("GPU-1") == ("570.1", "0x0000000000000004")
+    assert len(asked) == 1
+    monkeypatch.setattr(machine, "_output", answers(("driver_version", "470.2")))
+    assert machine._driver_and_limits("GPU-1") == ("470.2", None)
+    monkeypatch.setattr(machine, "_output", answers())
+    assert machine._driver_and_limits("GPU-1") == (None, None)
 
 
 def test_machine_facts_can_be_written_down():

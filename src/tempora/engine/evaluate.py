@@ -127,8 +127,9 @@ def evaluate(
             out = temporary.name
         with RunFolder.for_writing(out) as folder:
             run = Run(job, folder, watching)
-            run.execute()
+            known = run.execute().known
     results = Results(folder)
+    results.known |= known
     results.keeps_alive = temporary
     _complain(run.rows)
     return results

@@ -14,12 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
+from torch import Tensor
 
 from tempora.data import Order
 from tempora.engine.job import Job, MethodSpec
@@ -39,7 +39,7 @@ from tempora.scenarios import Scenario
 
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 """Idle OpenMP threads sleep instead of spinning on cores that are timed."""
-REQUEST, ANSWER = "request.pickle", "answer.pickle"
+REQUEST, PARTS, TENSORS, ANSWER = "request.pickle", "parts.pickle", "tensors.pt", "answer.pickle"
 
 
 @dataclass(frozen=True)
@@ -49,21 +49,28 @@ class Parts:
     model: Classifier
     methods: tuple[MethodSpec, ...]
     scenarios: tuple[Scenario, ...]
-    batches: Mapping[str, list[tuple[Any, Any]]]
     device: str
     seed: int
     preset: str | None
-    source: torch.Tensor | None
     method_timeout_s: float | None
+
+
+class Tensors(TypedDict):
+    """Its images, hundreds of megabytes, which go by a file that is mapped and not copied."""
+
+    batches: dict[str, list[tuple[Tensor, Tensor]]]
+    source: Tensor | None
+
+
+Pieces = tuple[bytes, Tensors]
+"""`Parts`, pickled: a method that the child cannot import must not keep it from saying so."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to profile. `job` comes as the configuration of a run, or in parts."""
+    """What to profile. The job comes as the configuration of a run, or in pieces beside the request."""
 
     config: dict[str, Any] | None
-    parts: bytes | None
-    """Pickled: a method that the child cannot import must not keep it from saying so."""
     threads: int | None
     seconds: float
     num_batches: int
@@ -97,7 +104,6 @@ def profile_job(
     """
     request = Request(
         config=_config(job, replay),
-        parts=None if "config" in job.facts else _parts(job, replay),
         threads=threads,
         seconds=seconds,
         num_batches=max(source.num_batches for source in job.streams),
@@ -108,9 +114,7 @@ def profile_job(
     )
     observer.pass_started("profiling" if replay is None else "profiling a new kind of work", 100)
     try:
-        if request.config is None and request.parts is None:
-            raise _CannotLoad
-        return _ask_child(request, observer)
+        return _ask_child(request, _pieces(job, replay) if request.config is None else None, observer)
     except _CannotLoad:
         observer.note(
             "profiled in this process, since another cannot import its methods: put them into a module"
@@ -147,7 +151,7 @@ def _replayed(job: Job, replay: Replay) -> Order:
     return order.head(replay.served[-1] + 1)
 
 
-def _parts(job: Job, replay: Replay | None) -> bytes | None:
+def _pieces(job: Job, replay: Replay | None) -> Pieces:
     if replay is None:
         seed, batches = job.streams[0].seed, profiled_batches(job)
     else:
@@ -159,29 +163,22 @@ def _parts(job: Job, replay: Replay | None) -> bytes | None:
             ]
         }
     batches = {shift: [(x.cpu(), y) for x, y in given] for shift, given in batches.items()}
-    model = copy.deepcopy(job.model).cpu()
     clean = None if job.source is None else job.source.cpu()
-    parts = Parts(
-        model,
-        job.methods,
-        job.scenarios,
-        batches,
-        str(job.device),
-        seed,
-        job.preset,
-        clean,
-        job.method_timeout_s,
-    )
+    model = copy.deepcopy(job.model).cpu()
+    parts = Parts(model, job.methods, job.scenarios, str(job.device), seed, job.preset, job.method_timeout_s)
     try:
-        return pickle.dumps(parts)
-    except Exception:  # closures and the like: whoever wrote the network decides what it is made of
-        return None
+        return pickle.dumps(parts), {"batches": batches, "source": clean}
+    except Exception as error:  # closures and the like: whoever wrote the network decides what it is made of
+        raise _CannotLoad from error
 
 
-def _ask_child(request: Request, observer: Observer) -> SteadyProfile:
+def _ask_child(request: Request, pieces: Pieces | None, observer: Observer) -> SteadyProfile:
     with tempfile.TemporaryDirectory(prefix="tempora-profile-") as place:
         folder = Path(place)
         (folder / REQUEST).write_bytes(pickle.dumps(request))
+        if pieces is not None:
+            (folder / PARTS).write_bytes(pieces[0])
+            torch.save(pieces[1], folder / TENSORS)
         with open(folder / "errors.txt", "wb") as errors:
             child = subprocess.Popen(
                 [sys.executable, "-m", "tempora.engine.profile_child", place],
@@ -230,7 +227,7 @@ def _environment(threads: int | None) -> dict[str, str]:
     return {**os.environ, **PASSIVE, **few, "PYTHONPATH": os.pathsep.join(search)}
 
 
-def _job(request: Request) -> Job:
+def _job(request: Request, folder: Path) -> Job:
     """The job as the child has it."""
     from tempora.engine.config import RunConfig
     from tempora.engine.evaluate import job_from_batches
@@ -238,21 +235,21 @@ def _job(request: Request) -> Job:
 
     if request.config is not None:
         return job_from_config(RunConfig.model_validate({**request.config, "threads": request.threads}))
-    assert request.parts is not None
     try:
-        parts: Parts = pickle.loads(request.parts)
+        parts: Parts = pickle.loads((folder / PARTS).read_bytes())
     except Exception as error:
         raise _CannotLoad from error
+    tensors: Tensors = torch.load(folder / TENSORS, mmap=True, weights_only=True)
     return job_from_batches(
         parts.model,
-        parts.batches,
+        tensors["batches"],
         parts.methods,
         parts.scenarios,
         device=parts.device,
         clock="measured",
         seed=parts.seed,
         preset=parts.preset,
-        source=parts.source,
+        source=tensors["source"],
         method_timeout_s=parts.method_timeout_s,
     )
 
@@ -287,7 +284,7 @@ def main(folder: Path) -> None:
 
     request: Request = pickle.loads((folder / REQUEST).read_bytes())
     try:
-        job = _job(request)
+        job = _job(request, folder)
         answer = {"status": "done", "profile": _record(request, job, tell).to_json()}
     except _CannotLoad:
         answer = {"status": "cannot load"}

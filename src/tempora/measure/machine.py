@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,19 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
         "cudnn_benchmark": torch.backends.cudnn.benchmark if device.type == "cuda" else None,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
+        **_source(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+
+
+@cache
+def _source() -> dict[str, Any]:
+    """What runs here; asked once, since git takes its time."""
+    return {
         "versions": {"tempora": __version__} | {name: _version(name) for name in _LIBRARIES},
         "commit": _git("rev-parse", "HEAD"),
         "commit_date": _git("show", "-s", "--format=%cI", "HEAD"),
         "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
 
 
@@ -59,17 +68,27 @@ def _gpu(device: torch.device) -> dict[str, Any]:
     if device.type != "cuda":
         return {}
     properties = torch.cuda.get_device_properties(device)
+    driver, limits = _driver_and_limits(gpu_uuid(device))
     return {
         "gpu": properties.name,
         "gpu_memory_bytes": properties.total_memory,
-        "driver": _nvidia_smi(device, "driver_version"),
+        "driver": driver,
         "cuda": torch.version.cuda,
-        "clock_limits": _nvidia_smi(device, "clocks_event_reasons.active"),
+        "clock_limits": limits,
     }
 
 
-def _nvidia_smi(device: torch.device, field: str) -> str | None:
-    return _output("nvidia-smi", "-i", gpu_uuid(device), f"--query-gpu={field}", "--format=csv,noheader")
+def _driver_and_limits(uuid: str) -> tuple[str | None, str | None]:
+    """In one question where the driver knows both: nvidia-smi takes up to a second each time."""
+    both = _nvidia_smi(uuid, "driver_version,clocks_event_reasons.active")
+    if both is None:
+        return _nvidia_smi(uuid, "driver_version"), None
+    driver, _, limits = both.partition(", ")
+    return driver, limits or None
+
+
+def _nvidia_smi(uuid: str, fields: str) -> str | None:
+    return _output("nvidia-smi", "-i", uuid, f"--query-gpu={fields}", "--format=csv,noheader")
 
 
 def _cpu_model() -> str:
