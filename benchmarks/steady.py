@@ -54,11 +54,21 @@ class Watch(Observer):
         self._until = until
         self.began = time.monotonic()
         self.ready_s: float | None = None
+        self.profile_s: dict[str, float] = {}
+        """When profiling was asked for, and when its first round was done."""
         self.notes: list[str] = []
 
     @property
     def stop_requested(self) -> bool:  # type: ignore[override]
         return time.monotonic() > self._until
+
+    def pass_started(self, kind: str, batches: int) -> None:
+        if kind == "profiling":
+            self.profile_s["asked"] = time.monotonic() - self.began
+
+    def batch_done(self, trace: Any, index: int) -> None:
+        if trace is None and "asked" in self.profile_s:
+            self.profile_s.setdefault("first_round", time.monotonic() - self.began)
 
     def started(self, tasks: int, done: int) -> None:
         self.ready_s = time.monotonic() - self.began
@@ -141,6 +151,7 @@ class Bench:
         self.figures["notes"] = watch.notes
         self.figures["wall_s"]["steady"] = wall_s
         self.figures["wall_s"]["steady_profile"] = watch.ready_s
+        self.figures["wall_s"] |= {f"steady_{name}": seconds for name, seconds in watch.profile_s.items()}
         for name, times in self.steady_service.items():
             self.row(name)["steady_ms"] = float(np.mean(times))
 
@@ -162,6 +173,11 @@ class Bench:
             "tail_x": profile.tail_x,
             "after_idle_x": profile.after_idle_x,
             "errors": {method: profile.uncertainty(method) for method in self.specs},
+            "lines": {
+                str(entry.kind): [entry.steady_ms, entry.per_amount_ms, entry.amount]
+                for entry in profile.entries
+                if entry.amount is not None
+            },
         }
 
     def service(self) -> None:
@@ -175,6 +191,8 @@ class Bench:
                     raise Stopped
                 life = live_once(job, spec, stream, self.resolved(job, Offline()))
                 lived[spec.label].append(_ratio(life.trace.service_ms, self.steady_service[spec.label]))
+                # The first meets every shape for the first time, which the second does not.
+                self.row(spec.label)["lived_each_x"] = list(lived[spec.label])
                 self.row(spec.label)["lived_x"] = statistics.fmean(lived[spec.label])
 
     def measured(self) -> None:
