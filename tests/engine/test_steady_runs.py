@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
-import time
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -25,8 +23,7 @@ from tempora.engine.evaluate import job_from_batches
 from tempora.engine.executors import LocalExecutor
 from tempora.engine.executors.processes import ProcessExecutor, cores_for
 from tempora.engine.own_profile import added, needs, profiled_device
-from tempora.engine.profiling import profiled_batches, settled, warming
-from tempora.engine.profiling import record as recorder
+from tempora.engine.profiling import allowance, profiled_batches, warming
 from tempora.engine.profiling.stations import Station
 from tempora.engine.profiling.walker import Walker
 from tempora.engine.schedule import Shard
@@ -416,23 +413,38 @@ def test_fewer_shifts_are_looked_at_longer(network, batches, clock, shifts, each
     assert {len(given) for given in found.values()} == {min(each, len(batches))}
 
 
-@pytest.mark.parametrize(("waited_s", "rounds"), [(0, 12), (6, 9), (1000, 6)])
-def test_what_the_start_takes_counts_but_leaves_half_of_the_time(
-    network, batches, monkeypatch, waited_s, rounds
-):
-    """A clock that a round moves by two seconds, of 24 in all."""
-    ticks = itertools.count()
-    made_up = SimpleNamespace(
-        monotonic=lambda: float(next(ticks)), sleep=lambda s: None, strftime=time.strftime
-    )
-    monkeypatch.setattr(recorder, "time", made_up)
-    monkeypatch.setattr(settled.Question, "enough", lambda *asked: False)
-    job = job_from_batches(
-        network("fashion_resnet"), batches[:2], ["standard"], [], device="cpu", clock="steady", seed=1
-    )
-    profile = recorder.record_profile(job, seconds=24.0, num_batches=2, name="here", waited_s=waited_s)
-    assert len(profile.rounds.shift) == rounds
-    assert profile.time_was_up
+@pytest.mark.parametrize(
+    ("waited_s", "share", "by_processor", "lasts_s"),
+    [
+        (0, 1.0, True, 24),
+        (4, 1.0, True, 20),
+        (4, 1.0, False, 20),
+        (1000, 1.0, True, 18),
+        (1000, 0.5, False, 18),
+        (0, 0.8, True, 30),
+        (0, 0.1, True, 48),
+    ],
+    ids=[
+        "all of it",
+        "less what the start took",
+        "also of a GPU",
+        "which leaves most",
+        "and others",
+        "shared",
+        "lost",
+    ],
+)
+def test_the_time_of_a_profile_is_what_it_had(monkeypatch, waited_s, share, by_processor, lasts_s):
+    """24 seconds; others use the rest of the processor."""
+    now = SimpleNamespace(s=1000.0)
+    clock = SimpleNamespace(monotonic=lambda: now.s, process_time=lambda: 2000.0 + share * (now.s - 1000.0))
+    monkeypatch.setattr(allowance, "time", clock)
+    given = allowance.Allowance(24.0, waited_s, by_processor)
+    given.rounds_begin()
+    now.s += lasts_s - 0.01
+    assert given.up < 1
+    now.s += 0.02
+    assert given.up > 1
 
 
 def test_torch_is_told_to_be_deterministic_only_where_that_changes_something(monkeypatch):

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from tempora.engine.job import STANDARD, Job, MethodSpec
+from tempora.engine.profiling.allowance import Allowance
 from tempora.engine.profiling.recording import Recording, Tell, short
 from tempora.engine.profiling.settled import Question
 from tempora.engine.profiling.stations import Station, stations
@@ -25,13 +26,11 @@ from tempora.measure import fits as fitting
 from tempora.measure.process import keep_freed_memory
 from tempora.measure.settling import most
 from tempora.measure.steady import Entry, Residuals, profile_id
-from tempora.measure.timer import RoundWatch, Timer
+from tempora.measure.timer import CPU_TIME, RoundWatch, Timer
 
 STANDARD_EVERY = 3
 """Methods between two samples of standard inference."""
 FEWEST_ROUNDS = 3
-LEAST_SHARE = 0.5
-"""Of the time given, for the rounds: starting up and warming up may take the rest of it and no more."""
 IDLE_S = 0.02
 MOST_BLOCKS = 256
 
@@ -50,9 +49,9 @@ def record_profile(
 
     `waited_s`: how much of the `seconds` had passed before anything could be profiled.
     """
-    arrived = time.monotonic()
-    keep_freed_memory()
     timer = Timer(job.device, torch.get_num_threads())
+    allowance = Allowance(seconds, waited_s, by_processor=timer.what == CPU_TIME)
+    keep_freed_memory()
     way = stations(job)
     walkers, spent = warmed_up(job, way, timer, labels)
     memory = Memory(job.device)
@@ -60,19 +59,19 @@ def record_profile(
     for station in way:
         standard.serve(station.x, station.shift, 0)
     spent[STANDARD] = taken_by(standard, way, memory, job.device)
-    began = max(arrived - waited_s, time.monotonic() - (1 - LEAST_SHARE) * seconds)
+    allowance.rounds_begin()
     question = Question(tuple(job.scenarios), num_batches, job.streams[0].batch_size)
     recording, look, enough = Recording(timer.what), len(way), False
     order = random.Random(0)
     while True:
-        up = (time.monotonic() - began) / seconds
+        up = allowance.up
         if recording.rounds == look:  # first when every station was met, then after half as many more
             enough = question.enough(recording, walkers, up)
             look += max(1, look // 2)
         if recording.rounds >= FEWEST_ROUNDS and (enough or up > 1):
             break
         _round(recording, way[recording.rounds % len(way)], walkers, standard, timer, order)
-        tell(recording.rounds, (time.monotonic() - began) / seconds)
+        tell(recording.rounds, allowance.up)
     wanted = (
         [spec.label for spec in job.methods if spec.label != STANDARD] if labels is None else list(labels)
     )
