@@ -62,7 +62,7 @@ def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
             "machine": {
                 "cpu": "AMD EPYC",
                 "versions": {"torch": "2.6"},
-                "command": ["tempora", "--root", "/home/me"],
+                "command": ["tempora", "--root", "somewhere/private"],
             },
             "standard_ms": 5.0,
             "entries": [],
