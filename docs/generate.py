@@ -320,12 +320,17 @@ def board() -> str:
     if not path.exists():
         return ""
     found = json.loads(path.read_text(encoding="utf-8"))
+    few, many = found["boards"]
+    cpu_s = [one["opening_and_checking_s"] + one["writing_s"] for one in (few, many)]
     return (
-        f"\nA board of {found['packs']} packs ({found['pack_bytes'] / 1e3:.0f} kB each, "
+        f"\nA board of {many['packs']} packs ({found['pack_bytes'] / 1e3:.0f} kB each, "
         f"{found['folder_bytes'] / found['pack_bytes']:.1f} times smaller than their folders) is a page of "
-        f"{found['page_bytes'] / 1e6:.2f} MB with {found['rows']:,} numbers; opening and checking the packs took "
-        f"{found['opening_and_checking_s']:.0f} s of CPU time, comparing and writing "
-        f"{found['writing_s']:.0f} s (`python benchmarks/board.py`, without reports)."
+        f"{many['page_bytes'] / 1e6:.2f} MB with {many['rows']:,} numbers, and {many['json_bytes'] / 1e6:.1f} MB of "
+        f"JSON. Opening and checking the packs takes {many['opening_and_checking_s']:.0f} s of CPU time, working out "
+        f"how sure each number is, comparing and writing {many['writing_s']:.0f} s: "
+        f"{cpu_s[1] / many['packs']:.2f} s per pack, of {few['packs']} packs {cpu_s[0] / few['packs']:.2f} s; it "
+        f"holds {many['most_memory_bytes'] / 1e6:.0f} MB of memory at most "
+        "(`python benchmarks/board.py`, without reports)."
     )
 
 
