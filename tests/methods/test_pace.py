@@ -54,6 +54,23 @@ def test_the_price_of_being_busy_is_what_the_users_lose(moment: Moment, busy_ms:
     assert price(moment, 0.0, busy_ms) == pytest.approx(lost)
 
 
+def test_work_after_the_prediction_is_out_delays_only_the_next() -> None:
+    """A camera at full speed: a short look makes the next one wait, and nobody is lost."""
+    full = Moment(now_ms=20.0, arrived_ms=0.0, baseline_ms=20.6, interval_ms=20.6, slack_ms=0.6)
+    assert price(full, 0.0, 3.0, plain_ms=20.0, emitted=True) == 0.0
+    assert price(full, 0.0, 22.0, plain_ms=20.0, emitted=True) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("look_ms", [1.0, 4.0])
+def test_a_shift_is_found_also_where_looking_is_dear(look_ms: float) -> None:
+    network = models.load("fashion_vit")
+    method = create("pace", network)
+    hurry = replace(WAITED_FOR, cost_ms={"looked": look_ms}, mode_cost_ms={"settled": 19.5, "settling": 23.0})
+    did = went_through(method, images(network, "contrast", 3), hurry)
+    assert did[0] == ("settled", "looked")
+    assert did[1][0] == "settling"
+
+
 def test_the_score_is_high_where_predictions_are_certain_and_differ() -> None:
     certain = 20 * torch.eye(4)
     assert float(score(certain)) == pytest.approx(1.0, abs=1e-4)

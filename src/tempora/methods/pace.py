@@ -45,7 +45,9 @@ GAIN_OF_STEP = 0.02
 GAIN_OF_LOOK = 0.001
 """What a look is expected to gain, for each batch since the last."""
 BLIND = 0.1
-"""What settling on the first batch, before anything is known, may cost."""
+"""What settling on the first batch and comparing may cost, before anything is known."""
+GAIN_OF_FIRST_LOOK = 0.5
+"""What it is worth to know whether there is a shift at all."""
 MARGIN = 0.01
 """By how much settled statistics must score above the source's."""
 FEWEST_SAMPLES = 8
@@ -112,7 +114,7 @@ class Pace(Settling):
         #: Running mean; None: nobody has looked.
         self.difficulty: float | None = None
         #: Running mean of p, and how often two samples of a batch, or of two batches, are of one class.
-        self.marginal = torch.zeros(self.model.num_classes, device=self.model.device, dtype=self.model.dtype)
+        self.marginal = torch.zeros(self.model.num_classes)
         self.within = self.between = 0.0
         self.samples = 0
         self.velocity = [torch.zeros_like(parameter) for parameter in self.trainable.values()]
@@ -215,17 +217,18 @@ class Pace(Settling):
         standard_ms, compare_ms = moment.baseline_ms or 0.0, self._cost(moment, "compared")
         all_ms = self.settings.batches * (self._cost(moment, "settling") - standard_ms)
         pays = affords(moment, standard_ms + all_ms + compare_ms)
-        return bool(self.settings.gate) and pays and price(moment, 0.0, compare_ms) <= BLIND
+        return bool(self.settings.gate) and pays and price(moment, 0.0, compare_ms, emitted=True) <= BLIND
 
     def _worth_looking(self, moment: Moment) -> bool:
         since = self.seen - self.looked
         if not self.kept or (since % max(1, min(self.looked, LOOK_EVERY)) and not self._held_back):
             return False
-        gain = BLIND if self.difficulty is None else GAIN_OF_LOOK * since
+        gain = GAIN_OF_FIRST_LOOK if self.difficulty is None else GAIN_OF_LOOK * since
         if self._held_back:
             gain = max(gain, GAIN_OF_STEP * self._lack * self._to_come)
         look_ms, plain_ms = self._cost(moment, "looked"), self._plain_ms(moment)
-        return affords(moment, plain_ms + look_ms) and gain > self._price(moment, plain_ms, look_ms)
+        pays = affords(moment, plain_ms + look_ms)
+        return pays and gain > price(moment, 0.0, look_ms, plain_ms, emitted=True)
 
     @torch.no_grad()
     def _compare(self, x: Tensor, output: Tensor) -> str:
@@ -288,10 +291,14 @@ class Pace(Settling):
         """
         kept = torch.stack([z for z in self.kept if len(z) == len(self.kept[-1])])
         self.kept, self.looked = [], self.seen
-        p, samples = kept.softmax(dim=2), kept.shape[1]
-        mean_p = p.mean(dim=1)
-        within = (samples * mean_p).square().sum(dim=1) - p.square().sum(dim=(1, 2))
-        found = torch.stack([score(kept), within / (samples * (samples - 1)), mean_p @ self.marginal], dim=1)
+        samples, classes = kept.shape[1:]
+        log_p = kept.log_softmax(dim=2)
+        p = log_p.exp()
+        sums = [p.mean(dim=1), (p * log_p).sum(dim=(1, 2))[:, None], p.square().sum(dim=(1, 2))[:, None]]
+        mean_p, of_logs, of_squares = torch.cat(sums, dim=1).cpu().float().split([classes, 1, 1], dim=1)
+        scores = (entropy_of(mean_p) + of_logs[:, 0] / samples) / most_information(samples, classes)
+        within = ((samples * mean_p).square().sum(dim=1) - of_squares[:, 0]) / (samples * (samples - 1))
+        found = torch.stack([scores, within, mean_p @ self.marginal], dim=1)
         self.marginal = self.marginal.lerp(mean_p.mean(dim=0), max(len(kept) / self.seen, 0.05))
         rows = [row for row in found.tolist() if all(map(math.isfinite, row))]
         for one, within_one, between in rows:
@@ -348,10 +355,18 @@ def score(z: Tensor) -> Tensor:
     certain and differ."""
     log_p = z.log_softmax(dim=-1)
     p = log_p.exp()
-    mean_p = p.mean(dim=-2)
-    spread = -(mean_p * (mean_p + torch.finfo(z.dtype).eps).log()).sum(dim=-1)
-    uncertainty = -(p * log_p).sum(dim=-1).mean(dim=-1)
-    return (spread - uncertainty) / math.log(max(2, min(z.shape[-1], z.shape[-2])))
+    certainty = (p * log_p).sum(dim=-1).mean(dim=-1)
+    return (entropy_of(p.mean(dim=-2)) + certainty) / most_information(*z.shape[-2:])
+
+
+def entropy_of(p: Tensor) -> Tensor:
+    """-sum p log p, in nats."""
+    return -(p * (p + torch.finfo(p.dtype).eps).log()).sum(dim=-1)
+
+
+def most_information(samples: int, classes: int) -> float:
+    """That predictions can have about samples, in nats."""
+    return math.log(max(2, min(samples, classes)))
 
 
 def length_of(tensors: Sequence[Tensor]) -> Tensor:

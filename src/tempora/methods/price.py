@@ -15,10 +15,12 @@ def affords(moment: Moment, service_ms: float) -> bool:
     return service_ms - moment.baseline_ms <= moment.budget_left_ms
 
 
-def price(moment: Moment, before_ms: float, after_ms: float, plain_ms: float | None = None) -> float:
+def price(
+    moment: Moment, before_ms: float, after_ms: float, plain_ms: float | None = None, emitted: bool = False
+) -> float:
     """How many batches' worth is lost if this one takes so much longer, before and after its prediction is out.
 
-    `plain_ms` is what a plain prediction takes; a deployment that does not say how long it may take charges nothing.
+    `plain_ms` is what a plain prediction takes, which is over where the prediction is out already (`emitted`).
     """
     if moment.baseline_ms is None:
         return 0.0  # nobody waits
@@ -26,11 +28,13 @@ def price(moment: Moment, before_ms: float, after_ms: float, plain_ms: float | N
         plain_ms = moment.baseline_ms
     before_ms, after_ms = max(0.0, before_ms), max(0.0, after_ms)
     waited_ms = moment.now_ms - moment.arrived_ms + plain_ms
-    own = _worth(moment, waited_ms) - _worth(moment, waited_ms + before_ms)
+    own = 0.0 if emitted else _worth(moment, waited_ms) - _worth(moment, waited_ms + before_ms)
     if moment.interval_ms is None:
         return own + _worth(moment, plain_ms) - _worth(moment, plain_ms + after_ms)
-    busy_ms = plain_ms + before_ms + after_ms
-    return own + _served(moment, plain_ms, plain_ms) - _served(moment, plain_ms, busy_ms)
+    busy_ms = 0.0 if emitted else plain_ms
+    return (
+        own + _served(moment, plain_ms, busy_ms) - _served(moment, plain_ms, busy_ms + before_ms + after_ms)
+    )
 
 
 def _worth(moment: Moment, response_ms: float) -> float:
