@@ -215,7 +215,7 @@ class Pace(Settling):
     def _worth_comparing(self, moment: Moment) -> bool:
         """Not before all of settling is paid for."""
         standard_ms, compare_ms = moment.baseline_ms or 0.0, self._cost(moment, "compared")
-        all_ms = self.settings.batches * (self._cost(moment, "settling") - standard_ms)
+        all_ms = self.settings.batches * max(0.0, self._cost(moment, "settling") - standard_ms)
         pays = affords(moment, standard_ms + all_ms + compare_ms)
         return bool(self.settings.gate) and pays and price(moment, 0.0, compare_ms, emitted=True) <= BLIND
 
