@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempora.measure.power import mean_watts
+from tempora.measure.power import LEAST_S, mean_watts
 
 
 class Device:
@@ -31,7 +31,7 @@ def test_power_is_found_through_the_steps_of_the_counter(watts: float, busy_s: f
     device = Device(watts, busy_s, step_s)
     found = mean_watts(device.work, device.joules, now_s=device.now_s)
     # Either end is seen at most one piece of work late.
-    assert found == pytest.approx(watts, rel=busy_s + step_s * (busy_s > step_s) + 1e-6)
+    assert found == pytest.approx(watts, rel=(busy_s + step_s * (busy_s > step_s)) / LEAST_S + 1e-6)
 
 
 def test_reading_at_any_two_instants_would_be_wrong_by_a_step() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-LEAST_S, MOST_S = 1.0, 5.0
+LEAST_S, MOST_S = 0.5, 1.5
 
 
 def mean_watts(
@@ -18,7 +18,7 @@ def mean_watts(
 
     work: does one piece and says how many ms it was busy. joules: reads the counter.
     A driver's counter moves in steps of up to a tenth of a second, longer than most work: counting begins with one
-    step and ends with another, at least a second later.
+    step and ends with another, at least half a second later: a run has nine methods to profile, and waits.
     """
     last = joules()
     begin_s, began, busy_ms = now_s(), None, 0.0
