@@ -181,7 +181,9 @@ the harm is that steps are short, none where the network is certain, and undone 
 Where it loses, and what is not known:
 
 - Where every delay costs, the first batch of a shift is predicted by the source: 1/N of what settling gains.
-- Batches of one class mislead statistics: settled on the first few classes, the others fare worse.
+- Batches of one class mislead statistics: settled on the first few classes, the others fare worse. That nothing is
+  to be learned from them is seen when the classes change from one batch to the next; where many batches in a row
+  show the same few classes (Dirichlet 0.1) it is seen too late, and learning does harm.
 - Offline, with all the time there is, methods that train all features may gain more on hard shifts: it trains
   norm layers only.
 - Networks at 224 pixels were not at hand when its constants were chosen.

@@ -52,8 +52,8 @@ MARGIN = 0.01
 """By how much settled statistics must score above the source's."""
 FEWEST_SAMPLES = 8
 """Of a batch that has statistics and a score."""
-USUAL = 8
-"""Batches that the usual range of scores is taken from."""
+USUAL, LEAST_SIGMA = 4, 0.02
+"""Batches that the usual range of scores is taken from, and the least that they are taken to differ by."""
 ALIKE = 1.2
 """Two samples of a batch may be of one class so many times as often as two of different batches."""
 UNKNOWN_COST_X = {"settling": 1.1, "compared": 0.5, "learning": 1.2, "step": 2.0, "looked": 0.02}
@@ -329,7 +329,7 @@ class Pace(Settling):
             if len(self.usual) < USUAL:
                 self.usual = [*self.usual, one]
                 continue
-            away = unusual(one, self.usual, sigmas) if sigmas else 0.0
+            away = unusual(one, self.usual, sigmas, LEAST_SIGMA) if sigmas else 0.0
             strange = away < 0 or (away > 0 and self.settled is None)
             self.strange = self.strange + 1 if strange else 0
             if self.strange >= 2:

@@ -78,10 +78,11 @@ class Settling(Method):
         self._follow(False)
 
 
-def unusual(value: float, usual: Sequence[float], sigmas: float) -> float:
-    """By how much a value lies above (or, below 0, under) so many standard deviations around the usual ones."""
+def unusual(value: float, usual: Sequence[float], sigmas: float, least: float = 0.0) -> float:
+    """By how much a value lies above (or, below 0, under) so many standard deviations around the usual ones, each
+    at least so much."""
     away = value - fmean(usual)
-    return math.copysign(max(0.0, abs(away) - sigmas * stdev(usual)), away)
+    return math.copysign(max(0.0, abs(away) - sigmas * max(least, stdev(usual))), away)
 
 
 @dataclass(frozen=True, kw_only=True)
