@@ -34,6 +34,7 @@ def test_only_seeds_that_have_all_shifts_count() -> None:
             "kind": "times",
             "network": "fashion_resnet",
             "method": name,
+            "device": "a CPU",
             "predict_ms": ms,
             "adapt_ms": ms - 10,
         }
