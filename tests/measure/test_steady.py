@@ -338,6 +338,7 @@ def test_what_a_profile_says_about_itself():
     still = profile_of(*TENT, settled=False, moved_points=2.34, moved_batches=0.2)
     assert "may move a cell by 2.3 points (" in still.verdict.reasons[0], "what does not move is not named"
     edge = profile_of(*TENT, settled=False, time_was_up=False, unsettled=["tent ρ 100 %"], moved_points=9.0)
+    assert edge.verdict.status == "VALID", "doubt says of that cell whether it matters"
     assert "1 cell on an edge that more profiling hardly settles" in str(edge.verdict)
     busy = profile_of(*TENT, cores_ours=False, threads=4, times="wall time")
     assert busy.relative_only

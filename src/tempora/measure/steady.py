@@ -226,20 +226,22 @@ class SteadyProfile(_Part):
 
     @property
     def verdict(self) -> Verdict:
-        """What a reader of a number behind this profile should know."""
-        reasons = []
+        """What a reader of a number behind this profile should know. Cells on an edge are no reason to distrust the
+        others: doubt says of each cell whether its error matters there."""
+        warnings, edges = [], []
         if not self.settled:
             moves = f"its error may move {self._moved()}"
             if self.time_was_up:
-                reasons.append(f"profiling ended after its time: {moves} (--profile-s gives it more)")
+                warnings.append(f"profiling ended after its time: {moves} (--profile-s gives it more)")
             else:
                 cells = counted(len(self.unsettled), "cell")
-                reasons.append(f"{cells} on an edge that more profiling hardly settles: {moves}")
+                edges.append(f"{cells} on an edge that more profiling hardly settles: {moves}")
         if self.relative_only:
-            reasons.append(
+            warnings.append(
                 "the cores were not ours: only scenarios relative to λ are answered (--threads 1 mends that)"
             )
-        return Verdict(WARN if reasons else VALID, tuple(reasons))
+        status, reasons = WARN if warnings else VALID, (*warnings, *edges)
+        return Verdict(status, reasons, f"{status}: {'; '.join(reasons)}" if reasons else "")
 
     def uncertainty(self, method: str) -> float:
         """How far, relatively, the service times of a method may be off against standard inference."""
