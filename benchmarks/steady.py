@@ -352,7 +352,7 @@ def predicted(classifier: models.Classifier, x: torch.Tensor, device: str) -> to
 
 def show(figures: dict[str, Any]) -> None:
     for name, row in figures["methods"].items():
-        told = (f"{key} {value:.3f}" for key, value in row.items())
+        told = (f"{key} {value:.3f}" for key, value in row.items() if isinstance(value, float))
         console.print(f"{name}: {', '.join(told)}", markup=False, soft_wrap=True)
     for clock, found in figures["points"].items():
         console.print(
