@@ -492,7 +492,7 @@ def test_doubt_and_failure_are_marked_wherever_results_appear(browser: Browser, 
     )
     browser.open(write_report(results))
     assert "Timing INVALID" in browser.text(".banner")
-    assert browser.text(".sure").startswith(doubt(results).summary.sentence())
+    assert browser.text(".sure").startswith(f"Cell by cell: {doubt(results).summary.sentence()}")
     assert "!" not in browser.text(".grid"), "doubt is shown where it changes an answer"
     assert "n/a" in browser.text(".grid")
     assert "RuntimeError: no BatchNorm layer" in browser.text("#provenance")
