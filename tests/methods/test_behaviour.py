@@ -121,6 +121,19 @@ def test_a_lone_view_is_normalised_as_if_it_came_twice(resnet: Classifier, batch
     assert torch.equal(method.view_logits(x), expected)
 
 
+def test_what_else_is_wrong_with_a_single_image_is_not_blamed_on_its_number(
+    resnet: Classifier, batches: list[Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = create("tent", resnet)
+
+    def refuse(_x: Tensor) -> Tensor:
+        raise ValueError("too dark")
+
+    monkeypatch.setattr(method.model, "forward", refuse)
+    with pytest.raises(ValueError, match="too dark"):
+        method.logits(batches[0][:1])
+
+
 def test_zerosiam_makes_the_same_steps_with_one_pass_and_with_two(
     vit: Classifier, batches: list[Tensor]
 ) -> None:

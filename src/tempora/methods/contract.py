@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -242,15 +243,26 @@ class Method:
 
     def logits(self, x: Tensor, network: Classifier | None = None) -> Tensor:
         """The logits of the model, or of another network of this method's, in whatever mode it is."""
+        network = network or self.model
         try:
-            return (network or self.model)(x)
+            return network(x)
         except ValueError as error:
-            if not is_batch_too_small(error):
+            if len(x) > 1 or not self._takes_two(network, x):
                 raise
             raise TemporaError(
                 f"{self.name}: a batch of {len(x)} gives BatchNorm a single value per channel, which has no "
                 f"variance. Use batches of at least 2, or larger images."
             ) from error
+
+    @torch.no_grad()
+    def _takes_two(self, network: Classifier, x: Tensor) -> bool:
+        """Whether what an image alone was refused for goes away when it comes twice."""
+        with self.statistics.untracked() if self.statistics else nullcontext():
+            try:
+                network(x.expand(2, *x.shape[1:]))
+            except ValueError:
+                return False
+        return True
 
     def _tensors(self) -> list[Tensor]:
         buffers = self.statistics.buffers() if self.statistics else {}
@@ -281,8 +293,3 @@ def adapt_at(method: Method, moment: Moment = UNTOLD) -> str:
     adapt: Any = method.adapt
     action: str = adapt(moment) if method.time_aware else adapt()
     return action
-
-
-def is_batch_too_small(error: ValueError) -> bool:
-    """Whether PyTorch refused to take the variance of a single value per channel."""
-    return "more than 1 value per channel" in str(error)

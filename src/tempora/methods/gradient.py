@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tempora.errors import TemporaError
-from tempora.methods.contract import Method, is_batch_too_small
+from tempora.methods.contract import Method
 from tempora.methods.norm import BatchStatistics, StatisticsSettings, batchnorm_layers, norm_affine
 from tempora.methods.optimizers import OptimizerName, all_finite, gradients_of, make_optimizer
 from tempora.methods.search import Times
@@ -211,8 +211,8 @@ class GradientMethod(Method):
         with self.second_forward():
             try:
                 return self.model(x)
-            except ValueError as error:
-                if not is_batch_too_small(error):
+            except ValueError:
+                if len(x) > 1:
                     raise
         with self.untracked():
             return self.model(x.expand(2, *x.shape[1:]))[:1]
