@@ -167,17 +167,21 @@ def test_rdumb_starts_over(vit: Classifier, batches: list[Tensor]) -> None:
     assert method.adapt() == "step"
 
 
+ON_GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
+
+
+@pytest.mark.parametrize("device", ["cpu", ON_GPU])
 @pytest.mark.parametrize("affine", [True, False])
-def test_the_gradient_of_rotta_s_batchnorm_is_what_autograd_finds(affine: bool) -> None:
+def test_the_gradient_of_rotta_s_batchnorm_is_what_autograd_finds(affine: bool, device: str) -> None:
     torch.manual_seed(0)
-    layer = nn.BatchNorm2d(5, affine=affine).double()
+    layer = nn.BatchNorm2d(5, affine=affine).double().to(device)
     layer.running_mean.normal_()
     layer.running_var.uniform_(0.5, 2)
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
     robust = RobustNorm(layer, 0.05)
     robust.learning = True
-    x = torch.randn(4, 5, 3, 3, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(4, 5, 3, 3, dtype=torch.float64, device=device, requires_grad=True)
     wanted = [x, *layer.parameters()]
     mean = 0.95 * layer.running_mean + 0.05 * x.mean((0, 2, 3))
     var = 0.95 * layer.running_var + 0.05 * x.var((0, 2, 3), correction=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 
@@ -26,6 +27,11 @@ def cross_entropy(log_p: Tensor, log_q: Tensor) -> Tensor:
 def max_entropy(num_classes: int) -> float:
     """ln C, the entropy of not knowing at all."""
     return math.log(num_classes)
+
+
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """Values of the host, on the device. A plain copy would wait until the device had done all it was given."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
 
 
 def indices(mask: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch.nn.functional import conv2d, grid_sample
 from torchvision.transforms.v2 import functional as tv
 
 from tempora.errors import TemporaError
+from tempora.methods.functions import sent
 from tempora.models import Classifier
 
 Draws = Literal["batch", "sample"]
@@ -77,7 +78,7 @@ class Jitter:
             pixels = pixels.flip(-1)
         if self.soften:
             grain = torch.randn(pixels.shape, device=x.device, dtype=x.dtype, generator=noise)
-            pixels = pixels + 0.005 * grain
+            pixels = pixels.add(grain, alpha=0.005)
         return (pixels.clamp(0, 1) - self.mean) / self.std
 
     def moved(self, pixels: Tensor, drawn: Drawn) -> Tensor:
@@ -139,11 +140,11 @@ def hue_turned(pixels: Tensor, turns: float) -> Tensor:
         (green - blue) * scale,
         torch.where(top == green, (blue - red) * scale + 2, (red - green) * scale + 4),
     )
-    turned = []
-    for offset in (5, 3, 1):  # where the circle's sixths begin for red, green and blue
-        k = torch.remainder(sixths + (6 * turns + offset), 6)
-        turned.append(top - chroma * torch.minimum(k, 4 - k).clamp(0, 1))
-    return torch.stack(turned, dim=-3)
+    # Where the circle's sixths begin for red, green and blue: 5, 3 and 1.
+    begins = torch.arange(5, 0, -2, device=pixels.device, dtype=pixels.dtype).add_(6 * turns)
+    k = (sixths.unsqueeze(-3) + begins[:, None, None]).remainder_(6)
+    fall = torch.minimum(k, 4 - k).clamp_(0, 1)
+    return torch.addcmul(top.unsqueeze(-3), chroma.unsqueeze(-3), fall, value=-1)
 
 
 def affine(
@@ -155,12 +156,14 @@ def affine(
     """
     n, _, height, width = pixels.shape
     angle = math.radians(degrees)
+    half_w, half_h = (width - 1) / 2, (height - 1) / 2
+    cos, sin = math.cos(angle) / scale, math.sin(angle) / scale
     options: dict[str, Any] = {"device": pixels.device, "dtype": pixels.dtype}
-    right = torch.arange(-margin, width + margin, **options) - (width - 1) / 2 - shift[0]
-    down = torch.arange(-margin, height + margin, **options)[:, None] - (height - 1) / 2 - shift[1]
-    x = (math.cos(angle) * right + math.sin(angle) * down) / scale
-    y = (math.cos(angle) * down - math.sin(angle) * right) / scale
-    grid = torch.stack([x / max((width - 1) / 2, 0.5), y / max((height - 1) / 2, 0.5)], dim=2)
+    right = torch.arange(-margin, width + margin, **options) - (half_w + shift[0])
+    down = torch.arange(-margin, height + margin, **options)[:, None] - (half_h + shift[1])
+    x = torch.add(right * (cos / max(half_w, 0.5)), down, alpha=sin / max(half_w, 0.5))
+    y = torch.add(down * (cos / max(half_h, 0.5)), right, alpha=-sin / max(half_h, 0.5))
+    grid = torch.stack([x, y], dim=2)
     return grid_sample(
         pixels, grid.expand(n, *grid.shape), mode="bilinear", padding_mode=padding, align_corners=True
     )
@@ -169,7 +172,7 @@ def affine(
 def blurred(pixels: Tensor, sigma: float) -> Tensor:
     """A Gaussian blur of 5x5 that leaves its margin out."""
     weights = [math.exp(-0.5 * (k / sigma) ** 2) for k in range(-MARGIN, MARGIN + 1)]
-    line = torch.tensor(weights, dtype=torch.float64).div(sum(weights)).to(pixels)
+    line = sent(torch.tensor(weights, dtype=torch.float64).div(sum(weights)).to(pixels.dtype), pixels.device)
     n, channels, height, width = pixels.shape
     flat = pixels.reshape(n * channels, 1, height, width)
     flat = conv2d(conv2d(flat, line.view(1, 1, 1, -1)), line.view(1, 1, -1, 1))

@@ -70,10 +70,7 @@ class Memory:
         else:
             most = max(map(len, self.by_class.values()))
             rivals = [entry for entry in self.entries() if len(self.by_class[entry.label]) == most]
-        worst = rivals[-1]
-        for entry in reversed(rivals):  # of equals the last stays
-            if self._score_of(entry) > self._score_of(worst):
-                worst = entry
+        worst = max(reversed(rivals), key=self._score_of)  # of equals the last
         if not self._score_of(worst) > self.score(0, uncertainty):
             return None
         self.by_class[worst.label].remove(worst)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tempora.methods.norm import MOMENTUM, OwnNorm
+from tempora.methods.norm import MOMENTUM, OwnNorm, Statistics, blended
 
 
 class MixedNorm(OwnNorm):
@@ -40,20 +40,21 @@ class MixedNorm(OwnNorm):
             return self.with_statistics(x, self.running_mean, self.running_var)
         return self.with_statistics(x, *self.mixed(self.running_mean, self.running_var))
 
-    def own_statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def own_statistics(self, x: Tensor) -> Statistics:
         """b; a single value per channel has no variance, the source's stands in for it."""
         single = x.numel() == x.shape[1]
         mean, var = self.batch_statistics(x, correction=0 if single else 1)
         return mean, self.source_var if single else var
 
-    def mixed(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+    def mixed(self, mean: Tensor, var: Tensor) -> Statistics:
         """(1 - a) S + a b."""
-        a = self.weight_of_batch
-        return (1 - a) * self.source_mean + a * mean, (1 - a) * self.source_var + a * var
+        return blended((self.source_mean, self.source_var), (mean, var), self.weight_of_batch)
 
     @torch.no_grad()
     def include(self, mean: Tensor, var: Tensor) -> None:
         """R = 0.9 R + 0.1 b, channel by channel, where b is finite."""
-        usable = mean.isfinite() & var.isfinite()
-        for running, value in ((self.running_mean, mean), (self.running_var, var)):
-            running.copy_(torch.where(usable, (1 - MOMENTUM) * running + MOMENTUM * value, running))
+        running = (self.running_mean, self.running_var)
+        usable = (mean + var).isfinite()
+        followed = blended(running, (mean, var), MOMENTUM)
+        for old, new in zip(running, followed, strict=True):
+            old.copy_(torch.where(usable, new, old))

@@ -14,11 +14,11 @@ from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora.errors import TemporaError
-from tempora.methods.functions import cross_entropy
+from tempora.methods.functions import cross_entropy, sent
 from tempora.methods.gradient import GradientMethod, GradientSettings
 from tempora.methods.jitter import Draws, Jitter
 from tempora.methods.memory import Memory
-from tempora.methods.norm import OwnNorm, norm_affine, replace_batchnorm
+from tempora.methods.norm import OwnNorm, blended, norm_affine, replace_batchnorm
 from tempora.methods.optimizers import all_finite
 from tempora.methods.registry import register
 from tempora.methods.settings import setting
@@ -60,11 +60,11 @@ class RobustNorm(OwnNorm):
         if not self.learning:
             return self.with_statistics(x, self.running_mean, self.running_var)
         own = self.batch_statistics(x, correction=0)
-        running = (self.running_mean, self.running_var)
-        mean, var = (torch.lerp(old, new, self.momentum) for old, new in zip(running, own, strict=True))
-        self.proposed = (mean, var)
+        self.proposed = blended((self.running_mean, self.running_var), own, self.momentum)
+        if not torch.is_grad_enabled():
+            return self.with_statistics(x, *self.proposed)
         normalised: Tensor = _Slowly.apply(
-            x, self.weight, self.bias, mean, var, own[0], self.momentum, self.eps
+            x, self.weight, self.bias, *self.proposed, own[0], self.momentum, self.eps
         )
         return normalised
 
@@ -83,21 +83,37 @@ class _Slowly(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, mean, var, own_mean = ctx.saved_tensors
         (gradient,) = gradients
+        x, weight, mean, var, own_mean = ctx.saved_tensors
         wanted, scale = ctx.needs_input_grad[0], (var + ctx.eps).rsqrt()
-        into_x, into_weight, into_bias = torch.ops.aten.native_batch_norm_backward(
-            gradient, x, weight, mean, var, mean, scale, False, ctx.eps, [wanted, True, True]
-        )
+        count = x.numel() // x.shape[1]
+        # With x^ the normalised batch, d / d b's mean is -scale sum g and d / d its variance -scale^2 / 2 sum g x^.
+        if x.device.type == "cuda":
+            # What synchronised BatchNorm calls: the sums, and then x's gradient in one pass, whatever they are.
+            by_mean, by_distance, into_weight, into_bias = torch.batch_norm_backward_reduce(
+                gradient, x, mean, scale, weight, True, weight is not None, weight is not None
+            )
+            into_x = None
+            if wanted:
+                by_mean, by_distance = torch._foreach_mul([by_mean, by_distance], ctx.momentum)
+                counts = torch.full((1,), count, dtype=torch.int32, device=x.device)
+                into_x = torch.batch_norm_backward_elemt(
+                    gradient, x, own_mean, scale, weight, by_mean, by_distance, counts
+                )
+        else:
+            into_x, into_weight, into_bias = torch.ops.aten.native_batch_norm_backward(
+                gradient, x, weight, mean, var, mean, scale, False, ctx.eps, [wanted, True, True]
+            )
+            if wanted:
+                share = (
+                    ctx.momentum / count * scale if weight is None else ctx.momentum / count * scale * weight
+                )
+                by_mean, by_distance = -share * into_bias, -share * scale * into_weight
+                shape = (1, -1, *([1] * (x.ndim - 2)))
+                into_x = into_x + (by_mean - by_distance * own_mean).view(shape)
+                into_x.addcmul_(x, by_distance.view(shape))
         affine = (None, None) if weight is None else (into_weight, into_bias)
-        if not wanted:
-            return None, *affine, None, None, None, None, None
-        share = ctx.momentum / (x.numel() // x.shape[1]) * (1 if weight is None else weight)
-        # d / d b's mean is -scale sum g, d / d its variance -scale^2 / 2 sum g x^, x^ the normalised batch.
-        by_mean, by_distance = -share * scale * into_bias, -share * scale.square() * into_weight
-        shape = (1, -1, *([1] * (x.ndim - 2)))
-        into_x = into_x + (by_mean - by_distance * own_mean).view(shape)
-        return into_x.addcmul_(x, by_distance.view(shape)), *affine, None, None, None, None, None
+        return into_x, *affine, None, None, None, None, None
 
 
 @register
@@ -172,8 +188,8 @@ class RoTTA(GradientMethod):
                 )
             self.images = x.new_zeros(self.settings.capacity, *x.shape[1:])
         if written:
-            places = torch.tensor(list(written), device=x.device)
-            self.images[places] = x[torch.tensor(list(written.values()), device=x.device)]
+            places, indices = sent(torch.tensor([list(written), list(written.values())]), x.device)
+            self.images.index_copy_(0, places, x.index_select(0, indices))
             written.clear()
 
     def update(self) -> str:
@@ -181,8 +197,10 @@ class RoTTA(GradientMethod):
         entries = self.memory.entries()
         if not entries or self.images is None:
             return "stored"
-        x = self.images[torch.tensor([entry.place for entry in entries], device=self.images.device)]
-        freshness = x.new_tensor([self.memory.freshness(entry) for entry in entries])
+        places = torch.tensor([entry.place for entry in entries])
+        x = self.images.index_select(0, sent(places, self.images.device))
+        weights = torch.tensor([self.memory.freshness(entry) for entry in entries], dtype=x.dtype)
+        freshness = sent(weights, x.device)
         with self.robust():
             with torch.no_grad():
                 log_p = self.teacher(x).log_softmax(dim=1)
