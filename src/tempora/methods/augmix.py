@@ -6,6 +6,7 @@ that the device is never asked which operation a view gets.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample, pad
 
 from tempora.methods.crops import random_resized_crops
+from tempora.methods.functions import sent
 
 SMALL = 64  # side of images up to which views are shifted crops and not zoomed ones
 SHIFT = 4  # pixels of black around small images
@@ -26,20 +28,20 @@ OPERATIONS = (*POINTWISE, *GEOMETRIC)
 
 def augmix(image: Tensor, count: int, dice: torch.Generator) -> Tensor:
     """`count` views of one image (c, h, w) of pixels in [0, 1]."""
-    start = (base(image, count, dice) * 255).clamp(0, 255).round()  # o
+    start = base(image, count, dice).mul_(255).clamp_(0, 255).round_()  # o
     chains = start.repeat(CHAINS, 1, 1, 1)
     length = torch.randint(1, DEPTH + 1, (len(chains),), generator=dice)
     for step in range(DEPTH):
         operation = torch.randint(len(OPERATIONS), (len(chains),), generator=dice)
         strength = 0.1 + 0.9 * torch.rand(len(chains), dtype=torch.float64, generator=dice)
         sign = 1 - 2 * torch.randint(2, (len(chains),), generator=dice)
-        active = length > step
-        chains = operated(chains, operation.where(active, -1), strength, sign)
+        operate(chains, operation.where(length > step, -1), strength, sign)
     weights = -torch.rand(CHAINS, count, dtype=torch.float64, generator=dice).log()
-    weights = (weights / weights.sum(dim=0)).to(image)[:, :, None, None, None]
-    share = torch.rand(count, dtype=torch.float64, generator=dice).to(image)[:, None, None, None]
-    mixed: Tensor = (weights * chains.unflatten(0, (CHAINS, count))).sum(dim=0)
-    return (share * start + (1 - share) * mixed) / 255
+    share = torch.rand(1, count, dtype=torch.float64, generator=dice)
+    drawn = torch.cat([weights / weights.sum(dim=0), share]).to(image.dtype)
+    parts = sent(drawn, image.device)[:, :, None, None, None]
+    mixed = (parts[:CHAINS] * chains.unflatten(0, (CHAINS, count))).sum(dim=0)
+    return torch.lerp(mixed, start, parts[CHAINS]).div_(255)
 
 
 def base(image: Tensor, count: int, dice: torch.Generator) -> Tensor:
@@ -49,40 +51,39 @@ def base(image: Tensor, count: int, dice: torch.Generator) -> Tensor:
         return random_resized_crops(views, dice, scale=(0.08, 1.0))
     height, width = image.shape[-2:]
     padded = pad(image, (SHIFT,) * 4)
-    offsets = torch.randint(2 * SHIFT + 1, (count, 2), generator=dice).tolist()
-    flips = (torch.rand(count, generator=dice) < 0.5).tolist()
-    crops = [padded[:, top : top + height, left : left + width] for top, left in offsets]
-    return torch.stack([crop.flip(-1) if flip else crop for crop, flip in zip(crops, flips, strict=True)])
+    top, left = torch.randint(2 * SHIFT + 1, (count, 2), generator=dice).unsqueeze(2).unbind(1)
+    flip = torch.rand(count, 1, generator=dice) < 0.5
+    rows, columns = top + torch.arange(height), left + torch.arange(width)
+    columns = torch.where(flip, columns.flip(1), columns)
+    rows, columns = sent(rows, image.device), sent(columns, image.device)
+    return padded[:, rows[:, :, None], columns[:, None, :]].transpose(0, 1).contiguous()
 
 
-def operated(x: Tensor, operation: Tensor, strength: Tensor, sign: Tensor) -> Tensor:
-    """Each image under its operation (an index, -1: none): those with the same one together."""
-    out = x.clone()
-    for index, name in enumerate(POINTWISE):
-        chosen = (operation == index).nonzero().squeeze(1)
-        if len(chosen):
-            where = chosen.to(x.device)
-            out[where] = _POINTWISE[name](x[where], strength[chosen])
-    chosen = (operation >= len(POINTWISE)).nonzero().squeeze(1)
-    if len(chosen):
-        matrices = [
-            matrix(OPERATIONS[kind], level, turn, *x.shape[-2:])
-            for kind, level, turn in zip(
-                *(part[chosen].tolist() for part in (operation, strength, sign)), strict=True
-            )
-        ]
-        where = chosen.to(x.device)
-        out[where] = warped(x[where], torch.tensor(matrices, dtype=torch.float64).to(x.device))
-    return out
+def operate(x: Tensor, operation: Tensor, strength: Tensor, sign: Tensor) -> None:
+    """Put each image under its operation (an index, -1: none), in place: those with the same one together."""
+    sorted_, order = operation.sort(stable=True)
+    limits = [*torch.searchsorted(sorted_, torch.arange(len(POINTWISE) + 1)).tolist(), len(order)]
+    places = sent(order, x.device)
+    for index, (start, end) in enumerate(itertools.pairwise(limits)):
+        if start == end:
+            continue
+        where, chosen = places[start:end], order[start:end]
+        images = x.index_select(0, where)
+        if index < len(POINTWISE):
+            images = _POINTWISE[POINTWISE[index]](images, strength[chosen])
+        else:
+            drawn = zip(*(part[chosen].tolist() for part in (operation, strength, sign)), strict=True)
+            moves = [matrix(OPERATIONS[kind], level, turn, *x.shape[-2:]) for kind, level, turn in drawn]
+            images = warped(images, torch.tensor(moves, dtype=torch.float64))
+        x.index_copy_(0, where, images)
 
 
 def autocontrast(x: Tensor, _strength: Tensor) -> Tensor:
     """Each channel stretched to 0 ... 255."""
-    wide = x.double()
-    low, high = wide.amin(dim=(2, 3), keepdim=True), wide.amax(dim=(2, 3), keepdim=True)
-    scale = torch.full_like(low, 255).div((high - low).clamp(min=1))  # 255 / x would be 255 * (1 / x)
-    stretched = (wide * scale - low * scale).floor().clamp(0, 255)
-    return torch.where(high > low, stretched, wide).to(x)
+    low, high = (edge.double() for edge in torch.aminmax(x.flatten(2), dim=2, keepdim=True))
+    scale = torch.full_like(low, 255).div((high - low).clamp_(min=1))  # 255 / x would be 255 * (1 / x)
+    stretched = (x.flatten(2) * scale).sub_(low * scale).floor_().clamp_(0, 255)
+    return torch.where((high > low)[..., None], stretched.to(x.dtype).view(x.shape), x)
 
 
 def equalize(x: Tensor, _strength: Tensor) -> Tensor:
@@ -104,7 +105,7 @@ def posterize(x: Tensor, _strength: Tensor) -> Tensor:
 
 def solarize(x: Tensor, strength: Tensor) -> Tensor:
     """Inverted from a threshold on."""
-    threshold = (256 - (25.6 * strength).floor()).to(x)[:, None, None, None]
+    threshold = sent((256 - (25.6 * strength).floor()).to(x.dtype), x.device)[:, None, None, None]
     return torch.where(x < threshold, x, 255 - x)
 
 
@@ -134,14 +135,16 @@ def matrix(name: str, strength: float, sign: int, height: int, width: int) -> li
 def warped(x: Tensor, matrices: Tensor) -> Tensor:
     """Bilinear, rounded to whole numbers; what lies outside is filled."""
     channels, height, width = x.shape[1:]
-    options: dict[str, Any] = {"device": x.device, "dtype": torch.float64}
-    right = (torch.arange(width, **options) + 0.5).expand(height, width)
-    down = (torch.arange(height, **options) + 0.5)[:, None].expand(height, width)
-    points = torch.stack([right, down, torch.ones_like(right)], dim=2)
-    read = torch.einsum("nij,hwj->nhwi", matrices, points)
-    size = torch.tensor([width, height], **options)
-    inside = ((read >= 0) & (read < size)).all(dim=3)[:, None]
-    grid = (2 * read / size - 1).to(x)
-    sampled = grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
-    fill = torch.tensor(FILL if channels == 3 else (FILL[0],) * channels).to(x)[:, None, None]
-    return torch.where(inside, sampled.round().clamp(0, 255), fill)
+    options: dict[str, Any] = {"device": x.device, "dtype": x.dtype}
+    right, down = torch.arange(0.5, width, **options), torch.arange(0.5, height, **options)[:, None]
+    # In grid_sample's units: -1 and 1 are the outer edges.
+    size = torch.tensor([[width], [height]], dtype=torch.float64)
+    scaled = 2 * matrices / size - torch.tensor([0.0, 0.0, 1.0])
+    by_right, by_down, offset = sent(scaled.to(x.dtype), x.device)[..., None, None].unbind(2)
+    grid = torch.addcmul(torch.addcmul(offset, by_down, down), by_right, right)
+    inside = ((grid >= -1) & (grid < 1)).all(dim=1, keepdim=True)
+    sampled = grid_sample(
+        x, grid.permute(0, 2, 3, 1), mode="bilinear", padding_mode="border", align_corners=False
+    )
+    fill = torch.tensor(FILL if channels == 3 else (FILL[0],) * channels, dtype=x.dtype)
+    return torch.where(inside, sampled.round_(), sent(fill, x.device)[:, None, None])

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
+from tempora.methods.functions import sent
+
 SCALE = (0.5, 1.0)  # share of the image's area
 ASPECT = (3 / 4, 4 / 3)  # width over height
 ATTEMPTS = 10  # at drawing a crop that lies within the image
@@ -27,9 +29,8 @@ def random_resized_crops(x: Tensor, generator: torch.Generator, scale: tuple[flo
     rows = _sources(top, crop_h, height, x.dtype)
     columns = _sources(left, crop_w, width, x.dtype)
     columns = torch.where(flip[:, None], columns.flip(1), columns)
-    grid = torch.stack(
-        [columns[:, None, :].expand(n, height, width), rows[:, :, None].expand(n, height, width)], dim=3
-    ).to(x.device)
+    rows, columns = sent(rows, x.device)[:, :, None], sent(columns, x.device)[:, None, :]
+    grid = torch.stack([columns.expand(n, height, width), rows.expand(n, height, width)], dim=3)
     return grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 

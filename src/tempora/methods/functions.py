@@ -31,7 +31,9 @@ def max_entropy(num_classes: int) -> float:
 
 def sent(values: Tensor, device: torch.device) -> Tensor:
     """Values of the host, on the device. A plain copy would wait until the device had done all it was given."""
-    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
+    if values.device == device or device.type != "cuda":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
 
 
 def indices(mask: Tensor) -> Tensor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from tempora.errors import TemporaError
 from tempora.methods.augmix import augmix
@@ -19,6 +19,7 @@ from tempora.methods.optimizers import Adam, all_finite, gradients_of
 from tempora.methods.registry import register
 from tempora.methods.search import Times
 from tempora.methods.settings import Settings, setting
+from tempora.methods.state import overwrite
 from tempora.models import Classifier
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class MEMO(Method):
         )
         for layer in replace_batchnorm(self.model, MixedNorm).values():
             layer.weight_of_batch = 1 / (PRIOR + 1)
-        self.weights = {name: w.requires_grad_(True) for name, w in self.model.named_parameters()}
+        self.weights: list[Tensor] = list(self.model.requires_grad_(True).parameters())
+        self.source_weights = [w.detach().clone() for w in self.weights]
         self.dice = torch.Generator()
 
     def freeze(self) -> None:
@@ -105,20 +107,24 @@ class MEMO(Method):
         """Logits of one image after one step on its views, and whether the step was finite."""
         with torch.enable_grad():
             loss = marginal_entropy(self.model(self.views(image)))
-            gradients = gradients_of(loss, list(self.weights.values()))
+            gradients = gradients_of(loss, self.weights)
         with torch.no_grad():
-            stepped = dict(zip(self.weights, self.step(gradients), strict=True))
-            return functional_call(self.model, stepped, image[None]), all_finite(loss, gradients)
+            try:
+                self.step(list(gradients))
+                return self.model(image[None]), all_finite(loss, gradients)
+            finally:
+                overwrite(self.weights, self.source_weights)
 
-    def step(self, gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The weights after one step from the source's; those stay as they are."""
-        source, lr = list(self.weights.values()), self.settings.lr
-        if self.settings.optimizer == "sgd":
-            return torch._foreach_add(source, list(gradients), alpha=-lr)
-        # AdamW's first step: both moments, corrected for bias, are the gradient and its square.
-        scale = torch._foreach_add(torch._foreach_abs(list(gradients)), Adam.EPS)
-        moved = torch._foreach_mul(source, 1 - lr * self.settings.decay)
-        return torch._foreach_add(moved, torch._foreach_div(list(gradients), scale), alpha=-lr)
+    def step(self, gradients: list[Tensor]) -> None:
+        """One step from the source's weights."""
+        lr = self.settings.lr
+        if self.settings.optimizer == "adamw":
+            # Its first step: both moments, corrected for bias, are the gradient and its square.
+            torch._foreach_mul_(self.weights, 1 - lr * self.settings.decay)
+            scale = torch._foreach_abs(gradients)
+            torch._foreach_add_(scale, Adam.EPS)
+            gradients = list(torch._foreach_div(gradients, scale))
+        torch._foreach_add_(self.weights, gradients, alpha=-lr)
 
     def views(self, image: Tensor) -> Tensor:
         """Random views of one image."""
@@ -133,6 +139,6 @@ class MEMO(Method):
 
 def marginal_entropy(z: Tensor) -> Tensor:
     """-sum exp(l) l, l the logarithm of the views' mean probability."""
-    log_mean = z.log_softmax(dim=1).logsumexp(dim=0) - torch.tensor(len(z), dtype=z.dtype).log().item()
+    log_mean = z.log_softmax(dim=1).logsumexp(dim=0) - math.log(len(z))
     log_mean = log_mean.clamp(min=torch.finfo(z.dtype).min)
     return -(log_mean.exp() * log_mean).sum()
