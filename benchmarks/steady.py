@@ -43,7 +43,6 @@ from tempora.store import Results
 
 METHODS = "standard,adabn,lame,neo,tent,eta,deyo,cmf"
 SEED = 2025
-LIVES = 3
 
 
 class Watch(Observer):
@@ -87,6 +86,7 @@ class Bench:
         device: str,
         seconds: float,
         profile_s: float,
+        lives: int,
         out: Path,
         figures: dict[str, Any],
     ) -> None:
@@ -95,7 +95,7 @@ class Bench:
         self.figures = figures
         self.began = time.monotonic()
         self.until = self.began + seconds
-        self.profile_s = profile_s
+        self.profile_s, self.lives = profile_s, lives
 
     @property
     def left_s(self) -> float:
@@ -186,7 +186,7 @@ class Bench:
         job = self.job()
         stream = job.open_stream(job.streams[0])
         lives: dict[str, list[tuple[float, float]]] = {spec.label: [] for spec in job.methods}
-        for _ in range(LIVES):
+        for _ in range(self.lives):
             for spec in job.methods:
                 if self.left_s <= 0:
                     raise Stopped
@@ -306,6 +306,7 @@ def main(
     model: Annotated[str, typer.Option(help="Any name that tempora.models.load takes.")] = "fashion_resnet",
     seconds: Annotated[float, typer.Option(help="What does not fit is left out, and said.")] = 120.0,
     profile_s: Annotated[float, typer.Option(help="Of them, for the profile.")] = 30.0,
+    lives: Annotated[int, typer.Option(help="Of every method, for its live service times.")] = 3,
     batches: int = 24,
     batch_size: int = 64,
     only: Annotated[str, typer.Option(help="Methods, with commas.")] = METHODS,
@@ -336,7 +337,7 @@ def main(
     for name, why in left_out.items():
         console.print(f"{name} is left out: {why}", markup=False)
     names = [name for name in only.split(",") if name not in left_out]
-    bench = Bench(classifier, given, names, device, seconds, profile_s, out, figures)
+    bench = Bench(classifier, given, names, device, seconds, profile_s, lives, out, figures)
     for step in (bench.steady, bench.service, bench.measured, bench.lived, bench.naive):
         bench.step(step.__name__, step)
     show(figures)

@@ -71,12 +71,11 @@ def taken_by(walker: Walker, way: list[Station], memory: Memory, device: torch.d
     peak_bytes, places = memory.peak_bytes(), cycle(way)
     busy_ms: list[float] = []
 
-    def work() -> float:
+    def work() -> None:
         station = next(places)
         if station.first:
             walker.reset()
         busy_ms.append(sum(elapsed.ms for _, elapsed in walker.serve(station.x, station.shift, 0)))
-        return busy_ms[-1]
 
     watts = mean_watts(work, lambda: energy_joules(device))
     walker.reset()
