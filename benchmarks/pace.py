@@ -57,6 +57,13 @@ def run(
     device: Device = "cpu",
     jobs: Annotated[int, typer.Option(help="Runs at once, which share one profile of each network.")] = 1,
     profile_s: Annotated[float, typer.Option(help="Seconds for the profile of a network.")] = 120.0,
+    clock: Annotated[
+        Path | None,
+        typer.Option(
+            help="Runs of another machine: their NETWORK/profile/profile.json is the clock, and predictions are "
+            "computed here."
+        ),
+    ] = None,
     quick: bool = False,
 ) -> None:
     """Make the runs, or go on with them: one for each network, seed and grid. --quick: 20 batches, two seeds, four
@@ -68,12 +75,16 @@ def run(
     for network in networks.split(","):
         fitting = ",".join(name for name in methods.split(",") if fits(name, network))
         common = ["--model", network, "--shifts", shifts, "--methods", fitting, "--device", device]
-        profile = made_profile(out / network / "profile", common, profile_s)
+        if clock is None:
+            profile = made_profile(out / network / "profile", common, profile_s)
+        else:
+            profile = clock / network / "profile" / "profile.json"
         parts += [
             Part(
                 out / network / f"{one}-{seed}",
-                profile,
                 [*common, "--batches", str(batches), "--seeds", seed, "--grid", one],
+                profile,
+                elsewhere=clock is not None,
             )
             for one in grid.split(",")
             for seed in seeds.split(",")
@@ -93,15 +104,18 @@ class Part:
     """One run: a network, a seed and a grid."""
 
     folder: Path
-    profile: Path
     options: list[str]
+    profile: Path
+    elsewhere: bool
+    """The profile is of another machine."""
 
     def make(self) -> bool:
         """Make it, or go on with it; whether it is whole."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / "profile.json").exists():
+        clock = str(self.profile) if self.elsewhere else "steady"
+        if not self.elsewhere and not (self.folder / "profile.json").exists():
             shutil.copy(self.profile, self.folder / "profile.json")
-        fine = tempora_run(self.folder, self.options)
+        fine = tempora(self.folder, ["run", *self.options, "--clock", clock, "--out", str(self.folder)])
         console.print(f"{'done' if fine else 'FAILED'}  {self.folder}")
         return fine
 
