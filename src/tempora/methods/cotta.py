@@ -72,7 +72,7 @@ class CoTTA(GradientMethod):
         super().setup()
         teacher, anchor = (dict(network.named_parameters()) for network in (self.teacher, self.anchor))
         self.changing = {f"teacher.{name}": teacher[name] for name in self.trainable}
-        self.source_weights = [anchor[name] for name in self.trainable]
+        self.source_weights: list[Tensor] = [anchor[name] for name in self.trainable]
         self.jitter = Jitter(self.model, self.name)
         self.dice = torch.Generator().manual_seed(self.seed)
 
@@ -126,13 +126,12 @@ class CoTTA(GradientMethod):
         """t = 0.999 t + 0.001 w; only then some elements of w become the source's again."""
         weights = self.optimizer.parameters
         torch._foreach_lerp_(list(self.changing.values()), weights, 1 - TEACHER_MOMENTUM)
-        for w, source in zip(weights, self.source_weights, strict=True):
-            w.copy_(torch.where(self.mask(w).bool(), source, w))
+        masks = [self.mask(w).to(w.dtype) for w in weights]
+        torch._foreach_lerp_(weights, self.source_weights, masks)
 
     def mask(self, w: Tensor) -> Tensor:
-        """Which elements are restored."""
-        share: float = self.settings.restore
-        return torch.rand(w.shape, device=w.device, generator=self.generator) < share
+        """1 for the elements that are restored, 0 for the others."""
+        return torch.rand(w.shape, device=w.device, generator=self.generator).lt_(self.settings.restore)
 
     def view(self, x: Tensor) -> Tensor:
         """One random view of each image."""
