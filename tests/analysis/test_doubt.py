@@ -33,12 +33,13 @@ from tempora.analysis.doubt import (
     with_doubt,
 )
 from tempora.analysis.doubt.blocks import Blocks, choose_blocks
-from tempora.analysis.doubt.rescoring import Passes, Rescorer, worth_of
+from tempora.analysis.doubt.drawn import Drawn, Passes, rescored, worth_of
+from tempora.analysis.doubt.rescoring import Rescorer
 from tempora.analysis.doubt.run import times_of
-from tempora.analysis.doubt.timing import ADAPT, PREDICT, Kind, Rounds, Steady, rounds_of
+from tempora.analysis.doubt.timing import ADAPT, PREDICT, Factors, Kind, Rounds, Steady, rounds_of
 from tempora.errors import TemporaWarning
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Scenario
-from tempora.store import ADAPTED, Results, RunFolder, Trace, open_run
+from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Poisson, Scenario
+from tempora.store import ADAPTED, FROZEN, Results, RunFolder, Trace, open_run
 
 FloatArray = NDArray[np.float64]
 
@@ -260,6 +261,62 @@ def test_rescoring_is_the_timeline_s_own(seed: int, batches: int, scenario: Scen
     assert found.mean() == pytest.approx(expected.utility, abs=1e-12)
 
 
+@given(
+    seed=st.integers(0, 2**16),
+    batches=st.integers(1, 25),
+    relative=st.booleans(),
+    scenarios=st.lists(
+        st.sampled_from(
+            [
+                Offline(),
+                Continuous(threshold_x=1.5),
+                Amortised(budget_baselines=4),
+                Amortised(budget_ms=40, rule="overshoot"),
+                Deployment(arrivals="on_prediction", threshold_ms=30, budget_ms=50, residuals=True),
+                Discrete(interval_ms=12, queue=0),
+                Discrete(utilisation=0.7),
+                Discrete(interval_ms=8, queue=3),
+                Deployment(arrivals=Poisson(utilisation=0.6), queue=2, deadline_x=2.0, residuals=True),
+                Deployment(interval_ms=9, threshold_ms=25),
+                Deployment(interval_ms=9, budget_ms=60),
+                Deployment(utilisation=0.9, fallback="latest"),
+            ]
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_all_draws_at_once_have_the_digits_of_the_timeline_s_steps(
+    seed: int, batches: int, relative: bool, scenarios: list[Scenario]
+) -> None:
+    """Cells of any deployments, rescored beside each other."""
+    generator, draws = np.random.default_rng(seed), 5
+    cells = []
+    for scenario in scenarios:
+        adapting, frozen = (
+            made_trace(*generator.uniform([[0], [5], [0]], [[1], [20], [20]], (3, batches))) for _ in range(2)
+        )
+        adapting.phase[generator.random(batches) < 0.2] = FROZEN  # the method froze itself
+        factors = [Factors(*generator.uniform(0.5, 2, (2, draws, width))) for width in (1, batches)]
+        baselines_ms = 10 * generator.uniform(0.8, 1.2, draws) if relative else np.array([10.0])
+        deployments = [
+            scenario.resolve(num_batches=batches, baseline_ms=float(one), seed=seed) for one in baselines_ms
+        ]
+        right = [adapting.correct * (draw % 2) for draw in range(draws)] if seed % 2 else None
+        cells.append(
+            Drawn(
+                Passes(adapting, frozen, frozen),
+                (factors[0], factors[1], factors[1]),
+                deployments,
+                draws,
+                right,
+            )
+        )
+    for cell, found in zip(cells, rescored(cells), strict=True):
+        assert found is not None
+        assert found.tolist() == cell.steps().tolist()
+
+
 def a_profile(noise: float = 0.1, apart: float = 0.0) -> Rounds:
     """Twenty rounds: a noise that all kinds share, and one of each kind."""
     generator = np.random.default_rng(3)
@@ -469,7 +526,9 @@ def test_draws_take_the_batches_of_the_pass_whose_times_are_nearest(tmp_path: Pa
     again = open_run(path)
     times = times_of(again)
     worth = np.zeros(40)
-    before, after = (Rescorer(run, times).timed(cell, worth) for run in (replace_ends(open_run(path)), again))
+    before, after = rescored(
+        [Rescorer(run, times).drawn(cell, worth) for run in (replace_ends(open_run(path)), again)]
+    )
     assert before is not None
     assert after is not None
     stored = again.folder.stored(cell["adapting_pass"])
@@ -481,7 +540,7 @@ def test_draws_take_the_batches_of_the_pass_whose_times_are_nearest(tmp_path: Pa
     assert set(np.unique(after[slow])) <= {0.0, 1.0}
     # One that is no longer there changes nothing.
     again.manifest["ends"][0]["passes"][0][1] = "gone"
-    without = Rescorer(again, times).timed(cell, worth)
+    (without,) = rescored([Rescorer(again, times).drawn(cell, worth)])
     assert without is not None
     assert np.array_equal(without, before)
 

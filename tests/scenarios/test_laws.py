@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tempora.scenarios import Continuous, Discrete, budget_cutoff, serve
+from tempora.scenarios.lanes import serve_lanes
 
 queues = st.sampled_from([0, 1, 2, 3, 5])
 
@@ -35,6 +36,18 @@ def test_every_arrival_is_served_or_evicted_and_services_never_overlap(stream, q
     assert course.waitspan_ms <= course.idle_ms.sum()
     if queue > 0:
         assert course.waitspan_ms == 0, "whoever may wait is there when the pipeline becomes free"
+
+
+@given(arriving(), queues, st.integers(1, 4))
+def test_lanes_side_by_side_are_served_as_each_alone(stream, queue, lanes):
+    """Instants that coincide and work that takes no time included."""
+    arrivals, service = (np.stack([np.roll(one, lane) for lane in range(lanes)], axis=1) for one in stream)
+    arrivals = np.sort(arrivals, axis=0)
+    starts = serve_lanes(service, arrivals, queue)
+    for lane in range(lanes):
+        course = serve(service[:, lane], arrivals[:, lane], queue)
+        assert np.flatnonzero(~np.isnan(starts[:, lane])).tolist() == course.served.tolist()
+        assert starts[course.served, lane].tolist() == course.start_ms.tolist()
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), queues)

@@ -15,6 +15,7 @@ import pandas as pd
 from tempora.analysis.correlation import spearman
 from tempora.analysis.doubt import EQUAL, SAMPLING, TIMING, UNDECIDED, Replicates, pooled, times_of
 from tempora.analysis.doubt.blocks import CONFIDENCE
+from tempora.analysis.doubt.drawn import rescored
 from tempora.analysis.doubt.judgement import EQUAL_WITHIN, NOTHING
 from tempora.analysis.doubt.rescoring import Rescorer
 from tempora.analysis.doubt.run import Scored, together
@@ -157,9 +158,12 @@ class _Side:
         found: dict[tuple[Any, ...], dict[tuple[str, int], list[Scored]]] = {}
         for (shift, seed), rows in self.rows.groupby(["shift", "seed"], sort=False):
             rescorer = Rescorer(self._run, times)
-            for _, row in rows.iterrows():
-                worth, phase = rescorer.worth(row)
-                timed = rescorer.timed(row, worth) if times.draws else None
+            worths = [rescorer.worth(row) for _, row in rows.iterrows()]
+            drawn = [
+                rescorer.drawn(row, worth)
+                for (_, row), (worth, _) in zip(rows.iterrows(), worths, strict=True)
+            ]
+            for (_, row), (worth, phase), timed in zip(rows.iterrows(), worths, rescored(drawn), strict=True):
                 of_scenario = found.setdefault(tuple(row[name] for name in SCENARIO_NAME), {})
                 of_stream = of_scenario.setdefault((str(shift), int(str(seed))), [])
                 of_stream.append(Scored(str(row["method"]), worth, phase, timed))

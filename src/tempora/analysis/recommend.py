@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tempora.analysis.doubt import Judgement, Replicates, judge, leads, pooled, times_of
+from tempora.analysis.doubt.drawn import rescored
 from tempora.analysis.doubt.rescoring import Rescorer
 from tempora.analysis.doubt.run import Scored, together
 from tempora.analysis.neighbours import Neighbours, neighbours, rivals
@@ -192,12 +193,16 @@ def _replicates(results: Results, answers: Answers, scenario: Scenario, methods:
         rescorer = Rescorer(results, times, scenario)
         rows = {str(row["method"]): row for _, row in stream.iterrows()}
         shift, seed = str(stream["shift"].iloc[0]), int(stream["seed"].iloc[0])
-        found = []
-        for method in methods:
-            worth = np.asarray(answers.worth[method, shift, seed], dtype=np.float64)
-            kept = rows[method]["answer"] != LIVE  # a pass made just now cannot be timed again
-            timed = rescorer.timed(rows[method], worth) if times.draws and kept else None
-            found.append(Scored(method, worth, answers.phase[method, shift, seed], timed))
+        worths = {one: np.asarray(answers.worth[one, shift, seed], dtype=np.float64) for one in methods}
+        drawn = [
+            # A pass made just now cannot be timed again.
+            None if rows[one]["answer"] == LIVE else rescorer.drawn(rows[one], worths[one])
+            for one in methods
+        ]
+        found = [
+            Scored(one, worths[one], answers.phase[one, shift, seed], timed)
+            for one, timed in zip(methods, rescored(drawn), strict=True)
+        ]
         cells.append(together(found, f"{stream['model'].iloc[0]} {shift} {seed}"))
     return pooled(cells)
 

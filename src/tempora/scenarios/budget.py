@@ -50,15 +50,30 @@ class Budget:
 
         The same sums in the same order as `charge` batch by batch. `adapted`: those that want to.
         """
-        overhead_ms = np.fmax(0.0, service_ms - self._baseline_ms)
-        spent_ms = np.cumsum(np.where(adapted, overhead_ms, 0.0))
-        if self._strict:
-            overruns = np.flatnonzero(adapted & (spent_ms > self.budget_ms))
-        else:
-            overruns = np.flatnonzero(np.concatenate([[0.0], spent_ms[:-1]]) >= self.budget_ms)
-        count = int(overruns[0]) if overruns.size else len(spent_ms)
+        may, spent_ms = afforded(
+            service_ms, adapted, self.budget_ms, self._baseline_ms, "strict" if self._strict else "overshoot"
+        )
+        count = int(may.sum())
         self.spent_ms = float(spent_ms[count - 1]) if count else 0.0
-        return np.arange(len(spent_ms)) < count
+        return may
+
+
+def afforded(
+    service_ms: FloatArray,
+    adapted: BoolArray,
+    budget_ms: float | FloatArray,
+    baseline_ms: float | FloatArray,
+    rule: str,
+) -> tuple[BoolArray, FloatArray]:
+    """Which batches of a stream (or of many: a row each) the budget lets adapt, and what is spent after each."""
+    overhead_ms = np.fmax(0.0, service_ms - baseline_ms)
+    spent_ms = np.cumsum(np.where(adapted, overhead_ms, 0.0), axis=-1)
+    if rule == "strict":
+        overruns = adapted & (spent_ms > budget_ms)
+    else:
+        before_ms = np.concatenate([np.zeros_like(spent_ms[..., :1]), spent_ms[..., :-1]], axis=-1)
+        overruns = before_ms >= budget_ms
+    return ~np.logical_or.accumulate(overruns, axis=-1), spent_ms
 
 
 def budget_cutoff(service_ms: ArrayLike, baseline_ms: float, budget_ms: float, rule: str = "strict") -> int:

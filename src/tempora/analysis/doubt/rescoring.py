@@ -8,29 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tempora.analysis.doubt.blocks import FloatArray
+from tempora.analysis.doubt.drawn import Drawn, Passes, worth_of
 from tempora.analysis.doubt.timing import Factors, Times
 from tempora.scenarios import Resolved, Scenario
-from tempora.scenarios.budget import Budget
-from tempora.store import ADAPTED, Results, Trace
+from tempora.store import Results, Trace
 from tempora.store.integrity import damaged
 from tempora.store.schema import CELL_COLUMNS
 
 _JUST_BELOW = 1 - 1e-6
-
-
-class Passes(NamedTuple):
-    """The passes of a cell; those that it has none of its own for are its adapting one."""
-
-    adapting: Trace
-    frozen: Trace
-    fallback: Trace
 
 
 class Rescorer:
@@ -60,20 +52,24 @@ class Rescorer:
         placed = self._results.trace(cell, predictions=False)
         return placed.worth(self._results.resolved(cell, placed.num_batches)), placed.phase
 
-    def timed(self, cell: pd.Series[Any], worth: FloatArray) -> FloatArray | None:
-        """(draws, batches), under the drawn times; None where no draw changes anything."""
-        keys = [cell[name] for name in ("adapting_pass", "frozen_pass", "fallback_pass")]
-        parts = [self._pass(key if isinstance(key, str) else keys[0]) for key in keys]
-        if all(factors is None for _, factors in parts) or self._untouched(cell, worth, *parts[0]):
+    def drawn(self, cell: pd.Series[Any], worth: FloatArray) -> Drawn | None:
+        """The cell under drawn times, to be `rescored` beside others; None where no draw changes anything."""
+        if not self._times.draws:
             return None
-        rescored = np.empty((self._times.draws, len(worth)))
-        nearest = self._nearest(cell, *parts[0])
-        for draw, baseline_x in enumerate(self._times.baseline):
-            passes = Passes(*(_at(trace, factors, draw) for trace, factors in parts))
-            if nearest is not None:
-                passes = passes._replace(adapting=replace(passes.adapting, correct=nearest[draw]))
-            rescored[draw] = worth_of(passes, self._deployment(cell, len(worth), float(baseline_x)))
-        return rescored
+        keys = [cell[name] for name in ("adapting_pass", "frozen_pass", "fallback_pass")]
+        (adapting, own), (frozen, of_frozen), (fallback, of_fallback) = (
+            self._pass(key if isinstance(key, str) else keys[0]) for key in keys
+        )
+        factors = (own, of_frozen, of_fallback)
+        if all(one is None for one in factors) or self._untouched(cell, worth, adapting, own):
+            return None
+        return Drawn(
+            Passes(adapting, frozen, fallback),
+            factors,
+            self._deployments(cell, len(worth)),
+            self._times.draws,
+            self._nearest(cell, adapting, own),
+        )
 
     def _nearest(
         self, cell: pd.Series[Any], trace: Trace, factors: Factors | None
@@ -111,6 +107,12 @@ class Rescorer:
             self._read[key] = trace.filled(), self._times.factors(folder.stored(key), trace)
         return self._read[key]
 
+    def _deployments(self, cell: pd.Series[Any], num_batches: int) -> list[Resolved]:
+        """In each draw; one, where lambda is the same in all."""
+        baseline = self._times.baseline
+        alike = baseline[:1] if (baseline == baseline[0]).all() else baseline
+        return [self._deployment(cell, num_batches, float(baseline_x)) for baseline_x in alike]
+
     def _deployment(self, cell: pd.Series[Any], num_batches: int, baseline_x: float) -> Resolved:
         key = (int(cell["scenario"]), num_batches, float(cell["baseline_ms"]) * baseline_x)
         if key not in self._resolved:
@@ -144,36 +146,6 @@ def _ends(results: Results) -> dict[tuple[str, str, str, int, int], list[tuple[f
         return {cell: ends for cell, ends in found.items() if all(key in there for _, key in ends)}
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(results.path / "run.json", f"its ends are none: {error}") from error
-
-
-def worth_of(passes: Passes, resolved: Resolved) -> FloatArray:
-    """What each batch adds under `resolved`: `adapting.score(resolved, frozen, fallback).worth`.
-
-    A stream that waits loses nothing and needs no steps: all that is left of its timeline is what each batch waits.
-    """
-    adapting, frozen, fallback = passes
-    if not resolved.waits:
-        return adapting.score(resolved, frozen, fallback).worth
-    adapting, frozen = adapting.on_device(resolved), frozen.on_device(resolved)
-    undone = ~np.isnan(adapting.attempt_predict_ms)
-    predict_ms = np.where(undone, adapting.attempt_predict_ms, adapting.predict_ms)
-    adapt_ms = np.where(undone, adapting.attempt_adapt_ms, adapting.adapt_ms)
-    willing = (adapting.phase == ADAPTED) | undone
-    budget = Budget(resolved.budget_ms, resolved.baseline_ms, resolved.rule)
-    afforded = budget.afforded(predict_ms + adapt_ms, willing)
-    accuracy = np.where(afforded & willing, adapting.accuracy, frozen.accuracy)
-    if not resolved.value.decays:
-        return accuracy
-    response_ms = np.where(afforded, predict_ms, frozen.predict_ms)
-    if resolved.arrivals == "on_prediction":
-        response_ms[1:] += np.where(afforded, adapt_ms, 0.0)[:-1]
-    return accuracy * resolved.value.kappa(response_ms)
-
-
-def _at(trace: Trace, factors: Factors | None, draw: int) -> Trace:
-    if factors is None:
-        return trace
-    return trace.scaled(factors.predict[draw], factors.adapt[draw])
 
 
 def _applicable(scenario: Scenario, baseline_ms: float) -> float:

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tempora.analysis.doubt.blocks import FloatArray
+from tempora.analysis.doubt.drawn import Drawn, rescored
 from tempora.analysis.doubt.judgement import (
     SAMPLING,
     TIMING,
@@ -246,18 +247,19 @@ def _cells(results: Results, rows: pd.DataFrame) -> Iterable[tuple[tuple[Stream,
         first = stream.iloc[0]
         name = (str(first["model"]), str(first["shift"]), int(first["seed"]))
         rescorer = Rescorer(results, times)
-        found: dict[int, list[Scored]] = {}
+        known: list[tuple[pd.Series[Any], FloatArray, NDArray[np.int8], Drawn | None]] = []
         unknown = set()
         in_order = stream.sort_values("method", key=lambda names: names.map(order), kind="stable")
         for _, cell in in_order.iterrows():
             try:
                 worth, phase = rescorer.worth(cell)
-                timed = rescorer.timed(cell, worth) if times.draws else None
+                known.append((cell, worth, phase, rescorer.drawn(cell, worth)))
             except TemporaError as error:
                 if _is_there(results, cell):  # a pack may come without its batches, which is no damage
                     warn(f"{error}. How sure {cell['label']} on {cell['shift']} is cannot be said")
                 unknown.add(int(cell["scenario"]))
-                continue
+        found: dict[int, list[Scored]] = {}
+        for (cell, worth, phase, _), timed in zip(known, rescored([one[-1] for one in known]), strict=True):
             found.setdefault(int(cell["scenario"]), []).append(Scored(cell["method"], worth, phase, timed))
         for scenario, methods in found.items():
             # Logs of different length cannot be paired batch by batch either.
