@@ -30,7 +30,8 @@ from common import RESULTS, Device, console, timed
 from tempora import data, evaluate, models, open_run
 from tempora.errors import TemporaError
 from tempora.methods import Moment, create
-from tempora.scenarios import Amortised, Continuous, Discrete
+from tempora.scenarios import Amortised, Continuous, Discrete, Scenario
+from tempora.scenarios import grid as grid_of
 
 PACE, STANDARD = "pace", "standard"
 NETWORKS = ("fashion_resnet", "fashion_vit")
@@ -38,11 +39,16 @@ SHIFTS = "clean,gaussian_noise,contrast,fog,pixelate,brightness,motion_blur"
 FIRST_TWELVE = "standard,adabn,lame,neo,tent,eta,shot_im,sar,deyo,cmf,spa,zerosiam"
 FLOOR, REGRET, CLEAN = -0.005, 0.005, -0.003
 DRAWS = 2000
-GRIDS = "relative,camera,server,kiosk,drone,wearable,alfarra"
+GRIDS = ("relative", "camera", "server", "kiosk", "drone", "wearable", "alfarra")
 
 Names = Annotated[str, typer.Option(help="Names or numbers, with commas.")]
 Folder = Annotated[Path, typer.Option(help="Where the runs are.")]
 app = typer.Typer(add_completion=False, help=__doc__)
+
+
+def scenarios() -> list[Scenario]:
+    """The relative grid and the presets, as one grid: what they share is computed once."""
+    return [scenario for name in GRIDS for scenario in grid_of(name)]
 
 
 @app.command()
@@ -53,7 +59,9 @@ def run(
     seeds: Names = "1,2,3,4,5",
     shifts: Names = SHIFTS,
     methods: Names = f"{FIRST_TWELVE},settle,pace",
-    grid: Names = GRIDS,
+    grid: Annotated[
+        str, typer.Option(help="As for `tempora run`.")
+    ] = f"{Path(__file__).resolve()}:scenarios",
     device: Device = "cpu",
     jobs: Annotated[int, typer.Option(help="Runs at once, which share one profile of each network.")] = 1,
     profile_s: Annotated[float, typer.Option(help="Seconds for the profile of a network.")] = 120.0,
@@ -66,29 +74,29 @@ def run(
     ] = None,
     quick: bool = False,
 ) -> None:
-    """Make the runs, or go on with them: one for each network, seed and grid. --quick: 20 batches, two seeds, four
-    shifts and the methods that win somewhere."""
+    """Make the runs, or go on with them: one for each seed and network. --quick: 20 batches, two seeds, four shifts
+    and the methods that win somewhere."""
     if quick:
         batches, seeds, shifts = 20, "1,2", "clean,contrast,gaussian_noise,pixelate"
         methods, grid = "standard,adabn,neo,eta,shot_im,settle,pace", "relative"
-    parts = []
+    profiles, common = {}, {}
     for network in networks.split(","):
         fitting = ",".join(name for name in methods.split(",") if fits(name, network))
-        common = ["--model", network, "--shifts", shifts, "--methods", fitting, "--device", device]
+        common[network] = ["--model", network, "--shifts", shifts, "--methods", fitting, "--device", device]
         if clock is None:
-            profile = made_profile(out / network / "profile", common, profile_s)
+            profiles[network] = made_profile(out / network / "profile", common[network], profile_s)
         else:
-            profile = clock / network / "profile" / "profile.json"
-        parts += [
-            Part(
-                out / network / f"{one}-{seed}",
-                [*common, "--batches", str(batches), "--seeds", seed, "--grid", one],
-                profile,
-                elsewhere=clock is not None,
-            )
-            for one in grid.split(",")
-            for seed in seeds.split(",")
-        ]
+            profiles[network] = clock / network / "profile" / "profile.json"
+    parts = [
+        Part(
+            out / network / f"seed-{seed}",
+            [*options, "--batches", str(batches), "--seeds", seed, "--grid", grid],
+            profiles[network],
+            elsewhere=clock is not None,
+        )
+        for seed in seeds.split(",")
+        for network, options in common.items()
+    ]
     with ThreadPoolExecutor(jobs) as pool:
         failed = [
             part.folder for part, fine in zip(parts, pool.map(Part.make, parts), strict=True) if not fine
@@ -101,7 +109,7 @@ def run(
 
 @dataclass(frozen=True)
 class Part:
-    """One run: a network, a seed and a grid."""
+    """One run: a network and a seed."""
 
     folder: Path
     options: list[str]
@@ -151,10 +159,9 @@ def fits(method: str, network: str) -> bool:
 def judge(out: Folder = Path("runs/pace"), to: Path = RESULTS / "pace-bundled.json") -> None:
     """The three criteria."""
     frames = []
-    for path in sorted(out.glob("*/*-*/utilities.parquet")):
+    for path in sorted(out.glob("*/seed-*/utilities.parquet")):
         found = open_run(path.parent).utilities
-        grid = path.parent.name.rpartition("-")[0]
-        frames.append(of_grid(found[found["status"] == "ok"], grid).assign(network=path.parent.parent.name))
+        frames.append(found[found["status"] == "ok"].assign(network=path.parent.parent.name))
     if not frames:
         console.print(f"{out} has no finished runs yet: python benchmarks/pace.py run --out {out}")
         raise typer.Exit(1)
@@ -164,15 +171,6 @@ def judge(out: Folder = Path("runs/pace"), to: Path = RESULTS / "pace-bundled.js
         console.print(
             f"{'holds' if figures[name]['holds'] else 'FAILS'}  {name}: {figures[name]['sentence']}"
         )
-
-
-def of_grid(utilities: pd.DataFrame, grid: str) -> pd.DataFrame:
-    """The cells that a grid is there for: Offline is in all of them and counts once; a preset's scenarios are told
-    from other presets' by its name."""
-    if grid == "relative":
-        return utilities
-    preset = utilities[utilities["protocol"] != "offline"]
-    return preset.assign(label=f"{grid}: " + preset["label"])
 
 
 def judged(utilities: pd.DataFrame) -> dict[str, Any]:

@@ -163,12 +163,49 @@ def overhead_section() -> list[str]:
     ]
 
 
+def _walls(wall_s: dict[str, float]) -> str:
+    """How long the whole grid took, and what of it was the profile, which a grid of many shifts makes once."""
+    steady, profile, measured = (wall_s[name] for name in ("steady", "steady_profile", "measured"))
+    return (
+        f"Wall time of the grid: steady {steady:.0f} s, of which {profile:.0f} s until the first pass; measured "
+        f"{measured:.0f} s. Ratio {steady / measured:.2f}, and {(steady - profile) / measured:.2f} without the "
+        "profile, which more shifts would not repeat."
+    )
+
+
+def _points(clocks: dict[str, Any]) -> list[str]:
+    """Measured and lived utilities against the steady ones, by scenario."""
+    if not clocks:
+        return []
+    lines = ["Utility less the steady one, in points: mean size over methods, and the largest."]
+    for clock, one in clocks.items():
+        off = [abs(points) for row in one["scenarios"].values() for points in row.values()]
+        lines.append(
+            f"{clock.capitalize()}: {one['cells']} cells, mean {one['mean']:.2f}, largest {one['largest']:.2f}; "
+            f"{sum(points <= 1 for points in off)} within 1 point."
+        )
+    lines = [" ".join(lines), "", f"| | {' | '.join(clocks)} |", f"|---|{'---|' * len(clocks)}"]
+    for label in dict.fromkeys(label for one in clocks.values() for label in one["scenarios"]):
+        cells = []
+        for one in clocks.values():
+            row = one["scenarios"].get(label, {})
+            worst = max(row, key=lambda name: abs(row[name]), default=None)
+            mean = sum(map(abs, row.values())) / max(1, len(row))
+            cells.append("" if worst is None else f"{mean:.2f}; {row[worst]:+.2f} {worst}")
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+MOST_STEADY = 8
+"""Methods that `python benchmarks/steady.py` takes by default."""
+
+
 def steady_sections() -> list[str]:
     """The steady clock against the measured one and the wall, as `python benchmarks/steady.py` wrote it."""
     lines = []
     for path in sorted(RESULTS.glob("*-steady-*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
-        profile, wall_s = found["profile"], found["wall_s"]
+        profile = found["profile"]
         with_ = f" --predict-with {found['predict_with']}" if found.get("predict_with") else ""
         ended = (
             "settled"
@@ -177,37 +214,27 @@ def steady_sections() -> list[str]:
             if not profile["time_was_up"]
             else "ran out of time"
         )
-        walls = ", ".join(f"{name.replace('_', ', ')} {seconds:.0f} s" for name, seconds in wall_s.items())
+        only = f" --only {','.join(found['methods'])}" if len(found["methods"]) < MOST_STEADY else ""
         lines += [
             f"### The steady clock: {found['model']}, {found['device']}, torch {found['torch']}",
             "",
-            f"`python benchmarks/steady.py --device cuda --model {found['model']} --seconds {found['seconds']:g}"
-            f"{with_} --out DIR`: {found['batches']} batches of {found['batch_size']}. The profile took "
-            f"{profile['rounds']} rounds and {ended}. Wall time of the grid: {walls}.",
+            f"`python benchmarks/steady.py --device cuda --model {found['model']} --batches {found['batches']} "
+            f"--seconds {found['seconds']:g}{with_}{only} --out DIR`: {found['batches']} batches of "
+            f"{found['batch_size']}, one shift. The profile took {profile['rounds']} rounds and {ended}. "
+            f"{_walls(found['wall_s'])}",
             "",
-            "Live and measured service times over the profile's, batch by batch, the middle one; seconds of one "
-            "method's grid under the measured clock, shared and with one pass per scenario:",
+            "Live service times over the profile's, from pick-up and from when the pipeline was free for the batch; "
+            "measured ones; batch by batch, the middle one. Seconds of one method's grid under the measured clock:",
             "",
-            "| | steady ms | live / steady | measured / steady | measured s | one per scenario s |",
+            "| | steady ms | live / steady | with handover | measured / steady | measured s |",
             "|---|---|---|---|---|---|",
         ]
-        names = ("lived_x", "measured_x", "measured_wall_s", "naive_wall_s")
+        names = ("lived_x", "with_handover_x", "measured_x", "measured_wall_s")
         for name, row in found["methods"].items():
-            numbers = (f"{row[key]:.3g}" if key in row else "" for key in ("steady_ms", *names))
+            numbers = (f"{row[key]:.4g}" if key in row else "" for key in ("steady_ms", *names))
             lines.append(f"| {name} | {' | '.join(numbers)} |")
         lines.append("")
-        if found["points"]:
-            lines += [
-                "Utility against the steady one, in points:",
-                "",
-                "| | cells | mean | largest |",
-                "|---|---|---|---|",
-            ]
-            lines += [
-                f"| {clock} | {one['cells']} | {one['mean']:.2f} | {one['largest']:.2f} |"
-                for clock, one in found["points"].items()
-            ]
-            lines.append("")
+        lines += _points(found["points"])
         if "replayed_off_points" in found:
             off = found["replayed_off_points"]
             lines += [
