@@ -58,6 +58,26 @@ def test_hue_is_torchvision_s(pixels: Tensor, turns: float) -> None:
     torch.testing.assert_close(jitter.hue_turned(pixels[:, :1], turns), pixels[:, :1])
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_colours_are_torchvision_s(pixels: Tensor, channels: int) -> None:
+    images, dice = pixels[:, :channels], torch.Generator().manual_seed(1)
+    for _ in range(10):
+        drawn = jitter.draw(dice, SIDE, SIDE)
+        expected = images
+        for index in drawn.order:
+            if index == 0:
+                expected = tv.adjust_brightness(expected, drawn.brightness)
+            elif index == 1:
+                expected = tv.adjust_contrast(expected, drawn.contrast)
+            elif index == 2:
+                expected = tv.adjust_saturation(expected, drawn.saturation)
+            elif index == 3 and channels == 3:
+                expected = tv.adjust_hue(expected, drawn.hue)
+            elif index == 4:
+                expected = tv.adjust_gamma(expected.clamp(1e-8, 1), drawn.gamma)
+        torch.testing.assert_close(jitter.coloured(images, drawn), expected, rtol=0, atol=2e-6)
+
+
 def test_draws_lie_within_their_limits() -> None:
     dice = torch.Generator().manual_seed(0)
     drawn = [dataclasses.asdict(jitter.draw(dice, SIDE, 2 * SIDE)) for _ in range(2000)]

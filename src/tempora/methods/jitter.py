@@ -12,7 +12,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, grid_sample
-from torchvision.transforms.v2 import functional as tv
 
 from tempora.errors import TemporaError
 from tempora.methods.functions import sent
@@ -71,7 +70,7 @@ class Jitter:
         """All draws but the noise are shared by the batch, or made per image (draws="sample")."""
         if draws == "sample" and len(x) > 1:
             return torch.cat([self(image, dice, noise, "batch") for image in x.split(1)])
-        pixels = (x * self.std + self.mean).clamp(0, 1)
+        pixels = torch.addcmul(self.mean, x, self.std).clamp_(0, 1)
         drawn = draw(dice, *x.shape[-2:])
         pixels = self.moved(coloured(pixels, drawn), drawn)
         if drawn.flip:
@@ -79,7 +78,7 @@ class Jitter:
         if self.soften:
             grain = torch.randn(pixels.shape, device=x.device, dtype=x.dtype, generator=noise)
             pixels = pixels.add(grain, alpha=0.005)
-        return (pixels.clamp(0, 1) - self.mean) / self.std
+        return pixels.clamp(0, 1).sub_(self.mean).div_(self.std)
 
     def moved(self, pixels: Tensor, drawn: Drawn) -> Tensor:
         """Padded, turned, scaled, shifted, blurred and cropped: only the pixels of the crop are computed."""
@@ -111,17 +110,34 @@ def draw(dice: torch.Generator, height: int, width: int) -> Drawn:
 
 
 def coloured(pixels: Tensor, drawn: Drawn) -> Tensor:
-    """Brightness, contrast, saturation, hue and gamma, in the order drawn, each within [0, 1]."""
+    """Brightness, contrast, saturation, hue and gamma, in the order drawn, each within [0, 1].
+
+    What torchvision's `adjust_*` compute, in half as many launches.
+    """
     changes = (
-        lambda image: tv.adjust_brightness(image, drawn.brightness),
-        lambda image: tv.adjust_contrast(image, drawn.contrast),
-        lambda image: tv.adjust_saturation(image, drawn.saturation),
+        lambda image: (image * drawn.brightness).clamp_(0, 1),
+        lambda image: mixed(grey(image.mean((-2, -1), keepdim=True)), image, drawn.contrast),
+        lambda image: mixed(grey(image), image, drawn.saturation),
         lambda image: hue_turned(image, drawn.hue),
-        lambda image: tv.adjust_gamma(image.clamp(1e-8, 1), drawn.gamma),
+        lambda image: image.clamp(1e-8, 1).pow_(drawn.gamma),
     )
     for index in drawn.order:
         pixels = changes[index](pixels)
     return pixels
+
+
+def grey(pixels: Tensor) -> Tensor:
+    """How bright they are."""
+    if pixels.shape[-3] == 1:
+        return pixels
+    red, green, blue = pixels.split(1, dim=-3)
+    brightness: Tensor = (red * 0.2989).add_(green, alpha=0.587).add_(blue, alpha=0.114)
+    return brightness
+
+
+def mixed(start: Tensor, end: Tensor, share: float) -> Tensor:
+    """From `start` a share of the way to `end`, which may be more than all of it; within [0, 1]."""
+    return torch.lerp(start, end, share).clamp_(0, 1)
 
 
 def hue_turned(pixels: Tensor, turns: float) -> Tensor:
@@ -134,7 +150,7 @@ def hue_turned(pixels: Tensor, turns: float) -> Tensor:
     red, green, blue = pixels.unbind(-3)
     top, low = pixels.amax(-3), pixels.amin(-3)
     chroma = top - low
-    scale = torch.where(chroma > 0, chroma, 1).reciprocal()
+    scale = chroma.clamp(min=torch.finfo(chroma.dtype).tiny).reciprocal_()
     sixths = torch.where(
         top == red,
         (green - blue) * scale,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from tempora.methods.functions import cross_entropy, entropy, indices
+from tempora.methods.functions import indices
 from tempora.methods.gradient import GradientMethod, NormSettings, TrackSettings
 
 
@@ -39,20 +39,22 @@ class WeightedMethod(GradientMethod):
 
     def loss(self, x: Tensor, z: Tensor) -> Tensor | None:
         log_p = z.log_softmax(dim=1)
-        weight = self.weights(log_p.detach().exp(), entropy(z.detach()))
+        known = log_p.detach().exp()
+        weight = self.weights(known, -(known * log_p.detach()).sum(dim=1))
         kept = indices(weight > 0)
         if not self.keep(kept):
             return None
-        log_p = log_p[kept]
+        self.batch_distribution = known.mean(dim=0, keepdim=True)
         log_q = self.view_logits(self.view(x[kept])).log_softmax(dim=1)
-        consistency = 0.5 * cross_entropy(log_p, log_q) + 0.5 * cross_entropy(log_q, log_p)
-        self.batch_distribution = z.detach().softmax(dim=1).mean(dim=0, keepdim=True)
-        return (weight[kept] * (likelihood_ratio(log_p.exp()) + consistency)).sum() / len(x)
+        log_p, weight = log_p[kept], weight[kept] / len(x)
+        p, q = log_p.exp(), log_q.exp()
+        consistency = -0.5 * (p * log_q + q * log_p).sum(dim=1)  # symmetric cross-entropy
+        return weight @ (likelihood_ratio(p) + consistency)
 
     def weights(self, p: Tensor, h: Tensor) -> Tensor:
         """exp(3 div cert): more for certain samples unlike the running distribution; 0 for dropped ones."""
-        diversity = scaled(1 - cosine_similarity(self.distribution, p, dim=1))
-        certainty = scaled(-h)
+        alike = cosine_similarity(self.distribution, p, dim=1)
+        diversity, certainty = scaled(torch.stack([1 - alike, -h]))
         return torch.where(diversity >= diversity.mean(), (3 * diversity * certainty).exp(), 0)
 
     def view(self, x: Tensor) -> Tensor:
@@ -85,7 +87,7 @@ def likelihood_ratio(p: Tensor) -> Tensor:
 
 
 def scaled(values: Tensor) -> Tensor:
-    """Values moved and scaled to [0, 1]; 0 where all are equal."""
-    least, greatest = values.aminmax()
+    """Each row's values moved and scaled to [0, 1]; 0 where all are equal."""
+    least, greatest = values.aminmax(dim=1, keepdim=True)
     width = greatest - least
     return torch.where(width > 0, (values - least) / width, 0)
