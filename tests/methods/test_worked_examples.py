@@ -15,7 +15,7 @@ from tempora.methods.foa import FOA
 from tempora.methods.functions import cross_entropy
 from tempora.methods.memo import marginal_entropy
 from tempora.methods.memory import Memory
-from tempora.methods.mixed import MixedNorm
+from tempora.methods.mixed import MixedNorm, SourceCopies
 from tempora.methods.optimizers import SGD, Adam
 from tempora.methods.rotta import RobustNorm
 from tempora.methods.weighted import likelihood_ratio, smoothed_prior
@@ -82,6 +82,18 @@ def test_a_single_value_per_channel_takes_the_source_s_variance() -> None:
     layer = MixedNorm(bare_norm(1.0, 4.0))
     layer.weight_of_batch = 0.5
     close(layer(pixels(3)), (3 - 2) / 2)
+
+
+def test_a_copy_of_the_source_s_statistics_takes_one_batch() -> None:
+    """The second batch of a forward, in a layer that is used twice, is not mixed with the first."""
+    layer = MixedNorm(bare_norm(1.0, 4.0))
+    layer.weight_of_batch = 0.1
+    copies = SourceCopies([layer])
+    for _ in range(2):
+        copies.refresh()
+        close(layer(pixels(3, 5, 7, 9)), 0.726184, 1.694430, 2.662676, 3.630922)
+        close(layer(pixels(3, 5, 7, 9)), 0.726184, 1.694430, 2.662676, 3.630922)
+    close(torch.cat([layer.source_mean, layer.source_var]), 1, 4)
 
 
 def test_t3a() -> None:

@@ -13,7 +13,7 @@ from tempora.errors import TemporaError
 from tempora.methods.augmix import augmix
 from tempora.methods.contract import Method
 from tempora.methods.gradient import column, fill
-from tempora.methods.mixed import MixedNorm
+from tempora.methods.mixed import MixedNorm, SourceCopies
 from tempora.methods.norm import replace_batchnorm
 from tempora.methods.optimizers import Adam, all_finite, gradients_of
 from tempora.methods.registry import register
@@ -73,8 +73,10 @@ class MEMO(Method):
             torch.tensor(values, device=self.model.device, dtype=self.model.dtype)[:, None, None]
             for values in (preprocessing.mean, preprocessing.std)
         )
-        for layer in replace_batchnorm(self.model, MixedNorm).values():
+        layers = replace_batchnorm(self.model, MixedNorm).values()
+        for layer in layers:
             layer.weight_of_batch = 1 / (PRIOR + 1)
+        self.copies = SourceCopies(layers)
         self.weights: list[Tensor] = list(self.model.requires_grad_(True).parameters())
         self.source_weights = [w.detach().clone() for w in self.weights]
         self.dice = torch.Generator()
@@ -106,11 +108,14 @@ class MEMO(Method):
     def adapted_scores(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of one image after one step on its views, and whether the step was finite."""
         with torch.enable_grad():
-            loss = marginal_entropy(self.model(self.views(image)))
+            views = self.views(image)
+            self.copies.refresh()
+            loss = marginal_entropy(self.model(views))
             gradients = gradients_of(loss, self.weights)
         with torch.no_grad():
             try:
                 self.step(list(gradients))
+                self.copies.refresh()
                 return self.model(image[None]), all_finite(loss, gradients)
             finally:
                 overwrite(self.weights, self.source_weights)

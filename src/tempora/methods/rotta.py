@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora.errors import TemporaError
@@ -55,6 +54,7 @@ class RobustNorm(OwnNorm):
         self.momentum = momentum
         self.learning = False
         self.proposed = (self.running_mean, self.running_var)
+        self.counts: dict[int, Tensor] = {}  # by value: how many values per channel, on the device
 
     def normalise(self, x: Tensor) -> Tensor:
         if not self.learning:
@@ -63,57 +63,72 @@ class RobustNorm(OwnNorm):
         self.proposed = blended((self.running_mean, self.running_var), own, self.momentum)
         if not torch.is_grad_enabled():
             return self.with_statistics(x, *self.proposed)
-        normalised: Tensor = _Slowly.apply(
-            x, self.weight, self.bias, *self.proposed, own[0], self.momentum, self.eps
-        )
+        normalised: Tensor = _Slowly.apply(x, self.weight, self.bias, *self.proposed, own[0], self)
         return normalised
+
+    def count(self, x: Tensor) -> Tensor:
+        """Values per channel, on the device."""
+        count = x.numel() // x.shape[1]
+        if count not in self.counts:
+            self.counts = {count: torch.full((1,), count, dtype=torch.int32, device=x.device)}
+        return self.counts[count]
 
 
 class _Slowly(torch.autograd.Function):
     """Batch normalisation with R' = (1 - m) R + m b; the gradient flows through b as well, m times as much.
 
+    With x^ the normalised batch, d / d b's mean is -scale sum g, and d / d its variance -scale^2 / 2 sum g x^.
     Autograd would go over the batch a dozen times for this, one operation after the other.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
-        mean, var, own_mean, ctx.momentum, ctx.eps = rest
+        mean, var, own_mean, ctx.layer = rest
         ctx.save_for_backward(x, weight, mean, var, own_mean)
-        return batch_norm(x, mean, var, weight, bias, training=False, eps=ctx.eps)
+        normalised: Tensor = ctx.layer.with_statistics(x, mean, var)
+        return normalised
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = gradients
-        x, weight, mean, var, own_mean = ctx.saved_tensors
-        wanted, scale = ctx.needs_input_grad[0], (var + ctx.eps).rsqrt()
-        count = x.numel() // x.shape[1]
-        # With x^ the normalised batch, d / d b's mean is -scale sum g and d / d its variance -scale^2 / 2 sum g x^.
-        if x.device.type == "cuda":
-            # What synchronised BatchNorm calls: the sums, and then x's gradient in one pass, whatever they are.
-            by_mean, by_distance, into_weight, into_bias = torch.batch_norm_backward_reduce(
-                gradient, x, mean, scale, weight, True, weight is not None, weight is not None
-            )
-            into_x = None
-            if wanted:
-                by_mean, by_distance = torch._foreach_mul([by_mean, by_distance], ctx.momentum)
-                counts = torch.full((1,), count, dtype=torch.int32, device=x.device)
-                into_x = torch.batch_norm_backward_elemt(
-                    gradient, x, own_mean, scale, weight, by_mean, by_distance, counts
-                )
-        else:
-            into_x, into_weight, into_bias = torch.ops.aten.native_batch_norm_backward(
-                gradient, x, weight, mean, var, mean, scale, False, ctx.eps, [wanted, True, True]
-            )
-            if wanted:
-                share = (
-                    ctx.momentum / count * scale if weight is None else ctx.momentum / count * scale * weight
-                )
-                by_mean, by_distance = -share * into_bias, -share * scale * into_weight
-                shape = (1, -1, *([1] * (x.ndim - 2)))
-                into_x = into_x + (by_mean - by_distance * own_mean).view(shape)
-                into_x.addcmul_(x, by_distance.view(shape))
-        affine = (None, None) if weight is None else (into_weight, into_bias)
-        return into_x, *affine, None, None, None, None, None
+        into = _into_on_gpu if gradients[0].device.type == "cuda" else _into
+        into_x, into_weight, into_bias = into(ctx, gradients[0], *ctx.saved_tensors)
+        affine = (None, None) if ctx.layer.weight is None else (into_weight, into_bias)
+        return into_x, *affine, None, None, None, None
+
+
+def _into(
+    ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, own_mean: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Gradients of x, weight and bias, given g, that of the normalised batch."""
+    wanted, scale = ctx.needs_input_grad[0], (var + ctx.layer.eps).rsqrt()
+    into_x, into_weight, into_bias = torch.ops.aten.native_batch_norm_backward(
+        g, x, weight, mean, var, mean, scale, False, ctx.layer.eps, [wanted, True, True]
+    )
+    if wanted:
+        share = ctx.layer.momentum * x.shape[1] / x.numel() * scale
+        share = share if weight is None else share * weight
+        by_mean, by_distance = -share * into_bias, -share * scale * into_weight
+        shape = (1, -1, *([1] * (x.ndim - 2)))
+        into_x = into_x + (by_mean - by_distance * own_mean).view(shape)
+        into_x.addcmul_(x, by_distance.view(shape))
+    return into_x, into_weight, into_bias
+
+
+def _into_on_gpu(
+    ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, own_mean: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The same by what synchronised BatchNorm calls: sums first, then x's gradient in one pass, given sums."""
+    scale, affine = (var + ctx.layer.eps).rsqrt(), weight is not None
+    by_mean, by_distance, into_weight, into_bias = torch.batch_norm_backward_reduce(
+        g, x, mean, scale, weight, True, affine, affine
+    )
+    if not ctx.needs_input_grad[0]:
+        return None, into_weight, into_bias
+    by_mean, by_distance = torch._foreach_mul([by_mean, by_distance], ctx.layer.momentum)
+    into_x = torch.batch_norm_backward_elemt(
+        g, x, own_mean, scale, weight, by_mean, by_distance, ctx.layer.count(x)
+    )
+    return into_x, into_weight, into_bias
 
 
 @register
