@@ -31,7 +31,7 @@ import tempora.models
 from common import Device, JsonFile, timed, write
 from tempora.data import CORRUPTIONS, bundled, open_stream
 from tempora.engine.config import RunConfig
-from tempora.engine.setup import source_images
+from tempora.engine.setup_data import source_images
 from tempora.models import Classifier
 from tempora.scenarios import Amortised, Continuous, Discrete
 

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 
 from common import RESULTS, console, write
 from tempora import analysis
-from tempora.engine.config import load_config
+from tempora.engine.load_config import load_config
 from tempora.engine.run import Run
 from tempora.engine.setup import job_from_config
 from tempora.report.figures.streams import stream

@@ -27,7 +27,7 @@ from common import Device, JsonFile, console, write
 from tempora import data, methods, models
 from tempora.data import Stream, bundled, open_stream
 from tempora.engine.config import SourceConfig
-from tempora.engine.setup import SOURCES, images_of
+from tempora.engine.setup_data import SOURCES, images_of
 from tempora.engine.tuning import (
     COLLAPSED,
     LABEL_FREE,

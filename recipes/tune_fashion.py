@@ -35,7 +35,7 @@ from train_fashion import HELD_OUT, images_and_labels
 from tempora import methods
 from tempora.data import Shift, Stream, array_shift, bundled, open_stream
 from tempora.data.corruptions import corrupt
-from tempora.engine import setup
+from tempora.engine import setup_data
 from tempora.engine.config import RunConfig
 from tempora.models import Classifier, load
 
@@ -193,7 +193,7 @@ def measured(network: str, method: str, settings: Settings, tuned: str) -> float
 
 def source_images(model: Classifier) -> Tensor:
     """The clean images that ship with the package, as a run on the bundled benchmark gives them."""
-    return setup.source_images(RunConfig(), model)
+    return setup_data.source_images(RunConfig(), model)
 
 
 def _nearest(lr: float) -> float:

@@ -230,7 +230,8 @@ def test_ties_are_called_ties(tmp_path: Path) -> None:
 
 def test_the_command_is_the_run_with_one_scenario_more() -> None:
     """What the command line would make of it is the configuration that the run had, and the scenario."""
-    from tempora.engine.config import RunConfig, load_config
+    from tempora.engine.config import RunConfig
+    from tempora.engine.load_config import load_config
 
     config = RunConfig.model_validate(
         {

@@ -10,8 +10,8 @@ import pytest
 
 from tempora.data import Stream
 from tempora.engine import Observer, Stopped
-from tempora.engine.config import load_config
 from tempora.engine.job import Job
+from tempora.engine.load_config import load_config
 from tempora.engine.setup import job_from_config
 from tempora.errors import TemporaError
 from tempora.store import Trace

@@ -15,8 +15,9 @@ from tempora.data.corruptions.folder import corrupt_folder
 from tempora.data.images import ArrayImages, FileImages
 from tempora.data.verify import verify
 from tempora.engine import Observer
-from tempora.engine.config import load_config
-from tempora.engine.setup import job_from_config, left_out
+from tempora.engine.load_config import load_config
+from tempora.engine.setup import job_from_config
+from tempora.engine.setup_data import left_out
 from tempora.errors import TemporaError
 
 from .trees import save_picture

@@ -11,7 +11,7 @@ import tempora
 from tempora import TemporaError
 from tempora.engine import Run
 from tempora.engine.audit import audit
-from tempora.engine.config import load_config
+from tempora.engine.load_config import load_config
 from tempora.engine.plan import make_plan
 from tempora.engine.profiling import overhead_rows, record_profile
 from tempora.engine.setup import job_from_config

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tempora import TemporaError
-from tempora.engine.config import RunConfig, load_config, template
+from tempora.engine.config import RunConfig, template
+from tempora.engine.load_config import load_config
 from tempora.engine.setup import scenarios
 from tempora.scenarios import GRIDS, Recorded, grid
 
@@ -182,7 +183,7 @@ def test_source_samples_are_drawn_from_another_dataset_than_the_stream_s(tmp_pat
     from PIL import Image
 
     from tempora import models
-    from tempora.engine.setup import source_images
+    from tempora.engine.setup_data import source_images
 
     for label in ("a", "b"):
         for index in range(3):
@@ -206,7 +207,7 @@ def test_the_bundled_benchmark_has_source_samples_of_its_own():
     import torch
 
     from tempora import models
-    from tempora.engine.setup import source_images
+    from tempora.engine.setup_data import source_images
 
     model = models.load("fashion_resnet")
     own = source_images(load_config(None), model)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tempora.engine._config_files import MOST_BYTES
-from tempora.engine.config import load_config
+from tempora.engine.load_config import load_config
 from tempora.errors import TemporaError
 
 

@@ -17,7 +17,7 @@ from tempora.data import Stream
 from tempora.engine import Observer, Run, audit
 from tempora.engine import life as life_of
 from tempora.engine import live as living
-from tempora.engine.config import load_config
+from tempora.engine.load_config import load_config
 from tempora.engine.pipeline import Pipeline
 from tempora.engine.setup import job_from_config
 from tempora.measure import SteadyClock, SteadyProfile, device_kind, load_profile, machine_facts

@@ -19,7 +19,7 @@ import tempora
 from tempora import data, models, names
 from tempora.cards import CATALOGUE, Cards, scenario_cards
 from tempora.cli.app import app
-from tempora.engine.config import load_config
+from tempora.engine.load_config import load_config
 from tempora.engine.setup import scenarios as scenarios_of
 from tempora.errors import TemporaError
 from tempora.report import tables

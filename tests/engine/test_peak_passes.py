@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tempora.cli.app import app
 from tempora.engine import Run
-from tempora.engine.config import load_config
+from tempora.engine.load_config import load_config
 from tempora.engine.setup import job_from_config
 from tempora.measure import load_profile
 from tempora.store import RunFolder

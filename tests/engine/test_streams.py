@@ -20,10 +20,11 @@ from tempora.data import Walk, draw
 from tempora.data.batches import given_shift, open_given
 from tempora.engine.audit import audit
 from tempora.engine.clocks import open_clock
-from tempora.engine.config import load_config
+from tempora.engine.load_config import load_config
 from tempora.engine.passes import Pass
 from tempora.engine.run import Run
-from tempora.engine.setup import job_from_config, walk_of
+from tempora.engine.setup import job_from_config
+from tempora.engine.setup_data import walk_of
 from tempora.errors import TemporaError
 from tempora.methods import Method, create, register
 from tempora.report import tables

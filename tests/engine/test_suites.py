@@ -9,7 +9,8 @@ import pytest
 
 from tempora import TemporaError
 from tempora.engine import Observer, suites
-from tempora.engine.config import MethodConfig, load_config
+from tempora.engine.config import MethodConfig
+from tempora.engine.load_config import load_config
 from tempora.engine.setup import job_from_config
 
 FROZEN = {

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from tempora import data, methods, models
 from tempora.cli import app
-from tempora.engine.config import load_config
+from tempora.engine.load_config import load_config
 from tempora.engine.observer import Observer
-from tempora.engine.setup import method_specs
+from tempora.engine.setup_methods import method_specs
 from tempora.engine.tuning import (
     LABEL_FREE,
     SELECTORS,

@@ -95,14 +95,14 @@ def _no_network(*_: Any, **__: Any) -> None:
 
 def _long_work() -> list[tuple[Any, str, Callable[..., bool]]]:
     """Where long work begins, and what tells whether it is short."""
-    from tempora.engine import plan, profiling, run, setup, tuning
+    from tempora.engine import plan, profiling, run, setup_data, tuning
     from tempora.methods import testing
 
     return [
         (run.Run, "execute", lambda begun: _short_job(begun.job)),
         (plan, "make_plan", _short_job),
         (profiling, "record_profile", _short_job),
-        (setup, "open_stream", _short_stream),
+        (setup_data, "open_stream", _short_stream),
         (tuning, "tune", lambda *_: False),
         (testing, "check", _known_method),
     ]

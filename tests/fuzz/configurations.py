@@ -135,8 +135,9 @@ def _read(overrides: list[str], whole: bool) -> None:
     import torch
 
     from tempora.engine.clocks import open_clock
-    from tempora.engine.config import RunConfig, load_config
+    from tempora.engine.config import RunConfig
     from tempora.engine.job import with_offline
+    from tempora.engine.load_config import load_config
     from tempora.engine.runtime import Runtime
     from tempora.engine.setup import job_from_config, scenarios
     from tempora.measure import choose_device

@@ -138,7 +138,7 @@ def _read_from_python(folder: Path) -> None:
 def _go_on(folder: Path) -> None:
     """The same command mends whatever was spoilt, or says why it cannot."""
     from tempora.engine import Run
-    from tempora.engine.config import load_config
+    from tempora.engine.load_config import load_config
     from tempora.engine.setup import job_from_config
     from tempora.store import RunFolder, open_run
 
@@ -158,7 +158,7 @@ def _go_on(folder: Path) -> None:
 def pristine() -> Path:
     """A real run, tiny, with a recorded clock; made once."""
     from tempora.engine import Run
-    from tempora.engine.config import load_config
+    from tempora.engine.load_config import load_config
     from tempora.engine.setup import job_from_config
     from tempora.store import RunFolder
 

@@ -125,7 +125,7 @@ def _in_python(rng: Random, spec: dict[str, Any]) -> None:
 
 
 def _in_a_file(rng: Random, spec: Any) -> None:
-    from tempora.engine.config import load_config
+    from tempora.engine.load_config import load_config
     from tempora.engine.setup import scenarios
 
     text = yaml.safe_dump({**TINY, "scenarios": [spec]}, default_flow_style=rng.choice((None, True, False)))

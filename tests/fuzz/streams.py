@@ -116,7 +116,7 @@ def _settings(rng: Random) -> dict[str, Any]:
 
 def _in_a_file(rng: Random, whole: bool) -> None:
     """Accepted ones make streams of that many whole batches."""
-    from tempora.engine.config import load_config
+    from tempora.engine.load_config import load_config
     from tempora.engine.setup import job_from_config
 
     settings = _settings(rng)

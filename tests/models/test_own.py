@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import tempora
 from tempora.cli.app import app
-from tempora.engine.config import load_config
+from tempora.engine.load_config import load_config
 from tempora.engine.setup import job_from_config
 from tempora.errors import TemporaError
 from tempora.models import load, wrap

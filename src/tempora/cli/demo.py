@@ -82,7 +82,7 @@ def demo(
 ) -> None:
     """Rank the methods on real data that ships with Tempora: two minutes on two CPU cores."""
     prepare_environment()
-    from tempora.engine.config import load_config
+    from tempora.engine.load_config import load_config
     from tempora.errors import TemporaError
     from tempora.published.setups import CORRUPTIONS
 

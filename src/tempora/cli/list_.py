@@ -176,7 +176,7 @@ def _library() -> Iterator[Entry]:
 
 def _suites() -> Iterator[Entry]:
     from tempora.engine import suites
-    from tempora.engine.config import load_config
+    from tempora.engine.load_config import load_config
     from tempora.errors import counted
 
     for name in names.SUITES:

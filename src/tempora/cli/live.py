@@ -81,7 +81,7 @@ def _made(flags: dict[str, Any]) -> Results:
     import tempfile
 
     from tempora.engine import Run
-    from tempora.engine.config import load_config
+    from tempora.engine.load_config import load_config
     from tempora.engine.setup import job_from_config
     from tempora.store import RunFolder
 

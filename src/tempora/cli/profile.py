@@ -57,7 +57,7 @@ def profile(
     from rich.text import Text
 
     from tempora.cli.progress import LiveProgress
-    from tempora.engine.config import load_config
+    from tempora.engine.load_config import load_config
     from tempora.engine.own_profile import recorded_alone
     from tempora.engine.profiling import overhead_rows
     from tempora.engine.setup import job_from_config

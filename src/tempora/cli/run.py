@@ -65,7 +65,7 @@ def run(
 ) -> None:
     """Evaluate methods on shifts under deployments; what is finished is kept, the same command resumes."""
     prepare_environment()
-    from tempora.engine.config import load_config
+    from tempora.engine.load_config import load_config
 
     if init:
         _write_template(config or Path("tempora.yaml"))

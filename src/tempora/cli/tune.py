@@ -53,7 +53,7 @@ def tune(
     from tempora import data, models
     from tempora.data import bundled, open_stream
     from tempora.engine.config import SourceConfig
-    from tempora.engine.setup import SOURCES, images_of
+    from tempora.engine.setup_data import SOURCES, images_of
     from tempora.engine.tuning import ATC, LABELS, SELECTORS, atc_threshold, described, write_recipes
     from tempora.engine.tuning import tune as tuned_by
     from tempora.errors import TemporaError, unknown

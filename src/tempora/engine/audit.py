@@ -14,9 +14,9 @@ import pandas as pd
 
 from tempora._global_state import own_randomness
 from tempora.data import Order, Stream, Streams
-from tempora.engine.config import load_config
 from tempora.engine.evaluate import job_from_batches
 from tempora.engine.job import STANDARD, Job, MethodSpec
+from tempora.engine.load_config import load_config
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import PROFILE_FILE
 from tempora.engine.passes import Pass

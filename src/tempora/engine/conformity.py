@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tempora.engine import suites
-from tempora.engine.config import MethodConfig, RunConfig, load_config
+from tempora.engine.config import MethodConfig, RunConfig
+from tempora.engine.load_config import load_config
 from tempora.errors import unknown
 from tempora.store.suite_claims import FREE
 

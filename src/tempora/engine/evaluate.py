@@ -27,7 +27,8 @@ from tempora.engine.one_line import watched
 from tempora.engine.predicting import check_predict_with
 from tempora.engine.run import Run, failures
 from tempora.engine.runtime import EAGER
-from tempora.engine.setup import fitting, profile_threads, usual_tail_batches
+from tempora.engine.setup import profile_threads, usual_tail_batches
+from tempora.engine.setup_methods import fitting
 from tempora.errors import TemporaError, TemporaWarning, counted
 from tempora.measure import choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory

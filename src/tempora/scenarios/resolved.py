@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from tempora.scenarios._validate import FloatArray
 from tempora.scenarios.budget import Budget
+from tempora.scenarios.course import Course
 from tempora.scenarios.feeds import ClosedLoop, Feed, Schedule
-from tempora.scenarios.timeline import FREE, Course, Timeline
+from tempora.scenarios.timeline import FREE, Timeline
 from tempora.scenarios.utility import Score, Value, score_course
 
 

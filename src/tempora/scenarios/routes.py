@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tempora.scenarios.budget import budget_cutoff
+from tempora.scenarios.course import Course
 from tempora.scenarios.deployment import STANDARD, Deployment
 from tempora.scenarios.resolved import Resolved
-from tempora.scenarios.timeline import CHARGED, Course, replay
+from tempora.scenarios.timeline import CHARGED, replay
 
 OFFLINE, REPLAY, TAIL, LIVE, UNKNOWN = "offline", "replay", "tail", "live", "unknown-yet"
 

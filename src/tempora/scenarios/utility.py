@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tempora.scenarios._validate import FloatArray
-from tempora.scenarios.timeline import Course
+from tempora.scenarios.course import Course
 
 SIX_TERMS = (
     "availability",

@@ -24,7 +24,7 @@ from tempora.scenarios import (
     budget_cutoff,
     to_spec,
 )
-from tempora.scenarios.timeline import course_of
+from tempora.scenarios.course import course_of
 from tempora.store._author_logs import FloatArray, Log, read_logs, snake
 from tempora.store.cells import Cell, utilities_frame, utility_row
 from tempora.store.folder import RunFolder
