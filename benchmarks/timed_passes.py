@@ -34,7 +34,8 @@ from engine import synthetic
 from methods import OPEN
 from tempora import methods, models
 from tempora.data import Stream, from_batches
-from tempora.engine.passes import BudgetWatch, Pass
+from tempora.engine.kept_states import BudgetWatch
+from tempora.engine.passes import Pass
 from tempora.measure import MeasuredClock
 from tempora.methods import Method
 from tempora.methods.contract import adapt_at, predict_at

@@ -3,8 +3,7 @@
 from tempora.engine.deploy import deploy
 from tempora.engine.evaluate import evaluate
 from tempora.engine.job import Job, MethodSpec, with_offline
-from tempora.engine.observer import Observer
-from tempora.engine.passes import Stopped
+from tempora.engine.observer import Observer, Stopped
 from tempora.engine.pipeline import Answer, Pipeline
 from tempora.engine.run import Run
 

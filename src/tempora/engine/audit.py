@@ -23,6 +23,7 @@ from tempora.engine.passes import Pass
 from tempora.engine.predicting import predictor
 from tempora.engine.setup import job_from_config
 from tempora.engine.tails import batches_at_once
+from tempora.engine.timed_method import TimedMethod
 from tempora.errors import TemporaError
 from tempora.measure import SteadyClock, SteadyProfile, load_profile
 from tempora.scenarios import Resolved
@@ -181,12 +182,12 @@ def _live(
         return run.live(resolved)
 
 
-def _standard(job: Job, spec: MethodSpec, stream: Stream) -> Pass:
+def _standard(job: Job, spec: MethodSpec, stream: Stream) -> TimedMethod:
     """Standard beside the audited method, for deployments with a fallback."""
     beside = MethodSpec(STANDARD).under(spec.runtime)
-    run = Pass(predictor(job, beside, stream)[0], beside.label, stream, job.clock)
-    run.warm_up(1)
-    return run
+    standard = TimedMethod(predictor(job, beside, stream)[0], beside.label, stream, job.clock)
+    standard.warm_up(1)
+    return standard
 
 
 def _source(job: Job, cell: pd.Series) -> Order | None:

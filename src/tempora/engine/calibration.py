@@ -10,8 +10,8 @@ import numpy as np
 
 from tempora.data import Stream
 from tempora.engine.job import STANDARD, Job, MethodSpec
-from tempora.engine.observer import Observer
-from tempora.engine.passes import Pass, Stopped
+from tempora.engine.observer import Observer, Stopped
+from tempora.engine.timed_method import TimedMethod
 from tempora.measure import Baseline, Batch
 from tempora.methods import Method
 
@@ -22,7 +22,7 @@ def settle(job: Job, stream: Stream, observer: Observer) -> None:
     for number, spec in enumerate(job.methods):
         with suppress(Exception):  # a method that fails does so again in its own task, which records why
             method = job.create(spec, stream.seed)
-            Pass(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s).warm_up(2)
+            TimedMethod(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s).warm_up(2)
         observer.batch_done(None, number)
 
 
@@ -40,7 +40,7 @@ def remeasure(job: Job, stream: Stream, observer: Observer) -> float:
 
 def _standard_times(job: Job, stream: Stream, observer: Observer, batches: int, kind: str) -> Iterable[float]:
     standard: Method = job.create(MethodSpec(STANDARD), stream.seed)
-    Pass(standard, STANDARD, stream, job.clock).warm_up(job.warmup_batches)
+    TimedMethod(standard, STANDARD, stream, job.clock).warm_up(job.warmup_batches)
     observer.pass_started(kind, batches)
     for number in range(batches):
         x = stream.batch(number % stream.num_batches)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from tempora.data import Order, Streams
 from tempora.engine.job import Job
 from tempora.engine.observer import Observer
+from tempora.engine.pass_maker import PassMaker
 from tempora.engine.task import Task
 from tempora.errors import counted
 from tempora.measure import Baseline, PacedClock, SteadyClock
@@ -77,14 +78,16 @@ class Ends:
         found = []
         for times_x in (1 - self._error(cell.method), 1 + self._error(cell.method)):
             task = Task(
-                job=replace(self._job, clock=PacedClock(self._job.clock, times_x)),
-                spec=spec,
-                source=source,
-                baseline=self._baseline,
-                folder=self._folder,
-                sentinel=None,
-                observer=self._observer,
-                open_stream=lambda: streams.open(source),
+                PassMaker(
+                    job=replace(self._job, clock=PacedClock(self._job.clock, times_x)),
+                    spec=spec,
+                    source=source,
+                    baseline=self._baseline,
+                    folder=self._folder,
+                    sentinel=None,
+                    observer=self._observer,
+                    open_stream=lambda: streams.open(source),
+                )
             )
             found.append([times_x, task.live_pass(cell.scenario).key])
         return found

@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from tempora.store import Results, Trace
 
 
+class Stopped(Exception):
+    """Somebody asked the run to stop; the pass under way is given up, finished ones stay."""
+
+
 class Observer:
     """Told what the run does; this one does not care. `stop_requested` ends the run after the batch."""
 

@@ -1,8 +1,7 @@
 """A pass: one method over one stream, on the clock of one deployment.
 
 The engine owns the clock. It has the batch ready on the device, hands prediction and adaptation to the clock,
-and looks at the predictions only after both are done. It never looks inside a method. A guard stands around every
-call into one, and around the clock, so that nothing it does is measured.
+and looks at the predictions only after both are done. It never looks inside a method.
 """
 
 from __future__ import annotations
@@ -10,60 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from tempora.data import Stream
-from tempora.engine.moments import Costs, moment_at
-from tempora.engine.predictions import classes_of, note_predictions
-from tempora.engine.rescue import LatestState
+from tempora.engine.kept_states import BudgetWatch, LatestState
+from tempora.engine.moments import moment_at
+from tempora.engine.predictions import note_predictions
+from tempora.engine.timed_method import TimedMethod
 from tempora.errors import TemporaError
-from tempora.measure import Batch, Clock
-from tempora.measure.work import NO_WORK, Work, work_of
+from tempora.measure import Clock
 from tempora.methods import Method, Moment
-from tempora.methods.contract import UNTOLD, adapt_at, predict_at
-from tempora.methods.guard import Guard
-from tempora.methods.outputs import checked_action, checked_scores
-from tempora.scenarios import Budget, Resolved, Timeline, Turn
+from tempora.methods.contract import UNTOLD
+from tempora.scenarios import Resolved, Timeline, Turn
 from tempora.store import ADAPTED, FALLBACK, FROZEN, Trace
 from tempora.store.trace import arrivals
 
 Progress = Callable[[Trace, int], None]
 """Called after every batch with the trace so far and the batch's index; may raise to stop the pass."""
-
-
-class Stopped(Exception):
-    """Somebody asked the run to stop; the pass under way is given up, finished ones stay."""
-
-
-@dataclass
-class BudgetWatch:
-    """Follows one budget through an offline pass and keeps the state that the model would have frozen in.
-
-    Under `strict` the batch that overruns the budget is undone, so the state before every batch has to be kept
-    until the budget is used up; under `overshoot` the state after the last allowed batch is enough.
-    """
-
-    budget: Budget
-    residuals: bool = False
-    """Its deployment meets the device's own variation."""
-    cutoff: int | None = None
-    state: Any = None
-
-    def before(self, index: int, snapshot: Callable[[], Any]) -> None:
-        if self.cutoff is not None:
-            return
-        if not self.budget.allows_adaptation:
-            self.cutoff, self.state = index, snapshot()
-        elif self.budget.undoes:
-            self.state = snapshot()
-
-    def after(self, index: int, service_ms: float) -> None:
-        if self.cutoff is None and not self.budget.charge(service_ms):
-            self.cutoff = index
 
 
 @dataclass
@@ -79,100 +45,56 @@ class Pass:
     """Batches that a frozen tail predicts at once where no clock runs."""
     times_as: str = ""
     """The method whose recorded times stand for its own."""
-    standard: Callable[[], Pass] | None = None
+    standard: Callable[[], TimedMethod] | None = None
     """Standard over the same stream, ready to predict: a fallback takes its time, or is it."""
     timeout_s: float | None = None
     """How long one call into the method may take; None: for ever."""
-    non_finite_batches: int = 0
+    non_finite_batches: int = field(default=0, init=False)
     """Served batches that have samples whose best score is not a finite number."""
-    non_finite_samples: int = 0
+    non_finite_samples: int = field(default=0, init=False)
     """Such samples."""
-    _warm_up_costs: Costs = field(default_factory=Costs)
-    """What its work took before the first batch, for a method that wants to know."""
-    _costs: Costs = field(default_factory=Costs)
-    _ahead: dict[int, torch.Tensor] = field(default_factory=dict)
+    _timed: TimedMethod = field(init=False)
+    _ahead: dict[int, torch.Tensor] = field(default_factory=dict, init=False)
     """Scores of the tail's next batches, predicted together with one before them."""
-    _work: Work = NO_WORK
-    """The last that the method said about its work on the batch in hand."""
-    _said: Work | None = None
-    """What it said about the call just made; None: nobody has asked."""
-    _last_adapting: int = -1
+    _last_adapting: int = field(default=-1, init=False)
     """The last batch that the method could adapt on."""
 
+    def __post_init__(self) -> None:
+        self._timed = TimedMethod(
+            self.method, self.label, self.stream, self.clock, self.times_as, self.timeout_s
+        )
+
     def warm_up(self, batches: int) -> None:
-        """Predict and adapt on perturbed copies of the first batches, frozen once too, then reset.
-
-        A method that looks at the clock is told from its first batch on what its work took here.
-        """
-        self._warm_up_costs = Costs()
-        self._reset()  # whatever an earlier pass left: what it is told must not depend on that
-        for index in range(min(batches, self.stream.num_batches)):
-            x = 1.1 * self._batch(index).flip(-1)
-            if self.method.time_aware:
-                self._rehearse(x, index)
-            else:
-                self._go_through(x)
-        self._freeze()
-        x = self._batch(0)
-        with self._guard("predict"):
-            self._predict(x, UNTOLD)
-        self._reset()
-
-    def _rehearse(self, x: torch.Tensor, index: int) -> None:
-        """A batch of the warm-up, timed by the clock."""
-        batch = self._named(index)
-        with self._guard("predict"):
-            _, predict_ms = self.clock.predict(lambda: self._predict(x, UNTOLD), batch, self.method.frozen)
-        mode = self._mode_of(batch)
-        with self._guard("adapt"):
-            action, adapt_ms = self.clock.adapt(lambda: self._adapt(UNTOLD), batch)
-        self._count(self._warm_up_costs, mode, predict_ms, self._mode_of(batch), action, adapt_ms)
-        self._work = NO_WORK
-
-    def _count(
-        self, costs: Costs, mode: str, predict_ms: float, adapt_mode: str, action: str, adapt_ms: float
-    ) -> None:
-        costs.predicted(mode, predict_ms)
-        # A prediction that holds the adaptation is what the action cost.
-        whole = self.method.acted_in_predict is not None
-        costs.adapted(adapt_mode, action, predict_ms + adapt_ms if whole else adapt_ms)
+        """Take the method through the first batches, so that no timed one pays for what is done the first time."""
+        self._timed.warm_up(batches)
 
     def live(self, resolved: Resolved) -> Trace:
         """Drive the deployment's timeline: serve what it says, tell it how long that took."""
         timeline = resolved.timeline()
         trace = self._fresh_trace()
-        latest, standard = LatestState(self.method, resolved), self._standard_for(resolved)
-        undoes = math.isfinite(resolved.budget_ms) and resolved.rule == "strict"
+        latest, standard = LatestState(self._timed, resolved), self._standard_for(resolved)
+        undoes = resolved.has_budget and resolved.rule == "strict"
         while (turn := timeline.next()) is not None:
             if turn.fallback and standard is not None:
-                lost_to = latest if resolved.fallback == "latest" else None
                 moment = self._moment(turn.start_ms, turn, timeline, resolved)
-                answer_ms = self._serve_lost(trace, turn, standard, lost_to, moment)
-                timeline.record(*self._on_device((answer_ms, 0.0), turn.batch, resolved))
-                self._report(trace, turn.batch)
+                self._serve_lost(trace, turn, standard, latest, moment)
+                self._record(timeline, trace, turn.batch, resolved)
                 continue
-            if resolved.fallback == "latest":
-                with self._guard("snapshot"):
-                    latest.before(turn)
-            before = self._snapshot() if undoes and turn.adapting else None
+            latest.before(turn)
+            before = self._timed.snapshot() if undoes and turn.adapting else None
             if turn.adapting:
-                self._reset_for(turn.batch)
                 self._serve_adapting(trace, turn, timeline, resolved)
-                adapted = bool(trace.phase[turn.batch] == ADAPTED)
-                times = float(trace.predict_ms[turn.batch]), float(trace.adapt_ms[turn.batch])
-                if timeline.record(*self._on_device(times, turn.batch, resolved), adapted=adapted):
+                if self._record(timeline, trace, turn.batch, resolved):
                     latest.served(timeline.free_ms)
-                    self._report(trace, turn.batch)
                     continue
-                trace.attempt_predict_ms[turn.batch], trace.attempt_adapt_ms[turn.batch] = times
-                self._restore(before)
-            self._freeze()
+                trace.attempt_predict_ms[turn.batch] = trace.predict_ms[turn.batch]
+                trace.attempt_adapt_ms[turn.batch] = trace.adapt_ms[turn.batch]
+                self._timed.restore(before)
+            self._timed.freeze()
             timed = self.clock.fills_tails or not resolved.untimed_tail
             moment = self._moment(turn.start_ms, turn, timeline, resolved)
-            self._serve_frozen(trace, turn.batch, timed, in_order=resolved.arrivals_ms is None, moment=moment)
-            times = float(trace.predict_ms[turn.batch]), 0.0
-            timeline.record(*self._on_device(times, turn.batch, resolved))
-            self._report(trace, turn.batch)
+            self._serve_frozen(trace, turn.batch, timed, in_order=resolved.waits, moment=moment)
+            self._record(timeline, trace, turn.batch, resolved)
         self._place(trace, timeline)
         trace.arrived_ms[:] = arrivals(resolved, trace.arrived_ms)
         return trace
@@ -183,22 +105,14 @@ class Pass:
         trace = self._fresh_trace()
         watches = list(watches)
         while (turn := timeline.next()) is not None:
-            snapshot = cache(self._snapshot)  # the watches of one batch share it
+            snapshot = cache(self._timed.snapshot)  # the watches of one batch share it
             for watch in watches:
                 watch.before(turn.batch, snapshot)
-            self._reset_for(turn.batch)
             self._serve_adapting(trace, turn, timeline, resolved)
-            predict_ms, adapt_ms = float(trace.predict_ms[turn.batch]), float(trace.adapt_ms[turn.batch])
-            adapted = bool(trace.phase[turn.batch] == ADAPTED)
-            timeline.record(*self._on_device((predict_ms, adapt_ms), turn.batch, resolved), adapted=adapted)
-            factor = float(np.nan_to_num(trace.residual[turn.batch], nan=1.0))
             for watch in watches:
-                # The sum of the products, as a replay has it: a budget may end on a last digit.
-                times = (
-                    (predict_ms * factor, adapt_ms * factor) if watch.residuals else (predict_ms, adapt_ms)
-                )
-                watch.after(turn.batch, sum(times) if adapted else 0.0)
-            self._report(trace, turn.batch)
+                adapted = bool(trace.phase[turn.batch] == ADAPTED)
+                watch.after(turn.batch, sum(_as_met(trace, turn.batch, watch.residuals)) if adapted else 0.0)
+            self._record(timeline, trace, turn.batch, resolved)
         self._place(trace, timeline)
         return trace
 
@@ -211,34 +125,18 @@ class Pass:
         if state is None:
             for index in range(cutoff):
                 self._reset_for(index)
-                self._go_through(self._batch(index))
+                self._timed.go_through(self.stream.batch(index))
         else:
-            self._restore(state)
-        self._freeze()
+            self._timed.restore(state)
+        self._timed.freeze()
         for index in range(cutoff, self.stream.num_batches):
             self._serve_frozen(trace, index, timed, in_order=True)
             self._report(trace, index)
         return trace
 
-    def first_classes(self, batches: int) -> torch.Tensor:
-        """What is predicted on the first batches, adapting on each, untimed: (samples,). Reset before and after."""
-        self._reset()
-        found = []
-        for index in range(batches):
-            x = self._batch(index)
-            with self._guard("predict"):
-                scores = self._predict(x, UNTOLD)
-            scores = checked_scores(self.label, scores, len(x), self._classes)
-            found.append(classes_of(scores, self.stream))
-            with self._guard("adapt"):
-                self._adapt(UNTOLD)
-        self._reset()
-        return torch.from_numpy(np.concatenate(found))
-
     def _fresh_trace(self) -> Trace:
-        self._reset()
+        self._timed.begin()
         self.non_finite_batches = self.non_finite_samples = 0
-        self._costs = self._warm_up_costs.copy()
         self._ahead.clear()
         self._last_adapting = -1
         return Trace.empty(self.stream.num_batches, self.stream.batch_size)
@@ -249,25 +147,22 @@ class Pass:
         It takes no time and leaves a frozen model alone. What a budget freezes in is the state before it.
         """
         if self.stream.order.resets_between(self._last_adapting, index) and not self.method.frozen:
-            self._reset()
+            self._timed.reset()
         self._last_adapting = index
 
     def _serve_adapting(self, trace: Trace, turn: Turn, timeline: Timeline, resolved: Resolved) -> None:
         index = turn.batch
-        batch = self._named(index)
-        x = self._batch(index)
+        self._reset_for(index)
+        x = self.stream.batch(index)
         moment = self._moment(turn.start_ms, turn, timeline, resolved)
         faults = self.clock.faults()
         froze_itself = self.method.frozen
-        with self._guard("predict"):
-            scores, predict_ms = self.clock.predict(lambda: self._predict(x, moment), batch, froze_itself)
-        mode, factor = self._mode_of(batch), self._on_device((1.0, 1.0), index, resolved)[0]
+        scores, predict_ms = self._timed.predict(index, x, moment, froze_itself)
+        mode, factor = self._timed.mode(), self._factor(index, resolved)
         moment = self._moment(turn.start_ms + predict_ms * factor, turn, timeline, resolved, emitted=True)
-        with self._guard("adapt"):
-            action, adapt_ms = self.clock.adapt(lambda: self._adapt(moment), batch)
-        action = checked_action(self.label, action)
+        action, adapt_ms = self._timed.adapt(index, moment)
         trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
-        self._count(self._costs, mode, predict_ms * factor, self._mode_of(batch), action, adapt_ms * factor)
+        self._timed.count(mode, predict_ms * factor, action, adapt_ms * factor)
         self._note_work(trace, index)
         trace.phase[index] = FROZEN if froze_itself else ADAPTED
         trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, adapt_ms
@@ -279,31 +174,27 @@ class Pass:
         self, trace: Trace, index: int, timed: bool, in_order: bool = False, moment: Moment = UNTOLD
     ) -> None:
         """`in_order`: every batch after this one will be served too, so that some may be predicted ahead."""
+        trace.page_faults[index] = -1
         if timed and self.clock.fills_tails and in_order:
             # The time is looked up, so the batch need not be predicted by itself.
             scores = self._untimed_scores(index, moment)
-            _, trace.predict_ms[index] = self.clock.predict(lambda: None, self._named(index), frozen=True)
-            trace.adapt_ms[index], trace.page_faults[index] = 0.0, -1
+            trace.predict_ms[index], trace.adapt_ms[index] = self._timed.looked_up_ms(index), 0.0
         elif timed:
-            x = self._batch(index)
-            batch = self._named(index)
+            x = self.stream.batch(index)
             faults = self.clock.faults()
-            with self._guard("predict"):
-                scores, trace.predict_ms[index] = self.clock.predict(
-                    lambda: self._predict(x, moment), batch, frozen=True
-                )
-            trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
+            scores, trace.predict_ms[index] = self._timed.predict(index, x, moment, frozen=True)
+            if faults >= 0:
+                trace.page_faults[index] = self.clock.faults() - faults
             trace.adapt_ms[index] = 0.0
         else:
             scores = self._untimed_scores(index, moment)
             trace.predict_ms[index] = trace.adapt_ms[index] = math.nan
-            trace.page_faults[index] = -1
         self._note_work(trace, index)
         trace.phase[index] = FROZEN
         trace.action[index], trace.stepped[index] = "none", 0
         self._note_predictions(trace, index, scores)
 
-    def _standard_for(self, resolved: Resolved) -> Pass | None:
+    def _standard_for(self, resolved: Resolved) -> TimedMethod | None:
         """Standard, where a fallback answers lost batches: made before the first batch, not while one waits."""
         if resolved.fallback is None or resolved.waits:
             return None
@@ -314,57 +205,56 @@ class Pass:
         return self.standard()
 
     def _serve_lost(
-        self, trace: Trace, turn: Turn, standard: Pass, latest: LatestState | None, moment: Moment
-    ) -> float:
-        """Answer a lost batch, by Standard or in the latest state, in the time that Standard takes; returns that."""
+        self, trace: Trace, turn: Turn, standard: TimedMethod, latest: LatestState, moment: Moment
+    ) -> None:
+        """Answer a lost batch, by Standard or in the latest state, in the time that Standard takes."""
         index = turn.batch
-        x = self._batch(index)
-        scores, predict_ms = self.clock.predict(
-            lambda: standard._predict(x, UNTOLD), standard._named(index), frozen=False
-        )
-        if latest is not None:
-            with self._guard("predict"):
-                scores = latest.predict(turn, lambda: self._predict(x, moment))
-        self._work = NO_WORK
+        x = self.stream.batch(index)
+        scores, predict_ms = standard.predict(index, x, UNTOLD, frozen=False)
+        if latest.answers:
+            scores = latest.predict(turn, x, moment)
+        self._timed.take_work()  # a fallback's is none of the method's
         self._note_work(trace, index)
         trace.phase[index], trace.action[index], trace.stepped[index] = FALLBACK, "none", 0
         trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, 0.0
         self._note_predictions(trace, index, scores)
-        return predict_ms
 
     def _untimed_scores(self, index: int, moment: Moment) -> torch.Tensor:
         if index not in self._ahead:
             group = range(index, min(index + self.tail_batches, self.stream.num_batches))
-            x = torch.cat([self._batch(i) for i in group]) if len(group) > 1 else self._batch(index)
-            with self._guard("predict"):
-                scores = self._predict(x, moment)
-            scores = checked_scores(self.label, scores, len(x), self._classes)
+            batches = [self.stream.batch(i) for i in group]
+            x = torch.cat(batches) if len(batches) > 1 else batches[0]
+            scores = self._timed.checked(self._timed.scores(x, moment), len(x))
             self._ahead = dict(zip(group, scores.split(self.stream.batch_size), strict=True))
         return self._ahead.pop(index)
 
     def _note_work(self, trace: Trace, index: int) -> None:
         """The mode and amount of the batch's work, and the device's own factor on its times."""
-        trace.mode[index], amount = self._work
+        trace.mode[index], amount = self._timed.take_work()
         trace.amount[index] = math.nan if amount is None else amount
         trace.residual[index] = self.clock.residual(self.stream.name, self.stream.seed, index)
-        self._work = NO_WORK
 
-    def _on_device(
-        self, times_ms: tuple[float, float], index: int, resolved: Resolved
-    ) -> tuple[float, float]:
-        """Steady times as this deployment meets them: with the device's own variation, where it asks for that."""
-        if not resolved.residuals:
-            return times_ms
-        factor = self.clock.residual(self.stream.name, self.stream.seed, index)
-        return times_ms if math.isnan(factor) else (times_ms[0] * factor, times_ms[1] * factor)
+    def _factor(self, index: int, resolved: Resolved) -> float:
+        """The device's own variation of this batch's times, where the deployment asks for it; else 1."""
+        factor = self.clock.residual(self.stream.name, self.stream.seed, index) if resolved.residuals else 1.0
+        return 1.0 if math.isnan(factor) else factor
 
     def _note_predictions(self, trace: Trace, index: int, scores: torch.Tensor) -> None:
         """After the clock has stopped: what was predicted, and how much of it is right."""
-        scores = checked_scores(self.label, scores, self.stream.batch_size, self._classes)
+        scores = self._timed.checked(scores, self.stream.batch_size)
         if non_finite := int((~torch.isfinite(scores.amax(dim=1))).sum()):  # -inf rules classes out, and may
             self.non_finite_batches += 1
             self.non_finite_samples += non_finite
         note_predictions(trace, index, scores, self.stream)
+
+    def _record(self, timeline: Timeline, trace: Trace, index: int, resolved: Resolved) -> bool:
+        """Tell the timeline how long the batch took, and whoever watches that it is through; False, and nobody is
+        told: it overran the budget and is to be undone."""
+        predict_ms, adapt_ms = _as_met(trace, index, resolved.residuals)
+        stands = timeline.record(predict_ms, adapt_ms, adapted=bool(trace.phase[index] == ADAPTED))
+        if stands:
+            self._report(trace, index)
+        return stands
 
     def _place(self, trace: Trace, timeline: Timeline) -> None:
         """Write the timeline's arrivals, starts, emissions and finishes into the rows."""
@@ -379,80 +269,18 @@ class Pass:
         """What a time-aware method may know; the others are not told and it is not worked out."""
         if not self.method.time_aware:
             return UNTOLD
-        return moment_at(now_ms, turn, timeline, resolved, self._costs, emitted=emitted)
-
-    def _named(self, index: int) -> Batch:
-        _, at, runtime = self.label.partition("@")
-        return Batch(
-            self.times_as or self.label,
-            self.times_as or self.method.name,
-            self.stream.name,
-            self.stream.seed,
-            index,
-            gradient_based=self.method.family == "gradient-based",
-            reforwarded=None if self.method.acted_in_predict is None else self._acted_in_predict,
-            work=self._read_work,
-            frozen_as=f"standard{at}{runtime}" if self.method.stateless else "",
-            free=self.method.free,
-        )
-
-    def _acted_in_predict(self) -> str:
-        return str(self.method.acted_in_predict)
-
-    def _read_work(self) -> Work:
-        """What the method says that it just did; the batch keeps the last that is said about it."""
-        found = work_of(self.method)
-        if found != NO_WORK:
-            self._work = found
-        self._said = found
-        return found
-
-    def _mode_of(self, batch: Batch) -> str:
-        """The mode of the call just made, which not every clock asks for."""
-        found = batch.work() if self._said is None else self._said
-        self._said = None
-        return found[0]
-
-    def _batch(self, index: int) -> torch.Tensor:
-        return self.stream.batch(index)
-
-    @property
-    def _classes(self) -> int:
-        return self.stream.num_classes or self.method.model.num_classes
-
-    @cached_property
-    def _guard(self) -> Guard:
-        return Guard(self.label, self.timeout_s)
-
-    def _go_through(self, x: torch.Tensor) -> None:
-        """A batch that nobody times or scores."""
-        with self._guard("predict"):
-            self._predict(x, UNTOLD)
-        with self._guard("adapt"):
-            self._adapt(UNTOLD)
-
-    def _reset(self) -> None:
-        with self._guard("reset"):
-            self.method.reset()
-
-    def _freeze(self) -> None:
-        with self._guard("freeze"):
-            self.method.freeze()
-
-    def _snapshot(self) -> Any:
-        with self._guard("snapshot"):
-            return self.method.snapshot()
-
-    def _restore(self, saved: Any) -> None:
-        with self._guard("restore"):
-            self.method.restore(saved)
-
-    def _predict(self, x: torch.Tensor, moment: Moment) -> torch.Tensor:
-        return predict_at(self.method, x, moment)
-
-    def _adapt(self, moment: Moment) -> str:
-        return adapt_at(self.method, moment)
+        return moment_at(now_ms, turn, timeline, resolved, self._timed.costs, emitted=emitted)
 
     def _report(self, trace: Trace, index: int) -> None:
         if self.progress is not None:
             self.progress(trace, index)
+
+
+def _as_met(trace: Trace, index: int, residuals: bool) -> tuple[float, float]:
+    """A batch's steady times as a deployment meets them: with the device's own variation, where it asks for that.
+
+    Two products, as a replay has them: a budget may end on a last digit.
+    """
+    factor = float(np.nan_to_num(trace.residual[index], nan=1.0)) if residuals else 1.0
+    adapt_ms = float(np.nan_to_num(trace.adapt_ms[index], nan=0.0))  # of an untimed tail
+    return float(trace.predict_ms[index]) * factor, adapt_ms * factor

@@ -95,8 +95,9 @@ def _plan_method(job: Job, spec: MethodSpec, stream: Stream) -> MethodPlan:
     cells = len(deployments)
     try:
         method = job.create(spec, stream.seed)
+        head = stream.under(stream.order.head(min(PROBE_BATCHES, stream.num_batches))) or stream
         clock = MeasuredClock(job.device)
-        seconds = _probe(Pass(method, spec.label, stream, clock, timeout_s=job.method_timeout_s))
+        seconds = _probe(Pass(method, spec.label, head, clock, timeout_s=job.method_timeout_s))
     except Exception as error:
         return MethodPlan(spec.label, cells, 0, 0, f"fails: {type(error).__name__}: {error}", 0.0)
     if not job.share or method.time_aware:
@@ -123,9 +124,7 @@ def _probe(run: Pass) -> float:
     run.warm_up(1)
     batches = min(PROBE_BATCHES, run.stream.num_batches)
     start = time.perf_counter()
-    timeline = Offline().resolve(num_batches=batches)
-    run.stream = run.stream.under(run.stream.order.head(batches)) or run.stream
-    run.offline(timeline)
+    run.offline(Offline().resolve(num_batches=batches))
     return (time.perf_counter() - start) / batches
 
 

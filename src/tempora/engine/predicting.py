@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 
 from tempora._global_state import own_randomness
 from tempora.data import Stream
 from tempora.engine.job import Job, MethodSpec
-from tempora.engine.passes import Pass
+from tempora.engine.predictions import classes_of
 from tempora.engine.runtime import AMP, COMPILE, EAGER, TF32, Runtime
+from tempora.engine.timed_method import TimedMethod
 from tempora.errors import TemporaError
 from tempora.methods import Method
 from tempora.store import StoredPass
@@ -45,9 +47,15 @@ def predictor(job: Job, spec: MethodSpec, stream: Stream) -> tuple[Method, dict[
 
 def predicted_classes(job: Job, spec: MethodSpec, method: Method, stream: Stream, count: int) -> torch.Tensor:
     """The classes of the first batches, adapting on each; the method is reset before and after."""
-    run = Pass(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s)
+    calls = TimedMethod(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s)
+    found = []
     with own_randomness(stream.seed):
-        return run.first_classes(count)
+        calls.reset()
+        for index in range(count):
+            x = stream.batch(index)
+            found.append(classes_of(calls.checked(calls.go_through(x), len(x)), stream))
+        calls.reset()
+    return torch.from_numpy(np.concatenate(found))
 
 
 def summarised(passes: Iterable[StoredPass]) -> dict[str, Any] | None:

@@ -23,8 +23,7 @@ from torch import Tensor
 
 from tempora.data import Order
 from tempora.engine.job import Job, MethodSpec
-from tempora.engine.observer import Observer
-from tempora.engine.passes import Stopped
+from tempora.engine.observer import Observer, Stopped
 from tempora.engine.profiling import (
     Replay,
     batches_per_shift,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tempora.data import Stream
-from tempora.engine.passes import Pass
+from tempora.engine.timed_method import TimedMethod
 from tempora.measure import Baseline, Batch, Clock, judge_pass
 from tempora.measure.process import ProcessorTime
 from tempora.methods import Method
@@ -29,7 +29,7 @@ class Sentinel:
         self._reference_ms = baseline.median_ms
         """What a look is compared with. A given lambda says nothing about this machine: then it is the first look."""
         self._last_ms: list[float] | None = None
-        Pass(standard, "standard", stream, clock).warm_up(5)
+        TimedMethod(standard, "standard", stream, clock).warm_up(5)
 
     def around(
         self, make: Callable[[], Trace], warm_up: Callable[[], None] = lambda: None

@@ -18,9 +18,8 @@ from tempora.data.contents import Progress
 from tempora.data.registry import find
 from tempora.engine.config import DataConfig, MethodConfig, RunConfig, SourceConfig
 from tempora.engine.job import may_ask_for_source
-from tempora.engine.observer import Observer
+from tempora.engine.observer import Observer, Stopped
 from tempora.engine.own_source import own_source
-from tempora.engine.passes import Stopped
 from tempora.errors import TemporaError, suggestion
 from tempora.models import Classifier
 

@@ -13,6 +13,7 @@ from tempora.engine.executors.base import Executor, begun_baselines
 from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import OwnProfile
+from tempora.engine.pass_maker import PassMaker
 from tempora.engine.schedule import Tasks
 from tempora.engine.sentinel import Sentinel
 from tempora.engine.split_tax import WARN_ABOVE, split_tax
@@ -77,15 +78,17 @@ class LocalExecutor(Executor):
         for spec in order:
             self.observer.task_started(spec.label, source.shift, source.seed)
             task = Task(
-                job=self.job,
-                spec=spec,
-                source=source,
-                baseline=baseline,
-                folder=self.folder,
-                sentinel=sentinel if self.job.measured else None,
-                observer=self.observer,
-                open_stream=lambda: self._streams.open(source),
-                learn=self._profile.learn if self._profile else None,
+                PassMaker(
+                    job=self.job,
+                    spec=spec,
+                    source=source,
+                    baseline=baseline,
+                    folder=self.folder,
+                    sentinel=sentinel if self.job.measured else None,
+                    observer=self.observer,
+                    open_stream=lambda: self._streams.open(source),
+                    learn=self._profile.learn if self._profile else None,
+                )
             )
             cells += task.cells()
             self.observer.task_finished(spec.label, source.shift, source.seed)

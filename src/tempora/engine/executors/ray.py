@@ -20,9 +20,8 @@ from tempora.engine.executors.ray_cluster import Cluster, Hand, Lost
 from tempora.engine.executors.ray_finished import Finished
 from tempora.engine.executors.worker import Done, Introduction, PassRecord, job_fingerprint
 from tempora.engine.job import Job
-from tempora.engine.observer import Observer
+from tempora.engine.observer import Observer, Stopped
 from tempora.engine.own_profile import PROFILE_FILE, needs
-from tempora.engine.passes import Stopped
 from tempora.engine.predicting import check_predict_with
 from tempora.engine.runtime import EAGER
 from tempora.engine.schedule import Pending, Tasks, pick, rough_cost

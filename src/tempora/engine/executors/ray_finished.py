@@ -9,6 +9,7 @@ from typing import Any
 from tempora.data import Order
 from tempora.engine.job import Job, MethodSpec
 from tempora.engine.observer import Observer
+from tempora.engine.pass_maker import PassMaker
 from tempora.engine.task import OFFLINE, PassMissing, Task
 from tempora.measure import Baseline
 from tempora.store import Cell, RunFolder, StoredPass, pass_key
@@ -50,14 +51,16 @@ class Finished:
         if kind not in self._jobs:
             self._jobs[kind] = replace(self._job, machine_kind=kind) if self._job.measured else self._job
         return Task(
-            job=self._jobs[kind],
-            spec=spec,
-            source=source,
-            baseline=baseline,
-            folder=self._folder,
-            sentinel=None,
-            observer=Observer(),
-            open_stream=missing,
+            PassMaker(
+                job=self._jobs[kind],
+                spec=spec,
+                source=source,
+                baseline=baseline,
+                folder=self._folder,
+                sentinel=None,
+                observer=Observer(),
+                open_stream=missing,
+            )
         )
 
     def with_frozen_batches(self, source: Order, cells: list[Cell]) -> list[Cell]:

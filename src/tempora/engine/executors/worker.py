@@ -26,6 +26,7 @@ from tempora.engine.executors.local import make_sentinel
 from tempora.engine.job import Job
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import OwnProfile, profiled_device, recorded_alone
+from tempora.engine.pass_maker import PassMaker
 from tempora.engine.predicting import predicted_classes, predictor
 from tempora.engine.profiling import Replay
 from tempora.engine.sentinel import Sentinel
@@ -159,15 +160,17 @@ class Worker:
                 folder.write_pass(record.identity, record.trace, record.facts).key for record in finished
             }
             task = Task(
-                job=job,
-                spec=spec,
-                source=source,
-                baseline=baseline,
-                folder=folder,
-                sentinel=sentinel if job.measured else None,
-                observer=Observer(),
-                open_stream=lambda: self._streams.open(source),
-                learn=self._learns(given, folder),
+                PassMaker(
+                    job=job,
+                    spec=spec,
+                    source=source,
+                    baseline=baseline,
+                    folder=folder,
+                    sentinel=sentinel if job.measured else None,
+                    observer=Observer(),
+                    open_stream=lambda: self._streams.open(source),
+                    learn=self._learns(given, folder),
+                )
             )
             cells = task.cells()
             made = [PassRecord.of(stored) for key, stored in folder.passes().items() if key not in known]
