@@ -12,6 +12,9 @@ from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
     from tempora.measure import SteadyProfile
 
 
@@ -54,15 +57,12 @@ def profile(
     from tempora.cli.execute import prepare_environment
 
     prepare_environment()
-    from rich.text import Text
-
     from tempora.cli.progress import LiveProgress
     from tempora.engine.load_config import load_config
     from tempora.engine.own_profile import recorded_alone
-    from tempora.engine.profiling import overhead_rows
     from tempora.engine.setup import job_from_config
-    from tempora.errors import TemporaError
 
+    place = _folder_for(out, share)
     usual = ["gaussian_noise", "contrast", "brightness", "fog"] if dataset == "fashion" else None
     flags = {
         "model": model,
@@ -76,21 +76,39 @@ def profile(
         "profile_s": profile_s,
     }
     console = new_console()
-    if share:
-        place = Path(".") if out is None else out
-    else:
-        out = Path("profile.json") if out is None else out
-        place = out.parent
-    if not place.is_dir():
-        raise TemporaError(f"--out {out}: there is no folder {place}; make it, or give another")
     observer = LiveProgress(console, plain=plain)
     job = job_from_config(load_config(None, flags=flags), observer)
     with observer.watching():
         recorded = recorded_alone(job, observer)
     if share:
         recorded = recorded.to_share()
-    file = place / f"{recorded.name}.json" if out is None or share else out
+    file = place / f"{recorded.name}.json" if share else out or Path("profile.json")
     recorded.save(file)
+    _show(recorded, console)
+    console.print(f"wrote {file}; use it with: tempora run ... --clock {file}", markup=False, soft_wrap=True)
+    if share:
+        console.print(
+            "To contribute it: put it into src/tempora/measure/library, and its name into PROFILES of "
+            "src/tempora/names.py",
+            soft_wrap=True,
+        )
+
+
+def _folder_for(out: Path | None, share: bool) -> Path:
+    """Where the profile goes; looked at before anything is measured."""
+    from tempora.errors import TemporaError
+
+    place = Path(".") if out is None else out if share else out.parent
+    if not place.is_dir():
+        raise TemporaError(f"--out {out}: there is no folder {place}; make it, or give another")
+    return place
+
+
+def _overheads(recorded: SteadyProfile) -> Table:
+    """The paper's Table 2."""
+    from rich.text import Text
+
+    from tempora.engine.profiling import overhead_rows
 
     times = ("δ ms", "e ms", "e − λ ms", "ℓ ms", "±", "δ / λ", "memory", "energy", "parameters")
     shown = plain_table("method", *times, numbers=times)
@@ -108,6 +126,11 @@ def profile(
             "–" if spent.energy_joules is None else f"{spent.energy_joules:.2f} J",
             f"{spent.updated_parameters:,}",
         )
+    return shown
+
+
+def _show(recorded: SteadyProfile, console: Console) -> None:
+    """λ, the tail, how good the profile is, and what every method takes."""
     console.print(
         f"λ = {recorded.baseline_ms:.2f} ms on {recorded.device}: 1.03 × {recorded.standard_ms:.2f} ms of "
         f"{recorded.times}",
@@ -120,7 +143,7 @@ def profile(
         markup=False,
     )
     console.print()
-    console.print(shown)
+    console.print(_overheads(recorded))
     if recorded.unmet:
         told = "; ".join(f"{method}: {', '.join(words)}" for method, words in recorded.unmet.items())
         console.print(
@@ -129,13 +152,6 @@ def profile(
             soft_wrap=True,
         )
     console.print()
-    console.print(f"wrote {file}; use it with: tempora run ... --clock {file}", markup=False, soft_wrap=True)
-    if share:
-        console.print(
-            "To contribute it: put it into src/tempora/measure/library, and its name into PROFILES of "
-            "src/tempora/names.py",
-            soft_wrap=True,
-        )
 
 
 def _tail(recorded: SteadyProfile) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,17 @@ from tempora import names
 from tempora.cli import completion, options
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table, say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from torch import Tensor
+
+    from tempora.data import Stream
+    from tempora.engine.tuning import Tuned
+    from tempora.models import Classifier
+
+LABELLED_CLEAN = "fashion"
+"""The dataset that has labelled clean images beside its shifts."""
 
 
 def tune(
@@ -50,36 +61,14 @@ def tune(
     from tempora.cli.execute import prepare_environment
 
     prepare_environment()
-    from tempora import data, models
-    from tempora.data import bundled, open_stream
-    from tempora.engine.config import SourceConfig
-    from tempora.engine.setup_data import SOURCES, images_of
-    from tempora.engine.tuning import ATC, LABELS, SELECTORS, atc_threshold, described, write_recipes
+    from tempora import models
+    from tempora.engine.tuning import LABELS, write_recipes
     from tempora.engine.tuning import tune as tuned_by
-    from tempora.errors import TemporaError, unknown
 
-    if select not in SELECTORS:
-        raise unknown("way to select", select, SELECTORS)
-    has_clean = dataset == "fashion"
-    if select == ATC and not has_clean:
-        raise TemporaError(
-            f"--select {ATC}: needs labelled clean images beside the shifts, and only fashion has them here; "
-            "use mutual_information"
-        )
+    _check_selector(select, dataset)
     network = models.load(model)
-    wanted = shifts or ",".join(bundled.TUNING if dataset == "fashion" else names.EXTRA_CORRUPTIONS)
-    opened = data.open(dataset, root=root, shifts=wanted)
-    streams = [
-        open_stream(shift, network.preprocessing, batch_size=batch_size, limit_batches=batches)
-        for shift in opened.values()
-    ]
-    source = images_of(SourceConfig(dataset=SOURCES[dataset]), network) if dataset in SOURCES else None
-    threshold = None
-    if has_clean:
-        (clean,) = data.open(dataset, shifts="clean").values()
-        threshold = atc_threshold(
-            network, open_stream(clean, network.preprocessing, batch_size=batch_size), batches
-        )
+    streams = _streams(dataset, root, shifts, network, batch_size, batches)
+    source, threshold = _clean_images(dataset, network, batch_size, batches)
 
     def progress(name: str, number: int, of: int) -> None:
         say(f"{name}: trial {number} of {of}", err=True)
@@ -90,24 +79,13 @@ def tune(
         tuned_by(name, network, streams, trials, progress, source=source, threshold=threshold)
         for name in asked
     ]
-    numbers = ("default %", "chosen %", "oracle %", "regret")
-    table = plain_table("method", "chosen", *numbers, "note", numbers=numbers)
-    for one in found:
-        choice = one.chosen(select)
-        settings = (
-            ", ".join(f"{key} {value:g}" for key, value in choice.settings.items()) or "nothing to tune"
-        )
-        row = (one.default.accuracy, choice.accuracy, one.chosen(LABELS).accuracy, one.regret(select))
-        table.add_row(
-            one.method, settings, *(f"{100 * value:.1f}" for value in row), described(one, standard)
-        )
     console = new_console()
-    console.print(table)
+    console.print(_table(found, select, standard))
     console.print()
     about = {
         "model": model,
         "dataset": dataset,
-        "shifts": list(opened),
+        "shifts": [stream.name for stream in streams],
         "batches": batches,
         "batch_size": batch_size,
         "trials": trials,
@@ -120,3 +98,66 @@ def tune(
         markup=False,
         soft_wrap=True,
     )
+
+
+def _check_selector(select: str, dataset: str) -> None:
+    from tempora.engine.tuning import ATC, SELECTORS
+    from tempora.errors import TemporaError, unknown
+
+    if select not in SELECTORS:
+        raise unknown("way to select", select, SELECTORS)
+    if select == ATC and dataset != LABELLED_CLEAN:
+        raise TemporaError(
+            f"--select {ATC}: needs labelled clean images beside the shifts, and only fashion has them here; "
+            "use mutual_information"
+        )
+
+
+def _streams(
+    dataset: str, root: Path | None, shifts: str | None, network: Classifier, batch_size: int, batches: int
+) -> list[Stream]:
+    """The streams that settings are tried on."""
+    from tempora import data
+    from tempora.data import bundled, open_stream
+
+    usual = bundled.TUNING if dataset == LABELLED_CLEAN else names.EXTRA_CORRUPTIONS
+    opened = data.open(dataset, root=root, shifts=shifts or ",".join(usual))
+    return [
+        open_stream(shift, network.preprocessing, batch_size=batch_size, limit_batches=batches)
+        for shift in opened.values()
+    ]
+
+
+def _clean_images(
+    dataset: str, network: Classifier, batch_size: int, batches: int
+) -> tuple[Tensor | None, float | None]:
+    """Source images for methods that ask for some, and ATC's threshold; None where there are no images for it."""
+    from tempora import data
+    from tempora.data import open_stream
+    from tempora.engine.config import SourceConfig
+    from tempora.engine.setup_data import SOURCES, images_of
+    from tempora.engine.tuning import atc_threshold
+
+    source = images_of(SourceConfig(dataset=SOURCES[dataset]), network) if dataset in SOURCES else None
+    if dataset != LABELLED_CLEAN:
+        return source, None
+    (clean,) = data.open(dataset, shifts="clean").values()
+    stream = open_stream(clean, network.preprocessing, batch_size=batch_size)
+    return source, atc_threshold(network, stream, batches)
+
+
+def _table(found: list[Tuned], select: str, standard: float) -> Table:
+    from tempora.engine.tuning import LABELS, described
+
+    numbers = ("default %", "chosen %", "oracle %", "regret")
+    table = plain_table("method", "chosen", *numbers, "note", numbers=numbers)
+    for one in found:
+        choice = one.chosen(select)
+        settings = (
+            ", ".join(f"{key} {value:g}" for key, value in choice.settings.items()) or "nothing to tune"
+        )
+        row = (one.default.accuracy, choice.accuracy, one.chosen(LABELS).accuracy, one.regret(select))
+        table.add_row(
+            one.method, settings, *(f"{100 * value:.1f}" for value in row), described(one, standard)
+        )
+    return table

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +50,8 @@ class Figures:
 
     @classmethod
     def of(cls, utility: float, terms: Mapping[str, float | None]) -> Figures:
-        known = {field.name: _known(terms[field.name]) for field in fields(cls) if field.name != "utility"}
-        return cls(utility, **known)  # type: ignore[arg-type]
+        responses = (_known(terms[f"response_p{percent}_ms"]) for percent in (50, 90, 99))
+        return cls(utility, float(terms["availability"] or 0.0), *responses)
 
     def at_speed(self, speed_x: float) -> Figures:
         """With the responses of a machine that is so many times as fast."""

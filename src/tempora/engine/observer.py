@@ -48,8 +48,13 @@ class Together(Observer):
         self._others = others
 
     @property
-    def stop_requested(self) -> bool:  # type: ignore[override]  # asked anew each time
+    def stop_requested(self) -> bool:
+        """Asked anew each time."""
         return any(one.stop_requested for one in (self._first, *self._others))
+
+    @stop_requested.setter
+    def stop_requested(self, requested: bool) -> None:
+        self._first.stop_requested = requested
 
     def started(self, tasks: int, done: int) -> None:
         self._tell("started", tasks, done)

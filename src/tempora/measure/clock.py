@@ -184,7 +184,10 @@ class SteadyClock:
     def still_holds(self, used: Mapping[str, str]) -> bool:
         """Whether a pass that used these entries would find the same numbers today."""
         for text, numbers in used.items():
-            kind = Kind.parse(text)
+            try:
+                kind = Kind.parse(text)
+            except ValueError:  # of a file that somebody has edited
+                return False
             if numbers == _NOTHING:
                 if kind in self.profile.by_kind:
                     return False

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tempora.errors import TemporaError, counted
 from tempora.measure.baseline import Baseline
 from tempora.measure.fits import BLOCK, TAIL_SAMPLES, Fit
-from tempora.measure.work import FROZEN, PREDICT, Kind
+from tempora.measure.work import FROZEN, PREDICT, Kind, Phase
 from tempora.store.atomic import write_atomically
 from tempora.store.verdicts import VALID, WARN, Verdict
 
@@ -41,7 +41,7 @@ class Entry(_Part):
     """One kind of work and its time."""
 
     method: str
-    phase: Literal["predict", "adapt", "frozen"]
+    phase: Phase
     mode: str = ""
     action: str = ""
     steady_ms: float = Field(ge=0)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
-PREDICT, ADAPT, FROZEN = "predict", "adapt", "frozen"
-PHASES = (PREDICT, ADAPT, FROZEN)
+Phase = Literal["predict", "adapt", "frozen"]
+"""frozen: a prediction of the frozen model."""
+
+PREDICT: Final = "predict"
+ADAPT: Final = "adapt"
+FROZEN: Final = "frozen"
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 Work = tuple[str, float | None]
 """What a method leaves in `work`: the mode it was in, and how much of what its time follows (None: of nothing)."""
@@ -29,8 +34,7 @@ class Kind(NamedTuple):
 
     method: str
     """As the run calls it."""
-    phase: str
-    """predict or adapt; frozen: a prediction of the frozen model."""
+    phase: Phase
     mode: str = ""
     action: str = ""
     """What adapt() did, or a prediction that holds the adaptation; empty for the others."""
@@ -44,8 +48,11 @@ class Kind(NamedTuple):
         >>> Kind.parse(str(Kind("tent", "adapt", "", "step"))) == Kind("tent", "adapt", "", "step")
         True
         """
-        method, phase, mode, action = text.rsplit("|", 3)
-        return cls(method, phase, mode, action)
+        method, named, mode, action = text.rsplit("|", 3)
+        for phase in PHASES:
+            if phase == named:
+                return cls(method, phase, mode, action)
+        raise ValueError(f"{named!r} is no phase of work")
 
 
 class Sample(NamedTuple):

@@ -217,7 +217,8 @@ class Recorded(Arrivals):
         return "recorded arrivals"
 
 
-KINDS: dict[str, type[Arrivals]] = {kind.kind: kind for kind in (Periodic, Poisson, Bursty, Recorded)}
+_PACED: dict[str, type[_Paced]] = {kind.kind: kind for kind in (Periodic, Poisson, Bursty)}
+KINDS = (*_PACED, Recorded.kind)
 
 
 def to_plain(arrivals: Arrivals) -> dict[str, Any]:
@@ -228,11 +229,16 @@ def to_plain(arrivals: Arrivals) -> dict[str, Any]:
     """
     if isinstance(arrivals, Recorded):
         return {arrivals.kind: list(np.asarray(arrivals.times_ms).tolist())}
+    if not isinstance(arrivals, _Paced):
+        raise TemporaError(
+            f"arrivals={arrivals!r}: a run can keep {', '.join(KINDS)}; give arrivals of your own as "
+            "Recorded(times_ms)"
+        )
     return {arrivals.kind: dict(_given(arrivals))}
 
 
-def _given(arrivals: Arrivals) -> Iterator[tuple[str, Any]]:
-    for knob in fields(arrivals):  # type: ignore[arg-type]  # every kind of arrivals is a dataclass
+def _given(arrivals: _Paced) -> Iterator[tuple[str, Any]]:
+    for knob in fields(arrivals):
         if (value := getattr(arrivals, knob.name)) != knob.default:
             yield knob.name, value
 
@@ -247,12 +253,12 @@ def from_plain(plain: Mapping[str, Any]) -> Arrivals:
     ((name, settings),) = plain.items()
     if name not in KINDS:
         raise unknown("arrivals", str(name), KINDS)
-    kind = KINDS[name]
-    if kind is Recorded:
+    if name == Recorded.kind:
         return Recorded(settings["times_ms"] if isinstance(settings, Mapping) else settings)
     if not isinstance(settings, Mapping):
         raise TemporaError(f"arrivals: {name}={settings!r}: give its settings, as in {{utilisation: 0.5}}")
-    allowed = [knob.name for knob in fields(kind)]  # type: ignore[arg-type]
+    kind = _PACED[name]
+    allowed = [knob.name for knob in fields(kind)]
     for setting in settings:
         if setting not in allowed:
             raise unknown(f"{name} setting", str(setting), allowed)

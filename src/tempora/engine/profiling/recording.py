@@ -78,7 +78,7 @@ class Recording:
         return [
             Entry(
                 method=kind.method,
-                phase=kind.phase,  # type: ignore[arg-type]
+                phase=kind.phase,
                 mode=kind.mode,
                 action=kind.action,
                 steady_ms=fits[kind].ms,
