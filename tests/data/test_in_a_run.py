@@ -44,7 +44,7 @@ class Watches(Observer):
 
 
 def test_decoding_is_watched_and_can_be_stopped(tmp_path: Path) -> None:
-    flags = {"device": "cpu", "data.shifts": "contrast", "data.cache_dir": tmp_path}
+    flags = {"device": "cpu", "data.shifts": "contrast", "data.cache_dir": tmp_path, "methods": ["standard"]}
     config = load_config(None, flags=flags)
     stopped = Watches(stop_requested=True)
     with pytest.raises(Stopped):

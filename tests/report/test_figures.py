@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from made_runs import METHODS, WIDE_GRID, write_run
+from made_runs import GRID, METHODS, WIDE_GRID, write_run
 from tempora import analysis
 from tempora.errors import TemporaError
 from tempora.published.methods import card_of
@@ -90,7 +90,7 @@ def test_the_grid_has_the_winners_in_their_colours(results: Results) -> None:
 
 
 def test_a_run_that_is_not_judged_yet_is_drawn_and_shown(tmp_path: Path) -> None:
-    unfinished = write_run(tmp_path / "run", scenarios=WIDE_GRID, batches=8, finished=False, judged=False)
+    unfinished = write_run(tmp_path / "run", scenarios=GRID, batches=8, finished=False, judged=False)
     assert len(make_figures(unfinished, tmp_path / "figures")) == len(NAMES)
     with styled():
         assert not [text for text in texts(winners(unfinished)) if text.startswith("timing")]
@@ -118,7 +118,7 @@ def test_labels_of_a_run_s_own_keep_the_family_of_their_method(tmp_path: Path) -
     results = write_run(
         tmp_path / "run",
         methods=methods,
-        scenarios=WIDE_GRID,
+        scenarios=GRID,
         batches=8,
         identity={"ours": {"name": "adabn"}, "theirs": {"name": "tent"}},
     )
@@ -233,7 +233,7 @@ def test_draws_what_a_small_run_has(tmp_path: Path) -> None:
 def test_names_are_text(tmp_path: Path) -> None:
     name = r"$\frac{1}{0}$ <b>" + "x" * 90
     methods = {"standard": METHODS["standard"], f"mine:{name}": METHODS["tent"]}
-    odd = write_run(tmp_path / "run", methods=methods, scenarios=WIDE_GRID, shifts=(name,), batches=10)
+    odd = write_run(tmp_path / "run", methods=methods, scenarios=GRID, shifts=(name,), batches=10)
     assert len(make_figures(odd, tmp_path / "figures")) == len(NAMES)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import torch
-from timm.models.vision_transformer import VisionTransformer as TimmViT
 from torch import Tensor, nn
-from torchvision.models.vision_transformer import VisionTransformer as TorchvisionViT
 
 from tempora.errors import TemporaError
 from tempora.models import Classifier
@@ -19,11 +20,11 @@ class ClassTokens:
     """A transformer with a class token, taken apart: `embed` an image, then `run` its blocks over any tokens."""
 
     def __init__(self, model: Classifier, method: str) -> None:
-        network = model.network
-        if isinstance(network, TimmViT):
+        network: Any = model.network
+        if _is_transformer(network, "timm.models.vision_transformer"):
             self.blocks, norms, final = list(network.blocks), "norm1", network.norm
             ready = network.cls_token is not None and network.global_pool == "token"
-        elif isinstance(network, TorchvisionViT):
+        elif _is_transformer(network, "torchvision.models.vision_transformer"):
             self.blocks, norms, final = list(network.encoder.layers), "ln_1", network.encoder.ln
             ready = True
         else:
@@ -68,3 +69,10 @@ class ClassTokens:
         images = tokens.expand(k, *tokens.shape).flatten(0, 1)
         prompts = prompts.to(tokens).repeat_interleave(n, dim=0)
         return torch.cat([images[:, :1], prompts, images[:, 1:]], dim=1)
+
+
+def _is_transformer(network: nn.Module, module: str) -> bool:
+    """Whether it is a VisionTransformer of that module, which is loaded if there is one: importing it would take
+    seconds, only to learn that a network is something else."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(network, loaded.VisionTransformer)
