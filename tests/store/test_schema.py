@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from made_runs import write_run
+from made_runs import GRID, write_run
 from tempora import TemporaError
 from tempora.errors import TemporaWarning
 from tempora.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, integrity, read_pass
@@ -114,3 +115,16 @@ def test_columns_that_came_later_are_empty_in_earlier_files_and_missed_in_later_
 def test_a_pass_says_whether_its_method_looked_at_the_clock(identity, facts, aware):
     """Passes of 0.1.0 do not say so; what they noted of the deployment tells."""
     assert StoredPass(Path("a.parquet"), identity, facts, None).time_aware is aware
+
+
+def test_the_table_is_read_again_when_it_is_another(tmp_path):
+    """A folder keeps what it has read; neither a caller's changes nor another writer's table get lost or mixed up."""
+    results = write_run(tmp_path, scenarios=GRID[:2], batches=4)
+    folder = RunFolder(tmp_path)
+    first = folder.utilities()
+    pd.testing.assert_frame_equal(first, results.utilities)
+    first["method"] = "changed by a caller"
+    pd.testing.assert_frame_equal(folder.utilities(), results.utilities)
+    with RunFolder.for_writing(tmp_path) as other:
+        other.write_utilities(results.utilities.iloc[:1])
+    assert len(folder.utilities()) == 1

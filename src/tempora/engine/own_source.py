@@ -78,10 +78,11 @@ def _imported(names: list[str]) -> tuple[dict[str, str], list[str]]:
     """The user's own modules that these import, themselves among them, by name with a digest of each file."""
     files: dict[str, str] = {}
     unknown: list[str] = []
-    pending = list(names)
+    pending, seen = list(names), set[str]()
     while pending:
         name = pending.pop()
-        path = None if name in files else _file_of_module(name)
+        path = None if name in seen else _file_of_module(name)
+        seen.add(name)
         if path is None:
             continue
         content = _content(name, path)

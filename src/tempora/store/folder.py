@@ -95,6 +95,8 @@ class RunFolder:
         self._lock: FolderLock | None = None
         self._passes: dict[str, StoredPass] | None = None
         self._recent: dict[tuple[str, bool], Trace] = {}
+        self._utilities: tuple[tuple[int, ...], pd.DataFrame] | None = None
+        """The table as it was last read and found plausible, and which file that was."""
 
     @classmethod
     def for_writing(cls, path: Path | str) -> RunFolder:
@@ -209,6 +211,13 @@ class RunFolder:
         path = self.utilities_parquet
         if not path.exists():
             return pd.DataFrame(columns=list(UTILITIES))
+        file = path.stat()
+        which = (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns)
+        if self._utilities is None or self._utilities[0] != which:
+            self._utilities = which, self._read_utilities(path)
+        return self._utilities[1].copy()
+
+    def _read_utilities(self, path: Path) -> pd.DataFrame:
         frame: pd.DataFrame = integrity.read_sealed(path, UTILITIES).to_pandas()
         if len(frame) and frame["timing"].isna().all():  # 0.1.0 called the verdict on timing just verdict
             frame = frame.assign(timing=frame["verdict"], verdict=None)
