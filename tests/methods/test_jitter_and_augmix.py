@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -180,6 +181,21 @@ def test_memo_draws_the_same_views_for_the_same_batch(resnet: Classifier, batche
     first = method.predict(batches[0][:2])
     method.predict(batches[1][:2])
     assert torch.equal(method.predict(batches[0][:2]), first)
+
+
+def test_memo_scores_images_together_as_one_by_one(resnet: Classifier, batches: list[Tensor]) -> None:
+    one, together = (create("memo", copy.deepcopy(resnet).double(), views=3) for _ in range(2))
+    together.score_together(2)
+    x = batches[0][:5].double()
+    expected = one.predict(x)
+    torch.testing.assert_close(together.predict(x), expected, rtol=0, atol=1e-10)
+    assert (expected[0] - expected[1]).abs().max() > 0.01
+    assert together.together
+    # A network that looks at its values cannot be mapped over weights, and goes one by one.
+    looked: list[float] = []
+    together.model.register_forward_hook(lambda _model, _inputs, z: looked.append(z.detach().sum().item()))
+    torch.testing.assert_close(together.predict(x), expected, rtol=0, atol=1e-10)
+    assert not together.together
 
 
 def test_memo_scores_an_image_that_is_not_finite_with_the_source_s_weights(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from tempora.errors import TemporaError
 from tempora.methods.augmix import augmix
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PRIOR = 16  # images that the source's BatchNorm statistics count for
+GROUP = 4  # images that are scored together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +79,17 @@ class MEMO(Method):
         for layer in layers:
             layer.weight_of_batch = 1 / (PRIOR + 1)
         self.copies = SourceCopies(layers)
-        self.weights: list[Tensor] = list(self.model.requires_grad_(True).parameters())
-        self.source_weights = [w.detach().clone() for w in self.weights]
+        self.weights = dict(self.model.requires_grad_(True).named_parameters())
+        # To launch an image's forward takes a GPU's host longer than the GPU to do it, unless the network is large.
+        launching = self.model.device.type == "cuda" and self.model.family == "cnn"
+        self.score_together(GROUP if launching else 1)
         self.dice = torch.Generator()
+
+    def score_together(self, images: int) -> None:
+        """Keep the weights of so many images at a time, to score those images in one forward if there are several."""
+        self.together = images > 1
+        self.stepped = {name: w.detach().expand(images, *w.shape).clone() for name, w in self.weights.items()}
+        self.rows = [[w[place] for w in self.stepped.values()] for place in range(images)]
 
     def freeze(self) -> None:
         super().freeze()
@@ -95,41 +105,60 @@ class MEMO(Method):
                 return self.model(x)
         self.dice.manual_seed(self.seed)  # so that scores do not depend on earlier batches
         self.work = ("views", float(len(x) * self.settings.views))
-        each, finite = zip(*(self.adapted_scores(image) for image in x), strict=True)
-        scores = torch.cat(each)
-        for index in torch.stack(finite).logical_not().nonzero().flatten().tolist():  # waits, once
-            with torch.no_grad():
-                scores[index] = self.model(x[index : index + 1])[0]
-        return scores
+        with torch.no_grad():
+            scores, finite = [], []
+            for images in x.split(len(self.rows)):
+                finite += [self.learn(*pair) for pair in zip(images, self.rows, strict=False)]
+                scores.append(self.adapted_scores(images))
+            found = torch.cat(scores)
+            for index in torch.stack(finite).logical_not().nonzero().flatten().tolist():  # waits, once
+                found[index] = self.model(x[index : index + 1])[0]
+        return found
 
     def rescore(self, x: Tensor) -> Tensor:
         return self.predict(x)
 
-    def adapted_scores(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of one image after one step on its views, and whether the step was finite."""
+    def learn(self, image: Tensor, stepped: list[Tensor]) -> Tensor:
+        """One step on the views of an image, from the source's weights into `stepped`; whether it was finite."""
+        views = self.views(image)
+        source = list(self.weights.values())
         with torch.enable_grad():
-            views = self.views(image)
             self.copies.refresh()
             loss = marginal_entropy(self.model(views))
-            gradients = gradients_of(loss, self.weights)
-        with torch.no_grad():
-            try:
-                self.step(list(gradients))
-                self.copies.refresh()
-                return self.model(image[None]), all_finite(loss, gradients)
-            finally:
-                overwrite(self.weights, self.source_weights)
+            gradients = gradients_of(loss, source)
+        overwrite(stepped, source)
+        self.step(stepped, list(gradients))
+        return all_finite(loss, gradients)
 
-    def step(self, gradients: list[Tensor]) -> None:
-        """One step from the source's weights."""
+    def step(self, weights: list[Tensor], gradients: list[Tensor]) -> None:
+        """The optimiser's first step."""
         lr = self.settings.lr
         if self.settings.optimizer == "adamw":
-            # Its first step: both moments, corrected for bias, are the gradient and its square.
-            torch._foreach_mul_(self.weights, 1 - lr * self.settings.decay)
+            # Both moments, corrected for bias, are the gradient and its square.
+            torch._foreach_mul_(weights, 1 - lr * self.settings.decay)
             scale = torch._foreach_abs(gradients)
             torch._foreach_add_(scale, Adam.EPS)
             gradients = list(torch._foreach_div(gradients, scale))
-        torch._foreach_add_(self.weights, gradients, alpha=-lr)
+        torch._foreach_add_(weights, gradients, alpha=-lr)
+
+    def adapted_scores(self, images: Tensor) -> Tensor:
+        """Logits of each image under the weights that were stepped for it."""
+        stepped = {name: w[: len(images)] for name, w in self.stepped.items()}
+        if self.together:
+            self._normalise(use="mapped")
+            try:
+                return torch.vmap(self.alone)(stepped, images)
+            except (RuntimeError, ValueError):  # the network does what cannot be done under several weights
+                self.together = False
+            finally:
+                self._normalise(use="mixed")
+        each = [{name: w[place] for name, w in stepped.items()} for place in range(len(images))]
+        return torch.stack([self.alone(*pair) for pair in zip(each, images, strict=True)])
+
+    def alone(self, weights: dict[str, Tensor], image: Tensor) -> Tensor:
+        """Logits of one image under these weights."""
+        logits: Tensor = functional_call(self.model, weights, image[None])
+        return logits[0]
 
     def views(self, image: Tensor) -> Tensor:
         """Random views of one image."""

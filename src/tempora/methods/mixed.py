@@ -23,7 +23,7 @@ class MixedNorm(OwnNorm):
     """Normalises with (1 - a) S + a b, S the source's statistics, b the batch's with unbiased variance.
 
     `running_mean` and `running_var` are R, which tracks b from S. No gradient flows through any of them.
-    use: "mixed", "batch" (b alone), "running" (R) or "frozen", (1 - a) S + a R.
+    use: "mixed", "mapped" (the same, for `vmap`), "batch" (b alone), "running" (R) or "frozen", (1 - a) S + a R.
     """
 
     source_mean: Tensor
@@ -40,6 +40,8 @@ class MixedNorm(OwnNorm):
         """A copy of S that one batch may be mixed into, if `SourceCopies` made one."""
 
     def normalise(self, x: Tensor) -> Tensor:
+        if self.use == "mapped":
+            return self.with_statistics(x, *self.mapped(x))
         if self.copy and self.use == "mixed" and not self.track and x.numel() > x.shape[1]:
             mean, var = self.copy.pop()
             update_stats(x.detach(), mean, var, self.weight_of_batch)
@@ -61,6 +63,13 @@ class MixedNorm(OwnNorm):
         single = x.numel() == x.shape[1]
         mean, var = self.batch_statistics(x, correction=0 if single else 1)
         return mean, self.source_var if single else var
+
+    def mapped(self, x: Tensor) -> Statistics:
+        """(1 - a) S + a b in operations that vmap knows."""
+        single, a = x.numel() == x.shape[1], self.weight_of_batch
+        var, mean = torch.var_mean(x, dim=[0, *range(2, x.ndim)], correction=0 if single else 1)
+        var = self.source_var if single else var
+        return torch.lerp(self.source_mean, mean, a), torch.lerp(self.source_var, var, a)
 
     def mixed(self, mean: Tensor, var: Tensor) -> Statistics:
         """(1 - a) S + a b."""
