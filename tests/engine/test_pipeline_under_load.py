@@ -226,8 +226,8 @@ def test_memory_stays_flat(knobs):
         many = serve(700)
         timeline = pipeline._shared.line.timeline
         assert len(timeline._pickups) <= 1
-        assert len(list(timeline._feed._arrivals_ms)) <= 2
-        assert len(list(timeline._feed.evicted)) == 0
+        assert len(list(timeline.schedule.arrivals_ms)) <= 2
+        assert len(list(timeline.schedule.evicted)) == 0
         assert many - few < 100
 
 

@@ -26,7 +26,7 @@ from tempora.errors import TemporaError
 from tempora.published.methods import METHODS as SHOWN
 from tempora.report.colours import DARK_PAPER, contrast, on_dark, text_on
 from tempora.report.frames import offline_batches, scenario_titles
-from tempora.report.html import write_report
+from tempora.report.html import charts, write_report
 from tempora.report.html.packing import compress, pack
 from tempora.report.html.page import render
 from tempora.report.html.payload import payload
@@ -337,3 +337,10 @@ def test_a_run_in_which_every_method_failed_has_a_page_that_says_so(tmp_path: Pa
     every = dict.fromkeys(METHODS, "RuntimeError: no weights")
     page = render(write_run(tmp_path, scenarios=FEW, batches=8, broken=every))
     assert "no weights" in " ".join(Text(page).words)
+
+
+def test_charts_keep_to_vega_lite_s_schema() -> None:
+    """Pages are made without asking it again."""
+    axes = (("discrete", "Interval (ms)"), ("amortised", "Budget (ms)"))
+    asked = {name: chart.to_dict() for name, chart in charts.all_charts(5, axes).items()}
+    assert charts.specifications(5, axes) == asked

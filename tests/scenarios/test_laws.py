@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -9,8 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempora.scenarios import Continuous, Discrete, budget_cutoff, serve
+from tempora.scenarios import (
+    Continuous,
+    Course,
+    Deployment,
+    Discrete,
+    Recorded,
+    budget_cutoff,
+    replay,
+    serve,
+)
 from tempora.scenarios.lanes import serve_lanes
+from tempora.scenarios.replaying import step_by_step
 
 queues = st.sampled_from([0, 1, 2, 3, 5])
 
@@ -36,6 +47,24 @@ def test_every_arrival_is_served_or_evicted_and_services_never_overlap(stream, q
     assert course.waitspan_ms <= course.idle_ms.sum()
     if queue > 0:
         assert course.waitspan_ms == 0, "whoever may wait is there when the pipeline becomes free"
+
+
+@given(arriving(), queues, st.integers(0, 2**16))
+def test_a_schedule_at_once_is_the_timeline_in_its_steps(stream, queue, seed):
+    """To the digit, with whatever the course tells."""
+    arrivals, service = stream
+    generator = np.random.default_rng(seed)
+    predict = service * generator.random(service.size)
+    adapted = generator.random(service.size) < 0.7
+    resolved = Deployment(arrivals=Recorded(tuple(arrivals)), queue=queue).resolve(
+        num_batches=arrivals.size, baseline_ms=20.0
+    )
+    at_once, in_steps = (
+        way(resolved.timeline(), predict, service - predict, predict, adapted)
+        for way in (replay, step_by_step)
+    )
+    for field in dataclasses.fields(Course):
+        assert np.array_equal(getattr(at_once, field.name), getattr(in_steps, field.name)), field.name
 
 
 @given(arriving(), queues, st.integers(1, 4))

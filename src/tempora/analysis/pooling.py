@@ -7,6 +7,10 @@ of two parts: within the shifts and between them (a shift that is both easy and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
 from tempora.analysis.frames import keys, ordered, scored
@@ -38,54 +42,75 @@ def pool(frame: pd.DataFrame, over: str = "shift", cards: Cards = CATALOGUE) -> 
 
 def _whole_streams(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Series[int]) -> pd.DataFrame:
     """What is averaged over all batches, added up, or a total of the mean stream."""
-    pooled = {"batches": batches.groupby(group).sum()}
-    for column in keys(rows, ("utility", "utility_lo", "utility_hi", "baseline_ms")):
-        pooled[column] = _mean(rows[column], batches, group)
-    for column in keys(rows, ("cutoff", "spent_ms", "waitspan_ms", "energy_j", "overhead_j", "memory_mb")):
-        pooled[column] = rows[column].astype(float).groupby(group).mean()
+    averaged = keys(rows, ("utility", "utility_lo", "utility_hi", "baseline_ms"))
+    totals = keys(rows, ("cutoff", "spent_ms", "waitspan_ms", "energy_j", "overhead_j", "memory_mb"))
+    parts = [
+        batches.groupby(group).sum().to_frame("batches"),
+        _means({name: (rows[name], batches) for name in averaged}, group),
+        rows[totals].astype(float).groupby(group).mean(),
+    ]
     if "served_batches" in rows:
-        pooled["served_batches"] = rows["served_batches"].groupby(group).sum(min_count=1)
+        parts.append(rows["served_batches"].groupby(group).sum(min_count=1).to_frame())
     if "timing" in rows:
         places = rows["timing"].map(VERDICTS.index).groupby(group).max()
-        pooled["timing"] = places.map(dict(enumerate(VERDICTS)))
-    return pd.DataFrame(pooled)
+        parts.append(places.map(dict(enumerate(VERDICTS))).to_frame("timing"))
+    return pd.concat(parts, axis=1)
 
 
 def _terms(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Series[int]) -> pd.DataFrame:
     """What is averaged over the served, the adapted or the frozen batches."""
     served = batches * rows["availability"]
     adapted = served * rows["adapted_fraction"]
-    accuracy = _mean(rows["served_accuracy"], served, group)
-    responsiveness = _mean(rows["responsiveness"], served, group)
-    joint = (rows["served_accuracy"] - group.map(accuracy)) * (
-        rows["responsiveness"] - group.map(responsiveness)
+    over_served = ("adapted_fraction", "responsiveness", "served_accuracy", "covariance")
+    also = keys(rows, ("stepped_fraction", "ece", "response_ms"))
+    found = _means(
+        {
+            "availability": (rows["availability"], batches),
+            "adapt_accuracy": (rows["adapt_accuracy"], adapted),
+            "frozen_accuracy": (rows["frozen_accuracy"], served - adapted),
+            **{name: (rows[name], served) for name in (*over_served, *also)},
+        },
+        group,
     )
-    within, between = _mean(rows["covariance"], served, group), _mean(joint, served, group)
-    terms = {
-        "availability": _mean(rows["availability"], batches, group),
-        "adapted_fraction": _mean(rows["adapted_fraction"], served, group),
-        "adapt_accuracy": _mean(rows["adapt_accuracy"], adapted, group),
-        "frozen_accuracy": _mean(rows["frozen_accuracy"], served - adapted, group),
-        "responsiveness": responsiveness,
-        "covariance": within + between,
-        "within_covariance": within,
-        "between_covariance": between,
-        "accuracy": accuracy,
-        "served_accuracy": accuracy,
-    }
-    for column in keys(rows, ("stepped_fraction", "ece")):
-        terms[column] = _mean(rows[column], served, group)
-    if "response_ms" in rows:
-        terms["response_ms"] = _mean(rows["response_ms"], served, group)
+
+    def apart(name: str) -> pd.Series[float]:
+        """How far each stream is from the mean of its group."""
+        away: pd.Series[float] = rows[name] - group.map(found[name])
+        return away
+
+    spread = {"between_covariance": (apart("served_accuracy") * apart("responsiveness"), served)}
     if "response_sd_ms" in rows:
-        square = rows["response_sd_ms"] ** 2 + (rows["response_ms"] - group.map(terms["response_ms"])) ** 2
-        terms["response_sd_ms"] = _mean(square, served, group) ** 0.5
-    return pd.DataFrame(terms)
+        spread["response_sd_ms"] = (rows["response_sd_ms"] ** 2 + apart("response_ms") ** 2, served)
+    found = found.rename(columns={"covariance": "within_covariance"}).join(_means(spread, group))
+    found["covariance"] = found["within_covariance"] + found["between_covariance"]
+    found["accuracy"] = found["served_accuracy"]
+    if "response_sd_ms" in rows:
+        found["response_sd_ms"] **= 0.5
+    columns = (
+        *(
+            "availability",
+            "adapted_fraction",
+            "adapt_accuracy",
+            "frozen_accuracy",
+            "responsiveness",
+            "covariance",
+        ),
+        *("within_covariance", "between_covariance", "accuracy", "served_accuracy"),
+        *("stepped_fraction", "ece", "response_ms", "response_sd_ms"),
+    )
+    return found[keys(found, columns)]
 
 
-def _mean(values: pd.Series[float], weights: pd.Series[float], group: pd.Series[int]) -> pd.Series[float]:
-    """Weighted mean per group. A missing value that carries weight makes the mean unknown; others do not."""
-    weighted = (values.astype(float) * weights).where(weights != 0, 0.0)
-    unknown = weighted.isna().groupby(group).any()
-    total = weights.groupby(group).sum()
-    return (weighted.groupby(group).sum() / total.where(total > 0)).where(~unknown)
+def _means(
+    weighed: Mapping[str, tuple[pd.Series[Any], pd.Series[float]]], group: pd.Series[int]
+) -> pd.DataFrame:
+    """Weighted means per group of columns with their weights. A missing value that carries weight makes the mean
+    unknown; others do not."""
+    weights = pd.DataFrame({name: weight.to_numpy(float) for name, (_, weight) in weighed.items()})
+    values = pd.DataFrame(
+        {name: value.to_numpy(float, na_value=np.nan) for name, (value, _) in weighed.items()}
+    )
+    weighted, of_row = (values * weights).where(weights != 0, 0.0), group.to_numpy()
+    unknown = weighted.isna().groupby(of_row).any()
+    total = weights.groupby(of_row).sum()
+    return (weighted.groupby(of_row).sum() / total.where(total > 0)).where(~unknown)

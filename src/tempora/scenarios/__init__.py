@@ -11,10 +11,11 @@ from tempora.scenarios.course import Course
 from tempora.scenarios.deployment import Deployment, Scenario
 from tempora.scenarios.diagnosis import Finding, break_even_accuracy, diagnose, is_insolvent
 from tempora.scenarios.grids import GRIDS, grid, paper_grid, relative_grid
+from tempora.scenarios.replaying import replay, serve
 from tempora.scenarios.resolved import Resolved
 from tempora.scenarios.routes import Route, route
 from tempora.scenarios.specs import from_record, from_spec, to_record, to_spec
-from tempora.scenarios.timeline import Timeline, Turn, replay, serve
+from tempora.scenarios.timeline import Timeline, Turn
 from tempora.scenarios.utility import SIX_TERMS, Score, Value, decay, percentiles, utility_of
 
 __all__ = [

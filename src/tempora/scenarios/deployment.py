@@ -23,8 +23,9 @@ from tempora.scenarios._validate import FloatArray
 from tempora.scenarios.arrivals import Arrivals, Periodic, Recorded, from_plain
 from tempora.scenarios.cards import ScenarioCard
 from tempora.scenarios.course import Course
+from tempora.scenarios.replaying import replay
 from tempora.scenarios.resolved import Resolved
-from tempora.scenarios.timeline import CHARGED, FREE, replay
+from tempora.scenarios.timeline import CHARGED, FREE
 from tempora.scenarios.utility import Score
 
 CLOSED_LOOPS = ("on_completion", "on_prediction")

@@ -118,29 +118,29 @@ class Schedule:
         self.evicted: list[int] | Recent[int] = Recent() if live else []
         self.lost_ms: list[float] | Recent[float] = Recent() if live else []
         """When each of them was lost."""
-        self._arrivals_ms: list[float] | Recent[float] = Recent() if live else list(arrivals_ms)
-        self._queue = queue
+        self.arrivals_ms: list[float] | Recent[float] = Recent() if live else list(arrivals_ms)
+        self.queue = queue
         self._waiting: deque[int] = deque()
         self._next = 0
         self._evicted_before = 0
 
     @property
     def known(self) -> int:
-        return len(self._arrivals_ms)
+        return len(self.arrivals_ms)
 
     def offer(self, arrived_ms: float) -> int:
         """A batch arrives; returns its number."""
-        if self._arrivals_ms and arrived_ms < self._arrivals_ms[-1]:
+        if self.arrivals_ms and arrived_ms < self.arrivals_ms[-1]:
             raise TemporaError(
-                f"arrived_ms={arrived_ms}: comes before the last arrival at {self._arrivals_ms[-1]}; "
+                f"arrived_ms={arrived_ms}: comes before the last arrival at {self.arrivals_ms[-1]}; "
                 "offer batches in the order in which they arrive"
             )
-        self._arrivals_ms.append(arrived_ms)
-        return len(self._arrivals_ms) - 1
+        self.arrivals_ms.append(arrived_ms)
+        return len(self.arrivals_ms) - 1
 
     def take(self, emission_ms: float, adapt_ms: float, finish_ms: float) -> Pickup | None:
         self.admit_until(finish_ms)
-        arrivals_ms, following = self._arrivals_ms, self._next
+        arrivals_ms, following = self.arrivals_ms, self._next
         if not self._waiting and following == len(arrivals_ms):
             return None
         dropped = len(self.evicted) > self._evicted_before
@@ -163,8 +163,8 @@ class Schedule:
         """
         # Arrivals of the very instant in which the pipeline becomes free are queued before it picks;
         # without a queue it takes the first of them instead.
-        inclusive = self._queue > 0 or busy
-        arrivals_ms, following, last = self._arrivals_ms, self._next, len(self._arrivals_ms)
+        inclusive = self.queue > 0 or busy
+        arrivals_ms, following, last = self.arrivals_ms, self._next, len(self.arrivals_ms)
         while following < last and (
             (arrived_ms := arrivals_ms[following]) < free_ms or (inclusive and arrived_ms == free_ms)
         ):
@@ -174,53 +174,51 @@ class Schedule:
 
     def admit_before(self, now_ms: float) -> None:
         """The arrivals before `now_ms` found the pipeline busy."""
-        while self._next < len(self._arrivals_ms) and self._arrivals_ms[self._next] < now_ms:
-            self._admit(self._next, self._arrivals_ms[self._next])
+        while self._next < len(self.arrivals_ms) and self.arrivals_ms[self._next] < now_ms:
+            self._admit(self._next, self.arrivals_ms[self._next])
             self._next += 1
 
     def forget(self, told: int) -> None:
         """Let go of arrivals that are over, and of all losses but those after the first `told`."""
-        if not isinstance(self._arrivals_ms, Recent):
+        if not isinstance(self.arrivals_ms, Recent):
             raise RuntimeError("only a live schedule forgets: the others are asked for their whole course")
         unsettled = [self._next - 1, *self._waiting, *self.evicted[told : told + 1]]
-        self._arrivals_ms.forget(min(unsettled))
+        self.arrivals_ms.forget(min(unsettled))
         for losses in (self.evicted, self.lost_ms):
             if isinstance(losses, Recent):
                 losses.forget(told)
 
     def arrived(self, batch: int) -> float:
-        return self._arrivals_ms[batch]
+        return self.arrivals_ms[batch]
 
     def ready(self, free_ms: float) -> bool:
         """Whether a batch is there for a pipeline that becomes free now: it waits, or arrives at this instant."""
-        upcoming = self._arrivals_ms[self._next : self._next + 1]
+        upcoming = self.arrivals_ms[self._next : self._next + 1]
         return bool(self._waiting) or upcoming == [free_ms]
 
     def next_arrival_ms(self, now_ms: float, interval_ms: float) -> float:
         """The first known arrival after `now_ms`; where none is known, when it is due at this interval."""
         upcoming = self._next
-        while upcoming < len(self._arrivals_ms) and self._arrivals_ms[upcoming] <= now_ms:
+        while upcoming < len(self.arrivals_ms) and self.arrivals_ms[upcoming] <= now_ms:
             upcoming += 1
-        if upcoming < len(self._arrivals_ms):
-            return self._arrivals_ms[upcoming]
-        last_ms = self._arrivals_ms[-1]
+        if upcoming < len(self.arrivals_ms):
+            return self.arrivals_ms[upcoming]
+        last_ms = self.arrivals_ms[-1]
         return last_ms + interval_ms * (math.floor((now_ms - last_ms) / interval_ms) + 1)
 
     def waiting(self, now_ms: float, emitted: bool) -> int:
         count, upcoming = len(self._waiting), self._next
         while (
-            count < self._queue
-            and upcoming < len(self._arrivals_ms)
-            and self._arrivals_ms[upcoming] <= now_ms
+            count < self.queue and upcoming < len(self.arrivals_ms) and self.arrivals_ms[upcoming] <= now_ms
         ):
             count, upcoming = count + 1, upcoming + 1
         return count
 
     def _admit(self, batch: int, arrived_ms: float) -> None:
-        if not self._queue:
+        if not self.queue:
             self._lose(batch, arrived_ms)
             return
-        if len(self._waiting) == self._queue:
+        if len(self._waiting) == self.queue:
             self._lose(self._waiting.popleft(), arrived_ms)
         self._waiting.append(batch)
 

@@ -13,8 +13,9 @@ import numpy as np
 from tempora.scenarios.budget import budget_cutoff
 from tempora.scenarios.course import Course
 from tempora.scenarios.deployment import STANDARD, Deployment
+from tempora.scenarios.replaying import replay
 from tempora.scenarios.resolved import Resolved
-from tempora.scenarios.timeline import CHARGED, replay
+from tempora.scenarios.timeline import CHARGED
 
 OFFLINE, REPLAY, TAIL, LIVE, UNKNOWN = "offline", "replay", "tail", "live", "unknown-yet"
 

@@ -2,7 +2,7 @@
 
 `Timeline` is driven step by step: it says which batch comes next, when it starts and whether it adapts; it is
 told how long that took; it answers whether the batch stands. A live pass drives it with measured times,
-`replay` with known ones: both go through the same code.
+`replaying.replay` with known ones.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tempora.errors import TemporaError
-from tempora.scenarios import _validate as check
-from tempora.scenarios._validate import BoolArray, FloatArray
+from tempora.scenarios._validate import FloatArray
 from tempora.scenarios.budget import Budget
 from tempora.scenarios.course import Course, course_of
-from tempora.scenarios.feeds import NEVER_BUSY_MS, ClosedLoop, Feed, Pickup, Schedule
+from tempora.scenarios.feeds import NEVER_BUSY_MS, Feed, Pickup, Schedule
 
 FREE, CHARGED = "free", "charged"
 _ADAPTED, _FROZEN, _FALLBACK = range(3)
@@ -59,8 +57,8 @@ class Timeline:
         untimed_tail: bool = False,
         fallback: str | None = None,
     ) -> None:
-        self._feed = feed
-        self._budget = budget
+        self.feed = feed
+        self.budget = budget
         self._untimed_tail = untimed_tail
         self._fallback = fallback
         """`free`, `charged` or None: what it costs to answer lost batches."""
@@ -79,8 +77,14 @@ class Timeline:
         self._phases: list[int] = []
 
     @property
+    def is_plain(self) -> bool:
+        """A schedule without budget and fallback: nothing but times and queue decides who is served."""
+        endless = math.isinf(self.budget.budget_ms)
+        return isinstance(self.feed, Schedule) and self._rescued is None and endless
+
+    @property
     def spent_ms(self) -> float:
-        return self._budget.spent_ms
+        return self.budget.spent_ms
 
     @property
     def free_ms(self) -> float:
@@ -89,23 +93,23 @@ class Timeline:
 
     @property
     def budget_left_ms(self) -> float:
-        return max(0.0, self._budget.budget_ms - self._budget.spent_ms)
+        return max(0.0, self.budget.budget_ms - self.budget.spent_ms)
 
     def waiting(self, now_ms: float, emitted: bool = False) -> int:
         """How many batches wait at `now_ms`, while the one in hand is predicted already (`emitted`) or not."""
-        return self._feed.waiting(now_ms, emitted)
+        return self.feed.waiting(now_ms, emitted)
 
     def next_arrival_ms(self, now_ms: float, interval_ms: float) -> float:
         """The next arrival after `now_ms` of a schedule with this interval; what comes after the last that is known
         keeps to it."""
-        return self._schedule().next_arrival_ms(now_ms, interval_ms)
+        return self.schedule.next_arrival_ms(now_ms, interval_ms)
 
     def offer(self, arrived_ms: float) -> int:
         """A batch has arrived; returns its number. For live systems, whose arrivals nobody knows beforehand.
 
         Whatever arrives at the very instant of a completion is to be offered before that is recorded.
         """
-        schedule = self._schedule()
+        schedule = self.schedule
         number = schedule.offer(arrived_ms)
         if self._pickup is not None and self._pickup[2] == arrived_ms:
             schedule.admit_until(
@@ -118,26 +122,27 @@ class Timeline:
 
         `after`: without the first so many of them, which are known.
         """
-        schedule = self._schedule()
+        schedule = self.schedule
         schedule.admit_before(now_ms)
         return list(zip(schedule.evicted[after:], schedule.lost_ms[after:], strict=True))
 
     def forget(self) -> None:
         """Let go of all that is over (of losses: that the fallback answered, or, without one, all): a live system may
         run for months. Its `course` then holds no more than what is left."""
-        lost = len(self._feed.evicted)
-        self._schedule().forget(lost if self._rescued is None else self._answered)
+        lost = len(self.feed.evicted)
+        self.schedule.forget(lost if self._rescued is None else self._answered)
         for rows in (self._pickups, self._predicts_ms, self._adapts_ms, self._phases):
             del rows[:-1]
 
     def resume(self, spent_ms: float) -> None:
         """Go on with a budget of which at least so much was spent before: a restart refunds nothing."""
-        self._budget.spent_ms = max(self._budget.spent_ms, spent_ms)
+        self.budget.spent_ms = max(self.budget.spent_ms, spent_ms)
 
-    def _schedule(self) -> Schedule:
-        if not isinstance(self._feed, Schedule):
+    @property
+    def schedule(self) -> Schedule:
+        if not isinstance(self.feed, Schedule):
             raise RuntimeError("batches of a closed loop come by themselves: nothing to offer, nothing lost")
-        return self._feed
+        return self.feed
 
     def next(self) -> Turn | None:
         """The batch to serve now, or None when there is none, or none known yet."""
@@ -169,7 +174,7 @@ class Timeline:
             raise RuntimeError("nothing to record: call next() first")
         service_ms = predict_ms + adapt_ms
         adapting = self._adapting if adapted is None else self._adapting and adapted
-        if adapting and not self._budget.charge(service_ms):
+        if adapting and not self.budget.charge(service_ms):
             self._adapting = False
             return False
         if not (self._falling_back and self._fallback == FREE):
@@ -191,9 +196,9 @@ class Timeline:
         pickup = None if self._rescued is None else self._lost_batch(self._rescued)
         self._falling_back = pickup is not None
         if pickup is None:
-            pickup = self._feed.take(self._emission_ms, self._adapt_ms, self._finish_ms)
+            pickup = self.feed.take(self._emission_ms, self._adapt_ms, self._finish_ms)
         self._pickup = pickup
-        self._adapting = not self._falling_back and self._budget.allows_adaptation
+        self._adapting = not self._falling_back and self.budget.allows_adaptation
         return None if pickup is None else pickup[0]
 
     def _lost_batch(self, feed: Schedule) -> Pickup | None:
@@ -220,9 +225,9 @@ class Timeline:
         """What happened so far, as arrays."""
         phases = np.array(self._phases, dtype=np.int64)
         return course_of(
-            num_batches=self._feed.known,
+            num_batches=self.feed.known,
             served=self._column(0).astype(np.int64),
-            evicted=np.array(list(self._feed.evicted), dtype=np.int64),
+            evicted=np.array(list(self.feed.evicted), dtype=np.int64),
             arrived_ms=self._column(1),
             start_ms=self._column(2),
             wait_ms=self._column(3),
@@ -232,93 +237,8 @@ class Timeline:
             adapted=phases == _ADAPTED,
             fallback=phases == _FALLBACK,
             beside=(phases == _FALLBACK) & (self._fallback == FREE),
-            spent_ms=self._budget.spent_ms,
+            spent_ms=self.budget.spent_ms,
         )
 
     def _column(self, position: int) -> FloatArray:
         return np.fromiter(map(itemgetter(position), self._pickups), np.float64, len(self._pickups))
-
-
-def replay(
-    timeline: Timeline,
-    predict_ms: FloatArray,
-    adapt_ms: FloatArray,
-    frozen_ms: FloatArray | None = None,
-    adapted: BoolArray | None = None,
-    fallback_ms: FloatArray | None = None,
-) -> Course:
-    """Drive a timeline with times known per batch; without `frozen_ms` frozen batches go untimed.
-
-    `adapted` is False where a method froze itself although it was allowed to adapt.
-    """
-    if isinstance(timeline._feed, ClosedLoop):
-        return _at_once(timeline, timeline._feed, predict_ms, adapt_ms, frozen_ms, adapted)
-    predicts, adapts = predict_ms.tolist(), adapt_ms.tolist()
-    frozen = None if frozen_ms is None else frozen_ms.tolist()
-    itself = None if adapted is None else adapted.tolist()
-    rescues = None if fallback_ms is None else fallback_ms.tolist()
-    advance, record = timeline._advance, timeline._record
-    while (batch := advance()) is not None:
-        if timeline._adapting and record(
-            predicts[batch], adapts[batch], None if itself is None else itself[batch]
-        ):
-            continue
-        known = rescues if timeline._falling_back else frozen
-        record(math.nan if known is None else known[batch], 0.0)
-    return timeline.course()
-
-
-def _at_once(
-    timeline: Timeline,
-    loop: ClosedLoop,
-    predict_ms: FloatArray,
-    adapt_ms: FloatArray,
-    frozen_ms: FloatArray | None,
-    adapted: BoolArray | None,
-) -> Course:
-    """The course of a stream that waits: nothing is lost, and each batch starts when the last one is done.
-
-    The sums of the steps, in their order, so that not a digit differs.
-    """
-    count = loop.known
-    willing = np.ones(count, dtype=bool) if adapted is None else adapted
-    afforded = timeline._budget.afforded(predict_ms + adapt_ms, willing)
-    predict_ms = np.where(afforded, predict_ms, np.nan if frozen_ms is None else frozen_ms)
-    adapt_ms = np.where(afforded, adapt_ms, 0.0)
-    start_ms = _after_first(np.cumsum(predict_ms + adapt_ms))
-    waits = loop.on_prediction
-    return course_of(
-        num_batches=count,
-        served=np.arange(count, dtype=np.int64),
-        evicted=np.array([], dtype=np.int64),
-        arrived_ms=_after_first(start_ms + predict_ms) if waits else start_ms,
-        start_ms=start_ms,
-        wait_ms=_after_first(adapt_ms) if waits else np.zeros(count),
-        forced=np.zeros(count, dtype=bool),
-        predict_ms=predict_ms,
-        adapt_ms=adapt_ms,
-        adapted=afforded & willing,
-        spent_ms=timeline.spent_ms,
-    )
-
-
-def _after_first(values: FloatArray) -> FloatArray:
-    """What follows from the batch before; 0 for the first."""
-    return np.concatenate([[0.0], values[:-1]])
-
-
-def serve(service_ms: ArrayLike, arrivals_ms: ArrayLike, queue: int = 1) -> Course:
-    """Which of the arriving batches a single pipeline serves, and when.
-
-    `service_ms` has one entry per arrival. Without a known boundary between prediction and adaptation the
-    whole service counts as prediction.
-
-    >>> course = serve([100, 100, 100, 100], [0, 40, 80, 120], queue=1)
-    >>> course.served.tolist(), course.evicted.tolist(), course.start_ms.tolist()
-    ([0, 2, 3], [1], [0.0, 100.0, 200.0])
-    """
-    arrivals = check.arrival_times(arrivals_ms)
-    services = check.times("service_ms", service_ms, arrivals.size, like="arrivals_ms")
-    feed = Schedule(arrivals.tolist(), check.queue_length(queue))
-    timeline = Timeline(feed, Budget(math.inf, None, "overshoot"))
-    return replay(timeline, services, np.zeros_like(services))

@@ -37,15 +37,15 @@ def replicate(
     utility = worth.mean(axis=0)
     if phases is None:
         phases = np.zeros(worth.shape, dtype=np.int8)
-    blocks = choose_blocks(_series(_within(worth, phases), int(np.argmax(utility))), segments)
+    blocks = choose_blocks(_series(_within(worth[None], phases)[0], int(np.argmax(utility))), segments)
     draws = worth[None] if timed is None else timed
     generator = np.random.default_rng(zlib.crc32(stream.encode()))
     sampled = np.empty((replicates, len(methods)))
     each = replicates // len(draws)
     if each * len(draws) != replicates:
         raise ValueError(f"{replicates} replicates cannot be shared by {len(draws)} draws of the times")
-    for place, one in enumerate(draws):
-        sampled[place * each : (place + 1) * each] = blocks.deviations(_within(one, phases), each, generator)
+    for place, left in enumerate(_within(draws, phases)):
+        sampled[place * each : (place + 1) * each] = blocks.deviations(left, each, generator)
     return Replicates(
         tuple(methods),
         utility,
@@ -55,12 +55,15 @@ def replicate(
     )
 
 
-def _within(worth: FloatArray, phases: NDArray[np.int8]) -> FloatArray:
-    """What each batch added beyond the mean of its method in its phase."""
-    left = np.array(worth)
+def _within(draws: FloatArray, phases: NDArray[np.int8]) -> FloatArray:
+    """What each batch added beyond the mean of its method in its phase: (draws, batches, methods)."""
+    left = np.array(draws)
     for phase in np.unique(phases):
         inside = phases == phase
-        means = np.where(inside, worth, 0.0).sum(axis=0) / np.maximum(1, inside.sum(axis=0))
+        if inside.all():
+            left -= draws.sum(axis=1, keepdims=True) / len(phases)
+            break
+        means = np.where(inside, draws, 0.0).sum(axis=1, keepdims=True) / np.maximum(1, inside.sum(axis=0))
         left -= np.where(inside, means, 0.0)
     return left
 

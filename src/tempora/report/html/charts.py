@@ -37,15 +37,22 @@ def scripts() -> str:
 @cache
 def specifications(methods: int, axes: tuple[tuple[str, str], ...]) -> dict[str, dict[str, Any]]:
     """Every chart of the page by name, for a run of so many methods; `axes` are protocols and their axis titles."""
+    from altair.utils.schemapi import debug_mode
+
+    with debug_mode(False):  # held to Vega-Lite's schema by a test, not again for every page
+        return {name: chart.to_dict(validate=False) for name, chart in all_charts(methods, axes).items()}
+
+
+def all_charts(methods: int, axes: tuple[tuple[str, str], ...]) -> dict[str, alt.LayerChart | alt.FacetChart]:
+    """The charts behind `specifications`."""
     charts = {f"curves_{protocol}": curves(title) for protocol, title in axes}
-    charts |= {
+    return charts | {
         "decomposition": decomposition(),
         "timeline": timeline(),
         "stream": stream(),
         "latency": latency(methods),
         "pareto": pareto(),
     }
-    return {name: chart.to_dict() for name, chart in charts.items()}
 
 
 def curves(title: str) -> alt.LayerChart | alt.FacetChart:
