@@ -348,13 +348,19 @@ def made_streams(model: Any, batches: int, seed: int) -> dict[str, list[tuple[to
 
 
 @app.command()
-def latency(device: Device = "cpu", rounds: int = 60, threads: int = 1, to: Path | None = None) -> None:
+def latency(
+    device: Device = "cpu",
+    networks: Names = "fashion_resnet,fashion_vit",
+    rounds: int = 60,
+    threads: int = 1,
+    to: Path | None = None,
+) -> None:
     """A settled network beside Standard, in turn, on the same batch."""
     if device == "cpu":
         torch.set_num_threads(threads)
     rows = []
-    for network in NETWORKS:
-        model = models.load(network).to(device)
+    for network in networks.split(","):
+        model = models.load(network, pretrained=network in NETWORKS).to(device)
         stream = data.open_stream(
             data.open("fashion", shifts=["contrast"])["contrast"],
             model.preprocessing,

@@ -207,6 +207,20 @@ def test_what_no_network_takes_is_refused_at_the_door(x, message):
         assert pipeline.stats()["arrived"] == 0
 
 
+@pytest.mark.gpu
+def test_a_client_with_a_stream_of_its_own_hands_over_what_it_made():
+    """It fills its image after long work on its stream: a worker that did not wait would see the zeros before."""
+    with tempora.deploy(tiny_network().to("cuda"), "standard", device="cuda") as pipeline:
+        expected = pipeline.submit(image(3.0)).result().scores
+        with torch.cuda.stream(torch.cuda.Stream()):
+            x, work = torch.zeros(1, 2, 2, device="cuda"), torch.ones(6000, 6000, device="cuda")
+            for _ in range(20):
+                work = work @ work / 6000
+            x += 3 * work[0, 0]
+            found = pipeline.submit(x).result().scores
+        assert torch.allclose(found, expected)
+
+
 @example([3e38, 3e38])
 @given(st.lists(st.floats(width=32), min_size=1, max_size=8))
 def test_no_value_that_is_not_finite_passes_and_none_that_is_stays_out(values):

@@ -44,6 +44,8 @@ class Door:
                 "submit() was given NaN or infinite values: check how the images were normalised"
             )
         batch = (given[None] if single else given).to(self._device, torch.float32, copy=True)
+        if batch.is_cuda:
+            _hand_over(batch)
         return batch, single, None if on_processor else batch.sum()
 
     def _is_single(self, given: Tensor) -> bool:
@@ -63,6 +65,15 @@ class Door:
             f"submit() was given a tensor of shape {shape}: give an image of shape {self._shape}, or a batch (n, "
             f"{', '.join(map(str, self._shape))})"
         )
+
+
+def _hand_over(batch: Tensor) -> None:
+    """From the client's stream of work on a GPU to the worker's, the default one of the device: a client with a
+    stream of its own waits until the copy is there."""
+    own, workers = torch.cuda.current_stream(batch.device), torch.cuda.default_stream(batch.device)
+    if own != workers:
+        own.synchronize()
+        batch.record_stream(workers)
 
 
 def all_finite(x: Tensor, total: Tensor | None = None) -> bool:
