@@ -130,6 +130,15 @@ def test_cotta_restores_after_the_teacher_has_followed(vit: Classifier) -> None:
     close(0.5 * cross_entropy(log_p, log_u) + 0.5 * cross_entropy(log_u, log_p), 0.684790)
 
 
+def test_cotta_s_masks_are_drawn_in_the_order_of_the_parameters(vit: Classifier) -> None:
+    method, generator = create("cotta", vit, restore=0.25), torch.Generator()
+    for _ in range(2):
+        generator.set_state(method.generator.get_state())
+        for w in method.optimizer.parameters:
+            assert torch.equal(method.mask(w).bool(), torch.rand(w.shape, generator=generator) < 0.25)
+    assert method.mask(torch.zeros(10_000)).mean() == pytest.approx(0.25, abs=0.03)
+
+
 def test_rotta_s_memory() -> None:
     memory = Memory(capacity=2, num_classes=3)
     offered = [("a", 0, 0.1), ("b", 0, 0.5), ("c", 0, 0.05), ("d", 1, 0.3), ("e", 2, 0.2), ("f", 1, 1.0)]

@@ -62,7 +62,7 @@ class CoTTA(GradientMethod):
     label = "CoTTA"
     modifies = ("parameters", "output")
     Settings = CoTTASettings
-    state = ("dice",)
+    state = ("dice", "drawn")
     actions = ("step", "non_finite", "none")
     modes = ("plain", "views")
     costly = True
@@ -75,6 +75,7 @@ class CoTTA(GradientMethod):
         self.source_weights: list[Tensor] = [anchor[name] for name in self.trainable]
         self.jitter = Jitter(self.model, self.name)
         self.dice = torch.Generator().manual_seed(self.seed)
+        self.drawn: dict[int, Tensor] = {}  # masks by the identity of their parameters
 
     def make_statistics(self) -> BatchStatistics:
         """One set, fed by the student's forward of the batch alone."""
@@ -130,8 +131,18 @@ class CoTTA(GradientMethod):
         torch._foreach_lerp_(weights, self.source_weights, masks)
 
     def mask(self, w: Tensor) -> Tensor:
-        """1 for the elements that are restored, 0 for the others."""
-        return torch.rand(w.shape, device=w.device, generator=self.generator).lt_(self.settings.restore)
+        """1 for the elements that are restored, 0 for the others.
+
+        When the first parameter's is asked for, those of all are drawn, in their order, in one launch.
+        """
+        if id(w) not in self.drawn:
+            among = any(w is weight for weight in self.optimizer.parameters)
+            weights = self.optimizer.parameters if among else [w]
+            sizes = [weight.numel() for weight in weights]
+            drawn = torch.rand(sum(sizes), device=w.device, generator=self.generator)
+            parts = drawn.lt_(self.settings.restore).split(sizes)
+            self.drawn = {id(one): part.view(one.shape) for one, part in zip(weights, parts, strict=True)}
+        return self.drawn.pop(id(w))
 
     def view(self, x: Tensor) -> Tensor:
         """One random view of each image."""
