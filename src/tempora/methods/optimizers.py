@@ -105,9 +105,14 @@ def _descend(groups: Groups, directions: Sequence[Tensor]) -> None:
         start += len(parameters)
 
 
-def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """d loss / d parameter for each; zero for one that the loss does not depend on."""
-    return torch.autograd.grad(loss, list(parameters), allow_unused=True, materialize_grads=True)
+def gradients_of(
+    loss: Tensor, parameters: Sequence[Tensor], into: Tensor | None = None
+) -> tuple[Tensor, ...]:
+    """d loss / d parameter for each; zero for one that the loss does not depend on.
+
+    into: d loss / d `loss`, where that is an output which the loss is made of.
+    """
+    return torch.autograd.grad(loss, list(parameters), into, allow_unused=True, materialize_grads=True)
 
 
 def all_finite(loss: Tensor, gradients: Sequence[Tensor]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ from torch.nn.functional import cosine_similarity
 
 from tempora.methods.functions import indices
 from tempora.methods.gradient import GradientMethod, NormSettings, TrackSettings
+from tempora.methods.optimizers import gradients_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,7 @@ class WeightedMethod(GradientMethod):
         classes = self.model.num_classes
         uniform = torch.full((1, classes), 1 / classes, device=self.model.device, dtype=self.model.dtype)
         self.distribution = uniform  # r, the running class distribution
+        self.outputs: tuple[Tensor, ...] = ()  # logits of the batch and of its view, while it learns
         self.source_weights = [w.detach().clone() for w in self.optimizer.parameters]
 
     def scores(self, z: Tensor) -> Tensor:
@@ -45,7 +48,9 @@ class WeightedMethod(GradientMethod):
         if not self.keep(kept):
             return None
         self.batch_distribution = known.mean(dim=0, keepdim=True)
-        log_q = self.view_logits(self.view(x[kept])).log_softmax(dim=1)
+        of_view = self.view_logits(self.view(x[kept]))
+        self.outputs = (z, of_view)
+        log_q = of_view.log_softmax(dim=1)
         log_p, weight = log_p[kept], weight[kept] / len(x)
         p, q = log_p.exp(), log_q.exp()
         consistency = -0.5 * (p * log_q + q * log_p).sum(dim=1)  # symmetric cross-entropy
@@ -56,6 +61,16 @@ class WeightedMethod(GradientMethod):
         alike = cosine_similarity(self.distribution, p, dim=1)
         diversity, certainty = scaled(torch.stack([1 - alike, -h]))
         return torch.where(diversity >= diversity.mean(), (3 * diversity * certainty).exp(), 0)
+
+    def gradients(self, loss: Tensor) -> Sequence[Tensor]:
+        """Through the batch and its view one after the other: together, each parameter's sum would be a launch."""
+        parts = torch.autograd.grad(loss, self.outputs)
+        parameters = self.optimizer.parameters
+        first, second = (
+            gradients_of(z, parameters, part) for z, part in zip(self.outputs, parts, strict=True)
+        )
+        self.outputs = ()
+        return torch._foreach_add(list(first), list(second))
 
     def view(self, x: Tensor) -> Tensor:
         """One random view of each image."""
