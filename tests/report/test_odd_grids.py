@@ -13,7 +13,8 @@ from made_runs import METHODS, write_run
 from tempora import TemporaError, analysis, models
 from tempora.report.html.page import render
 from tempora.report.tables import build
-from tempora.report.tables.build import BUILDERS, build_from, material
+from tempora.report.tables.build import BUILDERS, build_from
+from tempora.report.tables.material import material
 from tempora.scenarios import Amortised, Continuous, Discrete, Offline
 
 CLOCK = {"baseline_ms": 40, "standard": (38, 0), "adabn": (41, 0), "tent": (41, 56)}

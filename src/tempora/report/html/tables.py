@@ -12,7 +12,8 @@ from tempora.analysis.doubt import Doubt
 from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.report.tables import Column, Table
-from tempora.report.tables.build import BUILDERS, BY_SHIFT, build_from, material, names
+from tempora.report.tables.build import BUILDERS, BY_SHIFT, build_from, names
+from tempora.report.tables.material import material
 
 _FIRST = "sweep"
 """All scenarios at a glance."""

@@ -12,7 +12,16 @@ from tempora.analysis.ranks import incomplete
 from tempora.cards import Cards
 from tempora.names import CORRUPTION_GROUPS
 from tempora.published.methods import STANDARD
-from tempora.report.tables.model import EQUAL_SIGN, INCOMPLETE, UNDECIDED_SIGN, Column, Mark, TableCell, marks
+from tempora.report.tables.model import (
+    EQUAL_SIGN,
+    INCOMPLETE,
+    UNDECIDED_SIGN,
+    Column,
+    Mark,
+    Table,
+    TableCell,
+    marks,
+)
 from tempora.store.verdicts import EQUAL, UNDECIDED
 
 _SIGNS = {EQUAL: EQUAL_SIGN, UNDECIDED: UNDECIDED_SIGN}
@@ -195,3 +204,14 @@ def _changes(labels: Sequence[str]) -> frozenset[int]:
 
 def _transposed(columns: Sequence[Sequence[TableCell]]) -> tuple[tuple[TableCell, ...], ...]:
     return tuple(zip(*columns, strict=True))
+
+
+def table_of(
+    name: str, caption: str, layout: Layout, data: pd.DataFrame, notes: tuple[str, ...] = ()
+) -> Table:
+    return Table(name, caption, layout.columns, layout.rows, data, layout.rules, notes)
+
+
+def with_summary(layout: Layout, summary: Layout, title: str) -> Layout:
+    line = (TableCell(title), *summary.rows[0][1:])
+    return Layout(layout.columns, (*layout.rows, line), layout.rules | {len(layout.rows)})
