@@ -15,7 +15,8 @@ from tempora.methods.foa import FOA
 from tempora.methods.functions import cross_entropy
 from tempora.methods.memo import marginal_entropy
 from tempora.methods.memory import Memory
-from tempora.methods.mixed import MixedNorm, SourceCopies
+from tempora.methods.mixed import MixedNorm
+from tempora.methods.norm import Copies
 from tempora.methods.optimizers import SGD, Adam
 from tempora.methods.rotta import RobustNorm
 from tempora.methods.weighted import likelihood_ratio, smoothed_prior
@@ -88,7 +89,7 @@ def test_a_copy_of_the_source_s_statistics_takes_one_batch() -> None:
     """The second batch of a forward, in a layer that is used twice, is not mixed with the first."""
     layer = MixedNorm(bare_norm(1.0, 4.0))
     layer.weight_of_batch = 0.1
-    copies = SourceCopies([layer])
+    copies = Copies({layer: (layer.source_mean, layer.source_var)})
     for _ in range(2):
         copies.refresh()
         close(layer(pixels(3, 5, 7, 9)), 0.726184, 1.694430, 2.662676, 3.630922)
@@ -156,6 +157,10 @@ def test_rotta_s_robust_batchnorm() -> None:
     layer.learning = True
     close(layer(pixels(2, 4)), 1.85, 3.85)
     close(torch.cat(layer.proposed), 0.15, 1.0)
+    Copies({layer: (layer.running_mean, layer.running_var)}).refresh()
+    for _ in range(2):  # the second batch of a forward finds no copy
+        close(layer(pixels(2, 4)), 1.85, 3.85)
+        close(torch.cat(layer.proposed), 0.15, 1.0)
     close(layer.running_mean, 0.0)  # until the update is made
 
 

@@ -14,8 +14,8 @@ from tempora.errors import TemporaError
 from tempora.methods.augmix import augmix
 from tempora.methods.contract import Method
 from tempora.methods.gradient import column, fill
-from tempora.methods.mixed import MixedNorm, SourceCopies
-from tempora.methods.norm import replace_batchnorm
+from tempora.methods.mixed import MixedNorm
+from tempora.methods.norm import Copies, replace_batchnorm
 from tempora.methods.optimizers import Adam, all_finite, gradients_of
 from tempora.methods.registry import register
 from tempora.methods.search import Times
@@ -78,7 +78,7 @@ class MEMO(Method):
         layers = replace_batchnorm(self.model, MixedNorm).values()
         for layer in layers:
             layer.weight_of_batch = 1 / (PRIOR + 1)
-        self.copies = SourceCopies(layers)
+        self.copies = Copies({layer: (layer.source_mean, layer.source_var) for layer in layers})
         self.weights = dict(self.model.requires_grad_(True).named_parameters())
         # To launch an image's forward takes a GPU's host longer than the GPU to do it, unless the network is large.
         launching = self.model.device.type == "cuda" and self.model.family == "cnn"

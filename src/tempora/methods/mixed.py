@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tempora.methods.norm import (
-    HAVE_UPDATE_STATS,
-    MOMENTUM,
-    OwnNorm,
-    Statistics,
-    blended,
-    update_stats,
-)
-from tempora.methods.state import overwrite
+from tempora.methods.norm import MOMENTUM, OwnNorm, Statistics, blended, update_stats
 
 
 class MixedNorm(OwnNorm):
@@ -36,14 +26,12 @@ class MixedNorm(OwnNorm):
         self.weight_of_batch = 0.0  # a
         self.use = "mixed"
         self.track = False
-        self.copy: list[Statistics] = []
-        """A copy of S that one batch may be mixed into, if `SourceCopies` made one."""
 
     def normalise(self, x: Tensor) -> Tensor:
         if self.use == "mapped":
             return self.with_statistics(x, *self.mapped(x))
         if self.copy and self.use == "mixed" and not self.track and x.numel() > x.shape[1]:
-            mean, var = self.copy.pop()
+            mean, var = self.copy.pop()  # of S
             update_stats(x.detach(), mean, var, self.weight_of_batch)
             return self.with_statistics(x, mean, var)
         if self.use in ("mixed", "batch") or self.track:
@@ -83,21 +71,3 @@ class MixedNorm(OwnNorm):
         followed = blended(running, (mean, var), MOMENTUM)
         for old, new in zip(running, followed, strict=True):
             old.copy_(torch.where(usable, new, old))
-
-
-class SourceCopies:
-    """Copies of all layers' S, made in one launch before a forward: each layer then mixes its batch in by one more.
-
-    A layer that is used twice in a forward finds its copy gone, and mixes the slow way.
-    """
-
-    def __init__(self, layers: Iterable[MixedNorm]) -> None:
-        self.layers = [layer for layer in layers if layer.source_mean.device.type in HAVE_UPDATE_STATS]
-        self.source = [part for layer in self.layers for part in (layer.source_mean, layer.source_var)]
-        self.copies = [part.clone() for part in self.source]
-
-    def refresh(self) -> None:
-        """For the next forward."""
-        overwrite(self.copies, self.source)
-        for layer, mean, var in zip(self.layers, self.copies[::2], self.copies[1::2], strict=True):
-            layer.copy[:] = [(mean, var)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora.errors import TemporaError
 from tempora.methods.settings import Settings
+from tempora.methods.state import overwrite
 from tempora.models import Classifier
 
 SourceStats = Literal["reset", "keep"]
@@ -74,6 +75,8 @@ class OwnNorm(nn.Module):
         self.num_features = layer.num_features
         self.register_buffer("running_mean", layer.running_mean)
         self.register_buffer("running_var", layer.running_var)
+        self.copy: list[Statistics] = []
+        """A copy of statistics that one batch may be blended into, if `Copies` made one."""
         # What layers that are fused with an activation do after it.
         self.after = [part for key in ("drop", "act") if (part := getattr(layer, key, None)) is not None]
 
@@ -104,6 +107,24 @@ class OwnNorm(nn.Module):
         mean, var = update_stats(x, None, None, 0.0)
         count = x.numel() // x.shape[1]
         return mean, var * (count / (count - correction)) if correction else var
+
+
+class Copies:
+    """Copies of all layers' statistics, made in one launch before a forward: each layer then blends its batch in by
+    one more (`update_stats`). A layer that is used twice in a forward finds its copy gone, and takes several.
+    """
+
+    def __init__(self, of: Mapping[OwnNorm, Statistics]) -> None:
+        usable = {layer: pair for layer, pair in of.items() if pair[0].device.type in HAVE_UPDATE_STATS}
+        self.layers = list(usable)
+        self.originals = [part for pair in usable.values() for part in pair]
+        self.copies = [part.clone() for part in self.originals]
+
+    def refresh(self) -> None:
+        """For the next forward."""
+        overwrite(self.copies, self.originals)
+        for layer, mean, var in zip(self.layers, self.copies[::2], self.copies[1::2], strict=True):
+            layer.copy[:] = [(mean, var)]
 
 
 @torch.no_grad()

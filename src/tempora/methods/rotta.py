@@ -17,7 +17,7 @@ from tempora.methods.functions import cross_entropy, sent
 from tempora.methods.gradient import GradientMethod, GradientSettings
 from tempora.methods.jitter import Draws, Jitter
 from tempora.methods.memory import Memory
-from tempora.methods.norm import OwnNorm, blended, norm_affine, replace_batchnorm
+from tempora.methods.norm import Copies, OwnNorm, blended, norm_affine, replace_batchnorm, update_stats
 from tempora.methods.optimizers import all_finite
 from tempora.methods.registry import register
 from tempora.methods.settings import setting
@@ -59,12 +59,25 @@ class RobustNorm(OwnNorm):
     def normalise(self, x: Tensor) -> Tensor:
         if not self.learning:
             return self.with_statistics(x, self.running_mean, self.running_var)
-        own = self.batch_statistics(x, correction=0)
-        self.proposed = blended((self.running_mean, self.running_var), own, self.momentum)
+        own = self.propose(x.detach())
         if not torch.is_grad_enabled():
             return self.with_statistics(x, *self.proposed)
-        normalised: Tensor = _Slowly.apply(x, self.weight, self.bias, *self.proposed, own[0], self)
+        normalised: Tensor = _Slowly.apply(x, self.weight, self.bias, *self.proposed, own, self)
         return normalised
+
+    def propose(self, x: Tensor) -> Tensor:
+        """R', given a batch; returns the batch's mean."""
+        count = x.numel() // x.shape[1]
+        if self.copy and count > 1:
+            self.proposed = self.copy.pop()  # R
+            own_mean: Tensor
+            own_mean, own_var = update_stats(x, *self.proposed, self.momentum)
+            # The variance was taken as unbiased: own_var * count / (count - 1).
+            self.proposed[1].sub_(own_var, alpha=self.momentum / (count - 1))
+            return own_mean
+        own = self.batch_statistics(x, correction=0)
+        self.proposed = blended((self.running_mean, self.running_var), own, self.momentum)
+        return own[0]
 
     def count(self, x: Tensor) -> Tensor:
         """Values per channel, on the device."""
@@ -150,6 +163,8 @@ class RoTTA(GradientMethod):
         self.student_norms = replace_batchnorm(self.model, lambda layer: RobustNorm(layer, momentum))
         self.teacher_norms = replace_batchnorm(teacher, lambda layer: RobustNorm(layer, momentum))
         self.teacher = teacher
+        layers = [*self.student_norms.values(), *self.teacher_norms.values()]
+        self.copies = Copies({layer: (layer.running_mean, layer.running_var) for layer in layers})
         super().setup()
         self.teacher_weights: list[Tensor] = [norm_affine(teacher)[name] for name in self.trainable]
         named = zip(self.trainable, self.teacher_weights, strict=True)
@@ -246,6 +261,7 @@ class RoTTA(GradientMethod):
         layers = [*self.student_norms.values(), *self.teacher_norms.values()]
         for layer in layers:
             layer.learning = True
+        self.copies.refresh()
         try:
             yield
         finally:
