@@ -531,6 +531,25 @@ def test_nothing_keeps_people_out(browser: Browser, page: Path, width: int, dark
     )
 
 
+def test_the_box_shows_a_rounded_value_and_the_panel_works_with_the_whole_one(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Relative limits are seldom round: λ √2³ is 82.0621… ms of some machine."""
+    whole = 82.0621361234
+    written = write_run(tmp_path, scenarios=[Offline(), Continuous(threshold_ms=whole)])
+    browser.open(write_report(written))
+    assert browser.run("return document.getElementById('exact').value") == "82.062"
+    expected = scored(written, lambda: Continuous(threshold_ms=whole), ["fog", "snow"])
+    assert browser.utilities() == pytest.approx(expected, abs=1e-12)
+    browser.limit("continuous", 82.062)  # what is shown, typed again, is what it stands for
+    assert browser.utilities() == pytest.approx(expected, abs=1e-12)
+    browser.limit("continuous", 82.06213)  # and what the reader types stays as it is
+    assert browser.run("return document.getElementById('exact').value") == "82.06213"
+    assert browser.utilities() == pytest.approx(
+        scored(written, lambda: Continuous(threshold_ms=82.06213), ["fog", "snow"]), abs=1e-12
+    )
+
+
 def test_the_address_holds_what_was_asked(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.limit("discrete", 19.0)
@@ -566,6 +585,29 @@ def test_all_scenarios_are_seen_on_screen_and_on_paper(browser: Browser, page: P
         assert browser.run(f"return {square}.printColorAdjust") == "exact"
         paper = browser.run("return getComputedStyle(document.body).backgroundColor")
         assert paper == "rgb(255, 255, 255)", "on white paper, also from a dark screen"
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_on_paper_nothing_is_cut_off_and_no_word_is_broken(browser: Browser, page: Path) -> None:
+    """As wide as A4 between its margins, which is narrow enough for the rules of small screens."""
+    browser.open(page, width=718)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        lefts = browser.run(
+            "return [...document.querySelectorAll('.panel')].map((one) => one.getBoundingClientRect().left)"
+        )
+        assert min(lefts) >= 0
+        broken = browser.run(
+            """const words = ".grid tbody th, .table td:first-child, .table td small";
+            return [...document.querySelectorAll(words)].filter((one) => {
+              const range = document.createRange();
+              range.selectNodeContents(one);
+              const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+              return one.getClientRects().length && lines.size > one.textContent.trim().split(/\\s+/).length;
+            }).map((one) => one.textContent)"""
+        )
+        assert broken == []
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 

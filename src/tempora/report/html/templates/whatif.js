@@ -115,16 +115,20 @@ class WhatIf {
 
   typed() {
     this.touched = true;
-    const value = Number(byId("exact").value);
-    if (value > 0) this.move(value);
+    const text = byId("exact").value, value = Number(text);
+    const meant = this.points.find((point) => this.rounded(point.x) === value); // what the box shows of an evaluated point
+    if (value > 0) this.move(meant ? meant.x : value, text);
   }
 
-  move(x) {
+  rounded(x) { return Number(x.toPrecision(5)); }
+
+  // The box shows the value rounded, or as the reader typed it; what is worked out with is the value itself.
+  move(x, shown = String(this.rounded(x))) {
     this.x = x;
     const slider = byId("slider"), { knob, unit } = this.card;
     slider.value = Math.round(this.step(x));
-    slider.setAttribute("aria-valuetext", `${knob} ${Number(x.toPrecision(5))} ${unitName(unit)}`);
-    byId("exact").value = String(Number(x.toPrecision(12)));
+    slider.setAttribute("aria-valuetext", `${knob} ${this.rounded(x)} ${unitName(unit)}`);
+    byId("exact").value = shown;
     this.show();
   }
 
