@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -59,6 +60,32 @@ def test_work_after_the_prediction_is_out_delays_only_the_next() -> None:
     full = Moment(now_ms=20.0, arrived_ms=0.0, baseline_ms=20.6, interval_ms=20.6, slack_ms=0.6)
     assert price(full, 0.0, 3.0, plain_ms=20.0, emitted=True) == 0.0
     assert price(full, 0.0, 22.0, plain_ms=20.0, emitted=True) == pytest.approx(1.0)
+
+
+def test_random_arrivals_are_expected_to_come_as_they_came() -> None:
+    """Ten milliseconds more than a plain prediction's 20 delay each of eight that come back to back by as much, only
+    the first where a pause follows it, and nobody where there are pauses alone."""
+    moment = Moment(0.0, 0.0, baseline_ms=20.0, threshold_ms=30.0, interval_ms=80.0)
+    late = 0.5  # of a response's worth, ten milliseconds after lambda
+    assert price(moment, 0.0, 10.0) == pytest.approx(8 * late), "nothing is known of them"
+    assert price(moment, 0.0, 10.0, gaps_ms=[20.0] * 8) == pytest.approx(8 * late)
+    assert price(moment, 0.0, 10.0, gaps_ms=[80.0] * 8) == 0.0
+    assert price(moment, 0.0, 10.0, gaps_ms=[20.0, 140.0]) == pytest.approx(late), "until the pause"
+    waited = replace(moment, now_ms=70.0)
+    assert price(waited, 0.0, 10.0, gaps_ms=[80.0]) > 0.0, "most of the pause is over"
+
+
+def test_pace_notes_gaps_where_arrivals_are_random_and_only_there() -> None:
+    network = models.load("fashion_resnet")
+    pace: Any = create("pace", network)
+    x = images(network, "contrast", 1)[0]
+    for at_ms in (0.0, 20.0, 45.0):
+        pace.predict(x, Moment(at_ms, at_ms, baseline_ms=20.0, interval_ms=80.0))
+    assert pace.gaps_ms == [20.0, 25.0]
+    pace.predict(x, Moment(80.0, 80.0, baseline_ms=20.0, interval_ms=80.0, slack_ms=80.0))
+    assert pace.gaps_ms == [20.0, 25.0]
+    pace.reset()
+    assert pace.gaps_ms == []
 
 
 @pytest.mark.parametrize("look_ms", [1.0, 4.0])

@@ -27,7 +27,7 @@ from torch import Tensor
 from tempora.methods.contract import Moment
 from tempora.methods.norm import norm_affine
 from tempora.methods.optimizers import all_finite
-from tempora.methods.price import affords, price
+from tempora.methods.price import LOOK_AHEAD, affords, price
 from tempora.methods.registry import register
 from tempora.methods.settings import Settings, setting
 from tempora.methods.settle import LOOK_EVERY, Settling, unusual
@@ -89,7 +89,7 @@ class Pace(Settling):
     time_aware = True
     state = (
         *("seen", "looked", "kept", "settling", "difficulty", "marginal", "within", "between", "samples"),
-        *("velocity", "unwatched", "may_learn", "settled", "usual", "strange"),
+        *("velocity", "unwatched", "may_learn", "settled", "usual", "strange", "arrived_ms", "gaps_ms"),
     )
     actions = ("settling", "compared", "looked", "step", "none", "back", "alarm", "non_finite")
     modes = ("settling", "learning", "settled")
@@ -101,6 +101,9 @@ class Pace(Settling):
         super().setup()
         self.trainable = norm_affine(self.model)
         self._source_state = [tensor.detach().clone() for tensor in self._tensors()]
+        #: Of the latest batch, and between the latest ones, where arrivals are random.
+        self.arrived_ms: float | None = None
+        self.gaps_ms: list[float] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -132,6 +135,8 @@ class Pace(Settling):
     def predict(self, x: Tensor, moment: Moment) -> Tensor:  # type: ignore[override]
         if self.frozen:
             return self.plain(x)
+        if moment.interval_ms is not None and moment.slack_ms is None:
+            self._note_gap(moment.arrived_ms)
         mode = self._choose(moment) if len(x) >= FEWEST_SAMPLES else "settled"
         self.work = (mode, 0.0)
         if mode == "settled":
@@ -143,6 +148,11 @@ class Pace(Settling):
                 output = self.settle_on(x)
         self.pending = (mode, x, output)
         return output.detach()
+
+    def _note_gap(self, arrived_ms: float) -> None:
+        if self.arrived_ms is not None:
+            self.gaps_ms = [*self.gaps_ms[1 - LOOK_AHEAD :], arrived_ms - self.arrived_ms]
+        self.arrived_ms = arrived_ms
 
     def _choose(self, moment: Moment) -> str:
         if self._worth_learning(moment):
@@ -189,7 +199,11 @@ class Pace(Settling):
 
     def _price(self, moment: Moment, predict_ms: float, adapt_ms: float) -> float:
         plain_ms = self._plain_ms(moment)
-        return price(moment, predict_ms - plain_ms, adapt_ms, plain_ms)
+        return price(moment, predict_ms - plain_ms, adapt_ms, plain_ms, gaps_ms=self.gaps_ms)
+
+    def _price_now(self, moment: Moment, adapt_ms: float) -> float:
+        """The prediction is out."""
+        return price(moment, 0.0, adapt_ms, self._plain_ms(moment), emitted=True, gaps_ms=self.gaps_ms)
 
     def _plain_ms(self, moment: Moment) -> float:
         standard_ms = moment.baseline_ms or 0.0
@@ -217,7 +231,7 @@ class Pace(Settling):
         standard_ms, compare_ms = moment.baseline_ms or 0.0, self._cost(moment, "compared")
         all_ms = self.settings.batches * max(0.0, self._cost(moment, "settling") - standard_ms)
         pays = affords(moment, standard_ms + all_ms + compare_ms)
-        return bool(self.settings.gate) and pays and price(moment, 0.0, compare_ms, emitted=True) <= BLIND
+        return bool(self.settings.gate) and pays and self._price_now(moment, compare_ms) <= BLIND
 
     def _worth_looking(self, moment: Moment) -> bool:
         since = self.seen - self.looked
@@ -226,9 +240,9 @@ class Pace(Settling):
         gain = GAIN_OF_FIRST_LOOK if self.difficulty is None else GAIN_OF_LOOK * since
         if self._held_back:
             gain = max(gain, GAIN_OF_STEP * self._lack * self._to_come)
-        look_ms, plain_ms = self._cost(moment, "looked"), self._plain_ms(moment)
-        pays = affords(moment, plain_ms + look_ms)
-        return pays and gain > price(moment, 0.0, look_ms, plain_ms, emitted=True)
+        look_ms = self._cost(moment, "looked")
+        pays = affords(moment, self._plain_ms(moment) + look_ms)
+        return pays and gain > self._price_now(moment, look_ms)
 
     @torch.no_grad()
     def _compare(self, x: Tensor, output: Tensor) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate, cycle, islice
+
 from tempora.methods.contract import Moment
 
 LOOK_AHEAD = 8
-"""Arrivals that the price of being busy is looked for among."""
+"""Arrivals that the price of being busy is looked for among. Where nothing is known of them they are taken to come
+back to back."""
 
 
 def affords(moment: Moment, service_ms: float) -> bool:
@@ -16,11 +20,17 @@ def affords(moment: Moment, service_ms: float) -> bool:
 
 
 def price(
-    moment: Moment, before_ms: float, after_ms: float, plain_ms: float | None = None, emitted: bool = False
+    moment: Moment,
+    before_ms: float,
+    after_ms: float,
+    plain_ms: float | None = None,
+    emitted: bool = False,
+    gaps_ms: Sequence[float] = (),
 ) -> float:
     """How many batches' worth is lost if this one takes so much longer, before and after its prediction is out.
 
     `plain_ms` is what a plain prediction takes, which is over where the prediction is out already (`emitted`).
+    `gaps_ms` are those between the latest arrivals: where they are random, the next are taken to be like them.
     """
     if moment.baseline_ms is None:
         return 0.0  # nobody waits
@@ -32,8 +42,11 @@ def price(
     if moment.interval_ms is None:
         return own + _worth(moment, plain_ms) - _worth(moment, plain_ms + after_ms)
     busy_ms = 0.0 if emitted else plain_ms
+    arrivals = [*[0.0] * moment.queued, *_to_come(moment, gaps_ms or [plain_ms])]
     return (
-        own + _served(moment, plain_ms, busy_ms) - _served(moment, plain_ms, busy_ms + before_ms + after_ms)
+        own
+        + _served(moment, arrivals, plain_ms, busy_ms)
+        - _served(moment, arrivals, plain_ms, busy_ms + before_ms + after_ms)
     )
 
 
@@ -47,12 +60,18 @@ def _worth(moment: Moment, response_ms: float) -> float:
     return 1 / (1 + late_ms / (moment.threshold_ms - moment.baseline_ms))
 
 
-def _served(moment: Moment, plain_ms: float, busy_ms: float) -> float:
-    """What the next arrivals are worth to a pipeline that is busy for so long: one of them may wait, the next pushes
-    it out."""
+def _to_come(moment: Moment, gaps_ms: Sequence[float]) -> list[float]:
+    """From now on, when the next batches arrive."""
     interval_ms = moment.interval_ms or 0.0
-    first_ms = interval_ms if moment.slack_ms is None else moment.slack_ms
-    arrivals = [0.0] * moment.queued + [first_ms + interval_ms * later for later in range(LOOK_AHEAD)]
+    if moment.slack_ms is not None:
+        return [moment.slack_ms + interval_ms * later for later in range(LOOK_AHEAD)]
+    since_ms = moment.now_ms - moment.arrived_ms
+    return [max(0.0, at_ms - since_ms) for at_ms in accumulate(islice(cycle(gaps_ms), LOOK_AHEAD))]
+
+
+def _served(moment: Moment, arrivals: list[float], plain_ms: float, busy_ms: float) -> float:
+    """What these arrivals are worth to a pipeline that is busy for so long: one of them may wait, the next pushes it
+    out."""
     room, free_ms, total = max(1, moment.queued), busy_ms, 0.0
     for position, arrived_ms in enumerate(arrivals):
         start_ms = max(free_ms, arrived_ms)
