@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
@@ -93,6 +94,7 @@ def test_the_answer_of_a_run_is_who_wins_over_all_shifts(tmp_path: Path) -> None
     assert analysis.guidance(offline, None, run.cards) is None
 
 
+@hypothesis.settings(max_examples=25)
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12))
 def test_regret_is_what_the_best_of_each_cell_has_more(cells: list[tuple[float, float]]) -> None:
     rows = pd.concat(
