@@ -30,7 +30,7 @@ class MixedNorm(OwnNorm):
     def normalise(self, x: Tensor) -> Tensor:
         if self.use == "mapped":
             return self.with_statistics(x, *self.mapped(x))
-        if self.copy and self.use == "mixed" and not self.track and x.numel() > x.shape[1]:
+        if self.copy and self.use == "mixed" and not self.track and self.blends(x):
             mean, var = self.copy.pop()  # of S
             update_stats(x.detach(), mean, var, self.weight_of_batch)
             return self.with_statistics(x, mean, var)

@@ -96,17 +96,26 @@ class OwnNorm(nn.Module):
         cudnn = torch.backends.cudnn.enabled
         return torch.batch_norm(x, self.weight, self.bias, mean, var, False, 0.0, self.eps, cudnn)
 
+    def blends(self, x: Tensor) -> bool:
+        """Whether `update_stats` is the way to blend a batch into a copy of statistics."""
+        return x.numel() > x.shape[1] and not few_channels(x)
+
     @torch.no_grad()
     def batch_statistics(self, x: Tensor, correction: int) -> Statistics:
         """Mean and variance per channel, without a gradient; the variance is divided by count - correction."""
         x = x.to(self.running_mean.dtype)
-        if x.device.type not in HAVE_UPDATE_STATS:
+        if x.device.type not in HAVE_UPDATE_STATS or few_channels(x):
             var, mean = torch.var_mean(x, dim=[0, *range(2, x.ndim)], correction=correction)
             return mean, var
         # What BatchNorm itself calls: a tenth of var_mean's time on a CPU; on a GPU launched in half of it.
         mean, var = update_stats(x, None, None, 0.0)
         count = x.numel() // x.shape[1]
         return mean, var * (count / (count - correction)) if correction else var
+
+
+def few_channels(x: Tensor) -> bool:
+    """Whether BatchNorm's kernels, which give a channel to one processor of a GPU, would leave most of it idle."""
+    return x.device.type == "cuda" and x.shape[1] <= 128 and x.numel() // x.shape[1] >= 100_000
 
 
 class Copies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
@@ -83,10 +84,15 @@ class Adam:
         torch._foreach_lerp_(self.means, gradients, 1 - self.BETA1)
         torch._foreach_mul_(self.squares, self.BETA2)
         torch._foreach_addcmul_(self.squares, gradients, gradients, 1 - self.BETA2)
-        scale = torch._foreach_sqrt(torch._foreach_div(self.squares, 1 - self.BETA2**self.steps))
-        torch._foreach_add_(scale, self.EPS)
-        torch._foreach_mul_(scale, 1 - self.BETA1**self.steps)
-        _descend(self.groups, torch._foreach_div(self.means, scale))
+        # m^ / (sqrt(v^) + eps), with both corrections taken out of it.
+        of_square = math.sqrt(1 - self.BETA2**self.steps)
+        scale = torch._foreach_sqrt(self.squares)
+        torch._foreach_add_(scale, self.EPS * of_square)
+        correction, start = of_square / (1 - self.BETA1**self.steps), 0
+        for parameters, lr in self.groups:
+            part = slice(start, start + len(parameters))
+            torch._foreach_addcdiv_(list(parameters), self.means[part], scale[part], value=-lr * correction)
+            start += len(parameters)
 
     def state_dict(self) -> dict[str, Any]:
         return {"means": self.means, "squares": self.squares, "steps": self.steps}

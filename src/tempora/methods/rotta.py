@@ -17,7 +17,15 @@ from tempora.methods.functions import cross_entropy, sent
 from tempora.methods.gradient import GradientMethod, GradientSettings
 from tempora.methods.jitter import Draws, Jitter
 from tempora.methods.memory import Memory
-from tempora.methods.norm import Copies, OwnNorm, blended, norm_affine, replace_batchnorm, update_stats
+from tempora.methods.norm import (
+    Copies,
+    OwnNorm,
+    blended,
+    few_channels,
+    norm_affine,
+    replace_batchnorm,
+    update_stats,
+)
 from tempora.methods.optimizers import all_finite
 from tempora.methods.registry import register
 from tempora.methods.settings import setting
@@ -67,12 +75,12 @@ class RobustNorm(OwnNorm):
 
     def propose(self, x: Tensor) -> Tensor:
         """R', given a batch; returns the batch's mean."""
-        count = x.numel() // x.shape[1]
-        if self.copy and count > 1:
+        if self.copy and self.blends(x):
             self.proposed = self.copy.pop()  # R
             own_mean: Tensor
             own_mean, own_var = update_stats(x, *self.proposed, self.momentum)
             # The variance was taken as unbiased: own_var * count / (count - 1).
+            count = x.numel() // x.shape[1]
             self.proposed[1].sub_(own_var, alpha=self.momentum / (count - 1))
             return own_mean
         own = self.batch_statistics(x, correction=0)
@@ -131,10 +139,8 @@ def _into_on_gpu(
     ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, own_mean: Tensor
 ) -> tuple[Tensor | None, ...]:
     """The same by what synchronised BatchNorm calls: sums first, then x's gradient in one pass, given sums."""
-    scale, affine = (var + ctx.layer.eps).rsqrt(), weight is not None
-    by_mean, by_distance, into_weight, into_bias = torch.batch_norm_backward_reduce(
-        g, x, mean, scale, weight, True, affine, affine
-    )
+    scale = (var + ctx.layer.eps).rsqrt()
+    by_mean, by_distance, into_weight, into_bias = _sums(g, x, weight, mean, scale)
     if not ctx.needs_input_grad[0]:
         return None, into_weight, into_bias
     by_mean, by_distance = torch._foreach_mul([by_mean, by_distance], ctx.layer.momentum)
@@ -142,6 +148,21 @@ def _into_on_gpu(
         g, x, own_mean, scale, weight, by_mean, by_distance, ctx.layer.count(x)
     )
     return into_x, into_weight, into_bias
+
+
+def _sums(g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    """Sum of g, sum of g (x - mean), and the gradients of weight and bias, which follow from them."""
+    parts = 512 // x.shape[1]
+    if not few_channels(x) or len(x) % parts or not (g.is_contiguous() and x.is_contiguous()):
+        affine = weight is not None
+        return torch.batch_norm_backward_reduce(g, x, mean, scale, weight, True, affine, affine)
+    # Every few images' channels as channels of their own.
+    shape = (len(x) // parts, parts * x.shape[1], *x.shape[2:])
+    found = torch.batch_norm_backward_reduce(
+        g.view(shape), x.view(shape), mean.repeat(parts), scale.repeat(parts), None, True, False, False
+    )
+    by_mean, by_distance = (part.view(parts, -1).sum(dim=0) for part in found[:2])
+    return by_mean, by_distance, by_distance * scale, by_mean
 
 
 @register
@@ -163,8 +184,10 @@ class RoTTA(GradientMethod):
         self.student_norms = replace_batchnorm(self.model, lambda layer: RobustNorm(layer, momentum))
         self.teacher_norms = replace_batchnorm(teacher, lambda layer: RobustNorm(layer, momentum))
         self.teacher = teacher
-        layers = [*self.student_norms.values(), *self.teacher_norms.values()]
-        self.copies = Copies({layer: (layer.running_mean, layer.running_var) for layer in layers})
+        self.student_copies, self.teacher_copies = (
+            Copies({layer: (layer.running_mean, layer.running_var) for layer in norms.values()})
+            for norms in (self.student_norms, self.teacher_norms)
+        )
         super().setup()
         self.teacher_weights: list[Tensor] = [norm_affine(teacher)[name] for name in self.trainable]
         named = zip(self.trainable, self.teacher_weights, strict=True)
@@ -231,9 +254,9 @@ class RoTTA(GradientMethod):
         x = self.images.index_select(0, sent(places, self.images.device))
         weights = torch.tensor([self.memory.freshness(entry) for entry in entries], dtype=x.dtype)
         freshness = sent(weights, x.device)
-        with self.robust():
-            with torch.no_grad():
-                log_p = self.teacher(x).log_softmax(dim=1)
+        with self.robust(self.teacher_copies, self.teacher_norms), torch.no_grad():
+            log_p = self.teacher(x).log_softmax(dim=1)
+        with self.robust(self.student_copies, self.student_norms):
             log_u = self.model(self.view(x)).log_softmax(dim=1)
         loss = (freshness * cross_entropy(log_p, log_u)).mean()
         gradients = self.gradients(loss)
@@ -247,8 +270,8 @@ class RoTTA(GradientMethod):
     def after_step(self) -> None:
         """R = R' in both networks; t = 0.999 t + 0.001 w."""
         layers = [*self.student_norms.values(), *self.teacher_norms.values()]
-        overwrite([layer.running_mean for layer in layers], [layer.proposed[0] for layer in layers])
-        overwrite([layer.running_var for layer in layers], [layer.proposed[1] for layer in layers])
+        proposed = [part for layer in layers for part in layer.proposed]
+        overwrite([part for layer in layers for part in (layer.running_mean, layer.running_var)], proposed)
         torch._foreach_lerp_(self.teacher_weights, self.optimizer.parameters, 1 - TEACHER_MOMENTUM)
 
     def view(self, x: Tensor) -> Tensor:
@@ -256,14 +279,13 @@ class RoTTA(GradientMethod):
         return self.jitter(x, self.dice, self.generator, self.settings.draws)
 
     @contextmanager
-    def robust(self) -> Iterator[None]:
-        """Inside, both networks learn their statistics; outside they use what they have."""
-        layers = [*self.student_norms.values(), *self.teacher_norms.values()]
-        for layer in layers:
+    def robust(self, copies: Copies, norms: dict[str, RobustNorm]) -> Iterator[None]:
+        """Inside, these layers learn their statistics; outside they use what they have."""
+        copies.refresh()
+        for layer in norms.values():
             layer.learning = True
-        self.copies.refresh()
         try:
             yield
         finally:
-            for layer in layers:
+            for layer in norms.values():
                 layer.learning = False
