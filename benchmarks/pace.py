@@ -90,7 +90,7 @@ def run(
     own = {"presets": f"{Path(__file__).resolve()}:presets"}
     parts = [
         Part(
-            out / network / f"{name}-{seed}",
+            out / network / f"{name.rpartition(':')[2]}-{seed}",
             [*options, "--batches", str(batches), "--seeds", seed, "--grid", own.get(name, name)],
             profiles[network],
             elsewhere=clock is not None,

@@ -16,6 +16,7 @@ import pandas as pd
 from tempora.analysis.frames import keys, ordered, scored
 from tempora.analysis.ranks import with_ranks
 from tempora.cards import CATALOGUE, Cards
+from tempora.scenarios.utility import SIX_TERMS
 from tempora.store.verdicts import VERDICTS
 
 
@@ -87,14 +88,7 @@ def _terms(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Series[int])
     if "response_sd_ms" in rows:
         found["response_sd_ms"] **= 0.5
     columns = (
-        *(
-            "availability",
-            "adapted_fraction",
-            "adapt_accuracy",
-            "frozen_accuracy",
-            "responsiveness",
-            "covariance",
-        ),
+        *SIX_TERMS,
         *("within_covariance", "between_covariance", "accuracy", "served_accuracy"),
         *("stepped_fraction", "ece", "response_ms", "response_sd_ms"),
     )
