@@ -10,8 +10,8 @@ from torch import Tensor
 
 from tempora.errors import TemporaError
 from tempora.methods.contract import Method
-from tempora.methods.mixed import MixedNorm
-from tempora.methods.norm import replace_batchnorm
+from tempora.methods.mixed import MixedNorm, follow
+from tempora.methods.norm import Copies, replace_batchnorm
 from tempora.methods.registry import register
 from tempora.methods.search import Between
 from tempora.methods.settings import Settings, setting
@@ -52,6 +52,7 @@ class AlphaBN(Method):
                 f"alpha_bn does not fit {self.model.name}: it mixes BatchNorm statistics, and there is no "
                 "BatchNorm layer. Leave it out, or use a network with BatchNorm: resnet50, fashion_resnet."
             )
+        self.copies = Copies({layer: (layer.source_mean, layer.source_var) for layer in self.layers.values()})
         self.history_free = self.settings.mode == "mix"
         self.changing = {
             f"{name}.{key}": getattr(layer, key)
@@ -83,4 +84,8 @@ class AlphaBN(Method):
         for layer in self.layers.values():
             layer.weight_of_batch = self.settings.alpha if prior is None else n / (prior + n)
             layer.use, layer.track = use, track
-        return self.model(x)
+            layer.seen.clear()
+        self.copies.refresh()
+        z: Tensor = self.model(x)
+        follow(self.layers.values())
+        return z

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora.methods.norm import MOMENTUM, OwnNorm, Statistics, blended, update_stats
+from tempora.methods.state import overwrite
 
 
 class MixedNorm(OwnNorm):
@@ -26,14 +29,18 @@ class MixedNorm(OwnNorm):
         self.weight_of_batch = 0.0  # a
         self.use = "mixed"
         self.track = False
+        self.seen: list[tuple[Tensor, Tensor, int]] = []
+        """Mean, biased variance and count of a batch that R has yet to follow: `follow` does it for all layers."""
 
     def normalise(self, x: Tensor) -> Tensor:
         if self.use == "mapped":
             return self.with_statistics(x, *self.mapped(x))
-        if self.copy and self.use == "mixed" and not self.track and self.blends(x):
-            mean, var = self.copy.pop()  # of S
-            update_stats(x.detach(), mean, var, self.weight_of_batch)
-            return self.with_statistics(x, mean, var)
+        if self.copy and self.use == "mixed" and self.blends(x):
+            mixed = self.copy.pop()  # S
+            own = update_stats(x.detach(), *mixed, self.weight_of_batch)
+            if self.track:
+                self.seen.append((*own, x.numel() // x.shape[1]))
+            return self.with_statistics(x, *mixed)
         if self.use in ("mixed", "batch") or self.track:
             mean, var = self.own_statistics(x.detach())
             if self.track:
@@ -66,8 +73,25 @@ class MixedNorm(OwnNorm):
     @torch.no_grad()
     def include(self, mean: Tensor, var: Tensor) -> None:
         """R = 0.9 R + 0.1 b, channel by channel, where b is finite."""
+        follow([self])  # one batch after the other
         running = (self.running_mean, self.running_var)
         usable = (mean + var).isfinite()
         followed = blended(running, (mean, var), MOMENTUM)
         for old, new in zip(running, followed, strict=True):
             old.copy_(torch.where(usable, new, old))
+
+
+@torch.no_grad()
+def follow(layers: Iterable[MixedNorm]) -> None:
+    """What `include` does, for all layers that put it off, in a few launches."""
+    seen = [(layer, *layer.seen.pop()) for layer in layers if layer.seen]
+    if not seen:
+        return
+    means = [mean for _, mean, _, _ in seen]
+    variances = torch._foreach_mul([var for *_, var, _ in seen], [count / (count - 1) for *_, count in seen])
+    running = [*(layer.running_mean for layer, *_ in seen), *(layer.running_var for layer, *_ in seen)]
+    followed = torch._foreach_lerp(running, [*means, *variances], MOMENTUM)
+    before, after = (torch.cat(parts).view(2, -1) for parts in (running, list(followed)))
+    kept = torch.where(after.isfinite().all(dim=0), after, before)
+    sizes = [len(mean) for mean in means]
+    overwrite(running, [part for row in kept for part in row.split(sizes)])
