@@ -15,7 +15,7 @@ from tempora.methods.foa import FOA
 from tempora.methods.functions import cross_entropy
 from tempora.methods.memo import marginal_entropy
 from tempora.methods.memory import Memory
-from tempora.methods.mixed import MixedNorm
+from tempora.methods.mixed import MixedNorm, follow
 from tempora.methods.norm import Copies
 from tempora.methods.optimizers import SGD, Adam
 from tempora.methods.rotta import RobustNorm
@@ -95,6 +95,24 @@ def test_a_copy_of_the_source_s_statistics_takes_one_batch() -> None:
         close(layer(pixels(3, 5, 7, 9)), 0.726184, 1.694430, 2.662676, 3.630922)
         close(layer(pixels(3, 5, 7, 9)), 0.726184, 1.694430, 2.662676, 3.630922)
     close(torch.cat([layer.source_mean, layer.source_var]), 1, 4)
+
+
+def test_alpha_bn_s_statistics_do_not_follow_a_batch_that_is_not_finite() -> None:
+    """Neither a layer's own, nor those that all layers put off, and in the order of the batches."""
+    layer, twin = (MixedNorm(bare_norm(1.0, 4.0)) for _ in range(2))
+    copies = Copies({layer: (layer.source_mean, layer.source_var)})
+    for batch in (pixels(3, 5, 7, 9), pixels(0, float("nan"), 4, 2), pixels(0, 2, 4, 2)):
+        copies.refresh()
+        for one in (layer, twin):
+            one.weight_of_batch, one.track = 0.1, True
+            one(batch)
+        assert layer.seen
+        assert not twin.seen
+        follow([layer, twin])
+        assert torch.equal(layer.running_mean, twin.running_mean)
+        torch.testing.assert_close(layer.running_var, twin.running_var, rtol=1e-14, atol=0)
+    # 0.9 (0.9 S + 0.1 (6, 20/3)) + 0.1 (2, 8/3): the same as in `ema`
+    close(torch.cat([layer.running_mean, layer.running_var]), 1.55, 4.106667)
 
 
 def test_t3a() -> None:
