@@ -5,8 +5,9 @@
 A floor is the bare work without the method: a forward; one with batch statistics; a forward and a backward to the
 same parameters. A method that makes several of them is held against so many (`counted`).
 Methods and floors take turns within every round, so that their ratios survive a drifting clock; medians over rounds.
-On a CPU these are CPU times. Filters are opened, so that every method does all the work it can have with a batch;
-CoTTA's gate is closed, so that it makes no views. MEMO, which adapts to each image by itself, gets a few of them.
+On a CPU these are CPU times; --count adds a number that no clock moves. Filters are opened, so that every method
+does all the work it can have with a batch; CoTTA's gate is closed, so that it makes no views. MEMO, which adapts to
+each image by itself, gets a few of them.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import copy
 import platform
 import statistics
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import torch
 import typer
 from rich.table import Table
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tempora.methods
 import tempora.models
@@ -42,6 +45,8 @@ NORM, ALL = "fwd+bwd norm", "fwd+bwd all"
 #: Gradient-based methods are held against a backward to their own parameters, named here.
 BACKWARD = {"shot_im": "features", "sar": "lower", "deyo": "lower", "cotta": "all", "memo": "all"}
 MEMO_IMAGES = 4
+T = TypeVar("T")
+Gauge = Callable[[Callable[[], Any], str], tuple[Any, float]]
 
 
 class Floor:
@@ -119,18 +124,41 @@ def subjects(
     return floors | methods
 
 
-def measure(name: str, subject: Method | Floor, x: Tensor) -> tuple[float, float, str, float]:
-    """Milliseconds of predict and of adapt on one batch, from the initial state; the action; the amount of work."""
+class Operators(TorchDispatchMode):
+    """Counts what PyTorch is asked to compute: each is a launch or more on a GPU, whose host they keep busy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operator._schema.returns[:1]
+        view = bool(result) and result[0].alias_info is not None and not result[0].alias_info.is_write
+        self.count += not view and not operator.__name__.startswith(("empty", "new_empty", "_local_scalar"))
+        return operator(*args, **(kwargs or {}))
+
+
+def operators_of(work: Callable[[], T], _device: str) -> tuple[T, float]:
+    """What came out, and how many operators it took (in the place of seconds)."""
+    with Operators() as counter:
+        result = work()
+    return result, counter.count
+
+
+def measure(
+    name: str, subject: Method | Floor, x: Tensor, gauge: Gauge = timed
+) -> tuple[float, float, str, float]:
+    """Seconds of predict and of adapt on one batch, from the initial state; the action; the amount of work."""
     subject.reset()
     if isinstance(subject, Method):
         subject.work = None
         x = x[:MEMO_IMAGES] if name == "memo" else x
-    _, predict_s = timed(lambda: predict_at(subject, x), x.device.type)
+    _, predict_s = gauge(lambda: predict_at(subject, x), x.device.type)
     if name == "rotta":
         subject.pending = (x, _of_all_classes(subject.pending[1]))
-    action, adapt_s = timed(lambda: adapt_at(subject), x.device.type)
+    action, adapt_s = gauge(lambda: adapt_at(subject), x.device.type)
     work = getattr(subject, "work", None)
-    return 1000 * predict_s, 1000 * adapt_s, action, work[1] if work else 0.0
+    return predict_s, adapt_s, action, work[1] if work else 0.0
 
 
 def _of_all_classes(z: Tensor) -> Tensor:
@@ -141,8 +169,8 @@ def _of_all_classes(z: Tensor) -> Tensor:
 
 def row(name: str, times: list[tuple[float, float, str, float]]) -> dict[str, Any]:
     """Medians of one subject."""
-    predict_ms, adapt_ms = (statistics.median(entry[part] for entry in times) for part in (0, 1))
-    total_ms = statistics.median(entry[0] + entry[1] for entry in times)
+    predict_ms, adapt_ms = (1000 * statistics.median(entry[part] for entry in times) for part in (0, 1))
+    total_ms = 1000 * statistics.median(entry[0] + entry[1] for entry in times)
     actions = sorted({entry[2] for entry in times})
     return {
         "name": name,
@@ -157,12 +185,13 @@ def row(name: str, times: list[tuple[float, float, str, float]]) -> dict[str, An
 def table(rows: list[dict[str, Any]], title: str) -> Table:
     """One line per floor and method."""
     shown = Table(title=title, title_justify="left")
-    for column in ("", "predict ms", "adapt ms", "total ms", "x floor", "floor", "actions"):
+    for column in ("", "predict ms", "adapt ms", "total ms", "x floor", "floor", "actions", "operators"):
         shown.add_column(column, justify="right" if "ms" in column or column == "x floor" else "left")
     for entry in rows:
         ratio = f"{entry['ratio']:.3f}" if "ratio" in entry else ""
         times = [f"{entry[key]:.2f}" for key in ("predict_ms", "adapt_ms", "total_ms")]
-        shown.add_row(entry["name"], *times, ratio, entry.get("floor", ""), ", ".join(entry["actions"]))
+        words = (entry.get("floor", ""), ", ".join(entry["actions"]), str(entry.get("operators", "")))
+        shown.add_row(entry["name"], *times, ratio, *words)
     return shown
 
 
@@ -175,6 +204,7 @@ def main(
     pretrained: Annotated[bool, typer.Option(help="Fetch weights; random ones take as long.")] = False,
     method: Annotated[list[str] | None, typer.Option(help="Only these; repeat for more.")] = None,
     kept_only: Annotated[bool, typer.Option(help="Set kept_only for the methods that have it.")] = False,
+    count: Annotated[bool, typer.Option(help="Also count the operators that a batch takes.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Print the table."""
@@ -194,6 +224,8 @@ def main(
             times[name].append(measure(name, subject, x))
     rows = {name: row(name, entries) for name, entries in times.items()}
     for name, subject in contenders.items():
+        if count:
+            rows[name]["operators"] = int(sum(measure(name, subject, x, operators_of)[:2]))
         if isinstance(subject, Method):
             counts = counted(name, subject, batch, rows[name]["amount"])
             rows[name]["floor"] = " + ".join(

@@ -28,10 +28,23 @@ def test_a_method_that_looks_at_the_clock_is_timed_as_any_other(name):
     model = models.load("fashion_resnet")
     x = torch.randn(4, *model.preprocessing.input_size)
     method = tempora.methods.create(name, model)
-    predict_ms, adapt_ms, action, _ = timing.measure(name, method, x)
-    assert predict_ms > 0
-    assert adapt_ms >= 0
+    predict_s, adapt_s, action, _ = timing.measure(name, method, x)
+    assert predict_s > 0
+    assert adapt_s >= 0
     assert action in method.actions
+
+
+def test_parameters_and_layers_share_what_can_be_computed_together():
+    """Beyond their forwards and backwards CoTTA and AlphaBN take a few operators, not some for each parameter."""
+    model = models.load("fashion_resnet")
+    x = torch.randn(4, *model.preprocessing.input_size)
+    subjects = timing.subjects(model, ["cotta", "alpha_bn"], {}, x)
+    count = {
+        name: sum(timing.measure(name, subject, x, timing.operators_of)[:2])
+        for name, subject in subjects.items()
+    }
+    assert count["alpha_bn"] < count[timing.STATISTICS] + 10
+    assert count["cotta"] < 2 * count[timing.STATISTICS] + count[timing.ALL] + 50
 
 
 def test_methods_that_do_not_fit_are_left_out_with_their_own_words():
