@@ -84,7 +84,8 @@ def payload_of(page: str) -> dict[str, Any]:
 
 def told(results: Results) -> dict[str, Any]:
     """What the page of a run is told, without the page."""
-    return payload(results, offline_batches(results))
+    together = analysis.over_shifts(results.utilities, results.cards)
+    return payload(results, offline_batches(results), together)
 
 
 times = st.one_of(

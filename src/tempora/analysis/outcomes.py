@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from tempora.analysis.frames import is_offline, keys, ordered, scored
+from tempora.analysis.frames import CELL, is_offline, keys, ordered, scored
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
 from tempora.cards import CATALOGUE, OVERALL, TEMPORAL, Cards
@@ -64,11 +64,19 @@ def over_shifts(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     A budget relative to the stream has other milliseconds on every shift and is one scenario all the same: its
     `value` here is their mean.
     """
+    return _pooled(_on_every_shift(frame, cards), cards)
+
+
+def _on_every_shift(frame: pd.DataFrame, cards: Cards) -> pd.DataFrame:
+    """The rows of shifts that count, of methods that were scored on each of them."""
     rows = counted(over_seeds(frame, cards))
     if "scenario" in rows:
         rows = rows.assign(value=rows.groupby("scenario")["value"].transform("mean"))
     shifts = rows.groupby([*keys(rows, SCENARIO_NAME), "method"], dropna=False)["shift"].transform("nunique")
-    rows = rows[shifts == rows["shift"].nunique()]
+    return rows[shifts == rows["shift"].nunique()]
+
+
+def _pooled(rows: pd.DataFrame, cards: Cards) -> pd.DataFrame:
     return ordered(_with_numbers(pool(rows, cards=cards), rows), cards)
 
 
@@ -90,16 +98,18 @@ def winners(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """
     rows = ordered(with_ranks(over_seeds(frame, cards)), cards).sort_values("rank", kind="stable")
     cell = keys(rows)
-    groups = rows.groupby(cell, dropna=False, sort=False)
-    first, second = groups.nth(0).set_index(cell), groups.nth(1).set_index(cell)
-    others = rows[(rows["rank"] == 1) & (groups.cumcount() > 0)]
+    number = rows.groupby(cell, dropna=False, sort=False).ngroup()
+    place = number.groupby(number).cumcount()
     about = keys(rows, ["verdict", "why", "p_best", "scenario", "sample_lo", "sample_hi"])
-    table = first[["method", "utility", *about]].rename(columns={"method": "winner"})
+    columns = [*cell, "method", "utility", *about]
+    first, second = (rows.loc[place == nth, columns].set_axis(number[place == nth], axis=0) for nth in (0, 1))
+    others = (rows["rank"] == 1) & (place > 0)
+    table = first.rename(columns={"method": "winner"})
     table["runner_up"] = second["method"]
     table["margin"] = table["utility"] - second["utility"]
-    table["shared_with"] = others.groupby(cell, dropna=False)["method"].agg(", ".join)
+    table["shared_with"] = rows.loc[others, "method"].groupby(number[others]).agg(", ".join)
     table["shared_with"] = table["shared_with"].fillna("")
-    return ordered(table.reset_index(), cards)
+    return ordered(table.reset_index(drop=True), cards)
 
 
 def win_counts(winners: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
@@ -138,9 +148,12 @@ def champions(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
 
 def offline_champion(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> str | None:
     """The method that offline evaluation recommends: the champion where nothing presses."""
-    found = champions(frame, cards)
-    found = found[is_offline(found, cards)]
-    return None if found.empty else str(found["winner"].iloc[0])
+    rows = _on_every_shift(frame, cards)
+    rows = rows.loc[is_offline(rows, cards), keys(rows, (*CELL, "method", "utility", "batches"))]
+    if rows.empty:
+        return None
+    pooled = pool(rows, cards=cards)
+    return str(pooled.loc[pooled["rank"] == 1, "method"].iloc[0])
 
 
 def _winning_methods(winners: pd.DataFrame) -> list[str]:

@@ -75,12 +75,13 @@ def render(results: Results) -> str:
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
         )
     cards, batches, known = results.cards, offline_batches(results), doubt(results)
-    data = payload(results, batches)
+    together = over_shifts(utilities, cards)
+    data = payload(results, batches, together)
     axis_titles = tuple((one["protocol"], cards.scenario(one["protocol"]).axis) for one in data["protocols"])
     data |= {
         "charts": charts.specifications(utilities["method"].nunique(), axis_titles),
         "latency": _latency(batches, utilities, cards),
-        **_budgets(utilities, cards),
+        **_budgets(together, cards),
     }
     guide = guidance(utilities, known, cards)
     own, library = one_script(*map(template, SCRIPTS)), charts.scripts()
@@ -110,7 +111,7 @@ def render(results: Results) -> str:
         machine=_machine(results.manifest),
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),
-        bands=bands(results, over_shifts(utilities, cards)).to_dict(orient="records"),
+        bands=bands(results, together).to_dict(orient="records"),
         parts=charts.PARTS,
         glossary=glossary(results),
         pictures=read_pictures(results.path),
@@ -129,9 +130,8 @@ def _latency(batches: pd.DataFrame, utilities: pd.DataFrame, cards: Cards) -> li
     return _records(rows[["method", "service_ms", "predict_ms", "adapt_ms", "slowdown"]])
 
 
-def _budgets(utilities: pd.DataFrame, cards: Cards) -> dict[str, list[dict[str, Any]]]:
+def _budgets(rows: pd.DataFrame, cards: Cards) -> dict[str, list[dict[str, Any]]]:
     """What overhead buys over all shifts together; empty without budgets or without standard inference."""
-    rows = over_shifts(utilities, cards)
     if STANDARD not in set(rows["method"]) or not is_budgeted(rows, cards).any():
         return {"budgets": [], "front": []}
     columns = ["method", "label", "overhead_ms", "utility", "gain", "gain_per_s", "diminishing"]

@@ -84,10 +84,11 @@ def scenario_order(utilities: pd.DataFrame, cards: Cards) -> list[int]:
     return [int(number) for number in first.sort_values(["place", "ease", "queue", "scenario"])["scenario"]]
 
 
-def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
+def payload(results: Results, batches: pd.DataFrame, together: pd.DataFrame) -> dict[str, Any]:
     """Everything, as plain data. Names are given once; cells and streams refer to them by position.
 
-    `batches` are those of the offline passes (`report.frames.offline_batches`).
+    `batches` are those of the offline passes (`report.frames.offline_batches`), `together` the rows of
+    `analysis.over_shifts`.
     """
     names = axes(results)
     utilities = with_doubt(results).reset_index(drop=True)
@@ -114,7 +115,7 @@ def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
             "everywhere": _certainty(results, names, ALL),
             "shifts": [_certainty(results, names, shift) for shift in names["shifts"]],
         },
-        "intervals": _intervals(results, names),
+        "intervals": _intervals(results, names, together),
         "streams": [
             _stream(part, names, passes[str(key)].facts)
             for key, part in batches.groupby("adapting_pass", sort=False)
@@ -135,12 +136,13 @@ def _certainty(results: Results, names: Names, shift: str) -> list[str]:
     return [how_sure(found.judgement(cell), results.cards) for cell in cells]
 
 
-def _intervals(results: Results, names: Names) -> dict[str, Any]:
+def _intervals(results: Results, names: Names, together: pd.DataFrame) -> dict[str, Any]:
     """Of every method in every scenario, on all shifts together and then on each: the 95 % interval of its utility
     over other batches, and the probability that it is best. Drawn, not computed with: four digits will do."""
     known, cards = doubt(results), results.cards
-    together = analysis.over_shifts(results.utilities, cards), analysis.over_seeds(results.utilities, cards)
-    rows = pd.concat([known.about(frame) for frame in together])
+    rows = pd.concat(
+        [known.about(frame) for frame in (together, analysis.over_seeds(results.utilities, cards))]
+    )
     shape = (1 + len(names["shifts"]), len(names["scenarios"]), len(names["methods"]))
     found = {name: np.full(shape, np.nan) for name in ("sample_lo", "sample_hi", "p_best")}
     places = {shift: 1 + place for place, shift in enumerate(names["shifts"])} | {ALL: 0}
