@@ -72,11 +72,13 @@ def test_every_call_of_an_observer_reaches_all() -> None:
     calls = [name for name, one in vars(Observer).items() if callable(one)]
     assert calls
     assert all(name in vars(Together) for name in calls)
-    last = Listening()
-    together = Together(Listening(), [last])
+    first, last = Listening(), Listening()
+    together = Together(first, [last])
     assert not together.stop_requested
     last.stop_requested = True
     assert together.stop_requested
+    last.stop_requested, together.stop_requested = False, True
+    assert (first.stop_requested, last.stop_requested) == (True, False), "it is the user's to stop the run"
 
 
 def test_a_hook_of_ones_own_and_names_that_are_none(tmp_path: Path, monkeypatch) -> None:

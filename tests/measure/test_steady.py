@@ -275,6 +275,12 @@ def test_a_pass_of_a_method_that_the_profile_does_not_have_holds_no_longer():
     assert not without.still_holds(clock.used)
 
 
+@pytest.mark.parametrize("text", ["tent|adopt||step", "tent", ""])
+def test_a_pass_that_says_of_no_kind_of_work_what_it_took_is_made_again(text):
+    """Somebody has edited its file."""
+    assert not SteadyClock(profile_of(*TENT)).still_holds({text: "1.0"})
+
+
 def test_rounds_of_added_kinds_stand_beside_the_first():
     profile = profile_of(*TENT)
     new = Entry(method="sar", phase="predict", steady_ms=12.0)

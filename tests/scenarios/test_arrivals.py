@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tempora import TemporaError
-from tempora.scenarios import Bursty, Deployment, Periodic, Poisson, Recorded, from_spec, serve, to_spec
+from tempora.scenarios import (
+    Arrivals,
+    Bursty,
+    Deployment,
+    Periodic,
+    Poisson,
+    Recorded,
+    from_spec,
+    serve,
+    to_spec,
+)
 
 random_kinds = st.sampled_from([Poisson, Bursty, lambda **pace: Periodic(jitter=0.3, **pace)])
 seeds = st.integers(0, 2**63 - 1)
@@ -190,3 +200,19 @@ def test_specs_survive_the_way_there_and_back(spec):
 def test_wrong_arrivals_say_what_to_do(make, message):
     with pytest.raises(TemporaError, match=message):
         make()
+
+
+def test_arrivals_of_ones_own_class_cannot_be_kept_with_a_run_and_that_is_said():
+    class Mine(Arrivals):
+        kind, label = "mine", "mine"
+
+        def times(self, n, seed=2025, shift="", baseline_ms=None):
+            return np.arange(n) * 40.0
+
+        def mean_interval(self, baseline_ms=None):
+            return 40.0
+
+    with pytest.raises(
+        TemporaError, match=r"a run can keep periodic, poisson, bursty, recorded; .* Recorded"
+    ):
+        to_spec(Deployment(arrivals=Mine()))
