@@ -230,7 +230,7 @@ def _setting(field: dataclasses.Field[Any], kind: type[methods.Settings]) -> lis
 
 
 def coverage() -> str:
-    """What `benchmarks/coverage.py` found."""
+    """What `benchmarks/interval_coverage.py` found."""
     found = json.loads((DOCS.parent / "benchmarks" / "results" / "coverage.json").read_text(encoding="utf-8"))
     shares = ("interval", "leads", "lower", "wrong")
     lines = [

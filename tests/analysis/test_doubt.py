@@ -201,7 +201,7 @@ def test_correlated_streams_get_longer_blocks() -> None:
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 def test_intervals_hold_the_truth_about_as_often_as_they_say(correlation: float) -> None:
-    """In small, what `benchmarks/coverage.py` shows at length."""
+    """In small, what `benchmarks/interval_coverage.py` shows at length."""
     generator = np.random.default_rng(7)
     inside = together = 0.0
     for number in range(200):

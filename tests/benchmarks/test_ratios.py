@@ -193,3 +193,9 @@ def test_two_benchmarks_end_to_end(tmp_path: Path) -> None:
     assert {ratio.benchmark for ratio in written.ratios} == {"serve", "scaling"}
     assert all(len(ratio.values) == 3 and ratio.value > 0 for ratio in written.ratios)
     assert all(ratio.name in done.stdout for ratio in written.ratios)
+
+
+def test_no_benchmark_hides_a_module_that_others_import() -> None:
+    """A script's folder comes first where Python looks: numba, say, would take a coverage.py here for the package."""
+    names = {path.stem for path in BENCHMARKS.glob("*.py")}
+    assert names.isdisjoint({*sys.stdlib_module_names, "coverage", "numpy", "torch", "tempora"})

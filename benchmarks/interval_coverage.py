@@ -1,4 +1,4 @@
-"""How often the 95 % intervals hold the truth: `python benchmarks/coverage.py`.
+"""How often the 95 % intervals hold the truth: `python benchmarks/interval_coverage.py`.
 
 Streams of six methods are made up whose true utilities are known: a batch is easy or hard for all methods, each
 method has luck of its own, and both go on from batch to batch (AR(1)) or not. Where times are drawn too, a profile
