@@ -135,7 +135,7 @@ def write_run(
                     )
                     rows += stream.rows(own, scenarios)
         target.write_utilities(utilities_frame(rows))
-        reasons = [] if verdict == "VALID" else ["baseline drifted 9% during the run"]
+        reasons = [] if verdict == "VALID" else ["baseline drifted 9 % during the run"]
         said = "; ".join([f"{verdict}: {reasons[0]}", "close other programs"]) if reasons else verdict
         target.write_manifest(
             {

@@ -161,7 +161,7 @@ def test_what_else_differs_is_said(run: Results, tmp_path: Path) -> None:
     notes = " | ".join(compare_runs(run, other).notes)
     for part in (
         "two machines: Some CPU, 2 threads here, Big GPU there",
-        "λ is 10 ms here and 4 ms there (-60%)",
+        "λ is 10 ms here and 4 ms there (-60 %)",
         "model is a_net here and other_net there",
         "torch 2.6 here and 2.9 there",
         "timing there is WARN",

@@ -56,7 +56,7 @@ def test_offline_the_most_accurate_wins(run: Results) -> None:
     cells = run.utilities[run.utilities["protocol"] == "offline"]
     expected = cells.groupby("method")["utility"].mean()
     assert found.table.set_index("method")["utility"].to_dict() == pytest.approx(expected.to_dict())
-    assert found.why.startswith("SAR gets 56.2% right; Tent gets 53.9% right")
+    assert found.why.startswith("SAR gets 56.2 % right; Tent gets 53.9 % right")
     needed = found.table.set_index("method")["break_even_accuracy"]
     assert needed["tent"] == pytest.approx(expected["sar"])
     assert not found.insolvent
@@ -72,7 +72,7 @@ def test_any_deployment_is_read_or_replayed_or_not_answered(tmp_path: Path) -> N
     cells = run.utilities[run.utilities["label"] == evaluated[0].label].groupby("method")["utility"].mean()
     assert read.table.set_index("method")["utility"].to_dict() == pytest.approx(cells.to_dict())
     assert set(read.table["answer"]) == {"evaluated"}
-    assert "AdaBN serves 100.0% of the batches, gets 43.8% of them right and keeps 97.5%" in read.why
+    assert "AdaBN serves 100.0 % of the batches, gets 43.8 % of them right and keeps 97.5 %" in read.why
     replayed = recommend(run, Deployment(interval_ms=12.0, threshold_ms=33.0))
     assert set(replayed.table["answer"]) == {"replayed"}
     assert set(replayed.unanswered) == {"tent", "sar"}, "they would skip batches"
@@ -287,7 +287,7 @@ def test_the_reason_is_in_the_terms(tmp_path: Path) -> None:
     run = write_run(tmp_path, methods=methods | {"standard": Pace(9.0, 0.0, 0.04)})
     strict = recommend(run, Discrete(interval_ms=10.0))
     assert (strict.method, strict.runner_up) == ("adabn", "tent")
-    assert "AdaBN serves 97.5% of the batches" in strict.why
+    assert "AdaBN serves 97.5 % of the batches" in strict.why
     assert "Being in time outweighs being less accurate" in strict.why
     relaxed = recommend(run, Continuous(threshold_ms=500.0))
     assert (relaxed.method, relaxed.runner_up) == ("tent", "adabn")

@@ -125,7 +125,7 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, tmp_pat
         show("big.tar", 1, 4)
         show("other.tar", 2000, 0)
     assert isinstance(log.file, StringIO)
-    assert log.file.getvalue().splitlines() == ["big.tar: 25% done", "other.tar: 2,000 done"]
+    assert log.file.getvalue().splitlines() == ["big.tar: 25 % done", "other.tar: 2,000 done"]
 
 
 def test_nothing_is_said_more_often_than_needed() -> None:

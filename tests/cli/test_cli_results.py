@@ -127,10 +127,10 @@ def test_what_the_overview_cannot_show_is_said(run: Path, arguments: list[str], 
 
 def test_recommend_says_what_to_use_and_why(run: Path) -> None:
     text = one_line(tempora("recommend", run, "--interval-ms", "10"))
-    assert "A batch of 50 every 10 ms (utilisation 100%), 1 may wait; λ 10.0 ms; all shifts" in text
+    assert "A batch of 50 every 10 ms (utilisation 100 %), 1 may wait; λ 10.0 ms; all shifts" in text
     assert "Use AdaBN: utility" in text
     assert "Runner-up: Standard" in text
-    assert "within-stream 95% interval" in text
+    assert "within-stream 95 % interval" in text
     assert "Why: AdaBN serves" in text
     assert "Insolvent: SAR." in text
     assert "evaluated" in text

@@ -432,7 +432,7 @@ def test_unlike_devices_share_a_run_and_say_how_alike_they_predict(monkeypatch, 
     told = RunFolder(tmp_path / "run").manifest()["equal_predictions"]
     samples = len(METHODS) * 3 * 16
     assert told == {"reference": "one GPU", "samples": samples, "share": {"another GPU": 1.0}}
-    assert any("another GPU 100.0%" in note for note in watches.notes)
+    assert any("another GPU 100.0 %" in note for note in watches.notes)
     assert contents(tmp_path / "run") == local
 
     with_fake(monkeypatch, 2, kinds=("one GPU", "another GPU"), dies=lambda what, given: what == "sample")

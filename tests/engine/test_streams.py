@@ -14,6 +14,7 @@ from test_sharing import same
 
 import tempora
 from tempora import data, models
+from tempora._numbers import percent
 from tempora.analysis.diagnoses import diagnoses
 from tempora.analysis.doubt import keep_doubt
 from tempora.data import Walk, draw
@@ -570,7 +571,8 @@ def test_who_suffers_from_correlated_classes_is_told(network, shifts):
     gain = accuracy["adabn"] - accuracy["standard"]
     way = "fall below" if gain < 0 else "stay above"
     assert (
-        f"{way} standard inference ({accuracy['standard']:.1%}), in points: AdaBN {100 * gain:+.1f}" in told
+        f"{way} standard inference ({percent(accuracy['standard'])}), in points: AdaBN {100 * gain:+.1f}"
+        in told
     )
     assert "NEO" not in told
     causes = {name: [one.mode for one in found] for name, found in _causes(results).items()}

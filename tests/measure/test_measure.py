@@ -115,16 +115,16 @@ STEPS = np.tile([True, False, False, False], 10)
     ("verdict", "status", "reason"),
     [
         (verdict_of(), "VALID", None),
-        (verdict_of(drift=0.08), "WARN", "drifted 8%"),
-        (verdict_of(drift=0.23), "INVALID", "drifted 23%"),
-        (verdict_of(services=np.r_[np.full(38, 30.0), 90.0, 90.0]), "WARN", "5% of batches took over twice"),
+        (verdict_of(drift=0.08), "WARN", "drifted 8 %"),
+        (verdict_of(drift=0.23), "INVALID", "drifted 23 %"),
+        (verdict_of(services=np.r_[np.full(38, 30.0), 90.0, 90.0]), "WARN", "5 % of batches took over twice"),
         (
             verdict_of(services=np.where(STEPS, 90.0, 30.0), actions=np.where(STEPS, "step", "nothing_kept")),
             *("VALID", None),
         ),
-        (verdict_of(services=np.where(STEPS, 90.0, 30.0)), "INVALID", "25% of batches took over twice"),
+        (verdict_of(services=np.where(STEPS, 90.0, 30.0)), "INVALID", "25 % of batches took over twice"),
         (verdict_of(faults=9000), "INVALID", "9000 page faults"),
-        (verdict_of(stolen=0.2), "INVALID", "20% of processor time was stolen"),
+        (verdict_of(stolen=0.2), "INVALID", "20 % of processor time was stolen"),
     ],
 )
 def test_verdicts_on_passes(verdict, status, reason):
@@ -150,7 +150,7 @@ def test_the_runs_verdict_is_its_worst():
     given = Baseline(100.0, median_ms=10.0, source="given")
     assert judge_baseline(given, 10.0).status == "VALID"
     drifted = judge_run(judge_baseline(QUIET, 12.3), [])
-    assert str(drifted).startswith("INVALID: baseline drifted 23% during the run; close other programs")
+    assert str(drifted).startswith("INVALID: baseline drifted 23 % during the run; close other programs")
     mixed = judge_run(quiet, [verdict_of(), verdict_of(drift=0.08), verdict_of(drift=0.23)], "try again")
     assert mixed.status == "INVALID"
     assert "1 of 3 passes is INVALID (try again)" in str(mixed)

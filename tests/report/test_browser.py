@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from made_runs import BASELINE_MS, METHODS, WIDE_GRID, write_run
+from tempora._numbers import percent
 from tempora.analysis.doubt import doubt
 from tempora.analysis.replays import answer
 from tempora.report.frames import offline_batches
@@ -292,14 +293,14 @@ def test_a_winner_leads_to_its_cell(opened: Browser, results: Results) -> None:
     title, winner = square.get_attribute("title"), square.text
     square.click()
     opened.wait("return document.activeElement.id === 'cell-title'")
-    shift, label = re.match(r"(.+?), (.+): [\d.]+%", title).groups()  # type: ignore[union-attr]
+    shift, label = re.match(r"(.+?), (.+): [\d.]+ %", title).groups()  # type: ignore[union-attr]
     assert opened.text("#cell-title") == f"{shift}, {label}"
     assert opened.text("#cell-facts").startswith(f"{winner.rstrip('=')} ranks 1")
     cell = results.utilities[(results.utilities["label"] == label) & (results.utilities["rank"] == 1)]
     cell = cell[cell["shift"] == shift.lower().replace(" ", "_")].iloc[0]
-    assert f"{cell['utility']:.2%}" in opened.text("#cell-facts")
+    assert percent(cell["utility"], 2) in opened.text("#cell-facts")
     terms = opened.run("return [...document.querySelectorAll('#terms dd')].map((term) => term.textContent)")
-    assert terms[0] == f"{cell['availability']:.1%}"
+    assert terms[0] == percent(cell["availability"])
     assert len(terms) == 6
 
 
@@ -359,10 +360,10 @@ def test_the_fallback_is_drawn_where_it_works(browser: Browser, tmp_path: Path, 
     course = trace.course(resolved)
     shown = course.idle_ms[(course.served < 16) & (course.idle_ms > 1e-6)]
     assert sorted(drawn["idle"]) == pytest.approx(sorted(shown), abs=1e-3)
-    assert f"The fallback answered {cell['fallback_fraction']:.1%} of all batches" in browser.text(
+    assert f"The fallback answered {percent(cell['fallback_fraction'])} of all batches" in browser.text(
         "#cell-facts"
     )
-    assert browser.text("#terms").endswith(f"Fallback accuracy{cell['fallback_accuracy']:.2%}")
+    assert browser.text("#terms").endswith(f"Fallback accuracy{percent(cell['fallback_accuracy'], 2)}")
 
 
 def test_accuracy_over_time_is_that_of_the_passes(browser: Browser, tmp_path: Path) -> None:
@@ -638,5 +639,5 @@ def test_a_measured_neighbour_is_not_contradicted(browser: Browser, tmp_path: Pa
     said = browser.text("#recommendation")
     assert next(iter(browser.utilities())) == "adabn"
     lo, hi = sorted((cells["γ 20 ms"], cells["γ 22 ms"]))
-    assert f"unless Tent, between {100 * lo:.1f}% and {100 * hi:.1f}% at γ 20 ms and γ 22 ms" in said
+    assert f"unless Tent, between {100 * lo:.1f} % and {100 * hi:.1f} % at γ 20 ms and γ 22 ms" in said
     assert "At γ 20 ms:" in said, "how sure the neighbours are, not this point"

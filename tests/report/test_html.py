@@ -163,7 +163,7 @@ def test_pictures_of_shifts_are_shown_with_their_names_where_a_run_keeps_some(
 def test_a_run_without_pressure_says_who_is_most_accurate_and_what_is_open(tmp_path: Path) -> None:
     text = str(Text(render(write_run(tmp_path, scenarios=[Offline()], batches=8))))
     assert re.search(
-        r"SAR is most accurate offline, \d\d\.\d%\. What its time costs a deployment was not", text
+        r"SAR is most accurate offline, \d\d\.\d %\. What its time costs a deployment was not", text
     )
     assert "What went wrong" not in text, "nothing did"
     assert "Temporal factors" not in text, "nor is there a table of what was not evaluated"
@@ -284,7 +284,7 @@ def test_strict_and_overshoot_have_names_of_their_own(tmp_path: Path) -> None:
 def test_doubt_is_said_at_the_top(tmp_path: Path) -> None:
     invalid = write_run(tmp_path / "a", scenarios=FEW, verdict="INVALID", batches=8, finished=False)
     said = str(Text(render(invalid)))
-    assert "Timing INVALID: baseline drifted 9% during the run" in said
+    assert "Timing INVALID: baseline drifted 9 % during the run" in said
     assert "This run is not finished" in said
 
 

@@ -39,7 +39,7 @@ def test_availability_collapse_shows_what_it_would_take():
     (finding,) = diagnose(score.utility, score.terms, standard_accuracy=0.3)
     assert finding.mode == "availability collapse"
     assert finding.numbers["break_even_accuracy"] == pytest.approx(0.3 / score.terms["availability"])
-    assert "50.0% against 30.0%" in finding.sentence
+    assert "50.0 % against 30.0 %" in finding.sentence
 
 
 def test_accuracy_erosion():
@@ -100,6 +100,6 @@ def test_who_is_as_accurate_and_late_loses_by_time_alone() -> None:
     (finding,) = diagnose(score.utility, score.terms, standard_accuracy=0.3)
     assert finding.mode == "accuracy erosion"
     assert finding.sentence.startswith(
-        "as accurate as standard inference (30.0%), but late answers keep only 75.0%"
+        "as accurate as standard inference (30.0 %), but late answers keep only 75.0 %"
     )
     assert diagnose(0.3, Offline().score(accuracy=[0.3] * 50).terms, standard_accuracy=0.3) == []

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tempora._numbers import percent
 from tempora.analysis.correlation import spearman
 from tempora.analysis.doubt import EQUAL, SAMPLING, TIMING, UNDECIDED, Replicates, pooled, times_of
 from tempora.analysis.doubt.blocks import CONFIDENCE
@@ -299,7 +300,8 @@ def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str
     lambdas = [float(manifest["baseline"]["baseline_ms"]) for manifest in (mine, theirs)]
     if not math.isclose(*lambdas, rel_tol=0.01):
         said.append(
-            f"λ is {lambdas[0]:.4g} ms here and {lambdas[1]:.4g} ms there ({lambdas[1] / lambdas[0] - 1:+.0%})"
+            f"λ is {lambdas[0]:.4g} ms here and {lambdas[1]:.4g} ms there "
+            f"({percent(lambdas[1] / lambdas[0] - 1, 0, signed=True)})"
         )
     for name in ("model", "dataset", "severity", "batch_size", "batches"):
         if mine.get(name) != theirs.get(name):

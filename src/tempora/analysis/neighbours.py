@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from tempora._numbers import percent
 from tempora.analysis.outcomes import over_seeds
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import incomplete
@@ -37,11 +38,11 @@ class Neighbours:
         >>> Neighbours(("B 0.25 s",), (0.74,)).sentence()
         '74.0 % at B 0.25 s, the only neighbour'
         """
-        found = [f"{100 * utility:.1f} %" for utility in self.utilities]
+        found = [f"{percent(utility)}" for utility in self.utilities]
         if len(found) == 1:
             return f"{found[0]} at {self.labels[0]}, the only neighbour"
         points = ", ".join(f"{label}: {text}" for label, text in zip(self.labels, found, strict=True))
-        return f"between {100 * self.lo:.1f} % and {100 * self.hi:.1f} % ({points})"
+        return f"between {percent(self.lo)} and {percent(self.hi)} ({points})"
 
 
 def neighbours(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tempora._numbers import percent
 from tempora.analysis.doubt import Judgement, Replicates, judge, leads, pooled, times_of
 from tempora.analysis.doubt.drawn import rescored
 from tempora.analysis.doubt.rescoring import Rescorer
@@ -72,7 +73,7 @@ class Advice:
 
     def __str__(self) -> str:
         best = self.table.iloc[0]
-        return f"Use {self.method}: utility {best['utility']:.1%} ({self.scenario.label}). {self.why}"
+        return f"Use {self.method}: utility {percent(best['utility'])} ({self.scenario.label}). {self.why}"
 
     __repr__ = __str__
 
@@ -117,9 +118,9 @@ def recommend(
     chosen = _chosen(answers, required, cards)
     answers = chosen.answers
     table = _table(answers, cards)
-    for percent in required.limits_ms:
-        found = {method: values[percent] for method, values in chosen.percentiles_ms.items()}
-        table[f"response_p{percent}_ms"] = table["method"].map(found)
+    for percentile in required.limits_ms:
+        found = {method: values[percentile] for method, values in chosen.percentiles_ms.items()}
+        table[f"response_p{percentile}_ms"] = table["method"].map(found)
     best, second = table.iloc[0], table.iloc[1] if len(table) > 1 else None
     replicates = _replicates(results, answers, scenario, list(table["method"]))
     judged = judge(replicates)
@@ -260,7 +261,7 @@ def _certainty(manifest: Mapping[str, Any], answers: Answers, judged: Judgement)
     chance = judged.p_best[judged.method]
     if len(judged.p_best) > 1 and not math.isnan(chance):
         said.append(
-            f"The probability that it is best is {chance:.0%}, over other batches and times like these."
+            f"The probability that it is best is {percent(chance, 0)}, over other batches and times like these."
         )
     if not manifest.get("finished", True):
         said.append("The run is not finished: shifts are missing.")

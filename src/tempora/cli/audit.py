@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tempora._numbers import percent
 from tempora.cli import options
 from tempora.cli.terminal import console, plain_table
 
@@ -51,12 +52,14 @@ def audit(
         if not cell.same_predictions:
             verdict.append("; other predictions", "yellow")
         names = (Text(name) for name in (cell.method, cell.shift, cell.label))
-        table.add_row(*names, cell.origin, f"{cell.stored:.2%}", f"{cell.again:.2%}", verdict)
+        table.add_row(*names, cell.origin, f"{percent(cell.stored, 2)}", f"{percent(cell.again, 2)}", verdict)
     out = console()
     out.print(table)
     measured = results.manifest["clock"] == "measured"
     rule = (
-        f"within the timing interval and {MEASURED_TOLERANCE:.0%}" if measured else "exactly (recorded clock)"
+        f"within the timing interval and {percent(MEASURED_TOLERANCE, 0)}"
+        if measured
+        else "exactly (recorded clock)"
     )
     agreeing = sum(cell.agrees for cell in audited)
     out.print(f"\n{agreeing} of {counted(len(audited), 'cell')} agree {rule}")

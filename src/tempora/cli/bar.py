@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tempora._numbers import percent
 from tempora.cli.terminal import is_live
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def _lines(console: Console) -> Iterator[Show]:
     def show(what: str, done: int, total: int) -> None:
         if pace.due():
             console.print(
-                f"{what}: {done / total:.0%} done" if total else f"{what}: {done:,} done", markup=False
+                f"{what}: {percent(done / total, 0)} done" if total else f"{what}: {done:,} done",
+                markup=False,
             )
 
     yield show

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tempora._numbers import percent
 from tempora.cli import completion, options
 from tempora.cli.terminal import console, plain_table
 
@@ -104,10 +105,10 @@ def show_lived(cells: list[LivedCell]) -> bool:
         half = "" if interval is None else f" ±{50 * (interval[1] - interval[0]):.1f}"
         table.add_row(
             Text(f"{cell.method}, {cell.shift}\n  {cell.label}"),
-            f"{cell.simulated.utility:.2%}",
-            f"{cell.mean():.2%}{half}",
-            f"{sum(life.replayed.utility for life in cell.lives) / len(cell.lives):.2%}",
-            f"{cell.simulated.availability:.0%}, {cell.mean('availability'):.0%}",
+            f"{percent(cell.simulated.utility, 2)}",
+            f"{percent(cell.mean(), 2)}{half}",
+            f"{percent(sum(life.replayed.utility for life in cell.lives) / len(cell.lives), 2)}",
+            f"{percent(cell.simulated.availability, 0)}, {percent(cell.mean('availability'), 0)}",
             f"{_ms(cell.simulated.response_p50_ms)}, {_ms(cell.mean('response_p50_ms'))} ms",
             _verdict(cell),
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tempora._numbers import percent
 from tempora.cli import completion, options
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table
@@ -120,7 +121,7 @@ def _overheads(recorded: SteadyProfile) -> Table:
             f"{row['predict_ms']:.1f}",
             f"{row['intrinsic_ms']:.1f}",
             f"{row['adapt_ms']:.1f}",
-            f"{row['error']:.1%}",
+            f"{percent(row['error'])}",
             f"{row['slowdown']:.2f}×",
             "–" if spent.peak_memory_bytes is None else f"{spent.peak_memory_bytes / 1e6:,.0f} MB",
             "–" if spent.energy_joules is None else f"{spent.energy_joules:.2f} J",
@@ -139,7 +140,7 @@ def _show(recorded: SteadyProfile, console: Console) -> None:
     )
     console.print(_tail(recorded), markup=False, soft_wrap=True)
     console.print(
-        f"{len(recorded.rounds.shift)} rounds, {recorded.clean_share:.0%} clean; {recorded.verdict}",
+        f"{len(recorded.rounds.shift)} rounds, {percent(recorded.clean_share, 0)} clean; {recorded.verdict}",
         markup=False,
     )
     console.print()

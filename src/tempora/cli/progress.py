@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from tempora._numbers import percent
 from tempora.cli.bar import Pace
 from tempora.cli.terminal import is_live
 from tempora.engine import Observer
@@ -74,7 +75,7 @@ class LiveProgress(Observer):
         elapsed = max(time.monotonic() - self._pass_start, 1e-6)
         accuracy = ""
         if trace is not None and trace.served.any():
-            accuracy = f", acc {trace.accuracy[trace.served].mean():.1%}"
+            accuracy = f", acc {percent(trace.accuracy[trace.served].mean())}"
         self._progress.update(
             self._one, completed=index + 1, rate=f"{(index + 1) / elapsed:.1f} batch/s{accuracy}"
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tempora._numbers import percent
 from tempora.cli import completion, options
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table
@@ -146,7 +147,7 @@ def _show(console: Console, results: Results, found: Advice, shifts: list[str] |
     )
     unless = _unless(found, label)
     console.print(
-        Text(f"Use {label(found.method)}{limited}: utility {best['utility']:.1%}{unless}.", style="bold")
+        Text(f"Use {label(found.method)}{limited}: utility {percent(best['utility'])}{unless}.", style="bold")
     )
     if found.runner_up is not None:
         console.print(_margin(found, results.cards), markup=False)
@@ -183,7 +184,11 @@ def _unless(found: Advice, label: Callable[[str], str]) -> str:
     if not names:
         return ""
     near = found.neighbours[names[0]]
-    span = f"between {near.lo:.1%} and {near.hi:.1%}" if len(near.utilities) > 1 else f"{near.hi:.1%}"
+    span = (
+        f"between {percent(near.lo)} and {percent(near.hi)}"
+        if len(near.utilities) > 1
+        else f"{percent(near.hi)}"
+    )
     also = f", or {', '.join(map(label, names[1:]))}" if len(names) > 1 else ""
     return f", unless {label(names[0])}, {span} at its neighbours{also}"
 
@@ -217,7 +222,7 @@ def _one_limit(scenario: Scenario, batch_size: int, baseline_ms: float) -> str |
     if deployment.interval_ms is not None:
         return (
             f"A batch of {batch_size} every {deployment.interval_ms:g} ms (utilisation "
-            f"{baseline_ms / deployment.interval_ms:.0%}), {deployment.queue} may wait"
+            f"{percent(baseline_ms / deployment.interval_ms, 0)}), {deployment.queue} may wait"
         )
     if deployment.threshold_ms is not None:
         return f"Answers are worth half after {deployment.threshold_ms:g} ms"
@@ -233,7 +238,7 @@ def _margin(found: Advice, cards: Cards) -> str:
         return f"Tie: {runner_up} gets exactly the same. Choose by cost."
     text = f"Runner-up: {runner_up}, {100 * margin.mean:.1f} points behind"
     if not math.isnan(margin.lo):
-        text += f" ({margin.kind} 95% interval {100 * margin.lo:.1f} to {100 * margin.hi:.1f})"
+        text += f" ({margin.kind} 95 % interval {100 * margin.lo:.1f} to {100 * margin.hi:.1f})"
     return f"{text}. {how_sure(found.judged, cards)}"
 
 

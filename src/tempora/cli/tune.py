@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tempora import names
+from tempora._numbers import percent
 from tempora.cli import completion, options
 from tempora.cli.terminal import console as new_console
 from tempora.cli.terminal import plain_table, say
@@ -93,7 +94,7 @@ def tune(
     write_recipes(out, found, select, about)
     marked = " (by labels: an oracle, no deployment has them)" if select == LABELS else ""
     console.print(
-        f"Standard {100 * standard:.1f} %. wrote {out}, chosen by {select}{marked}; use it with: tempora run ... "
+        f"Standard {percent(standard)}. wrote {out}, chosen by {select}{marked}; use it with: tempora run ... "
         f"--recipes {out}",
         markup=False,
         soft_wrap=True,

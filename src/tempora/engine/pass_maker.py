@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from tempora._global_state import own_randomness
+from tempora._numbers import percent
 from tempora.data import Order, Stream
 from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.observer import Observer, Stopped
@@ -219,7 +220,7 @@ class PassMaker:
         if not self._predict_with["used"]:
             self.observer.note(
                 f"{self.spec.label} on {self.source.shift}: {self.job.predict_with} agrees with "
-                f"{self._predict_with['agreement']:.1%} of the timed runtime's first predictions, so these are "
+                f"{percent(self._predict_with['agreement'])} of the timed runtime's first predictions, so these are "
                 "made as they are timed"
             )
         return self._method

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tempora._numbers import percent
 from tempora.analysis.doubt import contested, keep_doubt
 from tempora.cards import Cards, scenario_cards
 from tempora.engine.ends import Contested, Ends
@@ -179,8 +180,8 @@ class Run:
         found = float(np.mean([row["utility"] for row in rows]))
         if abs(found - known) > 0.01:
             self.observer.note(
-                f"Standard reaches {found:.1%} on {dataset}, its known accuracy is {known:.1%}: check the weights' "
-                "tag, the normalisation and the labels"
+                f"Standard reaches {percent(found)} on {dataset}, its known accuracy is {percent(known)}: check the "
+                "weights' tag, the normalisation and the labels"
             )
 
     def _cards(self) -> Cards:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tempora._numbers import percent
 from tempora.errors import counted
 from tempora.measure.baseline import Baseline
 from tempora.store.verdicts import INVALID, VALID, WARN, Verdict, worst
@@ -55,10 +56,22 @@ def judge_pass(
     median_faults = float(np.median(faults[faults >= 0])) if (faults >= 0).any() else 0.0
     return judge(
         {
-            "drift": (drift, limits.drift, f"standard inference drifted {drift:.0%} from the baseline"),
-            "outliers": (outliers, limits.outliers, f"{outliers:.0%} of batches took over twice the median"),
+            "drift": (
+                drift,
+                limits.drift,
+                f"standard inference drifted {percent(drift, 0)} from the baseline",
+            ),
+            "outliers": (
+                outliers,
+                limits.outliers,
+                f"{percent(outliers, 0)} of batches took over twice the median",
+            ),
             "faults": (median_faults, limits.faults, f"{median_faults:.0f} page faults per batch"),
-            "stolen": (stolen_share, limits.stolen, f"{stolen_share:.0%} of processor time was stolen"),
+            "stolen": (
+                stolen_share,
+                limits.stolen,
+                f"{percent(stolen_share, 0)} of processor time was stolen",
+            ),
         }
     )
 
@@ -85,7 +98,7 @@ def judge_baseline(baseline: Baseline, final_median_ms: float | None) -> Verdict
         )
     if final_median_ms is not None and baseline.median_ms:
         drift = abs(final_median_ms / baseline.median_ms - 1)
-        observed["drift"] = (drift, limits.drift, f"baseline drifted {drift:.0%} during the run")
+        observed["drift"] = (drift, limits.drift, f"baseline drifted {percent(drift, 0)} during the run")
     return judge(observed)
 
 

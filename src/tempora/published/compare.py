@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from tempora._numbers import percent
 from tempora.errors import TemporaError
 from tempora.published.inconsistencies import known_inconsistencies
 from tempora.published.methods import STANDARD, card_of
@@ -159,8 +160,8 @@ def _flags(cells: pd.DataFrame, utilities: pd.DataFrame, found: Setup) -> list[s
     if not far.empty:
         worst = far.sort_values("difference", key=abs).iloc[-1]
         flags.append(
-            f"Standard offline is {worst['utility']:.1%} on {worst['shift']}, published "
-            f"{worst['published']:.1%}: other weights, preprocessing or data; "
+            f"Standard offline is {percent(worst['utility'])} on {worst['shift']}, published "
+            f"{percent(worst['published'])}: other weights, preprocessing or data; "
             "until that is explained nothing below is comparable"
         )
     if (utilities.loc[utilities["protocol"] == "amortised", "rule"] == "strict").any():

@@ -62,7 +62,7 @@ def _curves(data: pd.DataFrame, colour: alt.Color, axis: str) -> alt.LayerChart 
     import altair as alt
 
     x = alt.X("value:Q", title=axis, scale=alt.Scale(type="log", nice=False, padding=10))
-    base = alt.Chart(data).encode(x=x, color=colour)
+    base = _base(data).encode(x=x, color=colour)
     return alt.layer(
         base.mark_area(opacity=0.12).encode(y=alt.Y("sample_lo:Q"), y2="sample_hi:Q"),
         base.mark_line(point=True).encode(y=_utility(), tooltip=_tooltip()),
@@ -73,17 +73,34 @@ def _dots(data: pd.DataFrame, colour: alt.Color, axis: str) -> alt.LayerChart | 
     """Where there is nothing to draw a line along."""
     import altair as alt
 
-    base = alt.Chart(data).encode(x=alt.X("name:N", title=None, sort=None), color=colour)
+    base = _base(data).encode(x=alt.X("name:N", title=None, sort=None), color=colour)
     return alt.layer(
         base.mark_rule().encode(y="sample_lo:Q", y2="sample_hi:Q"),
         base.mark_point(filled=True, size=60).encode(y=_utility(), tooltip=_tooltip()),
     )
 
 
+PERCENT_LABELS = "format(100 * datum.value, '.4~g') + ' %'"
+"""On the axes of fractions."""
+
+
+def in_percent(field: str, digits: int = 2) -> str:
+    """The expression that writes a fraction as `54.52 %`, and a missing one as nothing."""
+    return f"isValid(datum.{field}) ? format(100 * datum.{field}, '.{digits}f') + ' %' : ''"
+
+
+def _base(data: pd.DataFrame) -> alt.Chart:
+    import altair as alt
+
+    return alt.Chart(data).transform_calculate(utility_text=in_percent("utility"))
+
+
 def _utility() -> alt.Y:
     import altair as alt
 
-    return alt.Y("utility:Q", title="Utility", axis=alt.Axis(format="%"), scale=alt.Scale(zero=False))
+    return alt.Y(
+        "utility:Q", title="Utility", axis=alt.Axis(labelExpr=PERCENT_LABELS), scale=alt.Scale(zero=False)
+    )
 
 
 def _tooltip() -> list[alt.Tooltip]:
@@ -92,6 +109,6 @@ def _tooltip() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("name:N", title="Method"),
         alt.Tooltip("label:N", title="Scenario"),
-        alt.Tooltip("utility:Q", title="Utility", format=".2%"),
+        alt.Tooltip("utility_text:N", title="Utility"),
         alt.Tooltip("rank:Q", title="Rank"),
     ]

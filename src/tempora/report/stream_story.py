@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from tempora import analysis
+from tempora._numbers import percent
 from tempora.analysis.diagnoses import how_correlated
 from tempora.analysis.frames import is_offline
 from tempora.cards import Cards
@@ -98,7 +99,7 @@ def _correlated(results: Results) -> list[str]:
     gains = {name: accuracy[name] - accuracy[STANDARD] for name in concerned}
     below = {name: gain for name, gain in gains.items() if gain < 0}
     above = {name: gain for name, gain in gains.items() if gain >= 0}
-    standard = f"standard inference ({accuracy[STANDARD]:.1%})"
+    standard = f"standard inference ({percent(accuracy[STANDARD])})"
     told = [
         f"Classes are correlated in time ({how}), so that a batch holds few of them, and its statistics tell of its "
         "classes more than of the shift."

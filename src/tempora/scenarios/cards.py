@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from tempora._numbers import percent
 from tempora.errors import TemporaError, unknown
 from tempora.scenarios.utility import SIX_TERMS
 
@@ -105,7 +106,7 @@ class ScenarioCard:
 
         >>> card = ScenarioCard(sentences=("freezes at {cutoff:.0f}", "gets {accuracy:.1%} right"))
         >>> card.sentence({"cutoff": None, "accuracy": 0.5})
-        'gets 50.0% right'
+        'gets 50.0 % right'
         """
         known = [
             text for text in self.sentences if all(_there(terms, name) for name, _ in _SLOT.findall(text))
@@ -178,7 +179,11 @@ def _there(terms: Mapping[str, Any], name: str) -> bool:
 
 
 def _filled(sentence: str, terms: Mapping[str, Any]) -> str:
-    return _SLOT.sub(
-        lambda slot: format(float(terms[slot[1]]), slot[2] or "g") if _there(terms, slot[1]) else "–",
-        sentence,
-    )
+    def said(slot: re.Match[str]) -> str:
+        name, form = slot.groups()
+        if not _there(terms, name):
+            return "–"
+        value = float(terms[name])
+        return percent(value, int(form[1])) if form and form.endswith("%") else format(value, form or "g")
+
+    return _SLOT.sub(said, sentence)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tempora._numbers import percent
 from tempora.errors import TemporaError, counted
 from tempora.scenarios import _validate as check
 
@@ -81,21 +82,21 @@ def diagnose(utility: float, terms: Mapping[str, float | None], standard_accurac
 
 def _breaking_even(needed: float) -> str:
     """No accuracy is above 100 %: then none would do."""
-    return f"breaking even takes {needed:.1%}" if needed <= 1 else "no accuracy would break even"
+    return f"breaking even takes {percent(needed)}" if needed <= 1 else "no accuracy would break even"
 
 
 def _beside(accuracy: float, standard: float) -> str:
     if math.isclose(accuracy, standard, abs_tol=1e-9):
-        return f"as accurate as standard inference ({accuracy:.1%})"
-    return f"more accurate than standard inference ({accuracy:.1%} against {standard:.1%})"
+        return f"as accurate as standard inference ({percent(accuracy)})"
+    return f"more accurate than standard inference ({percent(accuracy)} against {percent(standard)})"
 
 
 def _collapse(availability: float, accuracy: float, standard: float) -> Finding:
     needed = break_even_accuracy(standard, availability)
     return Finding(
         "availability collapse",
-        f"{_beside(accuracy, standard)} on what it serves, but it serves only {availability:.1%} of the batches; "
-        f"{_breaking_even(needed)}",
+        f"{_beside(accuracy, standard)} on what it serves, but it serves only {percent(availability)} of the "
+        f"batches; {_breaking_even(needed)}",
         {"availability": availability, "served_accuracy": accuracy, "break_even_accuracy": needed},
     )
 
@@ -104,7 +105,7 @@ def _erosion(responsiveness: float, accuracy: float, standard: float) -> Finding
     needed = break_even_accuracy(standard, responsiveness)
     return Finding(
         "accuracy erosion",
-        f"{_beside(accuracy, standard)}, but late answers keep only {responsiveness:.1%} of their value; "
+        f"{_beside(accuracy, standard)}, but late answers keep only {percent(responsiveness)} of their value; "
         f"{_breaking_even(needed)}",
         {"responsiveness": responsiveness, "accuracy": accuracy, "break_even_accuracy": needed},
     )
@@ -129,8 +130,8 @@ def _never_adapted(frozen: float, standard: float) -> Finding:
     return Finding(
         "never adapted",
         f"the budget pays for no batch, so the frozen model was never adapted; by the published rule it predicts "
-        f"with statistics that were reset ({frozen:.1%}, against {standard:.1%} for standard inference at no cost). "
-        "frozen_stats=averaged begins with the source's",
+        f"with statistics that were reset ({percent(frozen)}, against {percent(standard)} for standard inference "
+        "at no cost). frozen_stats=averaged begins with the source's",
         {"frozen_accuracy": frozen, "standard_accuracy": standard, "cutoff": 0.0},
     )
 
@@ -138,9 +139,9 @@ def _never_adapted(frozen: float, standard: float) -> Finding:
 def _unripe(adapting: float, frozen: float, standard: float, cutoff: int, began: float) -> Finding:
     return Finding(
         "unripe statistics",
-        f"better than standard inference while it adapts ({adapting:.1%} against {standard:.1%}), but frozen after "
-        f"{counted(cutoff, 'batch')} it gets {frozen:.1%}: statistics tracked as published still hold {began:.0%} of "
-        "where they began (mean 0, variance 1). frozen_stats=averaged has no such phase",
+        f"better than standard inference while it adapts ({percent(adapting)} against {percent(standard)}), but "
+        f"frozen after {counted(cutoff, 'batch')} it gets {percent(frozen)}: statistics tracked as published still "
+        f"hold {percent(began, 0)} of where they began (mean 0, variance 1). frozen_stats=averaged has no such phase",
         {"adapt_accuracy": adapting, "frozen_accuracy": frozen, "cutoff": float(cutoff), "unripe": began},
     )
 
@@ -148,8 +149,8 @@ def _unripe(adapting: float, frozen: float, standard: float, cutoff: int, began:
 def _harm(accuracy: float, standard: float) -> Finding:
     return Finding(
         "harmful adaptation",
-        f"the overhead bought a loss: {accuracy:.1%} of what it serves is right, against {standard:.1%} for "
-        "standard inference",
+        f"the overhead bought a loss: {percent(accuracy)} of what it serves is right, against {percent(standard)} "
+        "for standard inference",
         {"served_accuracy": accuracy, "standard_accuracy": standard},
     )
 
@@ -159,6 +160,6 @@ def _after_freezing(frozen: float, standard: float) -> Finding:
     return Finding(
         "durable gain" if gain else "drift",
         f"frozen, the model is {'better' if gain else 'worse'} than standard inference "
-        f"({frozen:.1%} against {standard:.1%})",
+        f"({percent(frozen)} against {percent(standard)})",
         {"frozen_accuracy": frozen, "standard_accuracy": standard},
     )

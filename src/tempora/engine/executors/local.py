@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
+from tempora._numbers import percent
 from tempora.data import Order, Streams
 from tempora.engine.calibration import calibrate, remeasure, settle
 from tempora.engine.executors.base import Executor, begun_baselines
@@ -112,7 +113,7 @@ class LocalExecutor(Executor):
                 known[spec.label] = tax
                 if tax > WARN_ABOVE:
                     self.observer.note(
-                        f"{spec.label}: timing predict and adapt apart costs {tax:.1%} (split tax)"
+                        f"{spec.label}: timing predict and adapt apart costs {percent(tax)} (split tax)"
                     )
         self._split_tax = known
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tempora._numbers import percent
 from tempora.data import Order
 from tempora.engine.config import RunConfig
 from tempora.engine.executors.base import Executor, begun_baselines
@@ -150,7 +151,7 @@ class RayExecutor(Executor):
             reference = self._baseline(worker["kind"]).median_ms if worker["median_ms"] else None
             if reference:
                 drift = abs(worker["median_ms"] / reference - 1)
-                sentence = f"standard inference on {name} is {drift:.0%} off lambda's"
+                sentence = f"standard inference on {name} is {percent(drift, 0)} off lambda's"
                 observed[name] = (drift, limits.drift, sentence)
         return judge(observed)
 
@@ -269,7 +270,7 @@ class RayExecutor(Executor):
         told = self._equal_predictions()
         if told is None or None in self._samples.values():
             return
-        shares = "; ".join(f"{kind} {share:.1%}" for kind, share in told["share"].items())
+        shares = "; ".join(f"{kind} {percent(share)}" for kind, share in told["share"].items())
         self.observer.note(
             f"this run mixes kinds of device: predictions equal to those of {told['reference']} on "
             f"{told['samples']} samples: {shares}"

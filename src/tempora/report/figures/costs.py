@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tempora import analysis
+from tempora._numbers import percent
 from tempora.analysis.outcomes import over_shifts
 from tempora.analysis.pareto import is_budgeted
 from tempora.published.methods import STANDARD
@@ -104,7 +105,7 @@ def pareto(results: Results) -> Figure | None:
     figure.legend(loc="outside right center", labelcolor=SOFT)
     verdict_note(figure, results)
     points = ", ".join(
-        f"{cards.label(row['method'])} {row['utility']:.1%} for {row['overhead_ms'] / 1000:.3g} s"
+        f"{cards.label(row['method'])} {percent(row['utility'])} for {row['overhead_ms'] / 1000:.3g} s"
         for _, row in front.iterrows()
     )
     tell(figure, f"Nobody gets more utility for less overhead than: {points}.")

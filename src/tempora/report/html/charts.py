@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tempora.report import colours
+from tempora.report.chart import PERCENT_LABELS, in_percent
 
 if TYPE_CHECKING:
     import altair as alt
@@ -64,12 +65,15 @@ def curves(title: str) -> alt.LayerChart | alt.FacetChart:
         "x:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=12), axis=alt.Axis(grid=False)
     )
     y = alt.Y(
-        "utility:Q", title="Utility", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(zero=False)
+        "utility:Q",
+        title="Utility",
+        axis=alt.Axis(labelExpr=PERCENT_LABELS, tickCount=5),
+        scale=alt.Scale(zero=False),
     )
     tooltip = [
         alt.Tooltip("label:N", title="Method"),
         alt.Tooltip("scenario:N", title="Scenario"),
-        alt.Tooltip("utility:Q", title="Utility", format=".2%"),
+        alt.Tooltip("utility_text:N", title="Utility"),
         alt.Tooltip("range:N", title="Within timing"),
         alt.Tooltip("sample:N", title="With other batches"),
         alt.Tooltip("rank:N", title="Rank"),
@@ -77,7 +81,11 @@ def curves(title: str) -> alt.LayerChart | alt.FacetChart:
     ]
     colour = alt.Color("colour:N", scale=None, legend=None)
     faded = alt.condition("picked == '' || datum.method == picked", alt.value(1.0), alt.value(0.12))
-    base = alt.Chart(rows).encode(x=x, y=y, color=colour, opacity=faded, detail="method:N")
+    base = (
+        alt.Chart(rows)
+        .transform_calculate(utility_text=in_percent("utility"))
+        .encode(x=x, y=y, color=colour, opacity=faded, detail="method:N")
+    )
     lines = base.mark_line(strokeWidth=2, clip=True).encode(
         strokeDash=alt.condition("datum.guide", alt.value([2, 4]), alt.value([1, 0])),
     )
@@ -115,7 +123,9 @@ def decomposition() -> alt.LayerChart | alt.FacetChart:
         title=None,
         axis=alt.Axis(labelLimit=170, ticks=False, domain=False, labelPadding=8),
     )
-    x = alt.X("from:Q", title=None, axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(zero=True))
+    x = alt.X(
+        "from:Q", title=None, axis=alt.Axis(labelExpr=PERCENT_LABELS, tickCount=5), scale=alt.Scale(zero=True)
+    )
     base = alt.Chart(rows).encode(y=y)
     tooltip = [alt.Tooltip("step:N", title="Step"), alt.Tooltip("text:N", title="Amount")]
     bars = base.mark_bar(height=18, cornerRadius=2).encode(
@@ -146,6 +156,7 @@ def timeline() -> alt.LayerChart | alt.FacetChart:
     x = alt.X("from:Q", title="Time (ms)", scale=alt.Scale(zero=False, nice=False), axis=axis)
     bars = (
         alt.Chart(blocks)
+        .transform_calculate(accuracy_text=in_percent("accuracy", 1))
         .mark_bar(cornerRadius=1, stroke=None)
         .encode(
             x=x,
@@ -158,7 +169,7 @@ def timeline() -> alt.LayerChart | alt.FacetChart:
                 alt.Tooltip("batch:Q", title="Batch"),
                 alt.Tooltip("part:N", title="Part"),
                 alt.Tooltip("length:Q", title="Milliseconds", format=".1f"),
-                alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%"),
+                alt.Tooltip("accuracy_text:N", title="Accuracy"),
                 alt.Tooltip("response:Q", title="Response (ms)", format=".1f"),
             ],
         )
@@ -206,20 +217,24 @@ def stream() -> alt.LayerChart | alt.FacetChart:
 
     rows, parts = alt.NamedData("rows"), alt.NamedData("parts")
     x = alt.X("batch:Q", title="Batch", axis=alt.Axis(grid=False), scale=alt.Scale(nice=False))
-    y = alt.Y("accuracy:Q", title="Offline accuracy", axis=alt.Axis(format="%", tickCount=5))
+    y = alt.Y("accuracy:Q", title="Offline accuracy", axis=alt.Axis(labelExpr=PERCENT_LABELS, tickCount=5))
     colour = alt.Color("colour:N", scale=None, legend=None)
     shade = (
         alt.Chart(parts)
         .mark_rect(color="#888", opacity=0.12)
         .encode(x="from:Q", x2="to:Q", tooltip=[alt.Tooltip("name:N", title="Segment")])
     )
-    base = alt.Chart(rows).encode(x=x, color=colour, detail="method:N")
+    base = (
+        alt.Chart(rows)
+        .transform_calculate(accuracy_text=in_percent("accuracy", 1))
+        .encode(x=x, color=colour, detail="method:N")
+    )
     bands = base.mark_area(opacity=0.12).encode(y=alt.Y("low:Q"), y2="high:Q")
     tooltip = [
         alt.Tooltip("label:N", title="Method"),
         alt.Tooltip("segment:N", title="Segment"),
         alt.Tooltip("batch:Q", title="Batch"),
-        alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%"),
+        alt.Tooltip("accuracy_text:N", title="Accuracy"),
     ]
     lines = base.mark_line(strokeWidth=1.6).encode(y=y, tooltip=tooltip)
     return alt.layer(shade, bands, lines).properties(width="container", height=300)
@@ -272,16 +287,23 @@ def pareto() -> alt.LayerChart | alt.FacetChart:
         axis=alt.Axis(grid=False, tickCount=6),
     )
     y = alt.Y(
-        "utility:Q", title="Utility", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(zero=False)
+        "utility:Q",
+        title="Utility",
+        axis=alt.Axis(labelExpr=PERCENT_LABELS, tickCount=5),
+        scale=alt.Scale(zero=False),
     )
     faded = alt.condition("picked == '' || datum.method == picked", alt.value(1.0), alt.value(0.15))
-    base = alt.Chart(rows).encode(
-        x=x, y=y, color=alt.Color("colour:N", scale=None, legend=None), opacity=faded, detail="method:N"
+    base = (
+        alt.Chart(rows)
+        .transform_calculate(utility_text=in_percent("utility"))
+        .encode(
+            x=x, y=y, color=alt.Color("colour:N", scale=None, legend=None), opacity=faded, detail="method:N"
+        )
     )
     tooltip = [
         alt.Tooltip("label:N", title="Method"),
         alt.Tooltip("scenario:N", title="Budget"),
-        alt.Tooltip("utility:Q", title="Utility", format=".2%"),
+        alt.Tooltip("utility_text:N", title="Utility"),
         alt.Tooltip("overhead_s:Q", title="Spent (s)", format=".3f"),
         alt.Tooltip("gain:N", title="Gain per second"),
     ]

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from tempora import analysis
+from tempora._numbers import percent
 from tempora.analysis.doubt import Judgement, doubt
 from tempora.cards import Cards
 from tempora.report.certainty import how_sure
@@ -81,7 +82,9 @@ def _square(
     place: str, won: pd.Series[Any], names: Names, title: str, judged: Judgement | None, cards: Cards
 ) -> Square:
     method = names["methods"].index(won["winner"])
-    text = f"{shift_title(won['shift'])}, {title}: {won['utility']:.1%}. {how_sure(judged, cards)}".strip()
+    text = (
+        f"{shift_title(won['shift'])}, {title}: {percent(won['utility'])}. {how_sure(judged, cards)}".strip()
+    )
     verdict = "" if judged is None else judged.verdict
     return Square(f"{place}-{method}", method, float(won["utility"]), text, verdict)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from tempora import analysis
+from tempora._numbers import percent
 from tempora.analysis.doubt import Doubt
 from tempora.analysis.frames import is_offline
 from tempora.cards import CATALOGUE, Cards
@@ -87,8 +88,8 @@ def without_pressure(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
         return ""
     first = best.iloc[0]
     return (
-        f"{cards.label(str(first['winner']))} is most accurate offline, {first['utility']:.1%}. What its time costs "
-        "a deployment was not evaluated: run it with a grid."
+        f"{cards.label(str(first['winner']))} is most accurate offline, {percent(first['utility'])}. What its time "
+        "costs a deployment was not evaluated: run it with a grid."
     )
 
 
@@ -204,7 +205,7 @@ def _sentence(method: str, rows: pd.DataFrame, best_offline: str | None, cards: 
     """Utility, gain over standard inference, and the term that made the difference, at the strictest point."""
     by_method = {str(row["method"]): row for _, row in rows.iterrows()}
     own = by_method[method]
-    text = f"{own['utility']:.1%}"
+    text = f"{percent(own['utility'])}"
     if method == STANDARD:
         text += ", and no adaptation pays"
     elif STANDARD in by_method:

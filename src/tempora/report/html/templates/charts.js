@@ -53,5 +53,5 @@ function feed(view, data) {
 }
 
 const methodColour = (run, method) => run.methods[method][darkMode.matches ? "dark" : "colour"];
-const percent = (fraction, digits = 1) => `${(100 * fraction).toFixed(digits)}%`;
+const percent = (fraction, digits = 1) => `${(100 * fraction).toFixed(digits)} %`;
 const rangeText = (lo, hi) => (hi > lo ? `${percent(lo)} to ${percent(hi)}` : "–");
