@@ -9,6 +9,7 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import yaml
 from typer.models import ArgumentInfo
 
 from tempora import methods, published
+from tempora._numbers import percent
 from tempora.cli.app import app
 from tempora.cli.examples import EXAMPLES, line
 from tempora.engine.config import DataConfig, RunConfig, template
@@ -238,7 +240,7 @@ def coverage() -> str:
         "|---:|---:|---|---:|---:|---:|---:|",
     ]
     for row in found["rows"]:
-        numbers = " | ".join(f"{row[name]:.1%}" for name in shares)
+        numbers = " | ".join(percent(row[name]) for name in shares)
         lines.append(f"| {row['batches']} | {row['correlation']} | {row['times']} | {numbers} |")
     return "\n".join(lines)
 
@@ -359,16 +361,16 @@ def noise() -> str:
 
 def limits() -> str:
     """Where a measurement is worth a warning, and where it is invalid."""
-    given = Limits()
+    given, whole, plain = Limits(), partial(percent, digits=0), "{:g}".format
     rows = [["observed", "WARN above", "INVALID above"]]
     for what, bounds, written in (
-        ("drift: the sentinel's median against the baseline's", given.drift, "{:.0%}"),
-        ("outliers: batches that took more than twice their method's median", given.outliers, "{:.0%}"),
-        ("processor time that the hypervisor took", given.stolen, "{:.0%}"),
-        ("page faults per batch, median", given.faults, "{:g}"),
-        ("dispersion: λ / median of standard inference", given.dispersion, "{:g}"),
+        ("drift: the sentinel's median against the baseline's", given.drift, whole),
+        ("outliers: batches that took more than twice their method's median", given.outliers, whole),
+        ("processor time that the hypervisor took", given.stolen, whole),
+        ("page faults per batch, median", given.faults, plain),
+        ("dispersion: λ / median of standard inference", given.dispersion, plain),
     ):
-        rows.append([what, *(written.format(bound) for bound in bounds)])
+        rows.append([what, *map(written, bounds)])
     return markdown_table(rows)
 
 
