@@ -7,7 +7,7 @@ The length of a block follows from the autocorrelation that the stream shows: An
 Bartlett window, whose variance these blocks have, but nearly twice as long, for a smaller bias. What blocks of
 this length still miss of an AR(1) series is known, and added. Few blocks say little about their own spread:
 deviations are widened as Student's t, with one degree of freedom less than blocks, is wider than a normal
-distribution. `python benchmarks/coverage.py` shows what this is worth.
+distribution. `python benchmarks/interval_coverage.py` shows what this is worth.
 """
 
 from __future__ import annotations
