@@ -516,6 +516,29 @@ def large_report_section() -> list[str]:
     ]
 
 
+def since_section() -> list[str]:
+    """Report and tables beside version 0.1.0, as `python benchmarks/since.py` wrote it."""
+    found = [(size, load(f"since-{size}")) for size in ("large", "small")]
+    known = [(size, one) for size, one in found if one is not None]
+    if not known:
+        return []
+    lines = ["## Report and tables since 0.1.0", ""]
+    for size, one in known:
+        shape = " ".join(f"--{name} {one[name]}" for name in ("shifts", "methods", "batches", "repeats"))
+        ratios = sorted(value["ratio"] for name, value in one.items() if name.startswith("table "))
+        median = ratios[len(ratios) // 2]
+        lines += [
+            f"`python benchmarks/since.py {shape} --json benchmarks/results/since-{size}.json`:",
+            f"CPU time over that of 0.1.0 (`{one['before']}`) on one run folder. Tables {ratios[0]:.2f} to "
+            f"{ratios[-1]:.2f} (median {median:.2f}),",
+            f"analysis {one['analysis']['ratio']:.2f}, the page without doubt {one['page']['ratio']:.2f}, with it "
+            f"{one['report']['ratio']:.2f}: how sure the winners are, which 0.1.0 did not",
+            f"say, takes {one['doubt']['now_s']:.1f} of the {one['report']['now_s']:.1f} s.",
+            "",
+        ]
+    return lines
+
+
 def long_stream_section() -> list[str]:
     """Memory and time over 100,000 batches, as `python benchmarks/long_stream.py` wrote it."""
     found = load("long-stream")
@@ -558,6 +581,7 @@ def page() -> str:
             lines += [f"### {results['title']}", "", f"`{command}`", "", *methods_table(results), ""]
     lines += cpu_section()
     lines += large_report_section()
+    lines += since_section()
     lines += long_stream_section()
     lines += ["## The engine on a GPU", ""]
     for name, command in ENGINE.items():

@@ -45,7 +45,7 @@ make_run(folder, methods=paces, shifts={name: 0.3 + 0.02 * place for place, name
 """Run with the earlier commit's own builder of folders."""
 
 TIME = """
-import json, sys, time
+import gc, json, sys, time
 from pathlib import Path
 import tempora
 from tempora import analysis
@@ -59,6 +59,7 @@ folder, out = Path(sys.argv[1]), Path(sys.argv[2])
 found = {}
 
 def timed(name, work):
+    gc.collect()  # of what was made before
     start = time.process_time()
     made = work()
     found[name] = time.process_time() - start
@@ -130,6 +131,7 @@ def main(
     )
     console.print(f"{'CPU seconds':24}{before:>9}{'now':>9}{'ratio':>9}")
     figures: dict[str, Any] = {"before": before, "shifts": shifts, "methods": methods, "batches": batches}
+    figures["repeats"] = repeats
     for name, seconds in now.items():
         earlier = then.get(name)
         ratio = None if earlier is None else seconds / earlier
