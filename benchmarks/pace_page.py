@@ -167,7 +167,8 @@ What `pace` does, in the order of `src/tempora/methods/pace.py`:
   difficulty beyond 0.2 if the score were linear (Polyak's step, never longer than 1 % of the parameters), which
   takes the same setting for CNNs and transformers. It is made if the gain to be expected, over as many batches as
   were seen so far and at least sixteen, is more than its price: what the batches that arrive meanwhile lose by the
-  deployment's own rules, from `Moment`.
+  deployment's own rules, from `Moment`. Where arrivals are random, the next are taken to come as the last eight did,
+  and before there were any, back to back.
 - **Watch.** Looking at predictions takes time, so most batches are not looked at: every fourth, or rarer where it
   delays somebody. While it learns every fourth batch is held back and predicted plainly. If two samples of a held-
   back batch are of one class more often than two of different batches, batches do not show the classes of the
