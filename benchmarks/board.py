@@ -30,7 +30,9 @@ from tempora.store.suite_claims import departures_of
 
 
 def main(
-    packs: Annotated[int, typer.Option(min=10, help="How many; also a tenth of them, to see how it grows.")] = 200,
+    packs: Annotated[
+        int, typer.Option(min=10, help="How many; also a tenth of them, to see how it grows.")
+    ] = 200,
     json_: JsonFile = None,
 ) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -37,17 +37,23 @@ class Settling(Method):
         """Batches that the statistics are of; 0: the source's."""
         self.centre = torch.zeros((), device=self.model.device, dtype=self.model.dtype)
         """Mean feature, on networks without BatchNorm."""
-        self._following = False
 
     def settle_on(self, x: Tensor) -> Tensor:
-        """Scores of a batch by its own statistics, which enter the average with the weight of each before them."""
+        """Scores of a batch by its own statistics, which enter the average with the weight of each before them.
+
+        Layers follow the batch for this one call: going back is part of what settling takes, and not of the plain
+        prediction after it.
+        """
         self.settled_on += 1
         weight = 1 / self.settled_on
         if self.statistics is not None:
-            self._follow(True)
             for layer in self.statistics.layers.values():
                 layer.momentum = weight
-            return self.logits(x)
+            self.statistics.adapt()
+            try:
+                return self.logits(x)
+            finally:
+                self.statistics.freeze()
         features = self.model.features(x)
         centre = self.centre + weight * (features.detach().mean(dim=0) - self.centre)
         self.centre = torch.where(centre.isfinite().all(), centre, self.centre)
@@ -56,26 +62,14 @@ class Settling(Method):
     @torch.no_grad()
     def plain(self, x: Tensor) -> Tensor:
         """Scores at Standard's speed."""
-        if self._following:
-            self._follow(False)
         if self.statistics is not None or not self.settled_on:
             return self.logits(x)
         return self.model.head(self.model.features(x) - self.centre)
 
-    def _follow(self, wanted: bool) -> None:
-        """Whether BatchNorm layers normalise with the batch and follow it."""
-        if self.statistics is not None and wanted != self._following:
-            self.statistics.adapt() if wanted else self.statistics.freeze()
-        self._following = wanted
-
-    def freeze(self) -> None:
-        super().freeze()
-        self._following = False
-
     def unfreeze(self) -> None:
         super().unfreeze()
-        self._following = True
-        self._follow(False)
+        if self.statistics is not None:
+            self.statistics.freeze()  # until there is something to settle on
 
 
 def unusual(value: float, usual: Sequence[float], sigmas: float, least: float = 0.0) -> float:
