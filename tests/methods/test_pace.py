@@ -62,6 +62,24 @@ def test_work_after_the_prediction_is_out_delays_only_the_next() -> None:
     assert price(full, 0.0, 22.0, plain_ms=20.0, emitted=True) == pytest.approx(1.0)
 
 
+def test_near_a_deadline_every_delay_costs() -> None:
+    """A camera at full speed that has fallen behind: nothing makes good for a look, and what comes is late sooner."""
+    behind = Moment(
+        now_ms=25.0,
+        arrived_ms=0.0,
+        queued=1,
+        baseline_ms=20.6,
+        interval_ms=20.6,
+        slack_ms=16.2,
+        deadline_ms=30.9,
+    )
+    assert price(behind, 0.0, 0.5, plain_ms=20.0, emitted=True) > 0.1
+    assert price(replace(behind, deadline_ms=2000.0), 0.0, 0.5, plain_ms=20.0, emitted=True) < 1e-4
+    at_leisure = replace(behind, queued=0, interval_ms=41.2)
+    assert price(at_leisure, 0.0, 0.5, plain_ms=20.0, emitted=True) == 0.0
+    assert price(at_leisure, 0.0, 60.0, plain_ms=20.0, emitted=True) > 1.0, "what is certainly late is lost"
+
+
 def test_random_arrivals_are_expected_to_come_as_they_came() -> None:
     """Ten milliseconds more than a plain prediction's 20 delay each of eight that come back to back by as much, only
     the first where a pause follows it, and nobody where there are pauses alone."""

@@ -182,7 +182,9 @@ class Pace(Settling):
         else:  # the variance of an average falls with 1 / k
             lacking = GAIN_OF_BATCHES * (0.5 if self.difficulty is None else self.difficulty)
             gain = lacking / (self.settled_on * (self.settled_on + 1)) * self._to_come
-        return affords(moment, settling_ms) and gain > self._price(moment, settling_ms, compare_ms)
+        return (
+            gain > 0 and affords(moment, settling_ms) and gain > self._price(moment, settling_ms, compare_ms)
+        )
 
     @property
     def _lack(self) -> float:
