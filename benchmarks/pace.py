@@ -60,8 +60,8 @@ def run(
     shifts: Names = SHIFTS,
     methods: Names = f"{FIRST_TWELVE},settle,pace",
     grid: Annotated[
-        str, typer.Option(help="As for `tempora run`.")
-    ] = f"{Path(__file__).resolve()}:scenarios",
+        str, typer.Option(help="Names from `tempora list scenarios`, or presets, with commas.")
+    ] = "relative,presets",
     device: Device = "cpu",
     jobs: Annotated[int, typer.Option(help="Runs at once, which share one profile of each network.")] = 1,
     profile_s: Annotated[float, typer.Option(help="Seconds for the profile of a network.")] = 120.0,

@@ -40,7 +40,7 @@ def judged(found: dict[str, Any] | None) -> list[str]:
         "",
         f"`python benchmarks/pace.py run` and `judge`: both bundled networks, {about['batches']} batches of 64, "
         f"seeds {', '.join(map(str, about['seeds']))}, {', '.join(about['shifts'])}, {about['scenarios']} scenarios, "
-        f"methods {', '.join(about['methods'])}; steady clock of the machine that it ran on.",
+        f"methods {', '.join(about['methods'])}.",
         "",
         "| criterion | | what was found |",
         "|---|---|---|",
@@ -53,7 +53,7 @@ def judged(found: dict[str, Any] | None) -> list[str]:
         + ", ".join(f"{name} {percent(value)}" for name, value in found["regret"]["by_protocol"].items())
         + ".",
         "",
-        REDUCED,
+        ABOUT_JUDGED,
         "",
         "Mean utility in percent over shifts and seeds; the best of a row is bold.",
         "",
@@ -188,10 +188,14 @@ Where it loses, and what is not known:
 - Offline, with all the time there is, methods that train all features may gain more on hard shifts: it trains
   norm layers only.
 - Networks at 224 pixels were not at hand when its constants were chosen.
+- In bursts that are more than the pipeline can serve, the little that it costs may lose a batch.
 """
-REDUCED = """\
-This is a small run of an earlier pace (`--quick`): fewer methods, shifts, seeds and batches than the full one, no
-presets. Since then pace looks before it settles where every delay costs, looks rarely, and takes longer steps.
+ABOUT_JUDGED = """\
+Times are those of one core of a CPU that nothing else used (`run --profile-s 180`); predictions were computed on an
+H200 under that clock (`run --grid relative --device cuda --jobs 10 --clock DIR`). The presets were looked at on clean
+images, where it has nothing to gain (`run --networks fashion_resnet --seeds 1,2 --shifts clean --methods
+standard,settle,pace --grid presets`): within 0.3 points of Standard in all but the two busier wearables, 0.4 to 1.4
+points below it there: in a burst of twice what the pipeline can serve, one batch of 40 more may be lost.
 """
 AMORTISED = """\
 ## Amortised budgets, statistics as published and averaged

@@ -399,6 +399,8 @@ def worked_out() -> list[str]:
 METHODS = {
     "h200-methods-resnet50": "python benchmarks/methods.py --device cuda --model resnet50 --repeats 20",
     "h200-methods-resnet50-all": "python benchmarks/methods.py --device cuda --model resnet50 --repeats 6",
+    "h200-methods-resnet50-views": "python benchmarks/methods.py --device cuda --model resnet50 --method rotta "
+    "--method memo --method roid --method cotta --method alpha_bn --repeats 10",
     "h200-methods-vit_b_16": "python benchmarks/methods.py --device cuda --model vit_b_16 --repeats 10",
     "h200-methods-vit_b_16-all": "python benchmarks/methods.py --device cuda --model vit_b_16 --repeats 3 --warmup 1",
 }
