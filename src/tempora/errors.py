@@ -12,6 +12,13 @@ class TemporaError(Exception):
     The message says what was given, what is allowed and what to do.
     """
 
+    about: str | None
+    """The knob or setting that it is about, if it is about one: who read it from a file knows the line."""
+
+    def __init__(self, message: str = "", *, about: str | None = None) -> None:
+        super().__init__(message)
+        self.about = about
+
 
 class TemporaWarning(UserWarning):
     """Something is read or done as asked, but may not be what the user thinks. The command line prints it."""
@@ -43,10 +50,19 @@ def suggestion(given: str, allowed: Iterable[str]) -> str:
     return f"did you mean {match!r}? Allowed: {listing}"
 
 
-def unknown(kind: str, given: str, allowed: Iterable[str]) -> TemporaError:
+def wrong(knob: str, value: object, must: str) -> TemporaError:
+    """The error for a value that a knob does not take.
+
+    >>> str(wrong("queue", -1, "must be 0 or above"))
+    'queue=-1: must be 0 or above'
+    """
+    return TemporaError(f"{knob}={value!r}: {must}", about=knob)
+
+
+def unknown(kind: str, given: str, allowed: Iterable[str], about: str | None = None) -> TemporaError:
     """The error for a name that does not exist, with the nearest one that does.
 
     >>> str(unknown("method", "tnet", ["adabn", "tent"]))
     "unknown method 'tnet': did you mean 'tent'? Allowed: adabn, tent"
     """
-    return TemporaError(f"unknown {kind} {given!r}: {suggestion(given, allowed)}")
+    return TemporaError(f"unknown {kind} {given!r}: {suggestion(given, allowed)}", about=about)

@@ -116,16 +116,7 @@ def _wrong_scenarios(config: RunConfig, origin: _Origin) -> Iterator[str]:
         try:
             from_spec(with_times(spec))
         except TemporaError as error:
-            message = str(error)
-            key = (
-                None
-                if isinstance(spec, str)
-                else next(
-                    (key for key in spec if message.startswith(f"{key}=") or f"setting {key!r}" in message),
-                    None,
-                )
-            )
-            yield f"scenarios[{position}]{origin.place('scenarios', position, key)}: {message}"
+            yield f"scenarios[{position}]{origin.place('scenarios', position, error.about)}: {error}"
 
 
 def _wrong_stream(config: RunConfig, origin: _Origin) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tempora.errors import TemporaError, unknown
+from tempora.errors import TemporaError, unknown, wrong
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -23,7 +23,7 @@ def positive(name: str, value: float, hint: str = "") -> float:
     """`value` as a float, if it is a finite number above zero."""
     number = _number(name, value)
     if not (math.isfinite(number) and number > 0):
-        raise TemporaError(f"{name}={value!r}: must be a finite number above 0{_also(hint)}")
+        raise wrong(name, value, f"must be a finite number above 0{_also(hint)}")
     return number
 
 
@@ -31,7 +31,7 @@ def non_negative(name: str, value: float, hint: str = "") -> float:
     """`value` as a float, if it is zero or above; infinity is allowed and means 'no limit'."""
     number = _number(name, value)
     if math.isnan(number) or number < 0:
-        raise TemporaError(f"{name}={value!r}: must be 0 or above{_also(hint)}")
+        raise wrong(name, value, f"must be 0 or above{_also(hint)}")
     return number
 
 
@@ -44,7 +44,7 @@ def baseline(value: float | None, knob: str) -> float:
 
 def count(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise TemporaError(f"{name}={value!r}: a stream has at least one batch")
+        raise wrong(name, value, "a stream has at least one batch")
     return int(value)
 
 
@@ -54,14 +54,17 @@ def percent(fraction: float) -> str:
 
 def queue_length(value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise TemporaError(
-            f"queue={value!r}: must be a whole number of batches that may wait, 0 or above "
-            "(0 drops every arrival that finds the pipeline busy; the paper's protocol is 1)"
+        raise wrong(
+            "queue",
+            value,
+            "must be a whole number of batches that may wait, 0 or above (0 drops every arrival that finds the "
+            "pipeline busy; the paper's protocol is 1)",
         )
     if value > MOST_WAITING:
         raise TemporaError(
             f"queue={value!r:.30}: must be at most {MOST_WAITING}, which no stream fills (give that for a queue that "
-            "loses nothing)"
+            "loses nothing)",
+            about="queue",
         )
     return int(value)
 
@@ -69,14 +72,12 @@ def queue_length(value: int) -> int:
 def name(value: str | None) -> None:
     """A scenario's own name, if it has one."""
     if value is not None and not (isinstance(value, str) and value.strip()):
-        raise TemporaError(
-            f"name={value!r}: must be a text to show in tables; leave it out for the usual label"
-        )
+        raise wrong("name", value, "must be a text to show in tables; leave it out for the usual label")
 
 
 def budget_rule(value: str) -> str:
     if value not in RULES:
-        raise unknown("rule", str(value), RULES)
+        raise unknown("rule", str(value), RULES, about="rule")
     return value
 
 
@@ -150,11 +151,11 @@ def exactly_one(scenario: str, **given: object) -> None:
 
 def _number(name: str, value: float) -> float:
     if isinstance(value, (bool, str, bytes, Sequence)):
-        raise TemporaError(f"{name}={value!r}: must be a number")
+        raise wrong(name, value, "must be a number")
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise TemporaError(f"{name}={value!r}: must be a number") from None
+        raise wrong(name, value, "must be a number") from None
 
 
 def _also(hint: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tempora.errors import TemporaError, counted, unknown
+from tempora.errors import TemporaError, counted, unknown, wrong
 from tempora.scenarios import _validate as check
 from tempora.scenarios._validate import FloatArray
 
@@ -99,8 +99,10 @@ class Periodic(_Paced):
     def __post_init__(self) -> None:
         super().__post_init__()
         if check.non_negative("jitter", self.jitter) > 1:
-            raise TemporaError(
-                f"jitter={self.jitter!r}: is a fraction of the interval, 0 to 1, so that batches keep their order"
+            raise wrong(
+                "jitter",
+                self.jitter,
+                "is a fraction of the interval, 0 to 1, so that batches keep their order",
             )
 
     @property
@@ -150,8 +152,10 @@ class Bursty(_Paced):
     def __post_init__(self) -> None:
         super().__post_init__()
         if check.positive("burst", self.burst) < 1:
-            raise TemporaError(
-                f"burst={self.burst!r}: is the rate within a burst over the mean rate, 1 or above (1 is Poisson)"
+            raise wrong(
+                "burst",
+                self.burst,
+                "is the rate within a burst over the mean rate, 1 or above (1 is Poisson)",
             )
         check.positive("length", self.length, "it is the mean number of arrivals in a burst")
 
@@ -252,7 +256,7 @@ def from_plain(plain: Mapping[str, Any]) -> Arrivals:
         )
     ((name, settings),) = plain.items()
     if name not in KINDS:
-        raise unknown("arrivals", str(name), KINDS)
+        raise unknown("arrivals", str(name), KINDS, about="arrivals")
     if name == Recorded.kind:
         return Recorded(settings["times_ms"] if isinstance(settings, Mapping) else settings)
     if not isinstance(settings, Mapping):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tempora.errors import TemporaError, counted, unknown
+from tempora.errors import TemporaError, counted, unknown, wrong
 from tempora.scenarios import _validate as check
 from tempora.scenarios._validate import FloatArray
 from tempora.scenarios.arrivals import Arrivals, Periodic, Recorded, from_plain
@@ -149,7 +149,7 @@ class Deployment(Scenario):
                 check.non_negative(name, value)
         for name in ("deadline_ms", "deadline_x"):
             if (value := getattr(self, name)) is not None and check.non_negative(name, value) == 0:
-                raise TemporaError(f"{name}={value!r}: must be above 0, or nothing is ever in time")
+                raise wrong(name, value, "must be above 0, or nothing is ever in time")
         if self.has_budget and self.rule == "strict" and self.arrivals != "on_completion":
             raise TemporaError(
                 "rule='strict' with arrivals that do not wait: strict knows what a batch will cost before it "
@@ -161,21 +161,23 @@ class Deployment(Scenario):
             if self.fallback_cost is not None:
                 raise TemporaError(
                     f"fallback_cost={self.fallback_cost!r} without a fallback: say who answers lost batches, "
-                    "fallback='latest' or 'standard'"
+                    "fallback='latest' or 'standard'",
+                    about="fallback_cost",
                 )
         elif self.fallback not in FALLBACKS:
-            raise unknown("fallback", str(self.fallback), FALLBACKS)
+            raise unknown("fallback", str(self.fallback), FALLBACKS, about="fallback")
         elif self.fallback_cost not in (None, *COSTS):
-            raise unknown("fallback_cost", str(self.fallback_cost), COSTS)
+            raise unknown("fallback_cost", str(self.fallback_cost), COSTS, about="fallback_cost")
         if not (self.residuals is None or isinstance(self.residuals, bool)):
-            raise TemporaError(
-                f"residuals={self.residuals!r}: must be true or false; leave it out to let Tempora choose"
+            raise wrong(
+                "residuals", self.residuals, "must be true or false; leave it out to let Tempora choose"
             )
 
     def _check_arrivals(self) -> None:
         if isinstance(self.arrivals, str):
             if self.arrivals not in CLOSED_LOOPS:
-                raise unknown("arrivals", self.arrivals, [*CLOSED_LOOPS, "or give interval_ms, or times"])
+                allowed = [*CLOSED_LOOPS, "or give interval_ms, or times"]
+                raise unknown("arrivals", self.arrivals, allowed, about="arrivals")
         elif isinstance(self.arrivals, Mapping):
             object.__setattr__(self, "arrivals", from_plain(self.arrivals))
         elif not (self.arrivals is None or isinstance(self.arrivals, Arrivals)):

@@ -61,9 +61,9 @@ def from_spec(spec: Mapping[str, Any] | str) -> Scenario:
     for knob in knobs:
         if knob not in allowed:
             raise (
-                unknown(f"{name} setting", str(knob), allowed)
+                unknown(f"{name} setting", str(knob), allowed, about=str(knob))
                 if allowed
-                else TemporaError(f"{name} takes no settings; got {knob}")
+                else TemporaError(f"{name} takes no settings; got {knob}", about=str(knob))
             )
     try:
         return kind(**knobs)
@@ -78,7 +78,7 @@ def _kind(knobs: dict[str, Any]) -> tuple[type[Scenario], str]:
     if "scenario" not in knobs:
         protocol = knobs.pop("protocol", None)
         if not isinstance(protocol, str) or protocol not in KINDS:
-            raise unknown("protocol", str(protocol), KINDS)
+            raise unknown("protocol", str(protocol), KINDS, about="protocol")
         return KINDS[protocol], protocol
     name = knobs.pop("scenario")
     if isinstance(name, str) and name in KINDS:
