@@ -71,7 +71,10 @@ def test_overrides_and_flags(tmp_path):
             r"scenarios\[0\] \(line 3 of .*unknown discrete setting 'utilization': did you mean 'utilisation'",
         ),
         ("scenarios:\n - protocol: discrete\n   interval_ms: -5\n", r"\(line 3 of .*interval_ms=-5"),
-        ("scenarios:\n - protocol: amortised\n   budget_x: 1\n   rule: lax\n", r"\(line 4 of .*unknown rule 'lax'"),
+        (
+            "scenarios:\n - protocol: amortised\n   budget_x: 1\n   rule: lax\n",
+            r"\(line 4 of .*unknown rule 'lax'",
+        ),
         ("scenarios:\n - interval_ms: 5\n   protocol: discreet\n", r"\(line 3 of .*did you mean 'discrete'"),
         (
             "scenarios:\n - {protocol: offline}\n - {interval_ms: 5}\n",

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tempora.methods import create
+from tempora.methods import create, rotta
 from tempora.methods.cma import Constants
 from tempora.methods.foa import FOA
 from tempora.methods.functions import cross_entropy
@@ -253,6 +253,41 @@ def test_the_gradient_of_rotta_s_batchnorm_is_what_autograd_finds(
         (alone,) = torch.autograd.grad(robust.normalise(x.detach()), [layer.weight], into)
         (whole,) = torch.autograd.grad(robust.normalise(x), [layer.weight], into)
         torch.testing.assert_close(alone, whole, rtol=1e-12, atol=1e-12)
+
+
+def reduced(g, x, mean, invstd, weight, _x_too, of_weight, of_bias):
+    """torch.batch_norm_backward_reduce, which only a GPU has: sums per channel of g and of g (x - mean)."""
+    shape, over = (1, -1, *([1] * (x.ndim - 2))), [0, *range(2, x.ndim)]
+    of_g, of_distance = g.sum(over), (g * (x - mean.view(shape))).sum(over)
+    return of_g, of_distance, of_distance * invstd if of_weight else None, of_g if of_bias else None
+
+
+def by_element(g, x, mean, invstd, weight, of_g, of_distance, count):
+    """torch.batch_norm_backward_elemt: w s (g - of_g / n - (x - mean) s^2 of_distance / n)."""
+    shape, n = (1, -1, *([1] * (x.ndim - 2))), count.sum()
+    of_g, slope, w = (part.view(shape) for part in (of_g / n, invstd**2 * of_distance / n, weight * invstd))
+    return w * (g - of_g - (x - mean.view(shape)) * slope)
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_a_gpu_s_way_to_the_gradient_of_rotta_s_batchnorm_is_the_same(
+    few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the two kernels' own formulas, so that what is put together from them is tested without a GPU."""
+    monkeypatch.setattr(torch, "batch_norm_backward_reduce", reduced)
+    monkeypatch.setattr(torch, "batch_norm_backward_elemt", by_element)
+    monkeypatch.setattr(rotta, "few_channels", lambda x: few)
+    torch.manual_seed(0)
+    x, g = torch.randn(2, 512, 64, 3, 3, dtype=torch.float64)
+    mean, var, own_mean = torch.randn(64), torch.rand(64) + 0.5, torch.randn(64)
+    layer = RobustNorm(nn.BatchNorm2d(64).double(), 0.05)
+    layer.weight.data = torch.randn(64, dtype=torch.float64)
+    given = (x, layer.weight.detach(), mean.double(), var.double(), own_mean.double())
+    context = SimpleNamespace(layer=layer, needs_input_grad=(True,))
+    for ours, plain in zip(
+        rotta._into_on_gpu(context, g, *given), rotta._into(context, g, *given), strict=True
+    ):
+        assert torch.allclose(ours, plain, rtol=1e-9, atol=1e-12)
 
 
 def test_foa() -> None:
