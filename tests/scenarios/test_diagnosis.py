@@ -103,3 +103,21 @@ def test_who_is_as_accurate_and_late_loses_by_time_alone() -> None:
         "as accurate as standard inference (30.0 %), but late answers keep only 75.0 %"
     )
     assert diagnose(0.3, Offline().score(accuracy=[0.3] * 50).terms, standard_accuracy=0.3) == []
+
+
+def test_where_standard_is_late_too_its_accuracy_is_not_its_utility() -> None:
+    """It once said "more accurate than standard inference (92.8 % against 77.2 %)" of one as accurate."""
+    score = Continuous(threshold_ms=100).score(accuracy=[0.9] * 50, predict_ms=60, adapt_ms=0, baseline_ms=40)
+    (finding,) = diagnose(score.utility, score.terms, standard_accuracy=0.9, standard_utility=0.8)
+    assert finding.sentence == (
+        "as accurate as standard inference (90.0 %), but late answers keep only 75.0 % of their value; no accuracy "
+        "would break even"
+    )
+    assert diagnose(score.utility, score.terms, standard_accuracy=0.9, standard_utility=0.6) == []
+
+
+def test_breaking_even_takes_all_that_is_lost_into_account() -> None:
+    terms = {"availability": 0.8, "responsiveness": 0.5, "served_accuracy": 0.9, "frozen_accuracy": None}
+    found = diagnose(0.36, terms, standard_accuracy=0.9, standard_utility=0.38)
+    assert [finding.mode for finding in found] == ["availability collapse", "accuracy erosion"]
+    assert all(finding.numbers["break_even_accuracy"] == pytest.approx(0.95) for finding in found)

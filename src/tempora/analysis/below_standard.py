@@ -12,13 +12,15 @@ from tempora.published.methods import STANDARD
 
 
 def beside_standard(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
-    """The temporal rows with `standard_utility`: what standard inference gets in the same cell."""
+    """The temporal rows with `standard_utility`, what standard inference gets in the same cell, and, where it is
+    known, `standard_accuracy`, how right it is about what it serves there."""
     rows = temporal(frame, cards)
     cell = keys(rows)
-    standard = rows.loc[rows["method"] == STANDARD, [*cell, "utility"]]
+    columns = {"utility": "standard_utility", "served_accuracy": "standard_accuracy"}
+    standard = rows.loc[rows["method"] == STANDARD, [*cell, *keys(rows, columns)]]
     if standard.empty:
         raise TemporaError("no row of method 'standard': the comparison needs standard inference; run it too")
-    return rows.merge(standard.rename(columns={"utility": "standard_utility"}), on=cell)
+    return rows.merge(standard.rename(columns=columns), on=cell)
 
 
 def below_standard(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:

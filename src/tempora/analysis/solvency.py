@@ -63,7 +63,10 @@ def findings(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
         if any(math.isnan(row[term]) for term in _TERMS[:3]):
             continue
         terms = {term: None if pd.isna(row.get(term)) else float(row[term]) for term in _TERMS}
-        for finding in diagnose(float(row["utility"]), terms, float(row["standard_utility"])):
+        utility = float(row["standard_utility"])
+        known = row.get("standard_accuracy")
+        accuracy = utility if known is None or math.isnan(known) else float(known)
+        for finding in diagnose(float(row["utility"]), terms, accuracy, utility):
             found.append({"index": index, "mode": finding.mode, "sentence": finding.sentence})
     modes = pd.DataFrame(found, columns=["index", "mode", "sentence"]).set_index("index")
     shown = [*cell, *keys(rows, ["scenario"]), "method", "utility", "standard_utility"]

@@ -52,8 +52,14 @@ class Finding:
     numbers: Mapping[str, float] = field(default_factory=dict)
 
 
-def diagnose(utility: float, terms: Mapping[str, float | None], standard_accuracy: float) -> list[Finding]:
-    """What went wrong, or right, compared with standard inference, which serves everything on time.
+def diagnose(
+    utility: float,
+    terms: Mapping[str, float | None],
+    standard_accuracy: float,
+    standard_utility: float | None = None,
+) -> list[Finding]:
+    """What went wrong, or right, compared with standard inference. Its utility is its accuracy unless it is given: in
+    a deployment that is too much for it, too, it is less.
 
     >>> from tempora.scenarios import Discrete
     >>> score = Discrete(interval_ms=40).score(accuracy=[0.5] * 100, service_ms=200)
@@ -66,12 +72,14 @@ def diagnose(utility: float, terms: Mapping[str, float | None], standard_accurac
         terms["availability"] or 0.0,
         terms["responsiveness"] or 0.0,
     )
+    to_match = standard_accuracy if standard_utility is None else standard_utility
     as_accurate = math.isclose(accuracy, standard_accuracy, abs_tol=1e-9)
-    loses_by_time = utility < standard_accuracy and (as_accurate or accuracy > standard_accuracy)
+    loses_by_time = utility < to_match and (as_accurate or accuracy > standard_accuracy)
+    needed = break_even_accuracy(to_match, availability * responsiveness)
     if loses_by_time and availability < 1:
-        findings.append(_collapse(availability, accuracy, standard_accuracy))
+        findings.append(_collapse(availability, accuracy, standard_accuracy, needed))
     if loses_by_time and responsiveness < 1:
-        findings.append(_erosion(responsiveness, accuracy, standard_accuracy))
+        findings.append(_erosion(responsiveness, accuracy, standard_accuracy, needed))
     if accuracy < standard_accuracy and not as_accurate:
         findings.append(_loss(terms, accuracy, standard_accuracy))
     frozen = terms["frozen_accuracy"]
@@ -91,8 +99,7 @@ def _beside(accuracy: float, standard: float) -> str:
     return f"more accurate than standard inference ({percent(accuracy)} against {percent(standard)})"
 
 
-def _collapse(availability: float, accuracy: float, standard: float) -> Finding:
-    needed = break_even_accuracy(standard, availability)
+def _collapse(availability: float, accuracy: float, standard: float, needed: float) -> Finding:
     return Finding(
         "availability collapse",
         f"{_beside(accuracy, standard)} on what it serves, but it serves only {percent(availability)} of the "
@@ -101,8 +108,7 @@ def _collapse(availability: float, accuracy: float, standard: float) -> Finding:
     )
 
 
-def _erosion(responsiveness: float, accuracy: float, standard: float) -> Finding:
-    needed = break_even_accuracy(standard, responsiveness)
+def _erosion(responsiveness: float, accuracy: float, standard: float, needed: float) -> Finding:
     return Finding(
         "accuracy erosion",
         f"{_beside(accuracy, standard)}, but late answers keep only {percent(responsiveness)} of their value; "
