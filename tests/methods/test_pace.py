@@ -73,8 +73,10 @@ def test_near_a_deadline_every_delay_costs() -> None:
         slack_ms=16.2,
         deadline_ms=30.9,
     )
-    assert price(behind, 0.0, 0.5, plain_ms=20.0, emitted=True) > 0.1
-    assert price(replace(behind, deadline_ms=2000.0), 0.0, 0.5, plain_ms=20.0, emitted=True) < 1e-4
+    assert price(behind, 0.0, 0.5, plain_ms=20.0, emitted=True) > 0.01
+    alone = replace(behind, queued=0, now_ms=0.0, slack_ms=82.4, interval_ms=82.4)
+    assert price(alone, 4.0, 40.0, plain_ms=20.0) < 0.03, "a fifth later than usual, and then a pause"
+    assert price(replace(behind, deadline_ms=2000.0), 0.0, 0.5, plain_ms=20.0, emitted=True) < 1e-6
     at_leisure = replace(behind, queued=0, interval_ms=41.2)
     assert price(at_leisure, 0.0, 0.5, plain_ms=20.0, emitted=True) == 0.0
     assert price(at_leisure, 0.0, 60.0, plain_ms=20.0, emitted=True) > 1.0, "what is certainly late is lost"

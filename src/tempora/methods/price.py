@@ -51,12 +51,11 @@ def price(
 
 
 def _worth(moment: Moment, response_ms: float) -> float:
-    """What a response is worth after so long; the nearer to a deadline, the less, for the rest of the way may take
-    longer than it did."""
+    """What a response is worth after so long; near a deadline less and less, for work may take longer than it did."""
     late_ms = max(0.0, response_ms - (moment.baseline_ms or 0.0))
     if moment.deadline_ms is not None:
         room_ms = max(0.0, moment.deadline_ms - (moment.baseline_ms or 0.0))
-        return 1 - (late_ms / room_ms) ** 2 if late_ms < room_ms else float(late_ms == 0.0)
+        return 1 - (late_ms / room_ms) ** 4 if late_ms < room_ms else float(late_ms == 0.0)
     if moment.threshold_ms is None or moment.baseline_ms is None:
         return 1.0
     return 1 / (1 + late_ms / (moment.threshold_ms - moment.baseline_ms))
