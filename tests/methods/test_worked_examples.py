@@ -211,15 +211,12 @@ def test_rdumb_starts_over(vit: Classifier, batches: list[Tensor]) -> None:
     assert method.adapt() == "step"
 
 
-ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
 @pytest.mark.parametrize(
     ("device", "shape"),
     [
         ("cpu", (4, 5, 3, 3)),
-        pytest.param("cuda", (4, 5, 3, 3), marks=ON_GPU),
-        pytest.param("cuda", (8, 64, 112, 112), marks=ON_GPU, id="few-channels"),
+        pytest.param("cuda", (4, 5, 3, 3), marks=pytest.mark.gpu),
+        pytest.param("cuda", (8, 64, 112, 112), marks=pytest.mark.gpu, id="few-channels"),
     ],
 )
 @pytest.mark.parametrize("affine", [True, False])
