@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -133,11 +134,14 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(
     assert contents(folder) == uninterrupted
 
 
-def test_only_our_own_leftovers_are_removed(tmp_path):
-    for name in ("film.mkv.part", "run.json.4711.part"):
+def test_only_leftovers_of_writers_that_are_gone_are_removed(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    stay = {"film.mkv.part", f"run.json.{os.getppid()}.part"}
+    for name in (*stay, f"run.json.{gone.pid}.part"):
         (tmp_path / name).write_text("half")
     RunFolder.for_writing(tmp_path).close()
-    assert {path.name for path in tmp_path.glob("*.part")} == {"film.mkv.part"}
+    assert {path.name for path in tmp_path.glob("*.part")} == stay
 
 
 def test_two_processes_on_one_folder(tmp_path):
