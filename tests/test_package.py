@@ -97,7 +97,8 @@ def test_the_wheel_is_the_package_all_of_it_and_nothing_else(wheel: Path) -> Non
 def test_the_sdist_builds_the_same_wheel(tree: Path, wheel: Path, tmp_path: Path) -> None:
     sdist = build("sdist", tree, tmp_path / "dist")
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        # Pythons of Debian 12 have no filters yet; the archive is our own.
+        archive.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
     foreign = {"tests", "runs", "tempora-demo", "data", "site"} & {path.name for path in unpacked.iterdir()}
     assert not foreign
@@ -120,12 +121,14 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # A path in a .pth file adds the dependencies but not what their own .pth files say, such as where an editable
     # tempora is. It comes last: pip would otherwise take that tempora for the one to be replaced.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    (site / "sitecustomize.py").write_text(NO_NETWORK)
+    # Not as sitecustomize: some systems have one of their own, which comes first.
+    (site / "no_network.py").write_text(NO_NETWORK)
+    (site / "no_network.pth").write_text("import no_network\n")
     return home / "bin"
 
 
 def without_network(*command: str | Path) -> list[str | Path]:
-    """In a network namespace of its own where that is allowed; `sitecustomize` refuses connections anyway."""
+    """In a network namespace of its own where that is allowed; `no_network` refuses connections anyway."""
     apart = ["unshare", "--net"]
     allowed = (
         shutil.which("unshare") and subprocess.run([*apart, "true"], capture_output=True).returncode == 0
