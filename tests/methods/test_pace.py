@@ -12,7 +12,8 @@ from torch import Tensor
 from tempora import data, models
 from tempora.data import open_stream
 from tempora.methods import Method, Moment, create
-from tempora.methods.pace import score
+from tempora.methods.information import score
+from tempora.methods.pace import GAIN_OF_LOOK, Pace
 from tempora.methods.price import price
 from tempora.models import Classifier
 
@@ -76,10 +77,27 @@ def test_near_a_deadline_every_delay_costs() -> None:
     assert price(behind, 0.0, 0.5, plain_ms=20.0, emitted=True) > 0.01
     alone = replace(behind, queued=0, now_ms=0.0, slack_ms=82.4, interval_ms=82.4)
     assert price(alone, 4.0, 40.0, plain_ms=20.0) < 0.03, "a fifth later than usual, and then a pause"
-    assert price(replace(behind, deadline_ms=2000.0), 0.0, 0.5, plain_ms=20.0, emitted=True) < 1e-6
+    far = price(replace(behind, deadline_ms=2000.0), 0.0, 0.5, plain_ms=20.0, emitted=True)
+    assert far < GAIN_OF_LOOK, "a far deadline is no reason not to look"
+    assert price(replace(behind, deadline_ms=None), 0.0, 0.5, plain_ms=20.0, emitted=True) < 1e-6
     at_leisure = replace(behind, queued=0, interval_ms=41.2)
     assert price(at_leisure, 0.0, 0.5, plain_ms=20.0, emitted=True) == 0.0
     assert price(at_leisure, 0.0, 60.0, plain_ms=20.0, emitted=True) > 1.0, "what is certainly late is lost"
+
+
+def test_at_full_load_a_delay_stays_and_counts_against_the_deadline() -> None:
+    """Eleven milliseconds are so much of the room, 40, that a deadline of three times lambda leaves."""
+    full = Moment(0.0, 0.0, baseline_ms=20.0, interval_ms=20.6, slack_ms=20.6, deadline_ms=60.0, queue=1)
+    assert price(full, 0.0, 11.0) == pytest.approx(11 / 40, abs=0.05)
+    assert price(replace(full, deadline_ms=None), 0.0, 11.0) == 0.0, "nobody is lost"
+    assert price(replace(full, interval_ms=40.0, slack_ms=40.0), 0.0, 11.0) == 0.0
+
+
+def test_a_long_queue_keeps_what_a_short_one_loses() -> None:
+    """Batches come back to back, and the pipeline is busy for two and a half of them."""
+    burst = Moment(0.0, 0.0, baseline_ms=20.0, interval_ms=80.0)
+    lost = {queue: price(replace(burst, queue=queue), 0.0, 50.0) for queue in (1, 4, 16)}
+    assert lost[1] >= 2 > lost[4] == lost[16] == 0.0
 
 
 def test_random_arrivals_are_expected_to_come_as_they_came() -> None:
@@ -147,7 +165,63 @@ def test_under_a_shift_it_learns_at_leisure_and_only_settles_in_a_hurry(name: st
     assert at_leisure == [("settling", "compared"), ("learning", "step"), ("settled", "looked")]
     method.reset()
     in_a_hurry = went_through(method, batches, WAITED_FOR)
-    assert in_a_hurry == [("settled", "looked"), ("settling", "settling"), ("settled", "none")]
+    assert in_a_hurry == [("settled", "looked"), ("settling", "looked"), ("settled", "none")]
+
+
+class Doubtful(Pace):
+    """As right as it is, and four times less certain when it settles: so are networks of many classes."""
+
+    name = "doubtful"
+
+    def settle_on(self, x: Tensor) -> Tensor:
+        return super().settle_on(x) / 4
+
+
+class Blind(Pace):
+    """Settling leaves it one answer to everything."""
+
+    name = "blind"
+
+    def settle_on(self, x: Tensor) -> Tensor:
+        return super().settle_on(x).mean(dim=0, keepdim=True).expand(len(x), -1)
+
+
+@pytest.mark.parametrize("moment", [LEISURE, WAITED_FOR])
+def test_that_settling_makes_it_doubt_is_not_held_against_it(moment: Moment) -> None:
+    network = models.load("fashion_resnet")
+    method = create(Doubtful, network, learn=False)
+    went_through(method, images(network, "motion_blur", 2), moment)
+    assert method.settled_on >= 1
+
+
+@pytest.mark.parametrize("moment", [LEISURE, WAITED_FOR])
+def test_where_settling_explains_less_the_source_stays(moment: Moment) -> None:
+    network = models.load("fashion_resnet")
+    batches = images(network, "pixelate", 3)
+    method = create(Blind, network, learn=False)
+    did = went_through(method, batches, moment)
+    assert did[:2] == (
+        [("settling", "compared"), ("settled", "looked")]
+        if moment is LEISURE
+        else [("settled", "looked"), ("settling", "back")]
+    )
+    assert did[2][0] == "settled"
+    assert torch.equal(method.predict(batches[2], moment), create("standard", network).predict(batches[2]))
+
+
+def test_where_the_source_stays_it_learns_with_its_statistics() -> None:
+    """Of a network that is uncertain of images it knows."""
+    network = models.load("fashion_resnet")
+    with torch.no_grad():
+        network.network.fc.weight /= 4
+        network.network.fc.bias /= 4
+    batches = images(network, "clean", 2)
+    plain = create("standard", network).predict(batches[1])
+    method = create("pace", network)
+    assert went_through(method, batches[:1], LEISURE) == [("settling", "compared")]
+    assert torch.equal(method.predict(batches[1], LEISURE), plain)
+    assert method.work == ("learning", 0.0)
+    assert method.adapt(LEISURE) == "step"
 
 
 @pytest.mark.parametrize("name", ["fashion_resnet", "fashion_vit"])
@@ -181,6 +255,15 @@ def test_comparing_never_costs_the_batch_that_it_compares(resnet: Classifier) ->
         action,
     ) in cases:  # 4 x 3 ms of settling come first; time saved is no credit
         costs = {"cost_ms": {"compared": 10.0}, "mode_cost_ms": {"settling": settling_ms}}
+        moment = Moment(0.0, 0.0, baseline_ms=20.0, budget_left_ms=budget_left_ms, **costs)
+        assert went_through(create("pace", resnet), [x], moment) == [("settling", action)]
+
+
+def test_a_look_never_costs_the_batch_that_settled(resnet: Classifier) -> None:
+    """A budget that pays for settling on one batch, but not for looking at it as well."""
+    (x,) = images(resnet, "contrast", 1)
+    costs = {"cost_ms": {"compared": 50.0, "looked": 9.0}, "mode_cost_ms": {"settling": 31.0}}
+    for budget_left_ms, action in ((19.0, "settling"), (20.0, "looked")):
         moment = Moment(0.0, 0.0, baseline_ms=20.0, budget_left_ms=budget_left_ms, **costs)
         assert went_through(create("pace", resnet), [x], moment) == [("settling", action)]
 
@@ -263,6 +346,18 @@ def test_it_begins_anew_when_the_shift_changes() -> None:
     assert actions == ["none"] * 3 + ["alarm"]
     fresh = create("pace", network, batches=1, learn=False)
     assert torch.equal(method.predict(brightness, LEISURE), fresh.predict(brightness, LEISURE))
+
+
+def test_a_shift_after_a_few_clean_batches_is_found_within_four() -> None:
+    """Also before enough scores are known to tell what is usual: the source stayed, and its scores fall."""
+    network = models.load("fashion_resnet")
+    method = create("pace", network)
+    clean = went_through(method, images(network, "clean", 3), LEISURE)
+    assert "alarm" not in [action for _, action in clean]
+    shifted = went_through(method, images(network, "contrast", 8), LEISURE)
+    found = [action for _, action in shifted].index("alarm")
+    assert found <= 4
+    assert shifted[found + 1][0] == "settling"
 
 
 def test_what_is_settled_takes_nothing_but_a_forward(resnet: Classifier) -> None:

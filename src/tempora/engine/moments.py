@@ -70,6 +70,7 @@ def moment_at(
         slack_ms=_slack_ms(now_ms, timeline, resolved, queued),
         cost_ms={action: cost.mean for action, cost in costs.by_action.items()},
         mode_cost_ms={mode: cost.mean for mode, cost in costs.by_mode.items()},
+        queue=resolved.queue,
     )
 
 

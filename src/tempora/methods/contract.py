@@ -43,6 +43,8 @@ class Moment:
     those of the prediction that holds it."""
     mode_cost_ms: Mapping[str, float] = field(default_factory=dict)
     """Mean milliseconds of the calls, predict() or adapt(), that named this mode in `work`."""
+    queue: int | None = None
+    """How many batches may wait; one more pushes the oldest out."""
 
 
 class Method:

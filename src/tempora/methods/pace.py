@@ -11,8 +11,9 @@
 
 The score of a batch is the mutual information of predictions and samples, H(mean p) - mean H, as a share of the most
 that it can be, ln of the classes or of the samples: it needs no labels, and is near the accuracy of a network that is
-as certain as it should be. 1 - score is the difficulty. The horizon is not known: as many batches as were seen are
-expected to come, and at least a few.
+as certain as it should be. 1 - score is the difficulty. Statistics of one batch make a network of many classes doubt
+what it gets right, so settled scores are compared as if they were at least as certain as the source's. The horizon is
+not known: as many batches as were seen are expected to come, and at least a few.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 from tempora.methods.contract import Moment
+from tempora.methods.information import entropy_of, most_information, score, spread_of, without_doubt
 from tempora.methods.norm import norm_affine
 from tempora.methods.optimizers import all_finite
 from tempora.methods.price import LOOK_AHEAD, affords, price
@@ -48,8 +50,8 @@ BLIND = 0.1
 """What settling on the first batch and comparing may cost, before anything is known."""
 GAIN_OF_FIRST_LOOK = 0.5
 """What it is worth to know whether there is a shift at all."""
-MARGIN = 0.01
-"""By how much settled statistics must score above the source's."""
+MARGIN = 0.02
+"""By how much settled statistics must score above the source's, on the same samples."""
 FEWEST_SAMPLES = 8
 """Of a batch that has statistics and a score."""
 USUAL, LEAST_SIGMA = 4, 0.02
@@ -89,7 +91,8 @@ class Pace(Settling):
     time_aware = True
     state = (
         *("seen", "looked", "kept", "settling", "difficulty", "marginal", "within", "between", "samples"),
-        *("velocity", "unwatched", "may_learn", "settled", "usual", "strange", "arrived_ms", "gaps_ms"),
+        *("spread", "velocity", "unwatched", "may_learn", "settled", "usual", "strange"),
+        *("arrived_ms", "gaps_ms"),
     )
     actions = ("settling", "compared", "looked", "step", "none", "back", "alarm", "non_finite")
     modes = ("settling", "learning", "settled")
@@ -100,7 +103,7 @@ class Pace(Settling):
     def setup(self) -> None:
         super().setup()
         self.trainable = norm_affine(self.model)
-        self._source_state = [tensor.detach().clone() for tensor in self._tensors()]
+        self._source_state = self.copied()
         #: Of the latest batch, and between the latest ones, where arrivals are random.
         self.arrived_ms: float | None = None
         self.gaps_ms: list[float] = []
@@ -114,8 +117,9 @@ class Pace(Settling):
         #: Batches so far, those that were looked at, and the scores of the latest that were not.
         self.seen = self.looked = 0
         self.kept: list[Tensor] = []
-        #: Running mean; None: nobody has looked.
+        #: Running mean; None: nobody has looked. And how far apart the scores of classes lay at the last look.
         self.difficulty: float | None = None
+        self.spread = 0.0
         #: Running mean of p, and how often two samples of a batch, or of two batches, are of one class.
         self.marginal = torch.zeros(self.model.num_classes)
         self.within = self.between = 0.0
@@ -145,7 +149,8 @@ class Pace(Settling):
             if mode == "learning":
                 self.settled_on = min(self.settled_on, 1)  # statistics from before it learned are stale
             with torch.set_grad_enabled(mode == "learning"):
-                output = self.settle_on(x)
+                # where the source stays its statistics are the better ones, to learn with too
+                output = self.settle_on(x) if self.settling else self.logits(x)
         self.pending = (mode, x, output)
         return output.detach()
 
@@ -167,6 +172,8 @@ class Pace(Settling):
     def _worth_learning(self, moment: Moment) -> bool:
         if not self.may_learn or not self._lack or self._few_classes:
             return False
+        if self.settling and not self.settled_on:
+            return False  # nobody knows yet with whose statistics
         learning_ms, step_ms = self._cost(moment, "learning"), self._cost(moment, "step")
         gain = GAIN_OF_STEP * self._lack * self._to_come
         return affords(moment, learning_ms + step_ms) and gain > self._price(moment, learning_ms, step_ms)
@@ -218,13 +225,16 @@ class Pace(Settling):
             return "none"
         (mode, x, output), self.pending = self.pending, None
         self.seen += 1
+        first = mode == "settling" and self.settled_on == 1 and bool(self.settings.gate)
+        if first and self.difficulty is not None:
+            return self._compare_with_before(output)
         if mode != "settling" or self.difficulty is None:
             self.kept = [*self.kept[1 - LOOK_EVERY :], output.detach()]
         if mode == "learning":
             return self._learn(output)
-        if self.seen == 1 and mode == "settling" and self._worth_comparing(moment):
+        if first and self._worth_comparing(moment):
             return self._compare(x, output)
-        if len(x) >= FEWEST_SAMPLES and self._worth_looking(moment):
+        if len(x) >= FEWEST_SAMPLES and self._worth_looking(moment, mode):
             return self._watch()
         return "settling" if mode == "settling" else "none"
 
@@ -233,40 +243,54 @@ class Pace(Settling):
         standard_ms, compare_ms = moment.baseline_ms or 0.0, self._cost(moment, "compared")
         all_ms = self.settings.batches * max(0.0, self._cost(moment, "settling") - standard_ms)
         pays = affords(moment, standard_ms + all_ms + compare_ms)
-        return bool(self.settings.gate) and pays and self._price_now(moment, compare_ms) <= BLIND
+        return pays and self._price_now(moment, compare_ms) <= BLIND
 
-    def _worth_looking(self, moment: Moment) -> bool:
+    def _worth_looking(self, moment: Moment, mode: str) -> bool:
+        """A budget has to pay for the prediction too, which it has not yet."""
         since = self.seen - self.looked
-        if not self.kept or (since % max(1, min(self.looked, LOOK_EVERY)) and not self._held_back):
+        every = 1 if self.strange else max(1, min(self.looked, LOOK_EVERY))
+        if not self.kept or (since % every and not self._held_back):
             return False
         gain = GAIN_OF_FIRST_LOOK if self.difficulty is None else GAIN_OF_LOOK * since
         if self._held_back:
             gain = max(gain, GAIN_OF_STEP * self._lack * self._to_come)
         look_ms = self._cost(moment, "looked")
-        pays = affords(moment, self._plain_ms(moment) + look_ms)
+        predict_ms = self._cost(moment, mode) if mode == "settling" else self._plain_ms(moment)
+        pays = affords(moment, predict_ms + look_ms)
         return pays and gain > self._price_now(moment, look_ms)
 
     @torch.no_grad()
     def _compare(self, x: Tensor, output: Tensor) -> str:
         """Whether settling explains half of the batch better than the source does; else the source stays."""
         half = (len(x) + 1) // 2
-        settled = [tensor.detach().clone() for tensor in self._tensors()]
-        self._put(self._source_state)
+        settled = self.copied()
+        self.put(self._source_state)
         as_source = self.logits(x[:half])
-        ours, theirs = torch.stack([score(output[:half]), score(as_source)]).tolist()
+        doubtless = without_doubt(output[:half], spread_of(as_source))
+        ours, theirs = torch.stack([score(doubtless), score(as_source)]).tolist()
         if ours > theirs + MARGIN:
-            self._put(settled)
+            self.put(settled)
         else:
             self.settling, self.settled_on, self.kept = False, 0, [as_source]
         self._unusual(self._look(plain=False))
         return "compared"
+
+    @torch.no_grad()
+    def _compare_with_before(self, output: Tensor) -> str:
+        """Whether it explains this batch better than the source explained those before it; else the source stays."""
+        ours = float(score(without_doubt(output, self.spread)))
+        if ours > 1 - (self.difficulty or 0.0):
+            return "looked"
+        self.put(self._source_state)
+        self.settling, self.settled_on = False, 0
+        return "back"
 
     def _learn(self, output: Tensor) -> str:
         self.unwatched += 1
         if self._unusual(self._look(plain=False)) and self.settings.gate:
             return self._back()
         if self.settled is None:
-            self.settled = [tensor.detach().clone() for tensor in self._tensors()]
+            self.settled = self.copied()
         return self._step(output)
 
     def _step(self, output: Tensor) -> str:
@@ -294,7 +318,7 @@ class Pace(Settling):
             return "looked"
         if self.settled is not None:
             return self._back()
-        self._put(self._source_state)
+        self.put(self._source_state)
         self._begin()
         return "alarm"
 
@@ -309,14 +333,16 @@ class Pace(Settling):
         samples, classes = kept.shape[1:]
         log_p = kept.log_softmax(dim=2)
         p = log_p.exp()
-        sums = [p.mean(dim=1), (p * log_p).sum(dim=(1, 2))[:, None], p.square().sum(dim=(1, 2))[:, None]]
-        mean_p, of_logs, of_squares = torch.cat(sums, dim=1).cpu().float().split([classes, 1, 1], dim=1)
+        sums = [(p * log_p).sum(dim=(1, 2)), p.square().sum(dim=(1, 2)), spread_of(kept)]
+        together = torch.cat([p.mean(dim=1), torch.stack(sums, dim=1)], dim=1).cpu().float()
+        mean_p, of_logs, of_squares, spread = together.split([classes, 1, 1, 1], dim=1)
         scores = (entropy_of(mean_p) + of_logs[:, 0] / samples) / most_information(samples, classes)
         within = ((samples * mean_p).square().sum(dim=1) - of_squares[:, 0]) / (samples * (samples - 1))
-        found = torch.stack([scores, within, mean_p @ self.marginal], dim=1)
+        found = torch.stack([scores, within, mean_p @ self.marginal, spread[:, 0]], dim=1)
         self.marginal = self.marginal.lerp(mean_p.mean(dim=0), max(len(kept) / self.seen, 0.05))
         rows = [row for row in found.tolist() if all(map(math.isfinite, row))]
-        for one, within_one, between in rows:
+        for one, within_one, between, spread_one in rows:
+            self.spread = spread_one
             self.difficulty = (
                 1 - one if self.difficulty is None else self.difficulty + (1 - one - self.difficulty) / 4
             )
@@ -338,13 +364,13 @@ class Pace(Settling):
 
     def _unusual(self, scores: Sequence[float]) -> bool:
         """Whether two scores in a row lie outside the usual range. A learned state is left sooner than others, and
-        never because it scores higher."""
+        never because it scores higher. Where the source stays, nothing but a shift makes the first scores fall."""
         sigmas = self.settings.alarm / (1 if self.settled is None else 2)
         for one in scores:
-            if len(self.usual) < USUAL:
+            away = unusual(one, self.usual, sigmas, LEAST_SIGMA) if sigmas and self.usual else 0.0
+            if len(self.usual) < USUAL and (self.settling or away >= 0):
                 self.usual = [*self.usual, one]
                 continue
-            away = unusual(one, self.usual, sigmas, LEAST_SIGMA) if sigmas else 0.0
             strange = away < 0 or (away > 0 and self.settled is None)
             self.strange = self.strange + 1 if strange else 0
             if self.strange >= 2:
@@ -354,34 +380,10 @@ class Pace(Settling):
     def _back(self) -> str:
         """To the settled state, and learn no more: what is strange there too is a new shift."""
         if self.settled is not None:
-            self._put(self.settled)
+            self.put(self.settled)
         self.settled, self.may_learn, self.strange = None, False, 0
         torch._foreach_zero_(self.velocity)
         return "back"
-
-    @torch.no_grad()
-    def _put(self, tensors: list[Tensor]) -> None:
-        for mine, theirs in zip(self._tensors(), tensors, strict=True):
-            mine.copy_(theirs)
-
-
-def score(z: Tensor) -> Tensor:
-    """H(mean p) - mean H of a batch (or of each) of logits, over the most that it can be: 1 where predictions are
-    certain and differ."""
-    log_p = z.log_softmax(dim=-1)
-    p = log_p.exp()
-    certainty = (p * log_p).sum(dim=-1).mean(dim=-1)
-    return (entropy_of(p.mean(dim=-2)) + certainty) / most_information(*z.shape[-2:])
-
-
-def entropy_of(p: Tensor) -> Tensor:
-    """-sum p log p, in nats."""
-    return -(p * (p + torch.finfo(p.dtype).eps).log()).sum(dim=-1)
-
-
-def most_information(samples: int, classes: int) -> float:
-    """That predictions can have about samples, in nats."""
-    return math.log(max(2, min(samples, classes)))
 
 
 def length_of(tensors: Sequence[Tensor]) -> Tensor:

@@ -10,6 +10,8 @@ from tempora.methods.contract import Moment
 LOOK_AHEAD = 8
 """Arrivals that the price of being busy is looked for among. Where nothing is known of them they are taken to come
 back to back."""
+MADE_GOOD_WITHIN, SURE_OF = 16, 0.95
+"""Arrivals within which pauses make a delay good, and the share of the time between two that can be counted on."""
 
 
 def affords(moment: Moment, service_ms: float) -> bool:
@@ -43,18 +45,31 @@ def price(
         return own + _worth(moment, plain_ms) - _worth(moment, plain_ms + after_ms)
     busy_ms = 0.0 if emitted else plain_ms
     arrivals = [*[0.0] * moment.queued, *_to_come(moment, gaps_ms or [plain_ms])]
-    return (
-        own
-        + _served(moment, arrivals, plain_ms, busy_ms)
-        - _served(moment, arrivals, plain_ms, busy_ms + before_ms + after_ms)
-    )
+    served = _served(moment, arrivals, plain_ms, busy_ms)
+    served_later = _served(moment, arrivals, plain_ms, busy_ms + before_ms + after_ms)
+    return own + served - served_later + _for_good(moment, before_ms + after_ms, plain_ms)
+
+
+def _for_good(moment: Moment, delay_ms: float, plain_ms: float) -> float:
+    """What a delay costs that no pause makes good. At full load it stays, and a deadline is that much nearer for all
+    that follow."""
+    if moment.deadline_ms is None or moment.interval_ms is None:
+        return 0.0
+    pause_ms = max(0.0, SURE_OF * moment.interval_ms - plain_ms)
+    left_ms = max(0.0, delay_ms - MADE_GOOD_WITHIN * pause_ms)
+    return left_ms / room_ms if (room_ms := _room_ms(moment)) else float(left_ms > 0)
+
+
+def _room_ms(moment: Moment) -> float:
+    """How late a response may be and still be in time."""
+    return max(0.0, (moment.deadline_ms or 0.0) - (moment.baseline_ms or 0.0))
 
 
 def _worth(moment: Moment, response_ms: float) -> float:
     """What a response is worth after so long; near a deadline less and less, for work may take longer than it did."""
     late_ms = max(0.0, response_ms - (moment.baseline_ms or 0.0))
     if moment.deadline_ms is not None:
-        room_ms = max(0.0, moment.deadline_ms - (moment.baseline_ms or 0.0))
+        room_ms = _room_ms(moment)
         return 1 - (late_ms / room_ms) ** 4 if late_ms < room_ms else float(late_ms == 0.0)
     if moment.threshold_ms is None or moment.baseline_ms is None:
         return 1.0
@@ -71,13 +86,17 @@ def _to_come(moment: Moment, gaps_ms: Sequence[float]) -> list[float]:
 
 
 def _served(moment: Moment, arrivals: list[float], plain_ms: float, busy_ms: float) -> float:
-    """What these arrivals are worth to a pipeline that is busy for so long: one of them may wait, the next pushes it
-    out."""
-    room, free_ms, total = max(1, moment.queued), busy_ms, 0.0
+    """What these arrivals are worth to a pipeline that is busy for so long."""
+    may_wait, free_ms, total = _may_wait(moment), busy_ms, 0.0
     for position, arrived_ms in enumerate(arrivals):
         start_ms = max(free_ms, arrived_ms)
-        pushed_out = position + room < len(arrivals) and arrivals[position + room] < start_ms
+        pushed_out = position + may_wait < len(arrivals) and arrivals[position + may_wait] < start_ms
         if not pushed_out:
             total += _worth(moment, start_ms - arrived_ms + plain_ms)
             free_ms = start_ms + plain_ms
     return total
+
+
+def _may_wait(moment: Moment) -> int:
+    """How many may wait. One that may not is answered by the fallback, if there is one: it counts as if it might."""
+    return max(1, moment.queued if moment.queue is None else moment.queue)

@@ -16,6 +16,7 @@ from tempora.methods.functions import entropy
 from tempora.methods.norm import BatchStatistics
 from tempora.methods.registry import register
 from tempora.methods.settings import Settings, setting
+from tempora.methods.state import overwrite
 
 LOOK_EVERY = 4
 """Batches between two looks at what a settled network predicts: looking takes time, and a device waits for it."""
@@ -71,14 +72,22 @@ class Settling(Method):
         if self.statistics is not None:
             self.statistics.freeze()  # until there is something to settle on
 
+    def copied(self) -> list[Tensor]:
+        """What changes, as it is: to `put` back."""
+        copies = [torch.empty_like(tensor) for tensor in self._tensors()]
+        overwrite(copies, self._tensors())
+        return copies
+
+    def put(self, copies: list[Tensor]) -> None:
+        overwrite(self._tensors(), copies)
+
 
 def unusual(value: float, usual: Sequence[float], sigmas: float, least: float = 0.0) -> float:
     """By how much a value lies above (or, below 0, under) so many standard deviations around the usual ones, each
     at least so much."""
     mean = fmean(usual)
-    spread = math.dist(usual, [mean] * len(usual)) / math.sqrt(
-        len(usual) - 1
-    )  # statistics.stdev is no quick way
+    # statistics.stdev is no quick way, and of one value nothing is known
+    spread = math.dist(usual, [mean] * len(usual)) / math.sqrt(max(1, len(usual) - 1))
     away = value - mean
     return math.copysign(max(0.0, abs(away) - sigmas * max(least, spread)), away)
 
@@ -113,7 +122,7 @@ class Settle(Settling):
 
     def setup(self) -> None:
         super().setup()
-        self._source_state = [tensor.clone() for tensor in self._tensors()]
+        self._source_state = self.copied()
         self._begin()
 
     def _begin(self) -> None:
@@ -160,8 +169,6 @@ class Settle(Settling):
                 return "alarm"
         return "looked"
 
-    @torch.no_grad()
     def _begin_anew(self) -> None:
-        for tensor, source in zip(self._tensors(), self._source_state, strict=True):
-            tensor.copy_(source)
+        self.put(self._source_state)
         self._begin()

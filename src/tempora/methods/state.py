@@ -88,9 +88,10 @@ def _restored(current: Any, copied: Any, name: str, seen: dict[int, Any]) -> Any
 
 @torch.no_grad()
 def overwrite(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copy values in place, in a few launches; whoever holds the targets sees the new values."""
-    if targets:
-        torch._foreach_copy_(list(targets), list(sources))
+    """Copy values in place, in a launch for each type; whoever holds the targets sees the new values."""
+    for kind in dict.fromkeys(target.dtype for target in targets):
+        pairs = [pair for pair in zip(targets, sources, strict=True) if pair[0].dtype == kind]
+        torch._foreach_copy_([target for target, _ in pairs], [source for _, source in pairs])
 
 
 def _entries(container: Any) -> Iterable[Any]:
