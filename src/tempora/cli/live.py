@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tempora._numbers import percent
 from tempora.cli import completion, options
 from tempora.cli.terminal import console, plain_table
 
@@ -98,21 +97,24 @@ def show_lived(cells: list[LivedCell]) -> bool:
     """A table of the cells, and what both comparisons come to; whether nothing speaks against the simulator."""
     from rich.text import Text
 
-    numbers = ("simulated", "lived", "replayed", "available", "response")
+    numbers = ("simulated %", "lived %", "available %", "response ms")
     table = plain_table("cell", *numbers, "profile tells", numbers=numbers)
+    one_shift = len({cell.shift for cell in cells}) == 1
     for cell in cells:
         interval = cell.interval()
         half = "" if interval is None else f" ±{50 * (interval[1] - interval[0]):.1f}"
+        what = cell.method if one_shift else f"{cell.method}, {cell.shift}"
         table.add_row(
-            Text(f"{cell.method}, {cell.shift}\n  {cell.label}"),
-            f"{percent(cell.simulated.utility, 2)}",
-            f"{percent(cell.mean(), 2)}{half}",
-            f"{percent(sum(life.replayed.utility for life in cell.lives) / len(cell.lives), 2)}",
-            f"{percent(cell.simulated.availability, 0)}, {percent(cell.mean('availability'), 0)}",
-            f"{_ms(cell.simulated.response_p50_ms)}, {_ms(cell.mean('response_p50_ms'))} ms",
+            Text(f"{what}\n  {cell.label}"),
+            f"{100 * cell.simulated.utility:.2f}",
+            f"{100 * cell.mean():.2f}{half}",
+            f"{100 * cell.simulated.availability:.0f}, {100 * cell.mean('availability'):.0f}",
+            f"{_ms(cell.simulated.response_p50_ms)}, {_ms(cell.mean('response_p50_ms'))}",
             _verdict(cell),
         )
     out = console()
+    if one_shift:
+        out.print(f"On {cells[0].shift}:\n")
     out.print(table)
     out.print(f"\n{summary(cells)}")
     if (speed := machine_speed(cells)) is not None:

@@ -220,9 +220,10 @@ def _one_limit(scenario: Scenario, batch_size: int, baseline_ms: float) -> str |
     if sum(limit is not None for limit in limits) != 1:
         return None
     if deployment.interval_ms is not None:
+        load = baseline_ms / deployment.interval_ms
         return (
             f"A batch of {batch_size} every {deployment.interval_ms:g} ms (utilisation "
-            f"{percent(baseline_ms / deployment.interval_ms, 0)}), {deployment.queue} may wait"
+            f"{percent(load, 0 if load > 0.01 else 1)}), {deployment.queue} may wait"
         )
     if deployment.threshold_ms is not None:
         return f"Answers are worth half after {deployment.threshold_ms:g} ms"
@@ -262,8 +263,8 @@ def _table(results: Results, found: Advice) -> Table:
     return table
 
 
-_TAKEN = {"energy_j": "energy J", "overhead_j": "overhead J", "memory_mb": "memory MB"}
-"""Per stream; shown where they are known."""
+_TAKEN = {"overhead_j": "extra J", "memory_mb": "memory MB"}
+"""Per stream; shown where they are known. What Standard takes is in the energy of all: the rest tells them apart."""
 _HEADINGS = {
     "availability": "available %",
     "served_accuracy": "right %",

@@ -36,8 +36,14 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
         **_source(),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": _command(),
     }
+
+
+def _command() -> list[str]:
+    """What was typed: `python -m tempora` is the same command under another name."""
+    program = Path(sys.argv[0])
+    return ["tempora" if program.parts[-2:] == ("tempora", "__main__.py") else program.name, *sys.argv[1:]]
 
 
 @cache
