@@ -26,6 +26,7 @@ import typer
 import ratios
 from common import RESULTS, Device, JsonFile, console
 from ratios import TOLERANCE, Change, Ratio, Table, Verdict
+from tempora._numbers import percent
 from tempora.errors import TemporaError, unknown
 
 HERE = Path(__file__).parent
@@ -152,7 +153,9 @@ def show(changes: list[Change], now: Table, before: Table | None) -> None:
     if before is None:
         console.print("Nothing is committed for this kind of device yet: --save makes this the first table.")
         return
-    console.print(f"Marked are medians that moved by over {TOLERANCE:.0%} with repeats that do not overlap.")
+    console.print(
+        f"Marked are medians that moved by over {percent(TOLERANCE, 0)} with repeats that do not overlap."
+    )
     for key in ("device", "cores", "torch", "python"):
         then, here = before.about[key], now.about[key]
         if then != here:

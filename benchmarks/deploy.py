@@ -3,6 +3,7 @@
     python benchmarks/deploy.py overhead --json benchmarks/results/cpu-deploy.json
     python benchmarks/deploy.py overhead --device cuda --model resnet50
     python benchmarks/deploy.py lived --json benchmarks/results/cpu-lived.json
+    python benchmarks/deploy.py lived --device cuda --model benchmarks/heavy.py:fashion_heavy
 
 `overhead`: a batch through `Pipeline.submit` against the same calls made directly, in turns; wall times, because the
 difference is mostly waiting for threads. `lived`: the presets on the bundled data and this machine's own clock, every
@@ -142,14 +143,14 @@ def lived(
         console.rule(name)
         show_lived(found)
         cells += [_row(name, cell) for cell in found]
+        seconds = time.perf_counter() - began_s
+        baseline_ms = float(results.utilities["baseline_ms"].iloc[0])
+        console.print(f"{len(cells)} cells in {seconds:.0f} s, lambda {baseline_ms:.2f} ms")
+        machine = {"device": device_name(device), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
+        settings = {"model": model, "batches": batches, "batch_size": batch_size, "repeats": repeats}
+        times = {"baseline_ms": baseline_ms, "seconds": seconds}
+        write({"command": _command(), **machine, **settings, **times, "cells": cells}, json_file)
     del profile
-    seconds = time.perf_counter() - began_s
-    baseline_ms = float(results.utilities["baseline_ms"].iloc[0])
-    console.print(f"{len(cells)} cells in {seconds:.0f} s, lambda {baseline_ms:.2f} ms")
-    machine = {"device": device_name(device), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
-    settings = {"model": model, "batches": batches, "batch_size": batch_size, "repeats": repeats}
-    times = {"baseline_ms": baseline_ms, "seconds": seconds}
-    write({"command": _command(), **machine, **settings, **times, "cells": cells}, json_file)
 
 
 def _command() -> str:

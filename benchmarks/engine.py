@@ -22,6 +22,7 @@ from rich.table import Table
 import tempora
 from common import Device, JsonFile, console, write
 from tempora import methods, models
+from tempora._numbers import percent
 from tempora.data import from_batches
 from tempora.engine.passes import Pass
 from tempora.measure import MeasuredClock
@@ -164,7 +165,8 @@ def show(figures: dict[str, Any]) -> None:
     tax = figures["harness"]
     console.print(
         f"harness: {1000 * tax['inside_ms']:.0f} µs of every measured batch are the engine's own, "
-        f"{tax['inside_share']:.2%} of standard inference; {1000 * tax['outside_ms']:.0f} µs lie outside the clock"
+        f"{percent(tax['inside_share'], 2)} of standard inference; "
+        f"{1000 * tax['outside_ms']:.0f} µs lie outside the clock"
     )
     table = Table(
         "sharing", "passes", "one per scenario", "seconds", "one per scenario", "times faster", box=None
@@ -180,7 +182,7 @@ def show(figures: dict[str, Any]) -> None:
         )
     console.print(table)
     for name, share in figures.get("gpu_idle", {}).items():
-        console.print(f"GPU idle inside timed service, {name}: {share:.1%}")
+        console.print(f"GPU idle inside timed service, {name}: {percent(share, 1)}")
 
 
 def fitting(model: models.Classifier) -> list[str]:

@@ -29,6 +29,7 @@ from common import Device, JsonFile, console, write
 from engine import fitting, gpu_idle, synthetic
 from methods import OPEN
 from tempora import models
+from tempora._numbers import percent
 from tempora.engine import Observer
 from tempora.methods.testing import sharpened
 from tempora.scenarios import relative_grid
@@ -189,7 +190,7 @@ def show(figures: dict[str, Any]) -> None:
             str(row.get("naive_passes", "")),
             f"{row['shared_s']:.1f}",
             f"{row['naive_s']:.1f}" if "naive_s" in row else "",
-            "" if idle is None else f"{1 - idle:.0%}",
+            "" if idle is None else percent(1 - idle, 0),
         )
     console.print(table)
     compared = sum("naive_s" in row for row in figures["methods"].values())

@@ -19,6 +19,7 @@ import typer
 from rich.table import Table
 
 from common import JsonFile, console, write
+from tempora._numbers import percent
 from tempora.analysis.doubt import HOLDS, Replicates, judge, leads, replicate
 from tempora.analysis.doubt.blocks import CONFIDENCE, FloatArray
 from tempora.analysis.doubt.resampling import DRAWS
@@ -121,14 +122,15 @@ def interval(cell: Replicates) -> tuple[FloatArray, FloatArray]:
 def _line(row: dict[str, Any]) -> str:
     return (
         f"{row['batches']:>5} batches  correlation {row['correlation']:.1f}  times {row['times']}:  interval "
-        f"{row['interval']:.1%}  leads {row['leads']:.1%}  lower {row['lower']:.1%}  wrong {row['wrong']:.1%}"
+        f"{percent(row['interval'])}  leads {percent(row['leads'])}  lower {percent(row['lower'])}  "
+        f"wrong {percent(row['wrong'])}"
     )
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(*rows[0], title=f"95 % intervals; from {ENOUGH} batches on they are to hold 93 to 97 %")
     for row in rows:
-        table.add_row(*(f"{row[name]:.1%}" if name in SHARES else str(row[name]) for name in row))
+        table.add_row(*(percent(row[name], 1) if name in SHARES else str(row[name]) for name in row))
     return table
 
 

@@ -23,6 +23,7 @@ from common import Device, JsonFile, console, write
 from engine import fitting, synthetic
 from methods import OPEN
 from tempora import models
+from tempora._numbers import percent
 from tempora.engine.executors import local
 from tempora.engine.job import Job
 from tempora.engine.own_profile import OwnProfile
@@ -139,7 +140,7 @@ def main(
     write(figures, json_file)
     table = Table("part", "calls", "seconds", "share", box=None)
     for part, seconds in figures["seconds"].items():
-        table.add_row(part, str(ledger.calls[part]), f"{seconds:.1f}", f"{seconds / total:.0%}")
+        table.add_row(part, str(ledger.calls[part]), f"{seconds:.1f}", percent(seconds / total, 0))
     console.print(table)
     console.print(f"{total:.0f} s in all")
 

@@ -23,6 +23,7 @@ from rich.table import Table
 
 from common import RESULTS, JsonFile, console, write
 from tempora import methods
+from tempora._numbers import percent
 from tempora.engine.sentinel import SENTINEL_BATCHES
 from tempora.published import profile
 from tempora.scenarios import Amortised, Continuous, Resolved, Scenario, paper_grid, relative_grid, route
@@ -169,7 +170,12 @@ def show(tasks: Sequence[TaskTime], open_s: float, start_s: float) -> list[dict[
         spans = [makespan(work, gpus, start_s) for work in (naive, shared, apart)]
         busy = [sum(work) / gpus / span for work, span in zip((naive, shared, apart), spans, strict=True)]
         table.add_row(
-            str(gpus), shown(spans[0]), shown(spans[1]), f"{busy[1]:.0%}", shown(spans[2]), f"{busy[2]:.0%}"
+            str(gpus),
+            shown(spans[0]),
+            shown(spans[1]),
+            percent(busy[1], 0),
+            shown(spans[2]),
+            percent(busy[2], 0),
         )
         records.append({"gpus": gpus, "naive_s": spans[0], "shared_s": spans[1], "apart_s": spans[2]})
     console.print(f"{len(shared)} tasks (method, shift, seed), {sum(shared) / 3600:.0f} GPU hours:")

@@ -21,6 +21,7 @@ from scipy.special import stdtrit
 
 from common import RESULTS, console, write
 from tempora import analysis
+from tempora._numbers import percent
 from tempora.engine.load_config import load_config
 from tempora.engine.run import Run
 from tempora.engine.setup import job_from_config
@@ -205,13 +206,13 @@ def page(found: dict[str, Any]) -> str:
                 _say(found, "dirichlet"),
                 "![Accuracy over the stream, correlated classes](images/stream-dirichlet.png)\n",
                 "## Bursts at the same mean rate\n",
-                BURSTS.format(**found),
+                BURSTS.format(**found, rho=percent(found["utilisation"], 0)),
                 *_table(
                     ("", *(f"{pace}, utility (served)" for pace in PACES), "bursts cost, against periodic"),
                     [
                         (
                             labels[name],
-                            *(f"{_percent(row[pace][:2])} ({row[pace][2]:.0%})" for pace in PACES),
+                            *(f"{_percent(row[pace][:2])} ({percent(row[pace][2], 0)})" for pace in PACES),
                             f"{100 * (row['bursty'][0] - row['periodic'][0]):+.1f}",
                         )
                         for name, row in found["bursts"].items()
@@ -303,7 +304,7 @@ standard inference. Any of the runs by itself:
         --clock benchmarks/results/streams-profile.json --out runs/continual
     tempora show runs/continual --table stream
 """
-BURSTS = """Three ways of arriving, each at ρ = {utilisation:.0%} of what standard inference could serve
+BURSTS = """Three ways of arriving, each at ρ = {rho} of what standard inference could serve
 (λ = {baseline_ms:.2f} ms, one thread of a CPU: the profile beside the figures), queue 1, never reset: at equal
 intervals, Poisson, and in bursts of four times the mean rate that average eight arrivals, with silence between them.
 Utility is accuracy times what was served.

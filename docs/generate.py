@@ -246,11 +246,14 @@ def coverage() -> str:
 
 
 def tuning() -> str:
-    """What `benchmarks/tuning.py` found."""
-    path = DOCS.parent / "benchmarks" / "results" / "tuning-fashion_resnet.json"
-    if not path.exists():
+    """What `benchmarks/tuning.py` found, network by network."""
+    paths = sorted((DOCS.parent / "benchmarks" / "results").glob("tuning-*.json"))
+    if not paths:
         return "It has yet to be run on this version."
-    found = json.loads(path.read_text(encoding="utf-8"))
+    return "\n\n".join(_tuned(json.loads(path.read_text(encoding="utf-8"))) for path in paths)
+
+
+def _tuned(found: dict[str, Any]) -> str:
     rows, ways = found["rows"], ("default", "mutual_information", "labels")
     standard = next(row for row in rows if row["trials"] == 1)["default"]["tuned_on"]
     ranks = {way: _ranked({row["method"]: row[way]["evaluated"] for row in rows}) for way in ways}
@@ -272,7 +275,7 @@ def tuning() -> str:
         fallen = sum(row[by]["tuned_on"] < standard - found["collapsed_below_standard"] for row in tuned)
         regrets.append([by, f"{sum(lost) / len(lost):.1f}", f"{max(lost):.1f}", f"{fallen} of {len(tuned)}"])
     about = (
-        f"{found['model']}: tuned on {', '.join(found['tuned_on'])}, evaluated offline on "
+        f"**{found['model']}**: tuned on {', '.join(found['tuned_on'])}, evaluated offline on "
         f"{', '.join(found['evaluated_on'])}, {found['batches']} batches of 64 of each; ranks under default, "
         "label-free and oracle settings. The last column is the worst of a method's trials where it was tuned."
     )
