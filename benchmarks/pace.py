@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 import torch
 import typer
+from scipy import stats
 
 from common import RESULTS, Device, console, timed
 from tempora import data, evaluate, models, open_run
@@ -38,6 +39,7 @@ NETWORKS = ("fashion_resnet", "fashion_vit")
 SHIFTS = "clean,gaussian_noise,contrast,fog,pixelate,brightness,motion_blur"
 FIRST_TWELVE = "standard,adabn,lame,neo,tent,eta,shot_im,sar,deyo,cmf,spa,zerosiam"
 FLOOR, REGRET, CLEAN = -0.005, 0.005, -0.003
+CELL = ["network", "protocol", "label", "shift", "seed"]
 DRAWS = 2000
 PRESETS = ("camera", "server", "kiosk", "drone", "wearable", "alfarra")
 
@@ -158,18 +160,25 @@ def fits(method: str, network: str) -> bool:
 
 
 @app.command()
-def judge(out: Folder = Path("runs/pace"), to: Path = RESULTS / "pace-bundled.json") -> None:
+def judge(
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(help="Where the runs are; of a cell that several have, the last counts.  [runs/pace]"),
+    ] = None,
+    to: Path = RESULTS / "pace-bundled.json",
+) -> None:
     """The three criteria."""
-    frames = []
-    for path in sorted(out.glob("*/*-*/utilities.parquet")):
+    folders, frames = out or [Path("runs/pace")], []
+    for path in (path for folder in folders for path in sorted(folder.glob("*/*-*/utilities.parquet"))):
         found = open_run(path.parent).utilities
         if not path.parent.name.startswith("relative"):  # Offline is in every grid and counts once
             found = found[found["protocol"] != "offline"]
         frames.append(found[found["status"] == "ok"].assign(network=path.parent.parent.name))
     if not frames:
-        console.print(f"{out} has no finished runs yet: python benchmarks/pace.py run --out {out}")
+        said = ", ".join(map(str, folders))
+        console.print(f"{said}: no finished runs yet: python benchmarks/pace.py run --out {folders[0]}")
         raise typer.Exit(1)
-    figures = judged(pd.concat(frames))
+    figures = judged(pd.concat(frames).drop_duplicates([*CELL, "method"], keep="last"))
     to.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     for name in ("floor", "regret", "clean"):
         console.print(
@@ -180,7 +189,7 @@ def judge(out: Folder = Path("runs/pace"), to: Path = RESULTS / "pace-bundled.js
 def judged(utilities: pd.DataFrame) -> dict[str, Any]:
     """Everything that the page shows."""
     cells = utilities.pivot_table(
-        index=["network", "protocol", "label", "shift", "seed"],
+        index=CELL,
         columns="method",
         values="utility",
         sort=False,
@@ -207,18 +216,21 @@ def by_scenario(cells: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def floor(cells: pd.DataFrame) -> dict[str, Any]:
-    """No scenario's mean below Standard by more than half a point, and no simultaneous bound that excludes it."""
-    lead = (cells[PACE] - cells[STANDARD]).groupby(level=["network", "protocol", "label"], sort=False)
-    means = lead.mean()
-    above = simultaneous_upper(cells[PACE] - cells[STANDARD])
+    """No scenario's mean below Standard by more than half a point, and no simultaneous bound that excludes it, of a
+    scenario or of one of its shifts."""
+    lead = cells[PACE] - cells[STANDARD]
+    means = lead.groupby(level=["network", "protocol", "label"], sort=False).mean()
+    rows, shifts = simultaneous_upper(lead), simultaneous_upper_of_cells(lead)
+    excluded = int((rows < FLOOR).sum() + (shifts < FLOOR).sum())
     worst = means.idxmin()
     return {
-        "holds": bool(means.min() >= FLOOR and (above >= FLOOR).all()),
+        "holds": bool(means.min() >= FLOOR and not excluded),
         "worst": float(means.min()),
         "where": list(worst),
-        "cells_excluded": int((above < FLOOR).sum()),
+        "cells_excluded": excluded,
         "sentence": f"the worst scenario, {worst[2]} on {worst[0]}, is {100 * means.min():+.2f} points from "
-        f"Standard; the simultaneous bound excludes -0.5 in {int((above < FLOOR).sum())} cells",
+        f"Standard; the simultaneous bounds of {len(rows)} scenarios and of {len(shifts)} cells, a shift in one, "
+        f"exclude -0.5 in {excluded}",
     }
 
 
@@ -234,6 +246,14 @@ def simultaneous_upper(lead: pd.Series) -> pd.Series:
     centre = np.nanmean(values, axis=1)
     far = np.quantile(((centre[:, None] - means) / spread[:, None]).max(axis=0), 0.95)
     return pd.Series(centre + far * spread, index=table.index)
+
+
+def simultaneous_upper_of_cells(lead: pd.Series) -> pd.Series:
+    """Upper 95 % bounds of the mean lead in every cell over its seeds: Student's, and Bonferroni's share for each."""
+    cells = lead.groupby(level=["network", "protocol", "label", "shift"], sort=False)
+    seeds = cells.size()
+    far = stats.t.ppf(1 - 0.05 / len(seeds), (seeds - 1).clip(lower=1))
+    return cells.mean() + far * cells.std().fillna(np.inf) / np.sqrt(seeds)
 
 
 def regret(cells: pd.DataFrame) -> dict[str, Any]:
@@ -286,17 +306,19 @@ def weighted(losses: pd.Series) -> float:
 
 
 def clean(cells: pd.DataFrame) -> dict[str, Any]:
-    """On clean images: not below Standard by more than 0.3 points."""
+    """On clean images: not below Standard by more than 0.3 points, in any scenario."""
     rows = cells.xs("clean", level="shift")
     lead = (rows[PACE] - rows[STANDARD]).groupby(level=["network", "protocol", "label"], sort=False).mean()
     worst = lead.idxmin()
+    below = int((lead < CLEAN).sum())
     return {
-        "holds": bool(lead.min() >= CLEAN),
+        "holds": not below,
         "mean": float(lead.mean()),
         "worst": float(lead.min()),
         "where": list(worst),
-        "sentence": f"{100 * lead.mean():+.2f} points from Standard on average; worst {100 * lead.min():+.2f}, "
-        f"{worst[2]} on {worst[0]}",
+        "below": below,
+        "sentence": f"{100 * lead.mean():+.2f} points from Standard on average; below {100 * CLEAN:.1f} in "
+        f"{below} of {len(lead)} scenarios; worst {100 * lead.min():+.2f}, {worst[2]} on {worst[0]}",
     }
 
 
