@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from tempora.engine import life as life_of
 from tempora.engine import live as living
 from tempora.engine.load_config import load_config
 from tempora.engine.pipeline import Pipeline
+from tempora.engine.profiling import record
 from tempora.engine.setup import job_from_config
 from tempora.measure import SteadyClock, SteadyProfile, device_kind, load_profile, machine_facts
+from tempora.measure.timer import Elapsed
 from tempora.scenarios import Bursty, Deployment, Periodic, Poisson
 from tempora.store import ADAPTED, FALLBACK, FROZEN, RunFolder, Trace
 from tempora.store.trace import SKIPPED
@@ -99,7 +102,7 @@ def test_what_the_machine_is_slower_than_its_profile_is_made_up_for_and_said(
     run, speed_x, stretched_by, monkeypatch
 ):
     asked = []
-    monkeypatch.setattr(living, "profiled_ms", lambda job: 38.0)
+    monkeypatch.setattr(living, "profiled_ms", lambda job, observer: 38.0)
     monkeypatch.setattr(living.Speed, "now_x", lambda self: speed_x)
     ask = life_of._ask
     monkeypatch.setattr(life_of, "_ask", lambda *given: asked.append(given[-1]) or ask(*given))
@@ -114,7 +117,7 @@ def test_what_the_machine_is_slower_than_its_profile_is_made_up_for_and_said(
         assert [life.speed_x for life in cell.lives] == [stretched_by]
         assert cell.stands
     said = cli_live.machine_speed(cells)
-    assert f"took {speed_x:.2f} times what the profile says" in said
+    assert f"took {speed_x:.2f} times as long as when the machine was profiled" in said
     assert ("In 2 of 2 lives that was not made up for" in said) == (speed_x != stretched_by)
     assert ("lived so many times as long" in said) == (speed_x == stretched_by)
 
@@ -124,26 +127,78 @@ def test_responses_are_told_at_the_profiles_speed():
     assert slower.at_speed(1.5) == life_of.Figures(0.5, 1.0, 8.0, None, 20.0)
 
 
-def test_only_a_profile_of_a_machine_like_this_tells_how_fast_it_should_be(job):
-    assert living.profiled_ms(job) is None, "given by hand"
-    here = device_kind(machine_facts(job.device))
-    for device, standard_ms in ((here, 3.5), ("another", None)):
-        profile = SteadyProfile.model_construct(device=device, standard_ms=3.5)
-        assert living.profiled_ms(replace(job, clock=SteadyClock(profile))) == standard_ms
-    assert living.profiled_ms(replace(job, clock=SteadyClock())) is None, "not recorded yet"
+class Notes(Observer):
+    def __init__(self):
+        self.said = []
+
+    def note(self, text):
+        self.said.append(text)
 
 
-def test_the_speed_is_that_of_standard_inference_now(job):
-    stream = job.open_stream(job.streams[0])
-    speed = living.Speed(job, stream, 2.0)
-    speed._sentinel.look = lambda: [3.0, 2.5, 9.0]
+def test_only_a_profile_of_this_network_on_a_machine_like_this_tells_how_fast_it_should_be(job):
+    notes = Notes()
+    assert living.profiled_ms(job, notes) is None, "given by hand"
+    facts = {"device": device_kind(machine_facts(job.device)), "weights": job.weights, "batch_size": 8}
+    for other, then_ms in (({}, 3.0), ({"device": "another"}, None), ({"weights": "w"}, None)):
+        profile = SteadyProfile.model_construct(standard_ms=3.5, back_to_back_ms=3.0, **facts | other)
+        told = living.profiled_ms(replace(job, clock=SteadyClock(profile)), notes)
+        assert told == then_ms, "by the same look, not by what it took among other work"
+    assert living.profiled_ms(replace(job, clock=SteadyClock()), notes) is None, "not recorded yet"
+    assert notes.said == []
+
+
+def test_a_profile_of_before_such_looks_is_not_compared_and_that_is_said(job):
+    facts = {"device": device_kind(machine_facts(job.device)), "weights": job.weights, "batch_size": 8}
+    profile, notes = SteadyProfile.model_construct(name="old", standard_ms=3.5, **facts), Notes()
+    assert living.profiled_ms(replace(job, clock=SteadyClock(profile)), notes) is None
+    assert "'old' does not say how fast the machine was" in notes.said[0]
+
+
+def test_the_speed_is_that_of_standard_inference_now(job, monkeypatch):
+    speed = living.Speed(job, job.open_stream(job.streams[0]), 2.0)
+    monkeypatch.setattr(living, "back_to_back_ms", lambda *given: [3.0, 2.5, 9.0])
     assert speed.now_x() == 1.5
+
+
+def test_a_machine_as_fast_as_when_it_was_profiled_is_so_by_the_same_look(job, monkeypatch):
+    """On a machine whose standard inference takes 10 ms after any other work, and 9 right after itself."""
+    last = []
+
+    class Machine:
+        what = "process CPU time"
+
+        def __init__(self, *given):
+            pass
+
+        def time(self, work):
+            kind = work.func.__qualname__ if isinstance(work, partial) else "other"
+            ms = 9.0 if last[-1:] == [kind] == ["Standard.predict"] else 10.0
+            last.append(kind)
+            return work(), Elapsed(ms, ms)
+
+    monkeypatch.setattr(record, "Timer", Machine)
+    monkeypatch.setattr(living, "Timer", Machine)
+    profile = record.record_profile(job, seconds=0.1, num_batches=5, name="here")
+    assert (profile.standard_ms, profile.back_to_back_ms) == (10.0, 9.0)
+    stream = job.open_stream(job.streams[0])
+    assert living.Speed(job, stream, profile.back_to_back_ms).now_x() == 1.0
 
 
 def test_a_run_without_a_cell_to_live_says_so(run, monkeypatch):
     monkeypatch.setattr(living, "not_livable", lambda job, results, cell: "no")
     with pytest.raises(TemporaError, match="has no cell that could be lived"):
         living.live(run)
+
+
+def test_cells_that_can_be_judged_are_lived_before_the_others(run, monkeypatch):
+    """A check that picked none of them would pass whatever was lived."""
+    monkeypatch.setattr(living, "outside", lambda resolved: None if resolved.queue == 0 else "no")
+    monkeypatch.setattr(living, "_lived_cell", lambda job, results, cell, *more: cell["label"])
+    for seed in range(8):
+        assert all("queue 0" in label for label in living.live(run, cells=2, seed=seed))
+        more = living.live(run, cells=3, seed=seed)
+        assert sum("queue 0" in label for label in more) == 2
+    assert len({tuple(living.live(run, cells=3, seed=seed)) for seed in range(8)}) > 1
 
 
 TIGHT = [

@@ -38,10 +38,10 @@ def audit(
 
     results = open_run(run)
     if live:
-        from tempora.cli.live import show_lived
+        from tempora.cli.live import noting, show_lived
         from tempora.engine.live import live as live_cells
 
-        if not show_lived(live_cells(results, cells, seed)):
+        if not show_lived(live_cells(results, cells, seed, observer=noting())):
             raise typer.Exit(1)
         return
     audited = audit_cells(results, cells, seed)

@@ -14,6 +14,7 @@ from tempora.cli.terminal import console, plain_table
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from tempora.engine import Observer
     from tempora.engine.live import LivedCell
     from tempora.store import Results
 
@@ -73,7 +74,7 @@ def live(
         said = ", ".join(f"--{name.rpartition('.')[2].replace('_', '-')}" for name in given)
         raise TemporaError(f"{said}: {run} was run with its own; give a run folder, or options for a new run")
     results = open_run(run) if run is not None else _made(given)
-    show_lived(live_cells(results, cells, seed, repeats))
+    show_lived(live_cells(results, cells, seed, repeats, noting()))
 
 
 def _made(flags: dict[str, Any]) -> Results:
@@ -91,6 +92,19 @@ def _made(flags: dict[str, Any]) -> Results:
         results = Run(job_from_config(config), folder).execute()
     results.keeps_alive = temporary
     return results
+
+
+def noting() -> Observer:
+    """Prints what the user should read before the table, and nothing else."""
+    from rich.text import Text
+
+    from tempora.engine import Observer
+
+    class Noting(Observer):
+        def note(self, text: str) -> None:
+            console().print(Text.assemble(("note", "yellow"), f": {text}"))
+
+    return Noting()
 
 
 def show_lived(cells: list[LivedCell]) -> bool:
@@ -133,8 +147,8 @@ def machine_speed(cells: list[LivedCell]) -> str | None:
         return None
     beyond = sum(made_up_for(x) != x for x in found)
     said = (
-        f"Standard inference took {found[len(found) // 2]:.2f} times what the profile says ({found[0]:.2f} to "
-        f"{found[-1]:.2f}), timed before each life."
+        f"Standard inference took {found[len(found) // 2]:.2f} times as long as when the machine was profiled "
+        f"({found[0]:.2f} to {found[-1]:.2f}), looked at before each life."
     )
     if beyond < len(found):
         said += (

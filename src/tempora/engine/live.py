@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import torch
 from scipy import stats
 
 from tempora.data import Stream, Streams
@@ -19,9 +21,11 @@ from tempora.engine.audit import _found, _job, _source
 from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.life import PREPARED_BYTES, Figures, Life, fits_prepared, live_once
 from tempora.engine.observer import Observer
-from tempora.engine.sentinel import Sentinel
+from tempora.engine.profiling.back_to_back import back_to_back_ms
+from tempora.engine.profiling.stations import STATIONS
 from tempora.errors import TemporaError
-from tempora.measure import Baseline, MeasuredClock, SteadyClock, device_kind, machine_facts
+from tempora.measure import SteadyClock, SteadyProfile, device_kind, machine_facts
+from tempora.measure.timer import Timer
 from tempora.scenarios import Resolved
 from tempora.store import Results
 
@@ -32,6 +36,8 @@ LOGIC_TOLERANCE = 0.001
 MOST_UTILISATION, SHORTEST_DEADLINE_X = 0.7, 1.5
 """Beyond these a profile cannot be expected to tell: a small difference in time decides who is served."""
 
+LOOKED_AT = 20
+"""Batches of standard inference before each life."""
 LIKE_ITSELF = (2 / 3, 3 / 2)
 """How far a machine's speed may be from its profile's and be made up for; beyond, something else is at work on it."""
 
@@ -49,7 +55,8 @@ class LivedCell:
     outside: str | None
     """Why a profile cannot be expected to tell the utility, so that the cell is shown and not judged by it."""
     speeds_x: tuple[float, ...] = ()
-    """Standard inference right before each life over the profile's; none where the profile is another machine's."""
+    """Standard inference, back to back, right before each life over that when the machine was profiled; none where
+    the profile is another machine's, or does not say."""
 
     def mean(self, name: str = "utility") -> float:
         """Over the repeats, of one of the lived figures; NaN where one is not known."""
@@ -107,31 +114,46 @@ def outside(resolved: Resolved) -> str | None:
 
 
 class Speed:
-    """How many times as long as in the profile a machine's standard inference takes now."""
+    """How many times as long as when it was profiled a machine's standard inference takes now: by the same look, back
+    to back. The profile's own time of it was taken among the work of other methods, and is longer."""
 
-    def __init__(self, job: Job, stream: Stream, standard_ms: float) -> None:
-        self._standard_ms = standard_ms
-        standard = job.create(MethodSpec(STANDARD), stream.seed)
-        self._sentinel = Sentinel(standard, stream, MeasuredClock(job.device), Baseline(standard_ms))
+    def __init__(self, job: Job, stream: Stream, profiled_ms: float) -> None:
+        self._profiled_ms = profiled_ms
+        self._standard = job.create(MethodSpec(STANDARD), stream.seed)
+        self._inputs = [stream.batch(index).clone() for index in range(min(STATIONS, stream.num_batches))]
+        self._timer = Timer(job.device, torch.get_num_threads())
 
     def now_x(self) -> float:
-        return float(np.median(self._sentinel.look())) / self._standard_ms
+        looked_ms = back_to_back_ms(self._standard, self._inputs, self._timer, LOOKED_AT)
+        return float(np.median(looked_ms)) / self._profiled_ms
 
 
-def profiled_ms(job: Job) -> float | None:
-    """Standard inference by the run's own profile, if it is one of a machine like this."""
+def profile_of_this(job: Job) -> SteadyProfile | None:
+    """The run's profile, if it is one of this network on a machine like this."""
     clock = job.clock
     if not isinstance(clock, SteadyClock) or not clock.recorded:
         return None
-    return (
-        clock.profile.standard_ms if clock.profile.device == device_kind(machine_facts(job.device)) else None
-    )
+    found = (clock.profile.device, clock.profile.weights, clock.profile.batch_size)
+    here = (device_kind(machine_facts(job.device)), job.weights, job.streams[0].batch_size)
+    return clock.profile if found == here else None
+
+
+def profiled_ms(job: Job, observer: Observer) -> float | None:
+    """Standard inference back to back when the machine was profiled; None: nothing is known to compare it with."""
+    profile = profile_of_this(job)
+    if profile is not None and profile.back_to_back_ms is None:
+        observer.note(
+            f"the profile {profile.name!r} does not say how fast the machine was when it was recorded, so nothing is "
+            "made up for; profile again to have this compared"
+        )
+    return None if profile is None else profile.back_to_back_ms
 
 
 def live(
     results: Results, cells: int = 5, seed: int = 0, repeats: int = 3, observer: Observer | None = None
 ) -> list[LivedCell]:
-    """Live some cells of a run that was made from a configuration, picked at random, each `repeats` times."""
+    """Live some cells of a run that was made from a configuration, each `repeats` times: picked at random, those that
+    a profile can be expected to tell before the others."""
     job = _job(results)
     possible = [cell for _, cell in results.utilities.iterrows() if not_livable(job, results, cell) is None]
     if not possible:
@@ -139,15 +161,32 @@ def live(
             f"{results.path} has no cell that could be lived: let the run finish, or use budgets that overshoot and "
             "streams without resets"
         )
-    chosen = sorted(random.Random(seed).sample(range(len(possible)), min(cells, len(possible))))
-    streams, observer, standard_ms = Streams(job.open_stream), observer or Observer(), profiled_ms(job)
+    chosen = picked([_why_outside(job, results, cell) is None for cell in possible], cells, seed)
+    streams, observer = Streams(job.open_stream), observer or Observer()
+    then_ms = profiled_ms(job, observer)
     try:  # cells are in the order of their streams
         return [
-            _lived_cell(job, results, possible[place], repeats, streams, observer, standard_ms)
+            _lived_cell(job, results, possible[place], repeats, streams, observer, then_ms)
             for place in chosen
         ]
     finally:
         streams.close()
+
+
+def picked(judged: Sequence[bool], count: int, seed: int) -> list[int]:
+    """Places of so many cells, drawn at random, in their order: those that can be judged first.
+
+    >>> picked([False, True, False, True], 2, seed=0)
+    [1, 3]
+    """
+    chance, places = random.Random(seed), range(len(judged))
+    drawn = [
+        place
+        for first in (True, False)
+        for place in chance.sample(places, len(places))
+        if judged[place] == first
+    ]
+    return sorted(drawn[:count])
 
 
 def not_livable(job: Job, results: Results, cell: pd.Series) -> str | None:
@@ -165,6 +204,11 @@ def not_livable(job: Job, results: Results, cell: pd.Series) -> str | None:
     return None
 
 
+def _why_outside(job: Job, results: Results, cell: pd.Series) -> str | None:
+    source = _source(job, cell)
+    return None if source is None else outside(results.resolved(cell, source.num_batches))
+
+
 def _lived_cell(
     job: Job,
     results: Results,
@@ -172,7 +216,7 @@ def _lived_cell(
     repeats: int,
     streams: Streams,
     observer: Observer,
-    standard_ms: float | None,
+    then_ms: float | None,
 ) -> LivedCell:
     spec, source = _found(job, results, cell)
     resolved = results.resolved(cell, source.num_batches)
@@ -183,7 +227,7 @@ def _lived_cell(
             f"{cell['shift']}: its inputs take more than {PREPARED_BYTES >> 30} GB, so each is made while the "
             "pipeline may be at work, which slows what is lived; use fewer batches"
         )
-    speed = None if standard_ms is None else Speed(job, stream, standard_ms)
+    speed = None if then_ms is None else Speed(job, stream, then_ms)
     lives, speeds_x = [], []
     for _ in range(repeats):
         speed_x = 1.0 if speed is None else speed.now_x()

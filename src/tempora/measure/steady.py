@@ -148,7 +148,10 @@ class SteadyProfile(_Part):
     tail_x: float | None = None
     """Clean 99th percentile over median of standard inference; None: not known on this machine."""
     after_idle_x: float | None = None
-    """Standard inference after a pause over back to back."""
+    """Standard inference after a pause over its steady time."""
+    back_to_back_ms: float | None = Field(None, gt=0)
+    """Standard inference with nothing between its batches: how fast the machine was, for who wants to know how fast
+    it is now. None: nobody looked."""
     clean_share: float = Field(1.0, ge=0, le=1)
     cores_ours: bool = True
     settled: bool = True

@@ -16,6 +16,7 @@ import torch
 
 from tempora.engine.job import STANDARD, Job, MethodSpec
 from tempora.engine.profiling.allowance import Allowance
+from tempora.engine.profiling.back_to_back import back_to_back_ms
 from tempora.engine.profiling.recording import Recording, Tell, short
 from tempora.engine.profiling.settled import Question
 from tempora.engine.profiling.stations import Station, stations
@@ -32,6 +33,8 @@ STANDARD_EVERY = 3
 """Methods between two samples of standard inference."""
 FEWEST_ROUNDS = 3
 IDLE_S = 0.02
+LOOKED_AT = 5
+"""Batches of standard inference back to back, whenever recording stops to think, and when it ends."""
 MOST_BLOCKS = 256
 
 
@@ -61,17 +64,20 @@ def record_profile(
     spent[STANDARD] = taken_by(standard, way, memory, job.device)
     allowance.rounds_begin()
     question = Question(tuple(job.scenarios), num_batches, job.streams[0].batch_size)
+    inputs = [station.x for station in way]
     recording, look, enough = Recording(timer.what), len(way), False
     order = random.Random(0)
     while True:
         up = allowance.up
         if recording.rounds == look:  # first when every station was met, then after half as many more
+            recording.back_to_back_ms += back_to_back_ms(standard.method, inputs, timer, LOOKED_AT)
             enough = question.enough(recording, walkers, up)
             look += max(1, look // 2)
         if recording.rounds >= FEWEST_ROUNDS and (enough or up > 1):
             break
         _round(recording, way[recording.rounds % len(way)], walkers, standard, timer, order)
         tell(recording.rounds, allowance.up)
+    recording.back_to_back_ms += back_to_back_ms(standard.method, inputs, timer, LOOKED_AT)
     wanted = (
         [spec.label for spec in job.methods if spec.label != STANDARD] if labels is None else list(labels)
     )
@@ -139,6 +145,7 @@ def _profile(
         standard_error=fitted.standard.error,
         tail_x=fitting.tail_x([factor for block in factors for factor in block]),
         after_idle_x=short(float(np.median(recording.idle_ms)) / fitted.standard.ms),
+        back_to_back_ms=short(float(np.median(recording.back_to_back_ms))),
         clean_share=clean_share,
         cores_ours=clean_share >= 0.5,
         settled=not unsettled,

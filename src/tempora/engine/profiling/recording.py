@@ -32,6 +32,8 @@ class Recording:
     checks: list[bool] = field(default_factory=list)
     clean: list[bool] = field(default_factory=list)
     idle_ms: list[float] = field(default_factory=list)
+    back_to_back_ms: list[float] = field(default_factory=list)
+    """Of standard inference, in looks between the rounds."""
 
     @property
     def rounds(self) -> int:
