@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gc
 import math
+import os
+import subprocess
 import sys
 import threading
+import time
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,14 +22,14 @@ from torch import nn
 import tempora
 from tempora import TemporaError
 from tempora.engine.moments import Costs
-from tempora.engine.pipeline import prometheus
+from tempora.engine.pipeline import Pipeline, prometheus
 from tempora.engine.pipeline.door import all_finite
 from tempora.engine.pipeline.live_time import WallClock
 from tempora.engine.pipeline.operator import Operator
 from tempora.engine.pipeline.scores import have_a_best_class
 from tempora.errors import TemporaWarning
 from tempora.methods import Method, create
-from tempora.scenarios import Poisson
+from tempora.scenarios import Deployment, Poisson
 
 PATIENCE_S = 60
 """A watchdog for what must not hang; nothing is decided by it while things go well."""
@@ -367,6 +371,301 @@ def test_a_method_that_takes_too_long_is_replaced():
             assert pipeline.stats()["steps"] == 3
 
 
+def test_a_method_that_only_predicts_and_takes_too_long_is_replaced():
+    """Whoever waits for a look at the clock now and then may miss it."""
+    clock = FakeClock(minding=False)
+
+    class Slow(Method):
+        name = "slow"
+
+        @torch.no_grad()
+        def predict(self, x):
+            clock.advance(500)
+            return self.model(x)
+
+    with pytest.warns(TemporaWarning, match="it took 500 ms for one batch"):  # noqa: PT031, SIM117
+        with tempora.deploy(tiny_network(), Slow, device="cpu", clock=clock, too_long_ms=400) as pipeline:
+            for _ in range(3):
+                pipeline.submit(image()).result(PATIENCE_S)
+            assert pipeline.wait(PATIENCE_S)
+            assert (pipeline.stats()["answered"], pipeline.stats()["replaced"]) == (3, 2)
+
+
+def until(holds, meanwhile=lambda: None):
+    """Wait for it, without deciding anything by time."""
+    watchdog = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < watchdog, "it hangs"
+        meanwhile()
+        threading.Event().wait(0.005)
+
+
+def time_passes(clock, thread, by_ms):
+    """Until the thread has ended."""
+    thread.start()
+    until(lambda: not thread.is_alive(), meanwhile=lambda: clock.advance(by_ms))
+
+
+@pytest.mark.parametrize("where", ["let_predict", "let_adapt"])
+def test_a_method_that_hangs_while_it_warms_up_is_left_behind(where):
+    let, clock, deployments = threading.Event(), FakeClock(), []
+    kind = held(**{where: let})
+
+    def deploy():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TemporaWarning)
+            deployments.append(deployed(kind, clock=clock, too_long_ms=1000))
+
+    # Each call has ten times as long as a batch.
+    time_passes(clock, threading.Thread(target=deploy, daemon=True), by_ms=10_001)
+    (pipeline,) = deployments
+    assert "a call has not ended" in pipeline.stats()["failure"]
+    assert not pipeline.submit(image()).result(PATIENCE_S).dropped
+    assert pipeline.stats()["replaced"] == 1
+    pipeline.close()
+    let.set()
+
+
+def test_a_standard_that_hangs_while_it_warms_up_is_said():
+    let, clock = threading.Event(), FakeClock()
+    hangs = type("Standard", (create("standard", tiny_network()).__class__,), {})
+    hangs.predict = lambda self, x: let.wait(PATIENCE_S)
+    model, failed = tiny_network(), []
+    operator = Operator(hangs(model), hangs(model), example=torch.ones(2, 1, 2, 2))
+
+    def deploy():
+        with pytest.raises(TemporaError, match="the device does not answer: a call has not ended") as error:
+            Pipeline(
+                operator, Deployment(arrivals=(0.0,)).resolve(num_batches=1), too_long_ms=1000, clock=clock
+            )
+        failed.append(error)
+
+    time_passes(clock, threading.Thread(target=deploy, daemon=True), by_ms=10_001)
+    assert failed
+    let.set()
+
+
+@pytest.mark.parametrize("call", ["save", "load"])
+def test_a_method_that_hangs_while_it_is_saved_or_loaded_is_left_behind(call, tmp_path):
+    let, clock, said = threading.Event(), FakeClock(), []
+
+    class Stuck(Held):
+        hangs = False
+
+        def snapshot(self):
+            assert not self.hangs or let.wait(PATIENCE_S)
+            return super().snapshot()
+
+    def ask():
+        with pytest.raises(TemporaError, match="held: a call has not ended") as error:
+            getattr(pipeline, call)(tmp_path / "state")
+        said.append(error)
+
+    with pytest.warns(TemporaWarning, match="a call has not ended"):  # noqa: PT031, SIM117
+        with tempora.deploy(tiny_network(), Stuck, device="cpu", clock=clock, too_long_ms=1000) as pipeline:
+            pipeline.save(tmp_path / "state")
+            Stuck.hangs = True
+            time_passes(clock, threading.Thread(target=ask, daemon=True), by_ms=10_001)
+            assert said
+            assert not pipeline.submit(image()).result(PATIENCE_S).dropped
+            let.set()
+
+
+def test_what_hung_and_comes_back_changes_nothing_of_what_was_loaded_since(tmp_path):
+    let, clock, back = threading.Event(), FakeClock(), threading.Event()
+
+    class Hanging(Held):
+        def adapt(self):
+            hung = self.let_adapt is not None
+            done = super().adapt()
+            if hung:
+                back.set()
+            return done
+
+    with pytest.warns(TemporaWarning, match="a call has not ended"):  # noqa: PT031, SIM117
+        with tempora.deploy(tiny_network(), Hanging, device="cpu", clock=clock, too_long_ms=1000) as pipeline:
+            pipeline.save(tmp_path / "state")
+            Hanging.let_adapt = let
+            pipeline.submit(image()).result(PATIENCE_S)
+            _in_hand(pipeline)
+            clock.advance(1001)
+            until(lambda: pipeline.stats()["failure"] is not None)
+            Hanging.let_adapt = None
+            pipeline.load(tmp_path / "state")
+            let.set()
+            assert back.wait(PATIENCE_S)
+            assert pipeline._operator.method.seen == 0
+            pipeline.submit(image()).result(PATIENCE_S)
+            assert pipeline.wait(PATIENCE_S)
+            assert (pipeline._operator.method.seen, pipeline.stats()["failure"]) == (1, None)
+
+
+def test_where_no_other_method_can_be_made_nothing_is_loaded_into_one_that_hangs(tmp_path):
+    with deployed() as pipeline:
+        pipeline.save(tmp_path / "state")
+        pipeline._operator.left_behind, pipeline._operator._make = True, None
+        with pytest.raises(TemporaError, match=r"a call of held hangs .* deploy again, and load there"):
+            pipeline.load(tmp_path / "state")
+
+
+def breaking(call, **attributes):
+    """Raises where it is asked to freeze, say, once it was made."""
+
+    def fail(self, *given):
+        if self.made:
+            raise RuntimeError("out of luck")
+        return getattr(Held, call)(self, *given)
+
+    def remember(self):
+        self.made = False
+        Held.remember(self)
+        self.made = True
+
+    return held(made=False, remember=remember, **{call: fail}, **attributes)
+
+
+@pytest.mark.parametrize("call", ["freeze", "reset"])
+def test_a_method_that_raises_when_it_is_frozen_or_reset_while_it_warms_up_is_replaced(call):
+    with (  # noqa: PT031
+        pytest.warns(
+            TemporaWarning, match=rf"replaced by Standard: {call}\(\) raised RuntimeError: out of luck"
+        ),
+        deployed(breaking(call)) as pipeline,
+    ):
+        assert not pipeline.submit(image()).result(PATIENCE_S).dropped
+        assert (pipeline.stats()["replaced"], pipeline.stats()["refused"]) == (1, 0)
+
+
+def test_a_method_that_cannot_freeze_when_its_budget_is_used_up_is_replaced():
+    with (  # noqa: PT031
+        pytest.warns(TemporaWarning, match=r"replaced by Standard: freeze\(\) raised RuntimeError"),
+        tempora.deploy(
+            tiny_network(), breaking("freeze"), device="cpu", clock=FakeClock(), baseline_ms=10, budget_ms=0
+        ) as pipeline,
+    ):
+        for _ in range(3):
+            assert not pipeline.submit(image()).result(PATIENCE_S).dropped
+            assert pipeline.wait(PATIENCE_S)
+        assert (pipeline.stats()["replaced"], pipeline.stats()["refused"]) == (3, 0)
+
+
+@pytest.mark.parametrize(("call", "stood_in"), [("snapshot", 1), ("freeze", 1), ("restore", 0)])
+def test_a_method_that_cannot_be_the_fallback_for_a_moment_is_replaced(call, stood_in):
+    let = threading.Event()
+    with (  # noqa: PT031
+        pytest.warns(TemporaWarning, match=rf"replaced by Standard: {call}\(\) raised RuntimeError"),
+        tempora.deploy(
+            tiny_network(), breaking(call, let_adapt=let), device="cpu", queue=0, fallback="latest"
+        ) as pipeline,
+    ):
+        pipeline.submit(image()).result(PATIENCE_S)
+        lost = pipeline.submit(image())
+        let.set()
+        assert lost.result(PATIENCE_S).fallback
+        assert pipeline.wait(PATIENCE_S)
+        assert not pipeline.submit(image()).result(PATIENCE_S).dropped
+        stats = pipeline.stats()
+    assert (stats["replaced"], stats["fallback"], stats["refused"]) == (1 + stood_in, 1, 0)
+
+
+class Stiff(Held):
+    """Frozen, it hangs, or fails."""
+
+    let_frozen = None
+
+    def predict(self, x):
+        if self.frozen and self.let_frozen is None:
+            raise RuntimeError("too stiff")
+        if self.frozen:
+            assert self.let_frozen.wait(PATIENCE_S)
+        return super().predict(x)
+
+
+def test_a_fallback_on_a_device_of_its_own_that_fails_is_replaced_there_said_and_counted():
+    let = threading.Event()
+    kind = type("Stiff", (Stiff,), {"let_adapt": let})
+    with (  # noqa: PT031
+        pytest.warns(
+            TemporaWarning, match=r"by Standard as the fallback: predict\(\) raised RuntimeError"
+        ) as said,
+        tempora.deploy(
+            tiny_network(), kind, device="cpu", queue=0, fallback="latest", fallback_device="cpu"
+        ) as pipeline,
+    ):
+        pipeline.submit(image()).result(PATIENCE_S)
+        lost = [pipeline.submit(image()) for _ in range(3)]
+        assert all(future.result(PATIENCE_S).fallback for future in lost)
+        let.set()
+        assert pipeline.wait(PATIENCE_S)
+        stats = pipeline.stats()
+    assert (stats["replaced"], stats["fallback"], stats["steps"]) == (3, 3, 1)
+    assert "too stiff" in stats["fallback_failure"]
+    assert stats["failure"] is None, "where it adapts it does well"
+    assert len([one for one in said if one.category is TemporaWarning]) == 1
+
+
+def test_a_fallback_on_a_device_of_its_own_that_hangs_is_left_behind():
+    let, let_frozen, clock = threading.Event(), threading.Event(), FakeClock()
+    kind = type("Stiff", (Stiff,), {"let_adapt": let, "let_frozen": let_frozen})
+    with pytest.warns(TemporaWarning, match="by Standard as the fallback: a call has not ended"):  # noqa: PT031
+        pipeline = tempora.deploy(
+            tiny_network(),
+            kind,
+            device="cpu",
+            clock=clock,
+            queue=0,
+            fallback="latest",
+            fallback_device="cpu",
+            too_long_ms=1000,
+        )
+        pipeline.submit(image()).result(PATIENCE_S)
+        lost = [pipeline.submit(image()) for _ in range(3)]
+        until(lambda: pipeline._beside.picked_ms is not None)
+        let.set()
+        until(lambda: pipeline._worker.picked_ms is None)
+        clock.advance(1001)
+        assert all(future.result(PATIENCE_S).fallback for future in lost)
+        assert pipeline.stats()["replaced"] == 3
+        pipeline.close()
+    let_frozen.set()
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_fallback_whose_device_does_not_answer_ends_with_the_pipeline(drain):
+    let, clock = threading.Event(), FakeClock()
+
+    class Stuck(nn.Module):
+        def forward(self, x):
+            assert bool((x == 1).all()) or let.wait(PATIENCE_S)
+            return x.flatten(1)
+
+    network = nn.Sequential()
+    network.add_module("flat", Stuck())
+    network.add_module("head", nn.Linear(4, 3))
+    adapting = threading.Event()
+    pipeline = tempora.deploy(
+        tempora.models.wrap(network, features="flat", head="head"),
+        held(let_adapt=adapting),
+        device="cpu",
+        clock=clock,
+        queue=0,
+        fallback="standard",
+        fallback_device="cpu",
+        too_long_ms=1000,
+    )
+    pipeline.submit(image()).result(PATIENCE_S)
+    lost = [pipeline.submit(image(2.0)) for _ in range(2)]
+    until(lambda: pipeline._beside.picked_ms is not None)
+    adapting.set()
+    until(lambda: pipeline._worker.picked_ms is None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TemporaWarning)
+        time_passes(clock, threading.Thread(target=pipeline.close, args=(drain,), daemon=True), by_ms=1001)
+    assert all(future.result(0).dropped for future in lost)
+    assert "a call has not ended" in pipeline.stats()["fallback_failure"]
+    let.set()
+
+
 def test_a_device_that_does_not_answer_refuses_what_waits():
     """Standard hangs too: nobody waits for ever, and close() comes back."""
     let, clock = threading.Event(), FakeClock()
@@ -487,10 +786,11 @@ def test_a_saved_budget_stays_spent_and_a_frozen_method_may_adapt_under_a_larger
         return pipeline.stats()
 
     knobs = {"device": "cpu", "clock": clock, "baseline_ms": 10}
-    with tempora.deploy(tiny_network(), Costly, budget_ms=40, **knobs) as pipeline:
+    network = tiny_network()
+    with tempora.deploy(network, Costly, budget_ms=40, **knobs) as pipeline:
         serve(pipeline, 3)
         pipeline.save(tmp_path / "state")
-    with tempora.deploy(tiny_network(), Costly, budget_ms=80, **knobs) as pipeline:
+    with tempora.deploy(network, Costly, budget_ms=80, **knobs) as pipeline:
         pipeline.load(tmp_path / "state")
         assert pipeline.stats()["spent_ms"] == 40
         assert serve(pipeline, 4)["steps"] == 2
@@ -505,6 +805,25 @@ def test_a_state_of_something_else_is_refused(tmp_path):
                 pipeline.load(tmp_path / path)
     with deployed("standard") as other, pytest.raises(TemporaError, match="saved with method 'held'"):
         other.load(tmp_path / "state")
+
+
+def test_a_state_of_another_network_is_refused_and_one_of_before_that_was_noted_is_not(tmp_path, monkeypatch):
+    network, other = tiny_network(), tiny_network()
+    assert network.name == other.name
+    with tempora.deploy(network, Held, device="cpu") as pipeline:
+        pipeline.save(tmp_path / "state")
+        facts = pipeline._operator.facts
+        monkeypatch.setattr(
+            pipeline._operator,
+            "facts",
+            lambda: {name: value for name, value in facts().items() if name != "weights"},
+        )
+        pipeline.save(tmp_path / "old")
+    with tempora.deploy(other, Held, device="cpu") as pipeline:
+        with pytest.raises(TemporaError, match=r"was saved with weights .* deploy the same model"):
+            pipeline.load(tmp_path / "state")
+        with pytest.warns(TemporaWarning, match="make sure that it is of this"):
+            pipeline.load(tmp_path / "old")
 
 
 def test_a_given_up_method_comes_back_with_a_saved_state(tmp_path):
@@ -558,6 +877,89 @@ def test_a_slow_callback_keeps_nobody_waiting():
         assert pipeline.wait(PATIENCE_S)
         let.set()
     assert called.is_set()
+
+
+def test_a_callback_that_ends_its_thread_ends_no_other():
+    called = threading.Event()
+    with deployed() as pipeline:
+        first = pipeline.submit(image())
+        first.add_done_callback(lambda future: sys.exit(1))
+        first.result(PATIENCE_S)
+        pipeline.submit(image()).add_done_callback(lambda future: called.set())
+        assert called.wait(PATIENCE_S)
+
+
+def test_a_client_cannot_end_a_request_in_the_pipelines_place():
+    let = threading.Event()
+    with tempora.deploy(tiny_network(), held(let_predict=let), device="cpu", queue=3) as pipeline:
+        futures = [pipeline.submit(image()) for _ in range(3)]
+        with pytest.raises(TemporaError, match="the pipeline ends it"):
+            futures[1].set_result(1)
+        with pytest.raises(TemporaError, match="the pipeline ends it"):
+            futures[1].set_exception(ValueError())
+        let.set()
+        assert not any(future.result(PATIENCE_S).dropped for future in futures)
+
+
+LEAVING = """
+import sys, threading, torch
+sys.path.insert(0, {tests!r})
+from live_clock import tiny_network
+import tempora
+from tempora.methods import Method
+
+class Busy(Method):
+    name = "busy"
+
+    @torch.no_grad()
+    def predict(self, x):
+        started.set()
+        for _ in range(50):
+            torch.randn(300, 300) @ torch.randn(300, 300)
+        return self.model(x)
+
+started = threading.Event()
+pipeline = tempora.deploy(tiny_network(), Busy, device="cpu", queue=50)
+futures = [pipeline.submit(torch.ones(1, 2, 2)) for _ in range(40)]
+futures[-1].add_done_callback(lambda future: print("dropped", future.result().dropped, flush=True))
+started.wait()
+print("leaving", flush=True)
+"""
+
+
+def test_leaving_python_without_close_ends_in_order():
+    """Threads that work while Python takes itself apart abort it."""
+    program = LEAVING.format(tests=str(Path(__file__).parent))
+    left = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=10 * PATIENCE_S, check=False
+    )
+    assert (left.returncode, left.stdout.split("\n")) == (0, ["leaving", "dropped True", ""]), left.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_is_told_that_the_pipeline_is_not_its_own():
+    with deployed() as pipeline:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:  # in the child nothing of pytest may go on
+            said = b"nothing"
+            try:
+                for call in (lambda: pipeline.submit(image()), pipeline.wait, pipeline.stats):
+                    try:
+                        call()
+                        os._exit(2)
+                    except TemporaError as error:
+                        said = str(error).encode()
+                pipeline.close()
+            finally:
+                os.write(writing, said)
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert f"is at work in process {os.getpid()}".encode() in os.read(reading, 1000)
+        os.close(reading), os.close(writing)
+        assert not pipeline.submit(image()).result(PATIENCE_S).dropped
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ def deploy(
         fallback=resolved.fallback,
         beside=_beside(resolved, spec, classifier, fallback_device, seed, source),
         example=given,
+        make=partial(methods.create, spec.name, standard.model, seed=seed, **spec.settings),
     )
     return Pipeline(
         operator,

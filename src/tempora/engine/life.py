@@ -97,7 +97,8 @@ def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved, sp
         requests = _ask(pipeline, batch, stream.num_batches, resolved)
         answers = [request.result() for request in requests]
         pipeline.wait()
-        if (failure := pipeline.stats()["failure"]) is not None:
+        stats = pipeline.stats()
+        if (failure := stats["failure"] or stats["fallback_failure"]) is not None:
             raise TemporaError(f"{spec.label} was replaced by Standard while it was lived: {failure}")
     trace = _trace(journal, answers, requests, stream)
     score = replayed(trace, np.array([request.submitted_ms for request in requests]), resolved)

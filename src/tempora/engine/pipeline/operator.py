@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from tempora.engine.moments import Costs
+from tempora.engine.pipeline.attempts import failure_of, reason, tried
 from tempora.engine.pipeline.beside import Beside
 from tempora.engine.pipeline.live_time import LiveClock
 from tempora.engine.pipeline.requests import Unit
@@ -20,7 +22,6 @@ from tempora.engine.pipeline.scores import (
     Refused,
     cannot_take,
     on_host,
-    predicted,
     usable,
 )
 from tempora.errors import TemporaError
@@ -28,7 +29,7 @@ from tempora.measure.device import synchroniser
 from tempora.measure.work import work_of
 from tempora.methods import Method, Moment
 from tempora.methods.contract import UNTOLD
-from tempora.methods.guard import Guard, Misbehaved
+from tempora.methods.guard import Guard
 from tempora.methods.outputs import checked_action
 from tempora.scenarios import Turn
 
@@ -52,12 +53,17 @@ class Operator:
         fallback: str | None = None,
         beside: Beside | None = None,
         example: Tensor | None = None,
+        make: Callable[[], Method] | None = None,
     ) -> None:
+        """`make`: another method like this one, for the time when a call never returns from this one."""
         self.method, self.standard, self.beside = method, standard, beside
         self.device = method.model.device
         self._synchronise = synchroniser(self.device)
         self._fallback = fallback
         self._example = example
+        self._make = make
+        self.left_behind = False
+        """A thread hangs in a call of the method, and may go on with it at any time."""
         self._guard = Guard(method.name, own_thread=True)
         self._froze_it = False
         """The budget is used up: it was not the method that froze itself."""
@@ -76,7 +82,17 @@ class Operator:
     def identity(self) -> dict[str, str]:
         """What has to be the same where a state is loaded."""
         model = self.method.model
-        return {"method": self.method.name, "settings": repr(self.method.settings), "model": model.name}
+        return {
+            "method": self.method.name,
+            "settings": repr(self.method.settings),
+            "model": model.name,
+            "weights": self._weights,
+        }
+
+    @cached_property
+    def _weights(self) -> str:
+        """Of the source, which Standard keeps as they are."""
+        return self.standard.model.weights_hash()[:16]
 
     def facts(self) -> dict[str, Any]:
         froze_itself = self.method.frozen and not self._froze_it
@@ -98,9 +114,11 @@ class Operator:
         """The mode of the work just done."""
         return work_of(self.method)[0]
 
-    def warm_up(self, clock: LiveClock, costs: Costs) -> str | None:
+    def warm_up(
+        self, clock: LiveClock, costs: Costs, goes_on: Callable[[], None] = lambda: None
+    ) -> str | None:
         """Take both through an example, frozen once too, so that no client pays for what is done the first time, and
-        count what the method's work takes.
+        count what the method's work takes. `goes_on` is called before whatever may take long.
 
         Says why the method is not to be asked at all, if that shows here. Nobody else is at work yet, so this is
         where state of the whole process is looked at, too.
@@ -109,20 +127,21 @@ class Operator:
             return None
         guard, failure = Guard(self.name), None
         for _ in range(WARM_UP_BATCHES):
+            goes_on()
             on_host(self.standard.predict(self._example))
+            goes_on()
             failure = failure or self._gone_through(self._example, guard, clock, costs)
+        goes_on()
+        failure = failure or failure_of(self.method, "freeze", self.method.freeze, guard)
         if failure is None:
-            with guard("freeze"):
-                self.method.freeze()
-            _, failure = self._tried(self._example, lambda: UNTOLD, guard)
-            with guard("reset"):
-                self.method.reset()
+            _, failure = tried(self.method, self._example, lambda: UNTOLD, guard)
+        failure = failure or failure_of(self.method, "reset", self.method.reset, guard)
         if failure is None and self._learns_from_parts and self.device.type == "cuda":
-            self._meet_sizes(self._example)
+            self._meet_sizes(self._example, goes_on)
         self._synchronise()
         return failure
 
-    def _meet_sizes(self, x: Tensor) -> None:
+    def _meet_sizes(self, x: Tensor, goes_on: Callable[[], None] = lambda: None) -> None:
         """Take the network forward and back through every size of a batch, the larger ones first.
 
         A GPU's library looks for a way to compute a convolution when its shape comes for the first time in a thread,
@@ -130,6 +149,7 @@ class Operator:
         """
         begin_s = time.monotonic()
         for size in range(len(x), 0, -1):
+            goes_on()
             part = x[:size].clone().requires_grad_()
             with torch.enable_grad():
                 scores = self.standard.model(part)
@@ -159,14 +179,40 @@ class Operator:
 
     def adapt(self, moment: Callable[[], Moment]) -> tuple[str, str | None]:
         """The rest of the work on the last batch: what was done, or why the method is not to be asked again."""
+        method = self.method
         try:
             action = self._adapt(moment, self._guard)
             self._synchronise()
-            if self.beside is not None:
-                self.beside.publish(self.method)
+            if self.beside is not None and method is self.method:  # no other was made while this one hung
+                self.beside.publish(method)
         except BaseException as error:
-            return "none", self._reason("adapt", error)
+            return "none", reason(method, "adapt", error)
         return action, None
+
+    def snapshot(self) -> Any:
+        """The method's state, to be saved."""
+        try:
+            return self.method.snapshot()
+        except Exception as error:
+            raise TemporaError(
+                f"{self.name} has no state that could be saved ({reason(self.method, 'snapshot', error)}): mend its "
+                "snapshot()"
+            ) from error
+
+    def ready_to_load(self) -> None:
+        """A method that a hanging call may go on to change is left to that call, and another takes its place."""
+        if not self.left_behind:
+            return
+        try:
+            if self._make is None:
+                raise TemporaError("nobody said how")
+            self.method = self._make()
+        except TemporaError as error:
+            raise TemporaError(
+                f"a call of {self.name} hangs and may change whatever is loaded into it, and another cannot be made "
+                f"({error}): deploy again, and load there"
+            ) from None
+        self.left_behind = False
 
     def restore(self, snapshot: Any, own: Any, place: str) -> None:
         """Go on from a snapshot; `own` is the present state, which stays if the other does not fit."""
@@ -184,34 +230,43 @@ class Operator:
             self.beside.publish(self.method)
 
     def _by_method(self, turn: Turn, x: Tensor, moment: Callable[[], Moment]) -> Outcome:
+        scores, failure = None, None
         if not turn.adapting and not self.method.frozen:
-            self.method.freeze()
-            self._froze_it = True
+            failure = failure_of(self.method, "freeze", self.method.freeze, self._guard)
+            self._froze_it = failure is None
         froze_itself = self.method.frozen
-        scores, failure = self._tried(x, moment, self._guard)
+        if failure is None:
+            scores, failure = tried(self.method, x, moment, self._guard)
         if scores is None:  # where Standard fails too, the batch is at fault
             return Outcome(self._by_standard(x), "frozen", by_standard=True, failure=failure)
         adapts = turn.adapting and not self._done_with_the_answer
-        return Outcome(scores, "frozen" if froze_itself else "adapt", adapts=adapts)
+        return Outcome(scores, "frozen" if froze_itself else "adapt", adapts=adapts, by_method=True)
 
     def _by_standard(self, x: Tensor) -> Tensor:
         return usable(self.standard.predict(x), len(x), self.standard)
 
     def _answer_lost(self, x: Tensor, moment: Callable[[], Moment], standing: bool) -> Outcome:
-        scores, failure = None, None
-        if self._fallback == "latest" and standing:
-            present = self.method.snapshot()
-            self.method.freeze()
-            scores, failure = self._tried(x, moment, self._guard)
-            self.method.restore(present)
+        if self._fallback != "latest":
+            return Outcome(self._by_standard(x), "fallback")
+        scores, failure = self._by_latest(x, moment) if standing else (None, None)
         if scores is None:
-            scores = self._by_standard(x)
-        return Outcome(scores, "fallback", failure=failure)
+            return Outcome(self._by_standard(x), "fallback", by_standard=True, failure=failure)
+        return Outcome(scores, "fallback", by_method=True, failure=failure)
+
+    def _by_latest(self, x: Tensor, moment: Callable[[], Moment]) -> tuple[Tensor | None, str | None]:
+        """The method's scores, frozen for this batch alone."""
+        method, guard, kept = self.method, self._guard, list[Any]()
+        failure = failure_of(method, "snapshot", lambda: kept.append(method.snapshot()), guard)
+        failure = failure or failure_of(method, "freeze", method.freeze, guard)
+        if failure is not None:
+            return None, failure
+        scores, failure = tried(method, x, moment, guard)
+        return scores, failure or failure_of(method, "restore", lambda: method.restore(kept[0]), guard)
 
     def _gone_through(self, x: Tensor, guard: Guard, clock: LiveClock, costs: Costs) -> str | None:
         """A batch that nobody waits for; why the method is not to be asked again."""
         began_ms = clock.now_ms()
-        scores, failure = self._tried(x, lambda: UNTOLD, guard)
+        scores, failure = tried(self.method, x, lambda: UNTOLD, guard)
         if scores is None:
             return failure
         emission_ms = clock.now_ms()
@@ -219,7 +274,7 @@ class Operator:
         try:
             action = self._adapt(lambda: UNTOLD, guard)
         except BaseException as error:
-            return self._reason("adapt", error)
+            return reason(self.method, "adapt", error)
         self._synchronise()
         begun_ms = began_ms if self.adapts_in_predict else emission_ms
         mode, amount = work_of(self.method)
@@ -227,19 +282,6 @@ class Operator:
         in_part = amount is not None and amount < len(x)
         self._learns_from_parts |= in_part and self.method.family == "gradient-based"
         return None
-
-    def _tried(
-        self, x: Tensor, moment: Callable[[], Moment], guard: Guard
-    ) -> tuple[Tensor | None, str | None]:
-        """The method's scores; or none of use, and why it is not to be asked again, unless it is this batch that does
-        not suit it (too small, say)."""
-        try:
-            with guard("predict"):
-                scores = predicted(self.method, x, moment)
-            return usable(scores, len(x), self.method), None
-        except BaseException as error:
-            unsuited = isinstance(error, TemporaError) and not isinstance(error, (NotUsable, Misbehaved))
-            return None, None if unsuited else self._reason("predict", error)
 
     def _adapt(self, moment: Callable[[], Moment], guard: Guard) -> str:
         adapt: Any = self.method.adapt
@@ -249,8 +291,3 @@ class Operator:
             return checked_action(self.name, action)
         except TemporaError as error:
             raise NotUsable(str(error)) from None
-
-    def _reason(self, call: str, error: BaseException) -> str:
-        if isinstance(error, (NotUsable, Misbehaved)):
-            return str(error).removeprefix(f"{self.name}: ")
-        return f"{call}() raised {type(error).__name__}: {error}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import math
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from tempora.engine.pipeline.beside import serve_beside
+from tempora.engine.pipeline.beside import BesideWorker
 from tempora.engine.pipeline.collecting import Collector
 from tempora.engine.pipeline.door import Door
 from tempora.engine.pipeline.facade import Facade
@@ -21,7 +23,8 @@ from tempora.engine.pipeline.minder import mind
 from tempora.engine.pipeline.operator import Operator
 from tempora.engine.pipeline.requests import Answer, Courier, Request
 from tempora.engine.pipeline.saved_state import for_device, read_state, write_state
-from tempora.engine.pipeline.shared import Shared, start
+from tempora.engine.pipeline.shared import Shared
+from tempora.engine.pipeline.watched import LeftBehind, Watched, say, start
 from tempora.engine.pipeline.worker import Worker
 from tempora.errors import TemporaError
 from tempora.scenarios import Resolved
@@ -58,21 +61,35 @@ class Pipeline:
         self._resolved = resolved
         self._door, self._courier = Door(operator.device, shape), Courier()
         beside, collector = operator.beside, Collector(batch_size, max_wait_ms)
-        self._shared = shared = Shared(
+        self._process = os.getpid()
+        self._share = shared = Shared(
             resolved, clock or WallClock(), collector, elsewhere=beside is not None, journal=journal
         )
         self._worker = worker = Worker(shared, operator, too_long_ms)
-        self._others = [start(lambda: mind(shared, worker, too_long_ms), "tempora-minder")]
-        if beside is not None:
-            self._others.append(start(lambda: serve_beside(shared, beside), "tempora-fallback"))
+        self._beside = None if beside is None else BesideWorker(shared, beside, too_long_ms)
+        workers: list[Watched] = [worker] if self._beside is None else [worker, self._beside]
+        self._minder = start(lambda: mind(shared, workers, too_long_ms), "tempora-minder")
+        atexit.register(self._end_with_python)
         try:
-            failure = shared.by_worker(lambda: operator.warm_up(shared.clock, shared.costs))
+            failure = shared.by_worker(lambda: operator.warm_up(shared.clock, shared.costs, worker.goes_on))
+        except LeftBehind:  # said, and replaced
+            failure = None
         except BaseException:
             self.close(drain=False)
             raise
         if failure is not None:
             with shared.lock:
                 worker.replace(failure)
+
+    @property
+    def _shared(self) -> Shared:
+        """What the threads share: they are those of one process."""
+        if os.getpid() != self._process:
+            raise TemporaError(
+                f"this pipeline is at work in process {self._process}, and a process forked from it has none of its "
+                f"threads: deploy again in this one ({os.getpid()})"
+            )
+        return self._share
 
     def submit(self, x: Any) -> Request:
         """Hand in one image or a batch, normalised; the future of an `Answer`. Never blocks.
@@ -102,7 +119,7 @@ class Pipeline:
     def stats(self) -> dict[str, Any]:
         """What it has come to so far: counts of requests (arrived, answered, dropped, refused, adapted, fallback,
         replaced by Standard), the six terms and the utility they make, percentiles of the last 100,000 responses,
-        what was spent, and why the method was given up, if it was.
+        what was spent, and why the method was given up, if it was, or as a fallback elsewhere.
 
         A request is what counts as one arrival, and its response begins with `submit`. Accuracies are those of
         labelled requests; with only some of them labelled, the utility is an estimate.
@@ -123,12 +140,13 @@ class Pipeline:
     def save(self, path: Path | str) -> Path:
         """Keep the adapted state, and what of the budget is spent, in a file of tensors and plain values."""
         operator, tally = self._operator, self._shared.replies.tally
+        _ = operator.identity  # known before the worker is asked: others would wait for it
 
         def copy() -> tuple[Any, dict[str, Any]]:
             if tally.failure is not None:
                 raise TemporaError(f"nothing to save: the method was replaced by Standard ({tally.failure})")
             facts = {**operator.facts(), "spent_ms": self._shared.line.timeline.spent_ms}
-            return operator.method.snapshot(), facts
+            return operator.snapshot(), facts
 
         snapshot, facts = self._shared.by_worker(copy)
         write_state(Path(path), snapshot, facts)
@@ -138,27 +156,40 @@ class Pipeline:
         """Go on from a saved state: the method, if it was given up, comes back; what was spent stays spent."""
         facts, decode = read_state(Path(path))
         operator, shared = self._operator, self._shared
-        if differing := [name for name in operator.identity if facts.get(name) != operator.identity[name]]:
+        if "weights" not in facts:
+            say(
+                f"{path} was saved before the network's weights were noted with a state: make sure that it is of "
+                f"this {operator.identity['model']}, and save it again"
+            )
+        known = {"weights": operator.identity["weights"], **facts}
+        if differing := [name for name in operator.identity if known.get(name) != operator.identity[name]]:
             name = differing[0]
             raise TemporaError(
                 f"{path} was saved with {name} {facts.get(name)!r}, this pipeline has {operator.identity[name]!r}: "
                 "deploy the same model and method to go on from it"
             )
 
+        spent_ms = float(facts["spent_ms"])
+
         def put() -> None:
-            own = operator.method.snapshot()
+            operator.ready_to_load()
+            own = operator.snapshot()
             same_kind = facts["device"] == operator.device.type
             operator.restore(for_device(decode(own), own, operator.device, same_kind), own, str(path))
             if not facts["froze_itself"]:
                 operator.method.unfreeze()
-            with shared.lock:
-                shared.line.timeline.resume(float(facts["spent_ms"]))
-                shared.replies.tally.failure = None
 
-        shared.by_worker(put)
+        def go_on() -> None:
+            shared.line.timeline.resume(spent_ms)
+            shared.replies.tally.failure = None
+
+        shared.by_worker(put, then=go_on)
 
     def close(self, drain: bool = True) -> None:
         """Take no more requests, and end: after serving what waits, or, with drain=False, dropping it."""
+        if os.getpid() != self._process:
+            return  # the threads are another process's
+        atexit.unregister(self._end_with_python)
         shared = self._shared
         with shared.lock:
             if len(shared.collector) and drain and not shared.closing:
@@ -170,13 +201,21 @@ class Pipeline:
             shared.say_if_quiet()
         self._worker.join()
         with shared.lock:
+            shared.served = True
+            shared.work_there.notify_all()
+        if self._beside is not None:
+            self._beside.join()
+        with shared.lock:
             shared.ended = True
             shared.minder_wakes.notify_all()
-            shared.work_there.notify_all()
-        for thread in self._others:
-            if thread is not threading.current_thread():
-                thread.join()
+        if self._minder is not threading.current_thread():
+            self._minder.join()
         self._courier.close(LAST_CALLBACKS_S)
+
+    def _end_with_python(self) -> None:
+        """Whoever leaves without `close` wants no more answers, and threads at work while Python takes itself apart
+        would abort it."""
+        self.close(drain=False)
 
     def __enter__(self) -> Pipeline:
         return self

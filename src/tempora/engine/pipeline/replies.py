@@ -42,7 +42,7 @@ class Replies:
     def refuse(self, request: Request, error: Exception) -> None:
         self.tally.refused()
         request.x = None
-        request.set_exception(error)
+        request.refuse(error)
 
     def label(self, request: Request, y: Any) -> None:
         """What was right: counts now, or when the answer goes out."""
@@ -62,7 +62,7 @@ class Replies:
 
     def _end(self, request: Request, answer: Answer) -> None:
         request.x = None
-        request.set_result(answer)
+        request.answer(answer)
         if request.label is not None:
             self._score(request, request.label)
 

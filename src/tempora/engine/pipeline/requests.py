@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tempora.engine.pipeline.door import all_finite
+from tempora.errors import TemporaError
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Answer:
 
 
 class Courier:
-    """Runs the callbacks of clients in a thread of its own: a slow one keeps nobody's answer back."""
+    """Runs the callbacks of clients, one after the other, in a thread of its own: a slow one keeps no answer back and
+    no `result()`, but the callbacks that come after it, and so who awaits an answer by one."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
@@ -88,15 +90,35 @@ class Request(Future[Answer]):
         """Waits for the device, where its values are there and unknown."""
         return self.total is None or (self.x is not None and all_finite(self.x, self.total))
 
+    def answer(self, answer: Answer) -> None:
+        """The pipeline's to call."""
+        super().set_result(answer)
+
+    def refuse(self, error: Exception) -> None:
+        """The pipeline's to call."""
+        super().set_exception(error)
+
+    def set_result(self, result: Answer) -> None:
+        """Not for clients: the pipeline would find its request ended by somebody else."""
+        raise TemporaError(
+            "set_result() of a request: the pipeline ends it; make a Future of your own for your result"
+        )
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Not for clients, as `set_result`."""
+        raise TemporaError(
+            "set_exception() of a request: the pipeline ends it; make a Future of your own for your error"
+        )
+
     def add_done_callback(self, fn: Callable[[Future[Answer]], object]) -> None:
         super().add_done_callback(lambda future: self._courier.carry(lambda: _quietly(fn, future)))
 
 
 def _quietly(call: Callable[[Future[Answer]], object], future: Future[Answer]) -> None:
-    """As futures do: what is wrong with a client's callback is logged and ends nothing."""
+    """As futures do: what is wrong with a client's callback is logged and ends nothing, not even if it calls exit."""
     try:
         call(future)
-    except Exception:
+    except BaseException:
         logging.getLogger("tempora").exception("the callback of a client failed")
 
 

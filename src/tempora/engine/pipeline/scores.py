@@ -36,6 +36,8 @@ class Outcome:
     """adapt() is to follow; a method that froze itself is asked, too, as in a run."""
     by_standard: bool = False
     """Standard stood in for the method."""
+    by_method: bool = False
+    """The scores are the method's own."""
     failure: str | None = None
     """Why the method is not to be asked again."""
     refused: list[Request] = field(default_factory=list)

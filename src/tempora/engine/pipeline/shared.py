@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tempora.engine.moments import Costs, moment_at
@@ -19,6 +20,16 @@ from tempora.methods import Moment
 from tempora.scenarios import Resolved, Turn
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Command:
+    """What the worker is to do between two batches."""
+
+    work: Callable[[], Any]
+    then: Callable[[], None]
+    """Follows with the lock held, unless the work failed or was left behind: what must not be done later."""
+    done: Future[Any] = field(default_factory=Future)
 
 
 class Shared:
@@ -40,11 +51,13 @@ class Shared:
         self.replies = Replies(resolved.value)
         self.elsewhere: deque[tuple[Unit, float]] | None = deque() if elsewhere else None
         """Lost, with the instant of the loss, for a fallback on a device of its own; None: there is none."""
-        self.commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        """What the worker does between two batches."""
+        self.commands: deque[Command] = deque()
         self.costs = Costs()
         """What the method's work has taken: for methods that want to know."""
-        self.closing = self.dropping = self.ended = False
+        self.closing = self.dropping = False
+        self.served = False
+        """The worker has ended: nothing more will be lost."""
+        self.ended = False
         self._journal = journal
 
     def moment(self, turn: Turn, emitted: bool = False) -> Moment:
@@ -109,11 +122,18 @@ class Shared:
             for request in unit.requests:
                 if not request.done():
                     self.replies.refuse(request, TemporaError(f"{reason}; deploy again"))
-        for _, done in self.commands:
-            done.set_exception(TemporaError(f"{reason}; deploy again"))
+        for command in self.commands:
+            command.done.set_exception(TemporaError(f"{reason}; deploy again"))
         self.commands.clear()
         self.work_there.notify_all()
         self.quiet.notify_all()
+
+    def without_fallback(self) -> None:
+        """Nobody answers elsewhere any more: what is lost is dropped, from what waits there on."""
+        waiting, self.elsewhere = self.elsewhere or (), None
+        for unit, _ in waiting:
+            self.replies.drop(*unit.requests)
+        self.say_if_quiet()
 
     def _taken_out(self, keep_turn: bool) -> list[Unit]:
         units = [*self.line.clear(keep_turn), *(unit for unit, _ in self.elsewhere or ())]
@@ -121,15 +141,16 @@ class Shared:
             self.elsewhere.clear()
         return [*units, Unit(self.collector.take())]
 
-    def by_worker(self, command: Callable[[], T]) -> T:
+    def by_worker(self, work: Callable[[], T], then: Callable[[], None] = lambda: None) -> T:
         """Have the worker do something between two batches, and wait for it."""
-        done: Future[T] = Future()
+        command = Command(work, then)
         with self.lock:
             if self.closing:
                 raise TemporaError("the pipeline is closed: save before close, and load into a new one")
-            self.commands.append((command, done))
+            self.commands.append(command)
             self.work_there.notify_all()
-        return done.result()
+        result: T = command.done.result()
+        return result
 
     def refuse_after_close(self) -> None:
         if self.closing:
@@ -147,9 +168,3 @@ class Shared:
     def say_if_quiet(self) -> None:
         if self.is_quiet:
             self.quiet.notify_all()
-
-
-def start(work: Callable[[], None], name: str) -> threading.Thread:
-    thread = threading.Thread(target=work, name=name, daemon=True)
-    thread.start()
-    return thread

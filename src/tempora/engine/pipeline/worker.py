@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 from tempora.engine.pipeline.live_time import Lived
 from tempora.engine.pipeline.operator import Operator
 from tempora.engine.pipeline.requests import Unit
 from tempora.engine.pipeline.scores import Outcome
-from tempora.engine.pipeline.shared import Shared, start
-from tempora.errors import TemporaWarning
+from tempora.engine.pipeline.shared import Command, Shared
+from tempora.engine.pipeline.watched import LeftBehind, Watched, say
+from tempora.errors import TemporaError
 from tempora.scenarios import Turn
 
+FIRST_TIME_X = 10
+"""Warming up, saving and loading may take so many times as long as a batch: what is done for the first time does."""
 
-class Worker:
+
+class Worker(Watched):
     """Answers, then adapts. One that hangs is left behind in its thread, and another goes on with Standard."""
 
     def __init__(self, shared: Shared, operator: Operator, too_long_ms: float) -> None:
-        self._shared, self._operator, self._too_long_ms = shared, operator, too_long_ms
-        self.picked_ms: float | None = None
-        """Since when the turn has been in hand; None: it has not been taken yet."""
+        self._shared, self._operator = shared, operator
         self._emitted: Outcome | None = None
         """How the batch in hand was answered, once it was."""
         self._emission_ms = 0.0
-        self._generation = 0
-        """Threads of an earlier one hang somewhere and are not listened to any more."""
-        self._thread: threading.Thread | None = self._next_thread()
+        self._obeyed: Future[object] | None = None
+        """Of the command in hand."""
+        super().__init__("tempora-worker", too_long_ms)
 
-    def join(self) -> None:
-        """Wait for the end of its work, after `shared.closing`."""
-        while (thread := self._thread) is not None and thread is not threading.current_thread():
-            thread.join(0.05)  # one that hangs is replaced by another, or given up
-            if not thread.is_alive() and thread is self._thread:
-                break
-
-    def look_after(self, now_ms: float) -> None:
-        """Called now and then with the lock held: has a call ended at all?"""
-        if self.picked_ms is not None and now_ms - self.picked_ms > self._too_long_ms:
-            self._abandon(f"a call has not ended after {now_ms - self.picked_ms:.0f} ms")
+    def goes_on(self) -> None:
+        """Called in a command, before each of its calls: each has its own time. A thread that was left behind goes no
+        further."""
+        with self._shared.lock:
+            if threading.current_thread() is not self._thread:
+                raise LeftBehind("another thread has taken over")
+            self.picked_ms = self._shared.clock.now_ms()
 
     def replace(self, failure: str) -> None:
         """From now on Standard answers; said once, and counted."""
@@ -54,23 +49,23 @@ class Worker:
                 "load() of a saved state brings the method back"
             )
 
-    def _next_thread(self) -> threading.Thread:
-        generation = self._generation
-        return start(lambda: self._work(generation), "tempora-worker")
-
-    def _abandon(self, failure: str) -> None:
-        """The thread does not come back from a call: another takes its place, with Standard."""
-        self._generation += 1
-        self.picked_ms = None
-        if self._shared.replies.tally.failure is not None or self._operator.is_standard:
-            self._give_up(f"the device does not answer: {failure}")
-            return
+    def _hangs(self, failure: str) -> bool:
+        """Standard goes on, unless it is Standard that hangs."""
+        obeyed, self._obeyed = self._obeyed, None
+        replaced = self._shared.replies.tally.failure is not None and obeyed is None
+        if replaced or self._operator.is_standard:
+            reason = f"the device does not answer: {failure}"
+            self._shared.give_up(reason)
+            if obeyed is not None:
+                obeyed.set_exception(TemporaError(f"{reason}; deploy again"))
+            return False
+        self._operator.left_behind = True
         self.replace(failure)
-        self._thread = self._next_thread()
-
-    def _give_up(self, reason: str) -> None:
-        self._thread = None
-        self._shared.give_up(reason)
+        if obeyed is not None:
+            obeyed.set_exception(
+                LeftBehind(f"{self._operator.name}: {failure}, and it was left behind; deploy again")
+            )
+        return True
 
     def _work(self, generation: int) -> None:
         try:
@@ -80,15 +75,15 @@ class Worker:
             with self._shared.lock:
                 if generation == self._generation:
                     self._generation += 1
-                    self._give_up(f"the pipeline broke: {type(error).__name__}: {error}")
+                    self._thread = None
+                    self._shared.give_up(f"the pipeline broke: {type(error).__name__}: {error}")
 
     def _next_task(self, generation: int) -> Callable[[], None] | None:
         shared = self._shared
         with shared.lock:
             while generation == self._generation:
                 if shared.commands:
-                    command, done = shared.commands.popleft()
-                    return lambda: self._obey(command, done)
+                    return self._told(shared.commands.popleft(), generation)
                 if (turn := shared.line.turn) is not None:
                     return self._taken(turn, generation)
                 if shared.closing:
@@ -96,20 +91,33 @@ class Worker:
                 shared.work_there.wait()
         return None
 
-    def _obey(self, command: Callable[[], Any], done: Future[Any]) -> None:
+    def _told(self, command: Command, generation: int) -> Callable[[], None]:
+        """A command is in hand from now on: how to obey it. Called with the lock held."""
+        self.picked_ms, self._allowed_ms = self._shared.clock.now_ms(), FIRST_TIME_X * self._too_long_ms
+        self._obeyed = command.done
+        return lambda: self._obey(command, generation)
+
+    def _obey(self, command: Command, generation: int) -> None:
+        error: BaseException | None = None
         try:
-            result = command()
-        except BaseException as error:
-            done.set_exception(error)
-        else:
-            done.set_result(result)
+            result = command.work()
+        except BaseException as raised:
+            error = raised
         with self._shared.lock:
+            if generation != self._generation:
+                return  # whoever asked was told that it hangs
+            self.picked_ms = self._obeyed = None
+            if error is None:
+                command.then()
+                command.done.set_result(result)
+            else:
+                command.done.set_exception(error)
             self._shared.say_if_quiet()
 
     def _taken(self, turn: Turn, generation: int) -> Callable[[], None]:
         """A turn is in hand from now on: what to do about it. Called with the lock held."""
         shared = self._shared
-        self.picked_ms = shared.clock.now_ms()
+        self.picked_ms, self._allowed_ms = shared.clock.now_ms(), self._too_long_ms
         standing, unit = shared.replies.tally.failure is None, shared.line.unit(turn)
         answered = self._emitted is not None  # by a thread that hangs since
 
@@ -132,7 +140,10 @@ class Worker:
             if outcome.adapts:
                 shared.costs.predicted(self._operator.mode(), self._emission_ms - self._begun_ms)
                 return shared.line.turn is turn
-            self._finish(turn, outcome, self._emission_ms, "none", outcome.failure)
+            failure = outcome.failure
+            if standing and outcome.by_method and failure is None and not self._operator.is_standard:
+                failure = self._too_slow(self._emission_ms - self._begun_ms)
+            self._finish(turn, outcome, self._emission_ms, "none", failure)
             return False
 
     def _adapt(self, turn: Turn, generation: int, standing: bool) -> None:
@@ -148,10 +159,13 @@ class Worker:
             finish_ms = shared.clock.now_ms()
             took_ms = finish_ms - self._begun_ms
             if standing and failure is None:
-                failure = f"it took {took_ms:.0f} ms for one batch" if took_ms > self._too_long_ms else None
+                failure = self._too_slow(took_ms)
                 adapt_ms = took_ms if operator.adapts_in_predict else finish_ms - self._emission_ms
                 shared.costs.adapted(operator.mode(), action, adapt_ms)
             self._finish(turn, outcome, finish_ms, action, failure)
+
+    def _too_slow(self, took_ms: float) -> str | None:
+        return f"it took {took_ms:.0f} ms for one batch" if took_ms > self._too_long_ms else None
 
     @property
     def _begun_ms(self) -> float:
@@ -166,11 +180,3 @@ class Worker:
         times = (turn.arrived_ms, turn.start_ms, self._begun_ms, self._emission_ms, finish_ms)
         self.picked_ms = self._emitted = None
         self._shared.finish(Lived(turn.batch, outcome.phase, *times, action))
-
-
-def say(what: str) -> None:
-    """Warn; a program that makes errors of warnings would end the thread that serves, so there it is logged."""
-    try:
-        warnings.warn(what, TemporaWarning, stacklevel=3)
-    except TemporaWarning:
-        logging.getLogger("tempora").error(what)
