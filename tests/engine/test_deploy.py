@@ -889,6 +889,31 @@ def test_a_callback_that_ends_its_thread_ends_no_other():
         assert called.wait(PATIENCE_S)
 
 
+def test_where_no_thread_can_be_started_any_more_everything_still_ends(monkeypatch):
+    """As from Python 3.12 on, when it is about to end."""
+    let, clock, called = threading.Event(), FakeClock(), []
+    pipeline = tempora.deploy(
+        tiny_network(), held(let_predict=let), device="cpu", clock=clock, too_long_ms=1000, queue=1
+    )
+    hanging, waiting = pipeline.submit(image()), pipeline.submit(image())
+    waiting.add_done_callback(called.append)
+    _in_hand(pipeline)
+
+    def refuse(self):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        patch.setattr(threading.Thread, "start", refuse)
+        warnings.simplefilter("ignore", TemporaWarning)
+        clock.advance(1001)
+        for future in (hanging, waiting):
+            with pytest.raises(TemporaError, match="no other thread can be started"):
+                future.result(PATIENCE_S)
+        pipeline.close(drain=False)
+    assert called == [waiting]
+    let.set()
+
+
 def test_a_client_cannot_end_a_request_in_the_pipelines_place():
     let = threading.Event()
     with tempora.deploy(tiny_network(), held(let_predict=let), device="cpu", queue=3) as pipeline:

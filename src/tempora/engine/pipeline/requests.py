@@ -41,14 +41,20 @@ class Courier:
 
     def carry(self, call: Callable[[], object]) -> None:
         with self._lock:
-            closed = self._closed
-            if not closed:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="tempora-courier", daemon=True)
-                    self._thread.start()
+            at_work = not self._closed and (self._thread is not None or self._started())
+            if at_work:
                 self._calls.put(call)
-        if closed:
+        if not at_work:
             call()
+
+    def _started(self) -> bool:
+        thread = threading.Thread(target=self._run, name="tempora-courier", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # Python is about to end
+            return False
+        self._thread = thread
+        return True
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:

@@ -44,8 +44,12 @@ class Watched:
             return
         failure = f"a call has not ended after {now_ms - self.picked_ms:.0f} ms"
         self._generation += 1
-        self.picked_ms = None
-        self._thread = self._next_thread() if self._hangs(failure) else None
+        self._thread = self.picked_ms = None
+        if self._hangs(failure):
+            try:
+                self._thread = self._next_thread()
+            except RuntimeError as error:  # Python is about to end, or there are too many
+                self._give_up(f"{failure}, and no other thread can be started ({error})")
 
     def _next_thread(self) -> threading.Thread:
         generation = self._generation
@@ -56,6 +60,10 @@ class Watched:
 
     def _hangs(self, failure: str) -> bool:
         """A thread was left behind: whether another is to go on."""
+        raise NotImplementedError
+
+    def _give_up(self, reason: str) -> None:
+        """Nobody goes on."""
         raise NotImplementedError
 
 

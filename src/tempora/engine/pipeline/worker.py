@@ -55,7 +55,7 @@ class Worker(Watched):
         replaced = self._shared.replies.tally.failure is not None and obeyed is None
         if replaced or self._operator.is_standard:
             reason = f"the device does not answer: {failure}"
-            self._shared.give_up(reason)
+            self._give_up(reason)
             if obeyed is not None:
                 obeyed.set_exception(TemporaError(f"{reason}; deploy again"))
             return False
@@ -67,6 +67,9 @@ class Worker(Watched):
             )
         return True
 
+    def _give_up(self, reason: str) -> None:
+        self._shared.give_up(reason)
+
     def _work(self, generation: int) -> None:
         try:
             while (task := self._next_task(generation)) is not None:
@@ -76,7 +79,7 @@ class Worker(Watched):
                 if generation == self._generation:
                     self._generation += 1
                     self._thread = None
-                    self._shared.give_up(f"the pipeline broke: {type(error).__name__}: {error}")
+                    self._give_up(f"the pipeline broke: {type(error).__name__}: {error}")
 
     def _next_task(self, generation: int) -> Callable[[], None] | None:
         shared = self._shared
