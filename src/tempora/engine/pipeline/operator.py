@@ -98,6 +98,10 @@ class Operator:
         """The mode of the work just done."""
         return work_of(self.method)[0]
 
+    def show(self, example: Tensor) -> None:
+        """Warm up with this one from now on."""
+        self._example = example
+
     def warm_up(self, clock: LiveClock, costs: Costs) -> str | None:
         """Take both through an example, frozen once too, so that no client pays for what is done the first time, and
         count what the method's work takes.

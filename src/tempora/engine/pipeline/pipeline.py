@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from tempora.engine.moments import Costs
 from tempora.engine.pipeline.beside import serve_beside
 from tempora.engine.pipeline.collecting import Collector
 from tempora.engine.pipeline.door import Door
@@ -19,10 +20,13 @@ from tempora.engine.pipeline.facade import Facade
 from tempora.engine.pipeline.live_time import LiveClock, Lived, WallClock
 from tempora.engine.pipeline.minder import mind
 from tempora.engine.pipeline.operator import Operator
+from tempora.engine.pipeline.replies import classes
 from tempora.engine.pipeline.requests import Answer, Courier, Request
 from tempora.engine.pipeline.saved_state import for_device, read_state, write_state
+from tempora.engine.pipeline.scores import cannot_take
 from tempora.engine.pipeline.shared import Shared, start
-from tempora.engine.pipeline.worker import Worker
+from tempora.engine.pipeline.sizes import Sizes
+from tempora.engine.pipeline.worker import Worker, say
 from tempora.errors import TemporaError
 from tempora.scenarios import Resolved
 
@@ -48,6 +52,7 @@ class Pipeline:
         resolved: Resolved,
         *,
         shape: tuple[int, ...] | None = None,
+        sizes: Sizes | None = None,
         batch_size: int = 1,
         max_wait_ms: float = 50.0,
         too_long_ms: float = math.inf,
@@ -65,17 +70,19 @@ class Pipeline:
         self._others = [start(lambda: mind(shared, worker, too_long_ms), "tempora-minder")]
         if beside is not None:
             self._others.append(start(lambda: serve_beside(shared, beside), "tempora-fallback"))
+        self._sizes, self._measuring = sizes, threading.Lock()
+        self._loaded = False
+        # What work costs is not learned from a batch of a size that nobody named.
+        counts = sizes is None or sizes.measured_on is not None
         try:
-            failure = shared.by_worker(lambda: operator.warm_up(shared.clock, shared.costs))
+            self._warm_up(shared.costs if counts else Costs())
         except BaseException:
             self.close(drain=False)
             raise
-        if failure is not None:
-            with shared.lock:
-                worker.replace(failure)
 
     def submit(self, x: Any) -> Request:
-        """Hand in one image or a batch, normalised; the future of an `Answer`. Never blocks.
+        """Hand in one image or a batch, normalised; the future of an `Answer`. Never blocks, except the
+        first one where `deploy` was not told how many images come at once and has to know: it is measured on.
 
         Raises TemporaError for what no network takes (a wrong shape, NaN) and after `close`.
         """
@@ -83,7 +90,10 @@ class Pipeline:
         try:
             self._shared.refuse_after_close()
             batch, single, total = self._door.admit(x)
+            if self._sizes is not None:
+                self._look_at_size(self._sizes, batch, single)
             request = Request(batch, single, total, submitted_ms, self._courier)
+            self._door.learn_from(request)
             with self._shared.lock:
                 self._shared.submit(request)
         except TemporaError:
@@ -94,10 +104,13 @@ class Pipeline:
 
     def label(self, future: Future[Answer], y: Any) -> None:
         """Say what was right, before or after the answer: a class, or one per image of the batch."""
-        if not isinstance(future, Request):
-            raise TemporaError("label() was given a future that submit() did not return")
+        if not isinstance(future, Request) or not future.is_of(self._courier):
+            raise TemporaError(
+                "label() was given a future that submit() did not return: give one of this pipeline"
+            )
+        truth = classes(y, future.size, self._operator.method.model.num_classes)
         with self._shared.lock:
-            self._shared.replies.label(future, y)
+            self._shared.replies.label(future, truth)
 
     def stats(self) -> dict[str, Any]:
         """What it has come to so far: counts of requests (arrived, answered, dropped, refused, adapted, fallback,
@@ -151,6 +164,7 @@ class Pipeline:
             operator.restore(for_device(decode(own), own, operator.device, same_kind), own, str(path))
             if not facts["froze_itself"]:
                 operator.method.unfreeze()
+            self._loaded = True
             with shared.lock:
                 shared.line.timeline.resume(float(facts["spent_ms"]))
                 shared.replies.tally.failure = None
@@ -177,6 +191,36 @@ class Pipeline:
             if thread is not threading.current_thread():
                 thread.join()
         self._courier.close(LAST_CALLBACKS_S)
+
+    def _warm_up(self, costs: Costs) -> None:
+        shared = self._shared
+        failure = shared.by_worker(lambda: self._operator.warm_up(shared.clock, costs))
+        if failure is not None:
+            with shared.lock:
+                self._worker.replace(failure)
+
+    def _look_at_size(self, sizes: Sizes, batch: Tensor, single: bool) -> None:
+        if sizes.is_open:
+            with self._measuring:
+                if sizes.is_open:
+                    self._measure(sizes, batch)
+                    sizes.measured_on = len(batch)
+        if (differs := sizes.differing(single, len(batch))) is not None:
+            say(differs)
+
+    def _measure(self, sizes: Sizes, batch: Tensor) -> None:
+        """On the first batch, before it counts as an arrival: what depends on its size has not been used yet."""
+        shared = self._shared
+        try:
+            resolved = shared.by_worker(lambda: sizes.resolved(batch))
+            if not self._loaded:  # warming up would reset the method
+                self._operator.show(batch)
+                self._warm_up(shared.costs)
+        except Exception as error:
+            raise cannot_take(error) from None
+        with shared.lock:
+            shared.know(resolved)
+        self._resolved = resolved
 
     def __enter__(self) -> Pipeline:
         return self
