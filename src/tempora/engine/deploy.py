@@ -19,6 +19,7 @@ from tempora.engine.pipeline.live_time import LiveClock
 from tempora.engine.pipeline.operator import Operator
 from tempora.engine.pipeline.sizes import Sizes
 from tempora.engine.rehearsal import find_example, measured_baseline
+from tempora.engine.runtime import EAGER
 from tempora.errors import TemporaError, unknown
 from tempora.measure import choose_device
 from tempora.methods import Method
@@ -99,7 +100,7 @@ def deploy(
     return Pipeline(
         Operator(
             made,
-            maker.standard(classifier),
+            eager if maker.spec.runtime == EAGER else maker.standard(classifier),
             fallback=resolved.fallback,
             beside=_beside(resolved, maker, classifier, fallback_device),
             example=found.x,

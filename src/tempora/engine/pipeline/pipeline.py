@@ -75,7 +75,7 @@ class Pipeline:
         # What work costs is not learned from a batch of a size that nobody named.
         counts = sizes is None or sizes.measured_on is not None
         try:
-            self._warm_up(shared.costs if counts else Costs())
+            shared.by_worker(lambda: self._warm_up(shared.costs if counts else Costs()))
         except BaseException:
             self.close(drain=False)
             raise
@@ -193,10 +193,10 @@ class Pipeline:
         self._courier.close(LAST_CALLBACKS_S)
 
     def _warm_up(self, costs: Costs) -> None:
-        shared = self._shared
-        failure = shared.by_worker(lambda: self._operator.warm_up(shared.clock, costs))
+        """By the worker, as all that touches the method."""
+        failure = self._operator.warm_up(self._shared.clock, costs)
         if failure is not None:
-            with shared.lock:
+            with self._shared.lock:
                 self._worker.replace(failure)
 
     def _look_at_size(self, sizes: Sizes, batch: Tensor, single: bool) -> None:
@@ -211,11 +211,16 @@ class Pipeline:
     def _measure(self, sizes: Sizes, batch: Tensor) -> None:
         """On the first batch, before it counts as an arrival: what depends on its size has not been used yet."""
         shared = self._shared
-        try:
-            resolved = shared.by_worker(lambda: sizes.resolved(batch))
+
+        def rehearse() -> Resolved:
+            resolved = sizes.resolved(batch)
             if not self._loaded:  # warming up would reset the method
                 self._operator.show(batch)
                 self._warm_up(shared.costs)
+            return resolved
+
+        try:
+            resolved = shared.by_worker(rehearse)
         except Exception as error:
             raise cannot_take(error) from None
         with shared.lock:
