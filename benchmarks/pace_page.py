@@ -170,7 +170,7 @@ INTRODUCTION = """\
 costs. `pace` settles, and learns where the time that it takes is worth it. Both need no labels, no tuning and
 no knowledge of how long the stream is.
 
-    tempora.deploy(model, "pace", interval_ms=33, deadline_ms=50)
+    tempora.deploy(model, "pace", interval_ms=33, deadline_ms=50, example=batch)
 
 What `pace` does, in the order of `src/tempora/methods/pace.py`:
 

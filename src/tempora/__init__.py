@@ -7,7 +7,7 @@ results.winners()                 # who wins where, and how sure that is
 results.recommend(interval_ms=50) # the method to use, and why
 results.report()                  # the whole of it as one page
 tempora.open_run("runs/mine")     # the results of an earlier run
-pipeline = tempora.deploy(model, "tent", interval_ms=33)      # serve what was chosen
+tempora.deploy(model, results.recommend(interval_ms=50), interval_ms=50)      # serve what was chosen, as evaluated
 """
 
 from __future__ import annotations

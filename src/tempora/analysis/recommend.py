@@ -27,7 +27,7 @@ from tempora.cards import Cards
 from tempora.errors import TemporaError, counted
 from tempora.published.methods import STANDARD
 from tempora.scenarios import Scenario
-from tempora.store import Results
+from tempora.store import Evaluated, Results, evaluated
 from tempora.store.schema import STREAM_COLUMNS
 from tempora.store.verdicts import verdict_of, worst
 
@@ -65,6 +65,9 @@ class Advice:
     """Methods that miss what is required, and the number that says so."""
     tail: str = ""
     """What to know about the percentiles, such as `queueing only`; empty where they are as good as the times."""
+    evaluated: Evaluated | None = None
+    """How `method` was made (settings, preset, runtime), for `tempora.deploy(model, advice)`. None where the run does
+    not say."""
 
     @property
     def method(self) -> str:
@@ -138,6 +141,7 @@ def recommend(
         required=required,
         excluded=chosen.excluded,
         tail=tail_note(results, max(required.limits_ms), answers.varying) if required.limits_ms else "",
+        evaluated=evaluated(results, str(best["method"])),
     )
 
 

@@ -5,40 +5,50 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import fields
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tempora import methods
 from tempora.engine.evaluate import MethodLike, method_spec
-from tempora.engine.job import STANDARD, MethodSpec
+from tempora.engine.job import STANDARD, MethodSpec, create_method
 from tempora.engine.pipeline import Pipeline
 from tempora.engine.pipeline.beside import Beside
 from tempora.engine.pipeline.live_time import LiveClock
 from tempora.engine.pipeline.operator import Operator
-from tempora.engine.pipeline.scores import on_host
+from tempora.engine.pipeline.sizes import Sizes
+from tempora.engine.rehearsal import find_example, measured_baseline
+from tempora.engine.runtime import EAGER
 from tempora.errors import TemporaError, unknown
 from tempora.measure import choose_device
+from tempora.methods import Method
 from tempora.models import Classifier, load, wrap
 from tempora.scenarios import Deployment, Resolved
+from tempora.store import Evaluated
 
-PROVISION_X = 1.03
-"""lambda over the time of standard inference."""
-BASELINE_BATCHES = 30
 TOO_LONG_MS, TOO_LONG_X = 10_000.0, 100
 """A call is taken to hang after so long, or so many lambda where that is more."""
 KNOBS = tuple(field.name for field in fields(Deployment))
 
 
+@runtime_checkable
+class Advised(Protocol):
+    """What `Results.recommend` returns, as far as it is deployed."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def evaluated(self) -> Evaluated | None: ...
+
+
+@torch.inference_mode(False)  # what is made inside of it could never learn
 def deploy(
     model: nn.Module | str,
-    method: MethodLike = "tent",
+    method: MethodLike | Advised = "pace",
     *,
-    batch_size: int = 1,
+    batch_size: int | None = None,
     max_wait_ms: float = 50.0,
     baseline_ms: float | None = None,
     example: Tensor | None = None,
@@ -53,45 +63,96 @@ def deploy(
     """Serve a model that adapts, under the knobs of a `Deployment`.
 
     model: a Classifier, any network that `tempora.models.wrap` understands, or a name for `tempora.models.load`.
-    method: a name, a class, or (name, settings).
+    method: a name, a class, (name, settings), or what `results.recommend(...)` advised, as it was evaluated: with its
+        settings, preset and runtime.
     knobs: of `Deployment`: queue (1), threshold_ms or deadline_ms, budget_ms, fallback and so on. Batches arrive when
         they are submitted; an interval only tells a time-aware method what to expect.
     batch_size, max_wait_ms: single images are collected into batches of this size, or of what came within this time.
-    baseline_ms: lambda; measured here, in a second or so, where a knob needs it and it is not given.
-    example: a batch like those to come, for warming up; default, noise of the size that the model expects.
+    baseline_ms: lambda; measured here, in a second or so, where a knob or a time-aware method needs it and it is not
+        given.
+    example: a batch like those to come, for warming up and for lambda. Without it that is noise, `batch_size` images
+        of the size that the model names; where lambda or a time-aware method depends on how many images come at once
+        and neither was given, the first batch is measured on before it is served.
     too_long_ms: a method that takes longer for one batch is replaced by Standard; default, 10 s or 100 lambda.
     fallback_device: a device of its own for the fallback. Without one it answers on this pipeline (`charged`).
     source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); used once, here.
     """
     chosen = choose_device(device)
-    classifier = load(model) if isinstance(model, str) else wrap(model)
-    if classifier.device != chosen:
-        classifier = copy.deepcopy(classifier).to(chosen)  # the caller's stays where it is
-    _check_collecting(batch_size, max_wait_ms, too_long_ms)
+    classifier = _classifier(model, chosen)
+    _check_numbers(batch_size, max_wait_ms, too_long_ms, seed)
     deployment = _deployment(knobs, fallback_device)
-    spec = method_spec(method)
-    standard = methods.create(STANDARD, classifier, seed=seed)
-    given = _example(classifier, standard, batch_size, example)
-    if baseline_ms is None and _needs_baseline(deployment):
-        baseline_ms = _measured_baseline(standard, given)
-    resolved = deployment.resolve(num_batches=1, baseline_ms=baseline_ms, seed=seed)
-    operator = Operator(
-        methods.create(spec.name, classifier, seed=seed, source=source, **spec.settings),
-        standard,
-        fallback=resolved.fallback,
-        beside=_beside(resolved, spec, classifier, fallback_device, seed, source),
-        example=given,
-        make=partial(methods.create, spec.name, standard.model, seed=seed, **spec.settings),
-    )
+    maker = _maker(method, seed, source)
+    made, eager = maker.make(classifier), create_method(MethodSpec(STANDARD), classifier, seed)
+    found = find_example(classifier, eager, batch_size, example)
+    measured = baseline_ms is None and (made.time_aware or _needs_baseline(deployment))
+
+    def with_lambda_of(x: Tensor | None) -> Resolved:
+        lambda_ms = measured_baseline(eager, x) if measured and x is not None else baseline_ms
+        return deployment.resolve(num_batches=1, baseline_ms=lambda_ms, seed=seed)
+
+    if found.x is None and baseline_ms is None and _needs_baseline(deployment):
+        raise TemporaError(
+            "lambda is needed, and nobody knows what this network's images look like: give baseline_ms=, or "
+            "example=, a batch like those to come"
+        )
+    resolved = with_lambda_of(found.x)
+    sizes = Sizes(found.size, batch_size or 1, with_lambda_of, lambda_given=not measured)
     return Pipeline(
-        operator,
+        Operator(
+            made,
+            eager if maker.spec.runtime == EAGER else maker.standard(classifier),
+            fallback=resolved.fallback,
+            beside=_beside(resolved, maker, classifier, fallback_device),
+            example=found.x,
+            make=lambda: replace(maker, source=None).make(eager.model),  # clean images are not kept
+        ),
         resolved,
-        shape=None if given is None else tuple(given.shape[1:]),
-        batch_size=batch_size,
+        shape=found.shape,
+        sizes=sizes if measured or made.time_aware else None,
+        batch_size=batch_size or 1,
         max_wait_ms=max_wait_ms,
-        too_long_ms=too_long_ms or max(TOO_LONG_MS, TOO_LONG_X * (baseline_ms or 0.0)),
+        too_long_ms=too_long_ms or max(TOO_LONG_MS, TOO_LONG_X * (resolved.baseline_ms or 0.0)),
         clock=clock,
     )
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the method of a deployment, and Standard in its runtime."""
+
+    spec: MethodSpec
+    preset: str | None
+    seed: int
+    source: Tensor | None
+
+    def make(self, model: Classifier) -> Method:
+        return create_method(self.spec, model, self.seed, preset=self.preset, source=self.source)
+
+    def standard(self, model: Classifier) -> Method:
+        return create_method(MethodSpec(STANDARD).under(self.spec.runtime), model, self.seed)
+
+
+def _maker(method: MethodLike | Advised, seed: int, source: Tensor | None) -> _Maker:
+    source = source.clone() if isinstance(source, Tensor) else source
+    if not isinstance(method, Advised):
+        return _Maker(method_spec(method), None, seed, source)
+    made = method.evaluated
+    if made is None:
+        raise TemporaError(
+            f"the advice is {method.method}, and its run does not say how that was made: give the method as a name, "
+            "a class, or (name, settings)"
+        )
+    return _Maker(
+        MethodSpec(made.name, made.settings, method.method, runtime=made.runtime), made.preset, seed, source
+    )
+
+
+def _classifier(model: nn.Module | str, device: torch.device) -> Classifier:
+    if not isinstance(model, (str, nn.Module)):
+        raise TemporaError(f"model={model!r:.60}: must be a network (nn.Module) or the name of one")
+    classifier = load(model) if isinstance(model, str) else wrap(model)
+    # the caller's stays where it is
+    return classifier if classifier.device == device else copy.deepcopy(classifier).to(device)
 
 
 def _deployment(knobs: Mapping[str, Any], fallback_device: str | torch.device | None) -> Deployment:
@@ -122,28 +183,18 @@ def _deployment(knobs: Mapping[str, Any], fallback_device: str | torch.device | 
     return deployment
 
 
-def _check_collecting(batch_size: int, max_wait_ms: float, too_long_ms: float | None) -> None:
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+def _check_numbers(batch_size: int | None, max_wait_ms: float, too_long_ms: float | None, seed: int) -> None:
+    if batch_size is not None and (not _is_whole(batch_size) or batch_size < 1):
         raise TemporaError(f"batch_size={batch_size!r}: must be a whole number of images, 1 or above")
+    if not _is_whole(seed):
+        raise TemporaError(f"seed={seed!r}: must be a whole number")
     for name, value in (("max_wait_ms", max_wait_ms), ("too_long_ms", too_long_ms)):
         if value is not None and not (isinstance(value, (int, float)) and 0 < value < math.inf):
             raise TemporaError(f"{name}={value!r}: must be a finite number of milliseconds above 0")
 
 
-def _example(
-    model: Classifier, standard: methods.Method, batch_size: int, example: Tensor | None
-) -> Tensor | None:
-    """A batch to warm up with; None where nobody knows what images look like."""
-    if example is not None:
-        return torch.as_tensor(example).detach().to(model.device, torch.float32)
-    generator = torch.Generator().manual_seed(0)
-    try:
-        shape = model.preprocessing.input_size
-        noise = torch.randn(max(2, batch_size), *shape, generator=generator).to(model.device)
-        standard.predict(noise)
-    except (TemporaError, RuntimeError):  # unknown, or a size that nobody set and that does not fit
-        return None
-    return noise
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _needs_baseline(deployment: Deployment) -> bool:
@@ -154,35 +205,10 @@ def _needs_baseline(deployment: Deployment) -> bool:
     )
 
 
-def _measured_baseline(standard: methods.Method, example: Tensor | None) -> float:
-    """lambda: the median of standard inference here, with a provision; answers in the processor's memory."""
-    if example is None:
-        raise TemporaError(
-            "lambda is needed, and nobody knows what this network's images look like: give baseline_ms=, or "
-            "example=, a batch like those to come"
-        )
-    import time
-
-    times_ms = []
-    for _ in range(BASELINE_BATCHES):
-        begin = time.perf_counter_ns()
-        on_host(standard.predict(example))
-        times_ms.append((time.perf_counter_ns() - begin) / 1e6)
-    return PROVISION_X * float(np.median(times_ms[BASELINE_BATCHES // 3 :]))
-
-
 def _beside(
-    resolved: Resolved,
-    spec: MethodSpec,
-    model: Classifier,
-    device: str | torch.device | None,
-    seed: int,
-    source: Tensor | None,
+    resolved: Resolved, maker: _Maker, model: Classifier, device: str | torch.device | None
 ) -> Beside | None:
     if device is None or resolved.fallback is None or resolved.waits:
         return None
     there = copy.deepcopy(model).to(choose_device(device))
-    standard = methods.create(STANDARD, there, seed=seed)
-    if resolved.fallback != "latest":
-        return Beside(standard)
-    return Beside(standard, methods.create(spec.name, there, seed=seed, source=source, **spec.settings))
+    return Beside(maker.standard(there), maker.make(there) if resolved.fallback == "latest" else None)

@@ -296,6 +296,8 @@ def method_spec(method: MethodLike) -> MethodSpec:
         settings = dict(method[1])
         label, times_as = (str(settings.pop(name, "")) for name in ("label", "times_as"))
         return MethodSpec(method[0], label=label, times_as=times_as, settings=settings)
+    if not isinstance(method, (str, type)):
+        raise TemporaError(f"method {method!r:.60}: give a name, a class, or (name, settings)")
     return MethodSpec(method)
 
 

@@ -85,6 +85,23 @@ class MethodSpec:
         return self.name == STANDARD and not self.settings
 
 
+def create_method(
+    spec: MethodSpec,
+    model: Classifier,
+    seed: int,
+    *,
+    preset: str | None = None,
+    source: torch.Tensor | None = None,
+) -> Method:
+    """The method on its own copy of a network, in its runtime."""
+    runtime = Runtime.parse(spec.runtime)
+    return runtime.attach(
+        methods.create(
+            spec.name, runtime.prepare(model), seed=seed, preset=preset, source=source, **spec.settings
+        )
+    )
+
+
 @dataclass(frozen=True)
 class Job:
     """One network, its methods, the streams and scenarios they meet, and how they are timed."""
@@ -167,12 +184,14 @@ class Job:
     def create(self, spec: MethodSpec, seed: int, predict_with: str = EAGER) -> Method:
         """The method on its own copy of the network, in its runtime; `predict_with` besides, if it only predicts."""
         runtime = Runtime.parse(spec.runtime).with_parts_of(Runtime.parse(predict_with))
-        model = runtime.prepare(self.model)
         with self.guard(spec)("setup"):
-            method = methods.create(
-                spec.name, model, seed=seed, preset=self.preset, source=self.source, **spec.settings
+            return create_method(
+                dataclasses.replace(spec, runtime=str(runtime)),
+                self.model,
+                seed,
+                preset=self.preset,
+                source=self.source,
             )
-        return runtime.attach(method)
 
     def guard(self, spec: MethodSpec) -> Guard:
         """What stands around every call into a method."""

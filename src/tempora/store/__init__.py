@@ -1,6 +1,7 @@
 """Traces and results on disk: one Parquet file per pass, a table of utilities, a manifest. No torch."""
 
 from tempora.store.cells import Cell, utilities_frame, utility_row
+from tempora.store.evaluated import Evaluated, evaluated
 from tempora.store.folder import RunFolder, StoredPass, pass_key, read_pass
 from tempora.store.packs import pack, unpack
 from tempora.store.results import Results, open_run
@@ -18,10 +19,12 @@ __all__ = [
     "TRACE",
     "UTILITIES",
     "Cell",
+    "Evaluated",
     "Results",
     "RunFolder",
     "StoredPass",
     "Trace",
+    "evaluated",
     "open_run",
     "pack",
     "pass_key",

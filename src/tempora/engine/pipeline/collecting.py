@@ -29,6 +29,11 @@ class Collector:
     def wants(self, request: Request) -> bool:
         return request.single and self._batch_size > 1
 
+    def fits(self, request: Request) -> bool:
+        """Whether it can be in one batch with what is there: until an image was answered, nobody knows which shape is
+        right."""
+        return not self._images or self._images[0].shape == request.shape
+
     def add(self, request: Request, now_ms: float) -> None:
         if not self._images:
             self.due_ms = now_ms + self._max_wait_ms

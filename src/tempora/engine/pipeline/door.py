@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from tempora.errors import TemporaError
+
+if TYPE_CHECKING:
+    from tempora.engine.pipeline.requests import Answer, Request
 
 
 class Door:
@@ -17,8 +21,20 @@ class Door:
     def __init__(self, device: torch.device, shape: tuple[int, ...] | None) -> None:
         self._device = device
         self._shape = shape
-        """Of one image; None until the first one shows it."""
+        """Of one image; None until one was answered."""
 
+    def learn_from(self, request: Request) -> None:
+        """What the first answer was for has the right shape. One that nobody could answer says nothing."""
+        if self._shape is not None:
+            return
+
+        def learn(future: Future[Answer]) -> None:
+            if future.exception() is None and not future.result().dropped:
+                self._shape = self._shape or request.shape
+
+        Future.add_done_callback(request, learn)  # at once; a client's callbacks have a thread of their own
+
+    @torch.inference_mode(False)  # a copy that is made inside of it could not be learned from
     def admit(self, x: Any) -> tuple[Tensor, bool, Tensor | None]:
         """A copy on the device, with a batch's dimension; whether it was a single image; and the sum by which its
         values are still to be checked, None where they are known to be finite.
@@ -36,6 +52,11 @@ class Door:
         if not given.is_floating_point():
             raise TemporaError(
                 f"submit() was given {given.dtype}: give normalised floating-point images, as the network wants them"
+            )
+        if given.is_sparse or given.device.type == "meta":
+            raise TemporaError(
+                "submit() was given a tensor without values of its own (sparse, or on the device meta): give dense "
+                "images"
             )
         single = self._is_single(given)
         on_processor = given.device.type == "cpu"
@@ -56,14 +77,14 @@ class Door:
                     f"submit() was given a tensor of shape {shape}: give an image (channels, height, width) or a "
                     "batch of them"
                 )
-            self._shape = shape[-3:]
+            return len(shape) == 3
         if shape == self._shape:
             return True
         if shape[1:] == self._shape and shape[0] > 0:
             return False
         raise TemporaError(
             f"submit() was given a tensor of shape {shape}: give an image of shape {self._shape}, or a batch (n, "
-            f"{', '.join(map(str, self._shape))})"
+            f"{', '.join(map(str, self._shape))}), as before; to serve others, deploy with example=, a batch of them"
         )
 
 

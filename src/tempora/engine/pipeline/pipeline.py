@@ -12,8 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from tempora.engine.moments import Costs
 from tempora.engine.pipeline.beside import BesideWorker
 from tempora.engine.pipeline.collecting import Collector
 from tempora.engine.pipeline.door import Door
@@ -21,9 +22,12 @@ from tempora.engine.pipeline.facade import Facade
 from tempora.engine.pipeline.live_time import LiveClock, Lived, WallClock
 from tempora.engine.pipeline.minder import mind
 from tempora.engine.pipeline.operator import Operator
+from tempora.engine.pipeline.replies import classes
 from tempora.engine.pipeline.requests import Answer, Courier, Request
 from tempora.engine.pipeline.saved_state import for_device, read_state, write_state
+from tempora.engine.pipeline.scores import cannot_take
 from tempora.engine.pipeline.shared import Shared
+from tempora.engine.pipeline.sizes import Sizes
 from tempora.engine.pipeline.watched import LeftBehind, Watched, say, start
 from tempora.engine.pipeline.worker import Worker
 from tempora.errors import TemporaError
@@ -51,6 +55,7 @@ class Pipeline:
         resolved: Resolved,
         *,
         shape: tuple[int, ...] | None = None,
+        sizes: Sizes | None = None,
         batch_size: int = 1,
         max_wait_ms: float = 50.0,
         too_long_ms: float = math.inf,
@@ -70,16 +75,17 @@ class Pipeline:
         workers: list[Watched] = [worker] if self._beside is None else [worker, self._beside]
         self._minder = start(lambda: mind(shared, workers, too_long_ms), "tempora-minder")
         atexit.register(self._end_with_python)
+        self._sizes, self._measuring = sizes, threading.Lock()
+        self._loaded = False
+        # What work costs is not learned from a batch of a size that nobody named.
+        counts = sizes is None or sizes.measured_on is not None
         try:
-            failure = shared.by_worker(lambda: operator.warm_up(shared.clock, shared.costs, worker.goes_on))
+            shared.by_worker(lambda: self._warm_up(shared.costs if counts else Costs()))
         except LeftBehind:  # said, and replaced
-            failure = None
+            pass
         except BaseException:
             self.close(drain=False)
             raise
-        if failure is not None:
-            with shared.lock:
-                worker.replace(failure)
 
     @property
     def _shared(self) -> Shared:
@@ -92,7 +98,8 @@ class Pipeline:
         return self._share
 
     def submit(self, x: Any) -> Request:
-        """Hand in one image or a batch, normalised; the future of an `Answer`. Never blocks.
+        """Hand in one image or a batch, normalised; the future of an `Answer`. Never blocks, except the
+        first one where `deploy` was not told how many images come at once and has to know: it is measured on.
 
         Raises TemporaError for what no network takes (a wrong shape, NaN) and after `close`.
         """
@@ -100,7 +107,10 @@ class Pipeline:
         try:
             self._shared.refuse_after_close()
             batch, single, total = self._door.admit(x)
+            if self._sizes is not None:
+                self._look_at_size(self._sizes, batch, single)
             request = Request(batch, single, total, submitted_ms, self._courier)
+            self._door.learn_from(request)
             with self._shared.lock:
                 self._shared.submit(request)
         except TemporaError:
@@ -111,10 +121,13 @@ class Pipeline:
 
     def label(self, future: Future[Answer], y: Any) -> None:
         """Say what was right, before or after the answer: a class, or one per image of the batch."""
-        if not isinstance(future, Request):
-            raise TemporaError("label() was given a future that submit() did not return")
+        if not isinstance(future, Request) or not future.is_of(self._courier):
+            raise TemporaError(
+                "label() was given a future that submit() did not return: give one of this pipeline"
+            )
+        truth = classes(y, future.size, self._operator.method.model.num_classes)
         with self._shared.lock:
-            self._shared.replies.label(future, y)
+            self._shared.replies.label(future, truth)
 
     def stats(self) -> dict[str, Any]:
         """What it has come to so far: counts of requests (arrived, answered, dropped, refused, adapted, fallback,
@@ -182,6 +195,7 @@ class Pipeline:
         def go_on() -> None:
             shared.line.timeline.resume(spent_ms)
             shared.replies.tally.failure = None
+            self._loaded = True
 
         shared.by_worker(put, then=go_on)
 
@@ -216,6 +230,45 @@ class Pipeline:
         """Whoever leaves without `close` wants no more answers, and threads at work while Python takes itself apart
         would abort it."""
         self.close(drain=False)
+
+    def _warm_up(self, costs: Costs) -> None:
+        """By the worker, as all that touches the method."""
+        failure = self._operator.warm_up(self._shared.clock, costs, self._worker.goes_on)
+        if failure is not None:
+            with self._shared.lock:
+                self._worker.replace(failure)
+
+    def _look_at_size(self, sizes: Sizes, batch: Tensor, single: bool) -> None:
+        if sizes.is_open:
+            with self._measuring:
+                if sizes.is_open:
+                    self._measure(sizes, batch)
+                    sizes.measured_on = len(batch)
+        if (differs := sizes.differing(single, len(batch))) is not None:
+            say(differs)
+
+    def _measure(self, sizes: Sizes, batch: Tensor) -> None:
+        """On the first batch, before it counts as an arrival: what depends on its size has not been used yet."""
+        shared = self._shared
+
+        def rehearse() -> Resolved:
+            resolved = sizes.resolved(batch)
+            given_up = shared.replies.tally.failure is not None
+            if not self._loaded and not given_up:  # warming up would reset the method
+                self._operator.show(batch)
+                self._warm_up(shared.costs)
+            return resolved
+
+        try:
+            try:
+                resolved = shared.by_worker(rehearse)
+            except LeftBehind:  # the method hangs, and is not asked again
+                resolved = shared.by_worker(rehearse)
+        except Exception as error:
+            raise cannot_take(error) from None
+        with shared.lock:
+            shared.know(resolved)
+        self._resolved = resolved
 
     def __enter__(self) -> Pipeline:
         return self

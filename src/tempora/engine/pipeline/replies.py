@@ -19,7 +19,7 @@ class Replies:
     """Ends requests and keeps the tally. Not safe for threads: the pipeline calls it under its lock."""
 
     def __init__(self, value: Value) -> None:
-        self._value = value
+        self.value = value
         self.tally = Tally()
 
     def emit(self, unit: Unit, outcome: Outcome, emission_ms: float) -> None:
@@ -44,9 +44,8 @@ class Replies:
         request.x = None
         request.refuse(error)
 
-    def label(self, request: Request, y: Any) -> None:
+    def label(self, request: Request, truth: Tensor) -> None:
         """What was right: counts now, or when the answer goes out."""
-        truth = _classes(y, request.size)
         if request.label is not None:
             raise TemporaError("this request has its label already: label it once")
         if request.done():
@@ -55,7 +54,7 @@ class Replies:
 
     def _answer(self, request: Request, scores: Tensor, outcome: Outcome, emission_ms: float) -> None:
         response_ms = emission_ms - request.submitted_ms
-        request.kappa = float(self._value.kappa(np.array([response_ms]))[0])
+        request.kappa = float(self.value.kappa(np.array([response_ms]))[0])
         request.adapted, fallback = outcome.phase == "adapt", outcome.phase == "fallback"
         self.tally.answered(response_ms, request.kappa, request.adapted, fallback, outcome.by_standard)
         self._end(request, Answer(scores[0] if request.single else scores, False, response_ms, fallback))
@@ -75,7 +74,8 @@ class Replies:
         self.tally.labelled(accuracy, request.kappa, request.adapted, answer.fallback)
 
 
-def _classes(y: Any, images: int) -> Tensor:
+def classes(y: Any, images: int, num_classes: int) -> Tensor:
+    """What a user says was right, as one class per image."""
     try:
         truth = torch.as_tensor(y).detach().cpu().reshape(-1)
     except (TypeError, ValueError, RuntimeError):
@@ -85,5 +85,10 @@ def _classes(y: Any, images: int) -> Tensor:
     if truth.numel() != images:
         raise TemporaError(
             f"label() was given {truth.numel()} classes for {images} images: give one per image"
+        )
+    whole = truth.dtype != torch.bool and not (truth.is_floating_point() or truth.is_complex())
+    if not whole or bool(((truth < 0) | (truth >= num_classes)).any()):
+        raise TemporaError(
+            f"label() was given {y!r:.60}: a class is a whole number from 0 to {num_classes - 1}"
         )
     return truth

@@ -78,7 +78,8 @@ class Request(Future[Answer]):
         super().__init__()
         self.x: Tensor | None = x
         """A batch, of one image if `single`; let go of with the answer."""
-        self.single, self.size = single, len(x)
+        self.single, self.size, self.shape = single, len(x), tuple(x.shape[1:])
+        """Whether it is one image, how many there are, and of which shape."""
         self.total = total
         """The sum of its values, on their device, where nobody has checked them; None: they are finite."""
         self.submitted_ms = submitted_ms
@@ -90,6 +91,10 @@ class Request(Future[Answer]):
         self.label: Tensor | None = None
         self._courier = courier
         self.set_running_or_notify_cancel()
+
+    def is_of(self, courier: Courier) -> bool:
+        """Whether it was made by the pipeline that has this courier."""
+        return self._courier is courier
 
     @property
     def is_finite(self) -> bool:

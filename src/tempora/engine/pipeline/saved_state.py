@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +35,21 @@ def write_state(path: Path, snapshot: Any, facts: dict[str, Any]) -> None:
     try:
         save_file(tensors, part, metadata=header)
         part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise TemporaError(f"{path}: cannot be written ({error.strerror}); name another place") from error
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise TemporaError(
+            f"{path}: cannot be written ({_reason(path, error)}); name another place"
+        ) from error
 
 
+def _reason(path: Path, error: OSError | SafetensorError) -> str:
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+@torch.inference_mode(False)  # what is read inside of it could not be learned from
 def read_state(path: Path) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     """The facts of a file, and what makes a snapshot of it for a method that has `own` as its present one."""
     try:
@@ -46,7 +58,7 @@ def read_state(path: Path) -> tuple[dict[str, Any], Callable[[Any], Any]]:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
         if header.get("format") != FORMAT:
             raise TemporaError(f"{path} holds no state that Pipeline.save wrote: name another file")
-        facts, tree = json.loads(header["facts"]), json.loads(header["tree"])
+        facts, tree = _checked_facts(json.loads(header["facts"])), json.loads(header["tree"])
     except FileNotFoundError:
         raise TemporaError(f"{path} does not exist: Pipeline.save(path) writes such a file") from None
     except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
@@ -58,7 +70,22 @@ def read_state(path: Path) -> tuple[dict[str, Any], Callable[[Any], Any]]:
         except (KeyError, TypeError, ValueError, IndexError, RecursionError, AttributeError) as error:
             raise TemporaError(f"{path} is damaged, or was edited ({error}): save it again") from None
 
-    return dict(facts), decode
+    return facts, decode
+
+
+def _checked_facts(facts: Any) -> dict[str, Any]:
+    """What is asked of a state besides the names that have to be the same."""
+    if not isinstance(facts, dict):
+        raise ValueError("its facts are none")
+    fits: dict[str, Callable[[Any], bool]] = {
+        "device": lambda value: isinstance(value, str),
+        "froze_itself": lambda value: isinstance(value, bool),
+        "spent_ms": lambda value: type(value) in (int, float) and 0 <= value < math.inf,
+    }
+    for name, fit in fits.items():
+        if not fit(facts.get(name)):
+            raise ValueError(f"its {name} is {facts.get(name)!r:.40}")
+    return facts
 
 
 def for_device(snapshot: Any, own: Any, device: torch.device, same_kind: bool = False) -> Any:

@@ -60,6 +60,13 @@ class Shared:
         self.ended = False
         self._journal = journal
 
+    def know(self, resolved: Resolved) -> None:
+        """lambda has become known, before anything arrived; what was spent in an earlier life stays spent."""
+        spent_ms = self.line.timeline.spent_ms
+        self.resolved, self.line = resolved, Line(resolved, self.elsewhere is not None)
+        self.line.timeline.resume(spent_ms)
+        self.replies.value = resolved.value
+
     def moment(self, turn: Turn, emitted: bool = False) -> Moment:
         """What a time-aware method may know now, in any thread."""
         with self.lock:
@@ -73,6 +80,8 @@ class Shared:
         if not self.collector.wants(request):
             self.offer([request], now_ms)
             return
+        if not self.collector.fits(request):
+            self.offer(self.collector.take(), now_ms)
         self.collector.add(request, now_ms)
         if self.collector.is_full:
             self.offer(self.collector.take(), now_ms)
