@@ -87,6 +87,7 @@ class Run:
         else:
             results.known |= judged.known  # doubt takes a while to work out
         self.folder.write_segments(segments_frame(results))
+        self.folder.seal()
         write_pictures(self.folder.path, {} if self.job.pictures is None else self.job.pictures())
         self.observer.finished(results)
         return results
