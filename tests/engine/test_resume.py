@@ -17,8 +17,10 @@ from latencies import CLOCK
 import tempora
 from tempora import TemporaError
 from tempora.engine import Observer, Stopped
+from tempora.measure import load_profile
 from tempora.scenarios import Amortised, Discrete
-from tempora.store import RunFolder, atomic
+from tempora.store import RunFolder, atomic, pack
+from tempora.store.packs import check_run
 
 SCENARIOS = [
     Discrete(utilisation=1),
@@ -204,3 +206,29 @@ def test_killed_at_random_moments_and_resumed_loses_nothing(tmp_path):
     subprocess.run([*command, "--out", str(killed)], check=True, capture_output=True)
     assert kills > 0
     assert contents(killed) == contents(whole)
+
+
+def test_a_profile_that_was_given_stays_with_the_run(network, batches, tmp_path):
+    """Whoever gets the folder or its pack has the times, too; resuming makes nothing again."""
+    load_profile(CLOCK).save(tmp_path / "given.json")
+    watches = []
+    for _ in range(2):
+        watches.append(Counts())
+        results = tempora.evaluate(
+            network("fashion_resnet"),
+            batches[:3],
+            ["standard"],
+            [],
+            clock=tmp_path / "given.json",
+            device="cpu",
+            out=tmp_path / "run",
+            observer=watches[-1],
+        )
+    assert [one.passes for one in watches] == [1, 0]
+    kept = load_profile(tmp_path / "run" / "profile.json")
+    assert results.manifest["clock"] == f"recorded:{kept.fingerprint}"
+    opened = tempora.open(pack(tmp_path / "run"))
+    assert load_profile(opened.path / "profile.json") == kept
+    load_profile({**CLOCK, "baseline_ms": 1.0}).save(tmp_path / "run" / "profile.json")
+    with pytest.raises(TemporaError, match="is not the profile that belongs to run.json"):
+        check_run(RunFolder(tmp_path / "run"))

@@ -5,23 +5,30 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import zipfile
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from made_runs import METHODS, write_run
+from tempora.analysis.doubt import keep_doubt
 from tempora.cli import app
 from tempora.errors import TemporaError
+from tempora.names import SUITES, file_of
 from tempora.report.board import gather, write_board
-from tempora.scenarios import Discrete, Offline
-from tempora.store import Results, RunFolder, pack
+from tempora.scenarios import Discrete, Offline, grid
+from tempora.store import Results, RunFolder, open_run, pack
+from tempora.store.integrity import checksum
 from tempora.store.suite_claims import departures_of
 from test_purity import modules_loaded_by
 
 SCENARIOS = (Offline(), Discrete(utilisation=0.5))
 FEW = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
 WORSE = FEW | {"adabn": METHODS["adabn"]._replace(accuracy=0.30)}
+SUITE = "tempora-fashion-v1/resnet"
 HOSTILE = "<script>window.stolen = 1</script>"
 
 
@@ -117,6 +124,139 @@ def test_what_does_not_verify_is_refused_with_the_reason(runs: list[Path], tmp_p
     assert "touched.tempora" in (out / "index.html").read_text()
 
 
+def forged(run: Path, target: Path, **changes) -> Path:
+    """A pack whose checksums all fit, by somebody who has our code."""
+    folder = RunFolder(shutil.copytree(run, target / "forged"))
+    folder.write_manifest(folder.manifest() | changes)
+    members = {
+        path.relative_to(folder.path).as_posix(): path.read_bytes()
+        for path in sorted(folder.path.rglob("*"))
+        if path.suffix in (".json", ".parquet")
+    }
+    files = {name: {"bytes": len(data), "sha256": sha256(data).hexdigest()} for name, data in members.items()}
+    told = {"format": 1, "tempora": "0.1.0", "traces": True, "files": files}
+    members["pack.json"] = json.dumps({**told, "checksum": checksum(told)}).encode()
+    with zipfile.ZipFile(target / "forged.tempora", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return target / "forged.tempora"
+
+
+ODD = {
+    "stream": ({"stream": "x"}, "'stream' is 'x'"),
+    "suite of the configuration": ({"config": {"suite": {}}}, "'config.suite' is {}"),
+    "cards": ({"cards": {"methods": {"tent": {"colour": "no colour"}}}}, "colour"),
+    "machine": ({"machine": {"versions": {"torch": "2"}, "cpu": {"a": 1}, "threads": []}}, None),
+    "scenarios": ({"scenarios": [{"protocol": "offline"}, {"protocol": "discrete"}]}, "Discrete: needs"),
+}
+
+
+@pytest.mark.parametrize(("changes", "said"), ODD.values(), ids=ODD)
+def test_one_odd_pack_does_not_keep_the_others_from_the_board(
+    runs: list[Path], tmp_path: Path, changes: dict, said: str | None
+) -> None:
+    odd, out = forged(runs[1], tmp_path, **changes), tmp_path / "site"
+    asked = ["board", str(odd), str(runs[0]), "--out", str(out), "--no-reports"]
+    done = CliRunner().invoke(app, asked)
+    data = json.loads((out / "board.json").read_text())
+    assert "later" in [run["name"] for run in data["runs"]], done.output
+    if said is not None:
+        assert done.exit_code == 1
+        (refused,) = data["refused"]
+        assert Path(refused["path"]) == odd
+        assert said in refused["reason"]
+        assert "tempora-pack-" not in refused["reason"]
+
+
+def test_what_only_a_report_notices_refuses_the_run_too(
+    runs: list[Path], tmp_path: Path, monkeypatch
+) -> None:
+    def fails(results: Results, path: Path) -> None:
+        if "first" in str(results.opened_from):
+            raise TypeError("a surprise")
+        path.write_text("a report")
+
+    monkeypatch.setattr("tempora.report.board.site.write_report", fails)
+    gathered = gather(runs[:3], departures_of)
+    board = write_board(gathered, tmp_path)
+    assert [entry.name for entry in gathered.entries] == ["later", "other device"]
+    assert board.reports == 2
+    assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == ["run-1.html", "run-2.html"]
+    (refused,) = gathered.refused
+    assert "it holds what no run leaves" in refused.reason
+    assert "a surprise" in refused.reason
+
+
+def test_a_pack_that_its_own_traces_contradict_does_not_lead_the_board(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    folder = RunFolder(shutil.copytree(runs[1], tmp_path / "better"))
+    table = folder.utilities()
+    tent = (table["method"] == "tent") & (table["protocol"] == "offline")
+    for name in ("utility", "utility_lo", "utility_hi", "adapt_accuracy", "accuracy", "served_accuracy"):
+        table.loc[tent, name] = 0.99
+    folder.write_utilities(table)
+    odd = forged(folder.path, tmp_path)
+    gathered = gather([odd, folder.path, runs[0]], departures_of)
+    assert [entry.name for entry in gathered.entries] == ["later"]
+    assert "tent on fog, offline: its batches give utility" in gathered.refused[0].reason
+    assert "does not verify" in gathered.refused[1].reason
+
+
+def test_files_that_cannot_be_checked_are_refused(runs: list[Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(runs[1], tmp_path / "unchecked"))
+    told = json.loads((folder / "run.json").read_text())
+    del told["checksum"]
+    (folder / "run.json").write_text(json.dumps({**told, "model": "c_net"}))
+    gathered = gather([folder, runs[0]], departures_of)
+    ((_, reason),) = gathered.refused
+    assert "run.json has no checksum" in reason
+    assert "let the same command make the run again, in a new folder" in reason
+
+
+def test_a_run_that_comes_again_stands_there_once(runs: list[Path], tmp_path: Path) -> None:
+    packed = pack(runs[1], tmp_path / "sent.tempora")
+    small = pack(runs[1], tmp_path / "small.tempora", traces=False)
+    out = tmp_path / "site"
+    asked = ["board", *map(str, [runs[1], runs[1], packed, small]), "--out", str(out), "--no-reports"]
+    said = CliRunner().invoke(app, asked)
+    assert said.exit_code == 0, said.output
+    assert said.output.count("it is the same run as first") == 3
+    data = json.loads((out / "board.json").read_text())
+    assert len(data["runs"]) == 1
+    assert len(data["repeated"]) == 3
+
+
+def test_reports_of_an_earlier_board_go_and_other_files_stay(runs: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "reports").mkdir()
+    for name in ("run-2.html", "run-13.html", "run-mine.html", "notes.html"):
+        (tmp_path / "reports" / name).write_text("")
+    write_board(gather(runs[:1], departures_of), tmp_path, reports=False)
+    assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == ["notes.html", "run-mine.html"]
+
+
+def test_without_traces_a_winner_is_as_sure_as_its_run_says(runs: list[Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(runs[1], tmp_path / "judged"))
+    keep_doubt(open_run(folder))
+    packs = [pack(folder, tmp_path / f"{traces}.tempora", traces=traces) for traces in (True, False)]
+    with_traces, without = (rows_of([file], tmp_path / file.stem) for file in packs)
+    for one, other in zip(with_traces, without, strict=True):
+        assert one["verdict"] == other["verdict"]
+        assert one["sample_lo"] == pytest.approx(other["sample_lo"])
+
+
+def test_without_traces_nobody_knows_how_sure_a_winner_over_shifts_is(tmp_path: Path) -> None:
+    results = write_run(tmp_path / "run", methods=FEW, scenarios=SCENARIOS)
+    keep_doubt(results)
+    rows = rows_of([pack(results.path, traces=False)], tmp_path / "site")
+    assert {row["verdict"] for row in rows if row["rank"] == 1} == {"unknown"}
+
+
+def rows_of(files: list[Path], out: Path) -> list[dict]:
+    write_board(gather(files, departures_of), out, reports=False)
+    return json.loads((out / "board.json").read_text())["rows"]
+
+
 def test_nothing_left_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TemporaError, match="none of 1 runs can stand on a board"):
         gather([tmp_path], departures_of)
@@ -142,11 +282,67 @@ def test_a_run_that_is_not_the_suite_it_names_says_how(runs: list[Path], tmp_pat
         gather([tmp_path / "claim"], departures_of)
 
 
+def suited(place: Path, **changes) -> Results:
+    """Made-up numbers that call themselves a suite, as somebody would write them who has our code and the suite's
+    file: one shift of it, of other lengths."""
+    suite = yaml.safe_load(file_of(SUITES[SUITE]).read_text())
+    pins = json.loads((file_of(SUITES[SUITE]).parent / "pins.json").read_text())
+    common = {
+        "weights": pins["weights"]["fashion_resnet"],
+        "data": pins["data"]["frost"],
+        "model": suite["model"],
+        "preset": None,
+    }
+    settings = {"standard": {}, "adabn": {}, "tent": {"lr": 0.0025}}
+    about = {
+        "methods": FEW,
+        "shifts": ("frost",),
+        "seeds": (2025,),
+        "scenarios": (Offline(), *grid("relative")),
+        "model": suite["model"],
+        "batches": 78,
+        "batch_size": 64,
+        "identity": {name: {"settings": settings[name], **common} for name in FEW},
+        "stream": {"kind": "single", "batches": 78},
+        "config": suite,
+        "suite": SUITE,
+    }
+    return write_run(place, **(about | changes))
+
+
+WHAT_WAS_RUN = {
+    "one shift of five": ({}, "it ran other shifts"),
+    "smaller batches": ({"batch_size": 50}, "it ran other batch_size"),
+    "another seed": ({"seeds": (1,)}, "it ran other seeds"),
+    "fewer scenarios": ({"scenarios": SCENARIOS}, "it ran other scenarios"),
+    "another stream": ({"stream": {"kind": "single", "batches": 78, "classes": "sorted"}}, "another stream"),
+    "another setting": ({"identity": {"tent": {"settings": {"lr": 0.1}}}}, "tent ran with other settings"),
+}
+
+
+@pytest.mark.parametrize(("changes", "said"), WHAT_WAS_RUN.values(), ids=WHAT_WAS_RUN)
+def test_a_suite_is_what_was_run_and_not_what_the_configuration_says(
+    tmp_path: Path, changes: dict, said: str
+) -> None:
+    found = departures_of(suited(tmp_path / "claim", **changes))
+    assert any(said in text for text in found), found
+
+
+def test_fewer_batches_than_run_json_says_are_noticed(tmp_path: Path) -> None:
+    folder = suited(tmp_path / "claim", batches=40).folder
+    folder.write_manifest(folder.manifest() | {"batches": {"frost": 78}})
+    assert "frost ran in other batches" in departures_of(Results(folder))
+
+
+def test_a_claim_that_fits_departs_in_nothing_but_what_is_missing(tmp_path: Path) -> None:
+    assert departures_of(suited(tmp_path / "claim")) == ["it ran other shifts", "it ran other batches"]
+
+
 def test_methods_of_a_suite_keep_its_settings_and_others_are_free(runs: list[Path], tmp_path: Path) -> None:
     given = [{"name": "tent", "label": "", "lr": 0.1}, "mine:Method", {"name": "eta", "lr": 0.0025}]
     config = {"suite": "tempora-fashion-v1/resnet", "methods": given}
     found = departures_of(claiming(runs[1], tmp_path / "claim", config=config))
-    assert [text for text in found if "settings" in text] == ["tent has other settings"]
+    assert [text for text in found if "has other settings" in text] == ["tent has other settings"]
 
 
 def test_a_board_needs_no_torch(runs: list[Path], tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ from typer.testing import CliRunner
 
 from made_runs import METHODS, write_run
 from tempora.cli import app
-from tempora.errors import TemporaWarning
+from tempora.errors import TemporaError, TemporaWarning
 from tempora.scenarios import Continuous, Offline
-from tempora.store import open_run
+from tempora.store import RunFolder, open_run
 from tempora.store.integrity import checksum
 from tempora.store.merge import merge
+from tempora.store.packs import check_run
+from tempora.store.segments import segments_frame
 
 FEW = (Offline(), Continuous(threshold_ms=15.0))
 
@@ -137,9 +139,66 @@ def test_folders_of_version_0_1_0_open_without_a_word(runs: Path, tmp_path: Path
         assert not open_run(folder).traces.empty
 
 
-def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tempora.errors import TemporaError
+def test_segments_of_another_run_or_none_are_noticed(tmp_path: Path) -> None:
+    folders = [tmp_path / "this", tmp_path / "other"]
+    for luck, place in enumerate(folders):
+        results = write_run(place, scenarios=FEW, shifts=("continual",), segments=("fog", "snow"), luck=luck)
+        results.folder.write_segments(segments_frame(results))
+        results.folder.seal()
+        check_run(RunFolder(place))
+    this, other = (folder / "segments.parquet" for folder in folders)
+    shutil.copy(other, this)
+    with pytest.warns(TemporaWarning, match="is not the table of segments that belongs to run.json"):
+        _ = open_run(folders[0]).utilities
+    this.unlink()
+    with pytest.raises(TemporaError, match=r"does not verify: .*segments\.parquet is missing"):
+        check_run(RunFolder(folders[0]))
 
+
+def test_segments_of_earlier_versions_are_known_by_their_table_of_utilities(tmp_path: Path) -> None:
+    """Their run.json names no segments."""
+    for luck, name in enumerate(("this", "other")):
+        results = write_run(
+            tmp_path / name, scenarios=FEW, shifts=("continual",), segments=("fog", "snow"), luck=luck
+        )
+        results.folder.write_segments(segments_frame(results))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TemporaWarning)
+        _ = open_run(tmp_path / "this").utilities
+    shutil.copy(tmp_path / "other" / "segments.parquet", tmp_path / "this")
+    with pytest.warns(TemporaWarning, match="is not the table of segments"):
+        _ = open_run(tmp_path / "this").utilities
+
+
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        ('{"id": "abc"}', None),
+        ('{"id": "x"}', "is not the profile abc"),
+        ("not json", "is not the profile abc"),
+    ],
+)
+def test_the_profile_of_an_earlier_version_is_known_by_its_id(
+    tmp_path: Path, profile: str, said: str | None
+) -> None:
+    write_run(tmp_path, scenarios=FEW, clock="steady:abc")
+    (tmp_path / "profile.json").write_text(profile)
+    if said is None:
+        check_run(RunFolder(tmp_path))
+        return
+    with pytest.raises(TemporaError, match=said):
+        check_run(RunFolder(tmp_path))
+
+
+def test_a_steady_run_without_its_profile_is_noticed(tmp_path: Path) -> None:
+    write_run(tmp_path, scenarios=FEW, clock="steady:abc")
+    with pytest.raises(
+        TemporaError, match=r"profile\.json is missing, and the times of this run come from it"
+    ):
+        check_run(RunFolder(tmp_path))
+
+
+def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = mixed(runs, tmp_path / "run")
     monkeypatch.setattr("tempora.store.manifest.MOST_MANIFEST_BYTES", 1 << 20)
     (folder / "run.json").write_bytes(b" " * (1 << 20) + (folder / "run.json").read_bytes())
@@ -149,8 +208,6 @@ def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("depth", [200, 900, 1000, 5000, 100_000])
 def test_a_nest_in_run_json_is_no_traceback(runs: Path, tmp_path: Path, depth: int) -> None:
-    from tempora.errors import TemporaError
-
     folder = mixed(runs, tmp_path / "run")
     text = (folder / "run.json").read_text().rstrip().rstrip("}")
     (folder / "run.json").write_text(f'{text}, "nest": {"[" * depth}{"]" * depth}}}')

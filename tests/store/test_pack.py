@@ -21,8 +21,9 @@ from made_runs import METHODS, write_run
 from tempora.cli import app
 from tempora.errors import TemporaError, TemporaWarning
 from tempora.scenarios import Amortised, Discrete, Offline
-from tempora.store import pack, unpack
+from tempora.store import RunFolder, pack, unpack
 from tempora.store.integrity import checksum
+from tempora.store.packs import check_run
 from tempora.store.pictures import write_pictures
 
 FEW = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
@@ -34,6 +35,7 @@ def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("pack") / "run"
     write_run(folder, methods=FEW, shifts=("fog",), scenarios=SCENARIOS, batches=8)
     (folder / "profile.json").write_text("{}")
+    RunFolder(folder).seal()
     write_pictures(folder, {"fog": b"\xff\xd8\xff a picture"})
     return folder
 
@@ -147,13 +149,111 @@ def renamed(members: dict[str, bytes]) -> None:
     members["run.json"] = members["run.json"].replace(b"a_net", b"b_net")
 
 
-@pytest.mark.parametrize("change", [other_trace, better, renamed])
+def unchecked(members: dict[str, bytes]) -> None:
+    """Without its checksum, anything may stand in run.json."""
+    told = json.loads(members["run.json"])
+    del told["checksum"]
+    members["run.json"] = json.dumps({**told, "model": "b_net"}).encode()
+
+
+def other_profile(members: dict[str, bytes]) -> None:
+    members["profile.json"] = b'{"standard_ms": 100}'
+
+
+def no_profile(members: dict[str, bytes]) -> None:
+    del members["profile.json"]
+
+
+@pytest.mark.parametrize("change", [other_trace, better, renamed, unchecked, other_profile])
 @pytest.mark.parametrize("relist", [False, True], ids=["list kept", "list forged"])
 def test_a_tampered_pack_is_refused(packed: Path, tmp_path: Path, change, relist: bool) -> None:
     forged = rewritten(packed, tmp_path / "forged.tempora", change, relist)
     said = "was changed after it was packed" if relist else "not what was packed|larger than it may be"
     with pytest.raises(TemporaError, match=said):
         tempora.open(forged)
+
+
+def test_a_pack_without_its_profile_is_refused(packed: Path, tmp_path: Path) -> None:
+    forged = rewritten(packed, tmp_path / "forged.tempora", no_profile, relist=True)
+    with pytest.raises(TemporaError, match=r"forged\.tempora/profile\.json is missing.*: ask for it again"):
+        tempora.open(forged)
+
+
+def test_what_is_wrong_names_the_pack_and_what_its_reader_can_do(packed: Path, tmp_path: Path) -> None:
+    """Who was sent a file has no command to run again, and its files lie in a passing place."""
+    forged = rewritten(packed, tmp_path / "forged.tempora", renamed, relist=True)
+    with pytest.raises(TemporaError, match=r"ask for it again, or pack the run anew") as said:
+        tempora.open(forged)
+    assert "tempora-pack-" not in str(said.value)
+    assert "same command" not in str(said.value)
+
+
+@pytest.mark.parametrize(("method", "column"), [("tent", "utility"), ("tent", "covariance")])
+def test_a_table_that_its_own_traces_contradict_is_refused(
+    run: Path, tmp_path: Path, method: str, column: str
+) -> None:
+    """Written by somebody who has our code: every checksum fits, and the terms give the utility."""
+    folder = RunFolder(shutil.copytree(run, tmp_path / "forged"))
+    table = folder.utilities()
+    chosen = (table["method"] == method) & (table["protocol"] == "offline")
+    if column == "utility":
+        for name in ("utility", "utility_lo", "utility_hi", "adapt_accuracy", "accuracy", "served_accuracy"):
+            table.loc[chosen, name] = 0.99
+    else:  # the same utility by other terms: as if it had answered late, and gained by chance
+        table.loc[chosen, "responsiveness"] = 0.5
+        table.loc[chosen, "covariance"] = table.loc[chosen, "adapt_accuracy"] / 2
+    folder.write_utilities(table)
+    folder.seal()
+    with pytest.raises(TemporaError, match=r"cannot be packed: tent on fog, offline: its batches give"):
+        pack(folder.path)
+    with pytest.raises(TemporaError, match=r"does not verify: tent on fog, offline: its batches give"):
+        check_run(folder)
+
+    def contradict(members: dict[str, bytes]) -> None:
+        members |= {name: (folder.path / name).read_bytes() for name in ("run.json", "utilities.parquet")}
+
+    forged = rewritten(pack(run, tmp_path / "run.tempora"), tmp_path / "f.tempora", contradict, relist=True)
+    opened = CliRunner().invoke(app, ["open", str(forged)])
+    assert opened.exit_code == 1
+    assert "its batches give" in str(opened.exception)
+
+
+def test_a_cell_scored_from_the_pass_of_another_method_is_refused(run: Path, tmp_path: Path) -> None:
+    folder = RunFolder(shutil.copytree(run, tmp_path / "forged"))
+    table = folder.utilities()
+    tent, standard = (
+        table.index[(table["method"] == name) & (table["protocol"] == "offline")][0]
+        for name in ("tent", "standard")
+    )
+    kept = ["method", "rank"]
+    table.loc[standard, table.columns.difference(kept)] = table.loc[tent, table.columns.difference(kept)]
+    folder.write_utilities(table)
+    folder.seal()
+    with pytest.raises(TemporaError, match=r"standard on fog, offline: its pass is of method 'tent'"):
+        check_run(folder)
+
+
+def test_a_name_with_dots_is_kept(run: Path, tmp_path: Path) -> None:
+    for name in ("lr0.01", "lr0.001"):
+        assert pack(shutil.copytree(run, tmp_path / name)).name == f"{name}.tempora"
+
+
+def test_a_folder_from_a_pack_without_traces_verifies_and_can_be_packed(run: Path, tmp_path: Path) -> None:
+    back = unpack(pack(run, tmp_path / "small.tempora", traces=False), tmp_path / "back").path
+    check_run(RunFolder(back))
+    results = tempora.open(pack(back))
+    assert results.folder.packed_without_traces
+    pd.testing.assert_frame_equal(results.utilities, tempora.open(run).utilities)
+
+
+def test_traces_in_a_pack_that_says_it_has_none_are_refused(packed: Path, tmp_path: Path) -> None:
+    """Or nobody would compare them with the table."""
+
+    def hidden(members: dict[str, bytes]) -> None:
+        members["pack.json"] = members["pack.json"].replace(b'"traces": true', b'"traces": false')
+
+    with pytest.raises(TemporaError, match="does not say what is in it"):
+        tempora.open(rewritten(packed, tmp_path / "odd.tempora", hidden, relist=True))
 
 
 @pytest.mark.parametrize(
@@ -207,6 +307,30 @@ def test_a_table_of_endless_equal_numbers_is_refused(packed: Path, tmp_path: Pat
     monkeypatch.setattr("tempora.store.packs.MOST_VALUES", 999_999)
     huge = rewritten(packed, tmp_path / "huge.tempora", endless, relist=True)
     with pytest.raises(TemporaError, match="numbers, more than a run has"):
+        unpack(huge, tmp_path / "target")
+
+
+def test_a_table_of_one_endless_text_is_refused_before_it_is_repeated(
+    packed: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """A file keeps a text once, however many rows repeat it: as a column it would fill the memory."""
+
+    def endless(members: dict[str, bytes]) -> None:
+        table = pq.read_table(io.BytesIO(members["utilities.parquet"]))
+        text = pa.DictionaryArray.from_arrays(
+            pa.array([0] * table.num_rows, pa.int32()), pa.array(["a" * (1 << 20)])
+        )
+        place = table.column_names.index("label")
+        target = io.BytesIO()
+        pq.write_table(table.set_column(place, "label", text), target, dictionary_pagesize_limit=1 << 30)
+        members["utilities.parquet"] = target.getvalue()
+
+    def decoded(*_: object) -> None:
+        raise AssertionError("the texts were repeated")
+
+    monkeypatch.setattr("tempora.store.integrity.rows_checksum", decoded)
+    huge = rewritten(packed, tmp_path / "huge.tempora", endless, relist=True)
+    with pytest.raises(TemporaError, match=r"label holds texts of \d+ bytes, more than a run has"):
         unpack(huge, tmp_path / "target")
 
 

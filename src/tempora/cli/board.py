@@ -25,9 +25,11 @@ def board(
     from tempora.store.suite_claims import departures_of
 
     gathered = gather(runs, departures_of)
+    written = write_board(gathered, out, title, reports)
     for path, reason in gathered.refused:
         print_warning(f"refused {path}: {reason}")
-    written = write_board(gathered, out, title, reports)
+    for path, reason in gathered.repeated:
+        say(f"note: {path} is left out: {reason}")
     regressions = f"; {counted(written.regressions, 'regression')}" if written.regressions else ""
     contents = f"{counted(len(gathered.entries), 'run')}, {counted(written.reports, 'report')}{regressions}"
     say(f"{written.page}: {contents}; it opens in any browser, without a network")

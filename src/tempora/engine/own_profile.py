@@ -1,4 +1,5 @@
-"""This machine's steady profile, kept as `profile.json` in the run folder: recorded once, added to when needed."""
+"""The profile behind a job's clock, kept as `profile.json` in the run folder: given, or this machine's steady one,
+which is recorded once and added to when needed."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ from tempora.engine.observer import Observer
 from tempora.engine.profile_child import profile_job
 from tempora.engine.profiling import Replay
 from tempora.errors import TemporaError
-from tempora.measure import Baseline, SteadyClock, SteadyProfile, device_kind, load_profile
+from tempora.measure import (
+    Baseline,
+    RecordedClock,
+    SteadyClock,
+    SteadyProfile,
+    device_kind,
+    load_profile,
+)
 
 PROFILE_FILE = "profile.json"
 
@@ -70,6 +78,13 @@ class OwnProfile:
             self._observer.note(f"{error}; it is recorded again")
             return None
         return profile if isinstance(profile, SteadyProfile) and fits(profile, self._job) else None
+
+
+def keep_given(job: Job, folder: Path) -> None:
+    """Keep a profile that the clock was given where its own would be: whoever gets the run has its times, too."""
+    clock = job.clock
+    if isinstance(clock, RecordedClock) or (isinstance(clock, SteadyClock) and not clock.own):
+        clock.profile.save(folder / PROFILE_FILE)
 
 
 def profiled_device(job: Job) -> str:

@@ -16,6 +16,7 @@ from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.growth import Earlier, earlier_results
 from tempora.engine.job import STANDARD, Job
 from tempora.engine.observer import Observer
+from tempora.engine.own_profile import keep_given
 from tempora.engine.predicting import summarised as predict_with_summary
 from tempora.engine.schedule import Shard
 from tempora.engine.shard_profile import take_profile
@@ -61,6 +62,7 @@ class Run:
         """Make every pass that is missing and write the results; raises `Stopped` when asked to stop."""
         if self.shard is not None and isinstance(self.job.clock, SteadyClock) and self.job.clock.own:
             take_profile(self.job, self.folder.path, self.shard)
+        keep_given(self.job, self.folder.path)
         for name in self.folder.damaged:
             self.observer.note(f"{name} was damaged; it was set aside and will be made again")
         tasks = (self.shard or Shard(1, 1)).of(self.job)
@@ -87,6 +89,7 @@ class Run:
         else:
             results.known |= judged.known  # doubt takes a while to work out
         self.folder.write_segments(segments_frame(results))
+        self.folder.seal()
         write_pictures(self.folder.path, {} if self.job.pictures is None else self.job.pictures())
         self.observer.finished(results)
         return results

@@ -21,6 +21,7 @@ from tempora.measure.steady import SCHEMA_VERSION, SteadyProfile
 from tempora.names import PROFILES, file_of
 from tempora.published import profile as published_profile
 from tempora.published.profiles import PROFILED
+from tempora.store.atomic import write_atomically
 from tempora.store.verdicts import Verdict
 
 ANY_ACTION = "*"
@@ -107,12 +108,8 @@ class Profile:
         }
 
     def save(self, path: Path | str) -> None:
-        try:
-            Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise TemporaError(
-                f"cannot write {path}: {error.strerror or error}; give another place"
-            ) from error
+        text = json.dumps(self.to_json(), indent=1) + "\n"
+        write_atomically(Path(path), lambda part: _write(part, text))
 
 
 def load_profile(source: str | Path | Mapping[str, Any]) -> Profile | SteadyProfile:
@@ -149,6 +146,10 @@ def load_profile(source: str | Path | Mapping[str, Any]) -> Profile | SteadyProf
 def clock_names() -> list[str]:
     """The profiles that ship with Tempora, as a user names them."""
     return [*(f"{PUBLISHED}{name}" for name in PROFILED), *(f"{LIBRARY}{name}" for name in PROFILES)]
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
 
 
 def _from_constants(times: Mapping[str, Any], name: str) -> Profile:

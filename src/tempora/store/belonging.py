@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,31 +12,75 @@ import pandas as pd
 
 from tempora.errors import TemporaError
 from tempora.store.folder import RunFolder, StoredPass, named_passes, read_pass
-from tempora.store.integrity import read_about, seal, warn
+from tempora.store.integrity import AGAIN, read_about, seal, warn
 
+STEADY = "steady"
 _LOOKED_INTO = 64
 """Passes whose rows are compared where a folder has more: whoever exchanges a table exchanges it for all of them."""
 
 
 def check_belonging(folder: RunFolder, utilities: pd.DataFrame, manifest: Mapping[str, Any]) -> None:
-    """Warn where the table of utilities is not that of this run.json, or was not scored from these passes."""
+    """Warn where a file is not that of this run.json, or the table of utilities was not scored from these passes."""
+    for problem in _foreign(folder, utilities, manifest):
+        warn(problem, AGAIN)
+        return
+
+
+def _foreign(folder: RunFolder, utilities: pd.DataFrame, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong, the worst first."""
     path = folder.utilities_parquet
+    if path.exists():
+        about = read_about(path)
+        written, found = manifest.get("utilities_seal"), seal(about.get("rows_checksum"))
+        if manifest["finished"] and written is not None and found != written:
+            yield f"{path} is not the table that belongs to run.json: one of them is of another run"
+        sealed = about.get("passes")
+        sealed = sealed if isinstance(sealed, dict) else {}
+        if not folder.packed_without_traces and (
+            problem := _problem(folder, named_passes(utilities), sealed)
+        ):
+            yield f"{path} {problem}"
+    if manifest["finished"]:
+        yield from _other_segments(folder, manifest)
+        yield from _other_profile(folder, manifest)
+
+
+def _other_segments(folder: RunFolder, manifest: Mapping[str, Any]) -> Iterator[str]:
+    path, written = folder.segments_parquet, manifest.get("segments_seal")
     if not path.exists():
+        if written is not None:
+            yield f"{path} is missing, and this run has one"
         return
-    about = read_about(path)
-    written, found = manifest.get("utilities_seal"), seal(about.get("rows_checksum"))
-    if manifest["finished"] and written is not None and found != written:
-        warn(
-            f"{path} is not the table that belongs to run.json: one of them is of another run. "
-            "Run the same command again to make it anew"
-        )
-        return
-    if folder.packed_without_traces:
-        return
-    sealed = about.get("passes")
-    sealed = sealed if isinstance(sealed, dict) else {}
-    if problem := _problem(folder, named_passes(utilities), sealed):
-        warn(f"{path} {problem}: run the same command again to make what is missing or another run's")
+    if written is not None:
+        fits = folder.segments_seal() == written
+    else:
+        # Earlier versions named the table of utilities in that of segments, and `merge` then worked on the former.
+        named = read_about(path).get("utilities")
+        fits = named in (None, manifest.get("utilities_seal")) or bool(manifest.get("merged_from"))
+    if not fits:
+        yield f"{path} is not the table of segments that belongs to run.json: one of them is of another run"
+
+
+def _other_profile(folder: RunFolder, manifest: Mapping[str, Any]) -> Iterator[str]:
+    path, written = folder.profile_json, manifest.get("profile_seal")
+    kind, _, profile = str(manifest["clock"]).partition(":")
+    if not path.exists():
+        if written is not None or (kind == STEADY and profile):
+            yield f"{path} is missing, and the times of this run come from it"
+    elif written is not None and folder.profile_seal() != written:
+        yield f"{path} is not the profile that belongs to run.json, or was changed"
+    elif written is None and kind == STEADY and profile and _id_of(path) != profile:
+        # Earlier versions sealed no profile; the clock of run.json names it.
+        yield f"{path} is not the profile {profile} that the times of this run come from"
+
+
+def _id_of(path: Path) -> str | None:
+    """What a profile calls itself; None where it is none."""
+    try:
+        told = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return str(told.get("id")) if isinstance(told, dict) else None
 
 
 def _problem(folder: RunFolder, named: Sequence[str], sealed: Mapping[str, Any]) -> str | None:

@@ -90,8 +90,7 @@ class RunFolder:
         self.path = Path(path)
         self.damaged: list[str] = []
         """Files that were found broken and set aside when the folder was opened for writing."""
-        self.packed_without_traces = False
-        """The pack that it comes from has no traces: that they are missing is no damage."""
+        self._without_traces: bool | None = None
         self._lock: FolderLock | None = None
         self._passes: dict[str, StoredPass] | None = None
         self._recent: dict[tuple[str, bool], Trace] = {}
@@ -143,12 +142,36 @@ class RunFolder:
         return manifests.read(self.run_json)
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Put run.json in place. That of a finished run says which table of utilities belongs to it."""
-        belongs = {"utilities_seal": self.utilities_seal() if manifest.get("finished") else None}
+        """Put run.json in place. That of a finished run says which tables and which profile belong to it."""
+        seals = {
+            "utilities_seal": self.utilities_seal,
+            "segments_seal": self.segments_seal,
+            "profile_seal": self.profile_seal,
+        }
+        finished = manifest.get("finished")
+        belongs = {name: seal() if finished else None for name, seal in seals.items()}
         text = manifests.as_text({**manifest, **belongs})
         write_atomically(self.run_json, lambda path: _write_text(path, text))
 
+    def seal(self) -> None:
+        """Let run.json name the files as they are now; one of a run that goes on names none."""
+        manifest = self.manifest()
+        if manifest["finished"]:
+            self.write_manifest(manifest)
+
     # -- traces --------------------------------------------------------------------------------------------
+
+    @property
+    def packed_without_traces(self) -> bool:
+        """The pack that it comes from has no traces: that they are missing is no damage."""
+        if self._without_traces is None:
+            told = self.has_manifest() and self.manifest().get("traces_left_out")
+            self._without_traces = bool(told) and not self.passes()
+        return self._without_traces
+
+    @packed_without_traces.setter
+    def packed_without_traces(self, told: bool) -> None:
+        self._without_traces = told
 
     def passes(self) -> dict[str, StoredPass]:
         """Every finished pass by its key."""
@@ -226,9 +249,7 @@ class RunFolder:
 
     def utilities_seal(self) -> str | None:
         """Which rows the table on disk holds; None without a table, or for one of an early Tempora."""
-        if not self.utilities_parquet.exists():
-            return None
-        return integrity.seal(integrity.read_about(self.utilities_parquet).get("rows_checksum"))
+        return _rows_seal(self.utilities_parquet)
 
     def write_utilities(self, utilities: pd.DataFrame) -> None:
         """Put the table in place. It names the rows of every pass that it was scored from."""
@@ -269,6 +290,22 @@ class RunFolder:
             self.segments_parquet,
             lambda part: integrity.write_sealed(table, part, about, integrity.rows_checksum(table)),
         )
+
+    def segments_seal(self) -> str | None:
+        """Which rows the table on disk holds; None without a table."""
+        return _rows_seal(self.segments_parquet)
+
+    # -- the profile ---------------------------------------------------------------------------------------
+
+    @property
+    def profile_json(self) -> Path:
+        return self.path / "profile.json"
+
+    def profile_seal(self) -> str | None:
+        """Which profile lies on disk; None without one."""
+        if not self.profile_json.exists():
+            return None
+        return hashlib.sha256(self.profile_json.read_bytes()).hexdigest()[:32]
 
     def _set_damaged_aside(self) -> None:
         """Whatever would warn or fail when it is read is made again instead."""
@@ -314,6 +351,12 @@ def _read_trace(path: Path) -> Trace:
 def _file_name(identity: Mapping[str, Any], key: str) -> str:
     parts = (identity["shift"], identity["method"], identity["kind"], f"s{identity['seed']}", key)
     return "--".join(re.sub(r"[^A-Za-z0-9_.-]+", "_", str(part))[:60] for part in parts) + ".parquet"
+
+
+def _rows_seal(table: Path) -> str | None:
+    if not table.exists():
+        return None
+    return integrity.seal(integrity.read_about(table).get("rows_checksum"))
 
 
 def _write_text(path: Path, text: str) -> None:

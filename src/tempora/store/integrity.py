@@ -25,6 +25,8 @@ from tempora.store.schema import ADDED_LATER, SCHEMA_VERSION, arrow_schema
 
 LOCAL = LocalFileSystem()
 """Paths are files here: Arrow would take one that begins with `a:/` for an address."""
+MOST_TEXT_BYTES, MOST_ROW_BYTES = 8 << 20, 1 << 10
+"""Of the texts in one column: so much anyway, and so much for every row. Real ones have a few words."""
 _METADATA = b"tempora"
 _KINDS = {
     "run.json": "manifest",
@@ -32,7 +34,8 @@ _KINDS = {
     "utilities.parquet": "table of utilities",
     "segments.parquet": "table of segments",
 }
-_REMEDY = "put the original back, or run the same command again, which makes it anew"
+AGAIN = "run the same command again, which makes it anew"
+"""What whoever has the run can do about a file; whoever was sent a pack of it cannot."""
 
 Fields = Mapping[str, tuple[pa.DataType, str]]
 
@@ -57,7 +60,10 @@ def read_about(path: Path) -> dict[str, Any]:
 def read_sealed(path: Path, fields: Fields) -> pa.Table:
     """The columns of `fields`; warns if they are not as they were written."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True, filesystem=LOCAL) as file:
+        texts = [name for name, (kind, _) in fields.items() if pa.types.is_string(kind)]
+        with pq.ParquetFile(
+            path, read_dictionary=texts, page_checksum_verification=True, filesystem=LOCAL
+        ) as file:
             schema = file.schema_arrow
             told = _about(schema, path)
             there = {name: kind for name, kind in fields.items() if not _came_later(name, schema, told)}
@@ -66,6 +72,7 @@ def read_sealed(path: Path, fields: Fields) -> pa.Table:
                 raise ValueError(f"it lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
             # Files are small: threads would cost more than they save.
             table = file.read(columns=list(there), use_threads=False)
+        _check_texts(table)
         table = table.select(list(there)).cast(arrow_schema(there))
         table.validate(full=True)
     except (OSError, pa.ArrowException, ValueError, RecursionError) as error:
@@ -82,6 +89,20 @@ def read_sealed(path: Path, fields: Fields) -> pa.Table:
         if name not in there:
             table = table.add_column(position, name, pa.nulls(table.num_rows, kind))
     return table
+
+
+def _check_texts(table: pa.Table) -> None:
+    """Refuse texts that would fill the memory: a file keeps each once, however many rows repeat it."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            together = sum(_text_bytes(chunk) for chunk in column.chunks)
+            if together > MOST_TEXT_BYTES + MOST_ROW_BYTES * table.num_rows:
+                raise ValueError(f"{name} holds texts of {together} bytes, more than a run has")
+
+
+def _text_bytes(chunk: pa.DictionaryArray) -> int:
+    lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
+    return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
 
 
 def _came_later(name: str, schema: pa.Schema, told: Mapping[str, Any]) -> bool:
@@ -152,25 +173,44 @@ class NewerVersion(TemporaError):
     """A file of a later Tempora: nothing is wrong with it."""
 
 
+class Damaged(TemporaError):
+    """A file that is none of ours. `what` is wrong, without what its owner can do about it."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}: {remedy}")
+        self.what = what
+
+
+class FileWarning(TemporaWarning):
+    """A file that can be read, but is not as it was written. `what` is wrong, without the remedy."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}: {remedy}" if remedy else what)
+        self.what = what
+
+
+class Unchecked(FileWarning):
+    """A file without a checksum: nothing is known to be wrong with it."""
+
+
 def damaged(path: Path, why: object) -> TemporaError:
     kind = _KINDS.get(path.name, "trace")
-    return TemporaError(f"{path} is damaged or not a {kind} of ours ({why}): {_REMEDY}")
+    return Damaged(f"{path} is damaged or not a {kind} of ours ({why})", f"put the original back, or {AGAIN}")
 
 
 def warn_changed(path: Path) -> None:
-    warn(f"{path} was changed after Tempora wrote it, so its numbers may be wrong: {_REMEDY}")
+    warn(
+        f"{path} was changed after Tempora wrote it, so its numbers may be wrong",
+        f"put the original back, or {AGAIN}",
+    )
 
 
-def warn(text: str, kind: type[TemporaWarning] = TemporaWarning) -> None:
-    warnings.warn(text, kind, stacklevel=2)
-
-
-class Unchecked(TemporaWarning):
-    """A file without a checksum: nothing is known to be wrong with it."""
+def warn(what: str, remedy: str = "", kind: type[FileWarning] = FileWarning) -> None:
+    warnings.warn(kind(what, remedy), stacklevel=2)
 
 
 def _warn_unchecked(path: Path) -> None:
     warn(
         f"{path} has no checksum: an early Tempora wrote it, or it was changed. Its numbers are as found",
-        Unchecked,
+        kind=Unchecked,
     )

@@ -47,6 +47,7 @@ class ConfigRecord(TypedDict):
     """A configuration as `tempora run` takes it."""
 
     scenarios: NotRequired[list[str | dict[str, Any]]]
+    suite: NotRequired[str | None]
 
 
 class PredictWithRecord(TypedDict):
@@ -124,7 +125,9 @@ class Manifest(TypedDict):
     dataset: NotRequired[Annotated[str | None, Field(description="Name of the dataset.")]]
     severity: NotRequired[Annotated[Any, Field(description="Severity of the shifts.")]]
     suite: NotRequired[Annotated[str | None, Field(description="The suite whose results these are.")]]
-    stream: NotRequired[Annotated[Any, Field(description="Kind and settings of the streams.")]]
+    stream: NotRequired[
+        Annotated[dict[str, Any] | None, Field(description="Kind and settings of the streams.")]
+    ]
     dropped_samples: NotRequired[
         Annotated[Any, Field(description="Samples at the end of each shift that fill no batch.")]
     ]
@@ -181,6 +184,15 @@ class Manifest(TypedDict):
         Annotated[
             str | None, Field(description="Which table of utilities belongs to this run, once finished.")
         ]
+    ]
+    segments_seal: NotRequired[
+        Annotated[str | None, Field(description="Which table of segments does; null where it has none.")]
+    ]
+    profile_seal: NotRequired[
+        Annotated[str | None, Field(description="Which profile.json does; null where it has none.")]
+    ]
+    traces_left_out: NotRequired[
+        Annotated[bool, Field(description="Whether the pack that this folder comes from has no traces.")]
     ]
 
 

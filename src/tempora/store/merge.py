@@ -68,6 +68,7 @@ def merge(parts: Sequence[Path | str], out: Path | str, mix_devices: bool = Fals
         target.write_manifest(_joined_manifest(folders, manifests, target, missing, mix_devices, seeds))
         joined = Results(target)
         target.write_segments(segments_frame(joined))
+        target.seal()
     return Merged(joined, missing)
 
 

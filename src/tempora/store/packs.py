@@ -1,8 +1,8 @@
 """A run in one file to send: the files of its folder in a ZIP archive, with the checksum of each.
 
 Whoever opens a pack trusts nothing in it: only the files that a run folder has are taken, each as large and with
-the bytes that the list says, and what they hold is checked as in a run folder, here before anything is shown. The
-same run gives the same bytes.
+the bytes that the list says, and what they hold is checked as in a run folder, here before anything is shown; where
+it has traces, every utility of its table is worked out from them again. The same run gives the same bytes.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from tempora.store.belonging import check_belonging
 from tempora.store.folder import RunFolder
 from tempora.store.manifest import MOST_MANIFEST_BYTES
 from tempora.store.plausible import check_cells
+from tempora.store.schema import PASS_COLUMNS
+from tempora.store.scoring import check_scores
 
 SUFFIX = ".tempora"
 LIST = "pack.json"
@@ -60,10 +62,12 @@ def pack(run: Path | str, out: Path | str | None = None, traces: bool = True) ->
         if not folder.manifest()["finished"]:
             raise TemporaError("it is not finished: let the same command go on first")
         check_files(folder)
-    target = folder.path.resolve().with_suffix(SUFFIX) if out is None else Path(out)
+    place = folder.path.resolve()
+    target = place.with_name(place.name + SUFFIX) if out is None else Path(out)
     if target.is_dir():
         raise TemporaError(f"--out {target}: is a folder; name a file, such as {target / 'run'}{SUFFIX}")
     names = [name for name in TABLES if (folder.path / name).exists()]
+    traces = traces and not folder.packed_without_traces
     if traces:
         names += sorted(path.relative_to(folder.path).as_posix() for path in _trace_files(folder))
     for name in names:
@@ -100,12 +104,20 @@ def open_folder(path: Path | str) -> tuple[RunFolder, tempfile.TemporaryDirector
     if not is_pack(path):
         return RunFolder(path), None
     kept = tempfile.TemporaryDirectory(prefix="tempora-pack-")
-    return unpack(path, Path(kept.name)), kept
+    return _unpacked(Path(path), Path(kept.name)), kept
 
 
 def unpack(path: Path | str, target: Path | str) -> RunFolder:
     """Check a pack and write its run folder to `target`, which must be empty or not there."""
-    path, target = Path(path), Path(target)
+    folder = _unpacked(Path(path), Path(target))
+    if folder.packed_without_traces:
+        # Whoever finds the folder later has no pack that says why they are missing.
+        folder.write_manifest({**folder.manifest(), "traces_left_out": True})
+    return folder
+
+
+def _unpacked(path: Path, target: Path) -> RunFolder:
+    """The folder with the files of a pack, as they were packed."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise TemporaError(f"{target} is there already: name a new folder")
     try:
@@ -120,7 +132,8 @@ def unpack(path: Path | str, target: Path | str) -> RunFolder:
     except _UNREADABLE as error:
         raise _damaged(path, str(error) or "it ends too early") from error
     folder = RunFolder(target)
-    folder.packed_without_traces = not listed["traces"]
+    if not listed["traces"]:
+        folder.packed_without_traces = True
     with _nothing_changed(f"{path} was changed after it was packed", target, path):
         _check_sizes(target, path)
         check_files(folder)
@@ -128,13 +141,18 @@ def unpack(path: Path | str, target: Path | str) -> RunFolder:
 
 
 def check_files(folder: RunFolder) -> None:
-    """Read every file of a run; warns where one is not as it was written, or of another run."""
+    """Read every file of a run; warns where one is not as it was written, of another run, or says something else than
+    the others do."""
     manifest, utilities = folder.manifest(), folder.utilities()
     check_cells(utilities, manifest, folder.utilities_parquet)
     check_belonging(folder, utilities, manifest)
     folder.segments()
-    for stored in folder.passes().values():
-        stored.trace()
+    if not folder.packed_without_traces:
+        check_scores(folder, utilities, manifest)
+    named = {key for name in PASS_COLUMNS for key in utilities[name].dropna()}
+    for key, stored in folder.passes().items():
+        if key not in named:  # the others were read to score their cells
+            stored.trace()
 
 
 def check_run(folder: RunFolder) -> None:
@@ -164,7 +182,13 @@ def _listed(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     if sealed.get("checksum") != integrity.checksum(told):
         raise _damaged(path, f"its {LIST} was changed")
     files = told.get("files")
-    if not isinstance(files, dict) or not all(map(_is_entry, files.values())) or "traces" not in told:
+    traces = told.get("traces")
+    if (
+        not isinstance(files, dict)
+        or not all(map(_is_entry, files.values()))
+        or not isinstance(traces, bool)
+        or (not traces and any(map(_NAME.fullmatch, files)))
+    ):
         raise _damaged(path, f"its {LIST} does not say what is in it")
     return told
 
@@ -238,17 +262,22 @@ def _check_sizes(folder: Path, path: Path) -> None:
 
 
 @contextmanager
-def _nothing_changed(what: str, shown: Path | None = None, instead: Path | None = None) -> Iterator[None]:
-    """A warning about a file is an error here, and names the pack where its files lie in a passing place."""
+def _nothing_changed(what: str, shown: Path | None = None, pack: Path | None = None) -> Iterator[None]:
+    """A warning about a file is an error here; in a `pack` whose files lie in a passing place it names the pack, and
+    says what can be done by somebody who has nothing else."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", TemporaWarning)
-        warnings.simplefilter("ignore", integrity.Unchecked)
         try:
             yield
         except integrity.NewerVersion:
             raise
         except (TemporaError, TemporaWarning) as error:
-            reason = str(error).replace(str(shown), str(instead)) if shown else str(error)
+            reason = str(error)
+            if pack is not None:
+                told = str(getattr(error, "what", reason)).replace(str(shown), str(pack))
+                reason = f"{told}: ask for it again, or pack the run anew"
+            elif isinstance(error, integrity.Unchecked):
+                reason = f"{error.what}: let the same command make the run again, in a new folder"
             raise TemporaError(f"{what}: {reason}") from error
 
 

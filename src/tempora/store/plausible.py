@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tempora.scenarios import SIX_TERMS
 from tempora.store.calibration import BINS
-from tempora.store.integrity import damaged, warn
+from tempora.store.integrity import AGAIN, damaged, warn
 from tempora.store.schema import CELL_COLUMNS
 from tempora.store.trace import PHASES
 from tempora.store.verdicts import ON_WINNERS, VERDICTS
@@ -156,8 +156,8 @@ def check_cells(table: pd.DataFrame, manifest: Mapping[str, Any], path: Path) ->
     whole = manifest["finished"] and not manifest.get("shard") and "imported" not in manifest
     if whole and len(table) != wanted:
         warn(
-            f"{path} has {len(table)} cells and run.json names {wanted}: some are missing or another run's. "
-            "Run the same command again to make it whole"
+            f"{path} has {len(table)} cells and run.json names {wanted}: some are missing or another run's",
+            AGAIN,
         )
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,14 +15,14 @@ import pandas as pd
 from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import METHODS, MethodCard, card_of, family_called
-from tempora.scenarios import Resolved, Scenario, ScenarioCard, from_record
+from tempora.scenarios import Resolved, Scenario
 from tempora.store.belonging import check_belonging
 from tempora.store.folder import RunFolder, StoredPass
-from tempora.store.integrity import damaged, warn
 from tempora.store.manifest import Manifest
 from tempora.store.packs import open_folder
 from tempora.store.plausible import check_cells
 from tempora.store.schema import KEY_COLUMNS
+from tempora.store.scoring import cards_of, passes_of, resolved_of, scenarios_of, warn_unlike
 from tempora.store.segments import segments_frame
 from tempora.store.trace import Trace
 
@@ -78,11 +77,8 @@ class Results:
     @cached_property
     def cards(self) -> Cards:
         """What the run's scenarios and methods say of themselves."""
+        cards = cards_of(self.folder, self.manifest)
         told = self.manifest.get("cards", {})
-        try:
-            cards = Cards.from_json(told)
-        except TemporaError as error:
-            raise damaged(self.path / "run.json", str(error)) from error
         return cards if "methods" in told else replace(cards, methods=self._methods_of_passes())
 
     def _methods_of_passes(self) -> dict[str, MethodCard]:
@@ -117,50 +113,26 @@ class Results:
     @cached_property
     def scenarios(self) -> list[Scenario]:
         """The scenarios of the run, as `utilities.scenario` counts them."""
-        return [from_record(record, self._card_of(record)) for record in self.manifest["scenarios"]]
-
-    def _card_of(self, record: Mapping[str, Any]) -> ScenarioCard | None:
-        """The card of a user's scenario; those of ours have their own."""
-        told = record.get("described")
-        return self.cards.scenarios.get(str(told.get("protocol"))) if isinstance(told, dict) else None
+        return scenarios_of(self.manifest, self.cards)
 
     def trace(self, cell: pd.Series, predictions: bool = True) -> Trace:
         """The batches of one cell (a row of `utilities`), placed on that cell's own clock; without `predictions` it
         is read faster."""
         if cell["status"] != "ok":
             raise TemporaError(f"this cell has no trace: {cell['status']}")
-        adapting = self.folder.trace(cell["adapting_pass"], predictions)
-        frozen, fallback = (
-            self.folder.trace(cell[name], predictions) if isinstance(cell[name], str) else None
-            for name in ("frozen_pass", "fallback_pass")
-        )
-        for other in (frozen, fallback):
-            if other is not None and other.num_batches != adapting.num_batches:
-                raise TemporaError(
-                    f"{_name(cell)}: its passes have {adapting.num_batches} and {other.num_batches} batches; "
-                    "run the same command again to make them anew"
-                )
+        adapting, frozen, fallback = passes_of(self.folder, cell, predictions)
         resolved = self.resolved(cell, adapting.num_batches)
         # A pass of the cell's own was driven by its clock and lies on it as it is stored, undone attempts aside.
         own = cell["origin"] == "live" and frozen is None and np.isnan(adapting.attempt_predict_ms).all()
         trace = adapting if own else adapting.on_timeline(resolved, frozen, fallback)
         found = trace.utility(resolved)
         if not abs(found - cell["utility"]) <= 1e-9:
-            warn(
-                f"{_name(cell)}: its batches give utility {found:.6f}, utilities.parquet says {cell['utility']:.6f}. "
-                f"One of the files in {self.path} is of another run: run the same command again"
-            )
+            warn_unlike(self.folder, cell, "utility", found)
         return trace
 
     def resolved(self, cell: pd.Series, num_batches: int) -> Resolved:
         """The deployment of a cell, with the arrivals that its stream met."""
-        identity = self.folder.stored(cell["adapting_pass"]).identity
-        return self.scenarios[int(cell["scenario"])].resolve(
-            num_batches=num_batches,
-            baseline_ms=float(cell["baseline_ms"]),
-            seed=int(identity["seed"]),
-            shift=str(identity["shift"]),
-        )
+        return resolved_of(self.folder, self.scenarios[int(cell["scenario"])], cell, num_batches)
 
     @cached_property
     def traces(self) -> pd.DataFrame:
@@ -185,10 +157,6 @@ class Results:
             ignore=shutil.ignore_patterns("run.lock", "*.damaged", "*.part"),
         )
         return target
-
-
-def _name(cell: pd.Series) -> str:
-    return f"{cell['method']} on {cell['shift']}, {cell['label']}"
 
 
 def open_run(path: Path | str) -> Results:

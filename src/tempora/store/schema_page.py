@@ -15,10 +15,11 @@ def as_markdown() -> str:
         f"{SCHEMA_VERSION}; a reader that meets a newer one says so. They also carry checksums: a file that was "
         "changed is read with a warning, impossible numbers are refused, and `tempora run` makes both again. A table "
         "of utilities names the rows of the passes that it was scored from, and a finished `run.json` names its "
-        "table: files of two runs in one folder are read with a warning, too.",
+        "tables and its profile: files of two runs in one folder are read with a warning, too.",
         "",
         "- `run.json`: what was run (configuration, methods, shifts, seeds, scenarios), the machine, lambda "
         "(`baseline`), the verdict on the measurement.",
+        "- `profile.json`: the latencies behind the clock, where times are looked up: recorded here, or given.",
         "- `traces/*.parquet`: one file per pass. Its metadata holds what decided the pass (`identity`) and what was "
         "noticed while it was made (`facts`).",
         "- `utilities.parquet`: one row per cell.",

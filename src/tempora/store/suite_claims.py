@@ -7,12 +7,14 @@ run.json and passes can be asked.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
 
 from tempora.names import SUITES, file_of
+from tempora.scenarios import Offline, from_spec, grid, to_record
+from tempora.store.folder import named_passes
 from tempora.store.results import Results
 
 FREE = (
@@ -20,6 +22,10 @@ FREE = (
     *("data.workers", "data.cache_dir", "data.root", "data.pictures"),
 )
 """What a run of a suite may choose: the machine, the clock (results say which), and methods of one's own."""
+
+
+_OF_ONES_OWN = ("source", "network", "times_as", "runtime", "predict_with")
+"""What the identity of a pass has where its method, network or way to run is not as it ships."""
 
 
 def departures_of(results: Results) -> list[str]:
@@ -41,7 +47,8 @@ def departures_of(results: Results) -> list[str]:
         if key not in FREE and given.get(key) != wanted
     ]
     found += _other_settings(config.get("methods"), suite["methods"])
-    found += _other_inputs(results, str(suite["model"]), pins)
+    found += _other_run(results.manifest, suite)
+    found += _other_passes(results, suite, pins)
     if results.manifest.get("suite") is None and not found:
         found.append("in a setting that the suite leaves at its default")
     return found
@@ -66,15 +73,83 @@ def _method(entry: Any) -> tuple[str, dict[str, Any]]:
     return str(filled.get("label") or filled.get("name")), filled
 
 
-def _other_inputs(results: Results, model: str, pins: Mapping[str, Any]) -> list[str]:
-    """Weights and images, of which every pass says what they were. A pack without traces cannot be asked."""
+def _other_run(manifest: Mapping[str, Any], suite: Mapping[str, Any]) -> list[str]:
+    """What was run, whatever the configuration beside it says."""
+    stream = _stream(suite)
+    single = stream["kind"] == "single"
+    shifts = suite["data"]["shifts"] if single else [stream["kind"]]
+    wanted = {
+        "model": suite["model"],
+        "shifts": shifts,
+        "seeds": sorted(suite["seeds"]),
+        "batch_size": suite["batch_size"],
+        "scenarios": _scenarios(suite),
+        **({"batches": dict.fromkeys(shifts, stream["batches"])} if single else {}),
+    }
+    found = [f"it ran other {name}" for name, value in wanted.items() if manifest.get(name) != value]
+    return found + (["it ran another stream"] if _unlike(manifest.get("stream"), stream) else [])
+
+
+def _scenarios(suite: Mapping[str, Any]) -> list[Any]:
+    """As run.json holds them."""
+    given = map(from_spec, suite.get("scenarios", ()))
+    made = (Offline(), *grid(suite["grid"], suite["rule"], suite["queue"]), *given)
+    records: list[Any] = json.loads(json.dumps([to_record(scenario) for scenario in made], default=str))
+    return records
+
+
+def _stream(suite: Mapping[str, Any]) -> dict[str, Any]:
+    told = suite.get("stream")
+    return dict(told) if told else {"kind": "single", "batches": suite["batches"]}
+
+
+def _unlike(given: Any, wanted: Mapping[str, Any]) -> bool:
+    """Whether settings of a stream are not the suite's. A run says only what is not as usual, so that others of the
+    suite may be missing; kind, length and order of classes may not."""
+    if not isinstance(given, dict):
+        return True
+    settings = {name: value for name, value in given.items() if name != "drawn"}
+    always = {name for name in ("kind", "batches", "classes") if name in wanted}
+    return not always <= settings.keys() or any(
+        name not in wanted or wanted[name] != value for name, value in settings.items()
+    )
+
+
+def _other_passes(results: Results, suite: Mapping[str, Any], pins: Mapping[str, Any]) -> list[str]:
+    """Weights, images and settings: every pass says what they were. A pack without traces cannot be asked."""
     if results.folder.packed_without_traces:
         return []
-    found = set()
-    for stored in results.folder.passes().values():
-        if stored.identity.get("weights") != pins["weights"][model]:
-            found.add(f"{model} has other weights")
-        shift = stored.identity.get("shift")
-        if stored.identity.get("data") != pins["data"].get(shift):
-            found.add(f"{shift} has other images")
+    wanted, found = dict(map(_method, suite["methods"])), set()
+    for stored in map(results.folder.stored, named_passes(results.utilities)):
+        found |= set(_other_inputs(stored.identity, suite, pins, results.manifest["batches"]))
+        method = stored.identity.get("method")
+        if isinstance(method, str) and method in wanted and not _is_set_to(stored.identity, wanted[method]):
+            found.add(f"{method} ran with other settings")
     return sorted(found)
+
+
+def _other_inputs(
+    identity: Mapping[str, Any], suite: Mapping[str, Any], pins: Mapping[str, Any], batches: Mapping[str, int]
+) -> Iterator[str]:
+    model, shift = str(suite["model"]), str(identity.get("shift"))
+    if identity.get("weights") != pins["weights"][model]:
+        yield f"{model} has other weights"
+    if identity.get("data") != pins["data"].get(shift):
+        yield f"{shift} has other images"
+    if identity.get("seed") not in suite["seeds"]:
+        yield f"{shift} ran in the order of seed {identity.get('seed')!r:.40}"
+    if identity.get("batch_size") != suite["batch_size"] or identity.get("num_batches") != batches.get(shift):
+        yield f"{shift} ran in other batches"
+    if "stream" in identity and _unlike(identity["stream"], _stream(suite)):
+        yield f"{shift} ran as another stream"
+
+
+def _is_set_to(identity: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a pass is of the method as the suite has it: its settings, its own code, nothing beside it."""
+    settings = {name: value for name, value in wanted.items() if name not in ("name", "label")}
+    return (
+        identity.get("name") == wanted["name"]
+        and identity.get("settings") == settings
+        and identity.get("preset") is None
+        and not any(name in identity for name in _OF_ONES_OWN)
+    )

@@ -312,8 +312,7 @@ def with_doubt(results: Results) -> pd.DataFrame:
 def keep_doubt(results: Results) -> None:
     """Write `with_doubt` into the run folder, whose run.json says which table belongs to it."""
     results.folder.write_utilities(with_doubt(results))
-    if results.folder.manifest()["finished"]:
-        results.folder.write_manifest(results.folder.manifest())
+    results.folder.seal()
     results.utilities = results.folder.utilities()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +14,14 @@ import pandas as pd
 
 from tempora.analysis.compare import machine_name
 from tempora.analysis.doubt import doubt
-from tempora.analysis.outcomes import over_shifts
+from tempora.analysis.frames import scored
+from tempora.analysis.outcomes import counted, over_shifts
 from tempora.errors import TemporaError
 from tempora.store import Results, RunFolder, open_run
+from tempora.store.integrity import checksum
 from tempora.store.manifest import Manifest
 from tempora.store.packs import check_run, is_pack
+from tempora.store.schema import ABOUT_WINNERS
 
 Departures = Callable[[Results], list[str]]
 """How a run differs from the suite that it names: nothing, or a phrase for each."""
@@ -34,6 +38,10 @@ CONFIGURATION = (
     "scenarios",
 )
 """What two runs of run.json have in common if one continues the history of the other; the device comes to it."""
+
+
+_ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
+"""What a stranger's values may raise where no check foresaw them."""
 
 
 class Refused(NamedTuple):
@@ -94,8 +102,8 @@ class Entry:
     @cached_property
     def rows(self) -> pd.DataFrame:
         """One row per method and scenario, over all shifts and seeds, with how sure it is."""
-        rows = over_shifts(self.results.utilities, self.results.cards)
-        return doubt(self.results).about(rows)
+        rows = doubt(self.results).about(over_shifts(self.results.utilities, self.results.cards))
+        return rows if self.has_traces else _as_stored(rows, self.results.utilities)
 
     def settle(self) -> None:
         """Work out `rows` and forget what they come from, which takes megabytes of every run on the board."""
@@ -109,20 +117,49 @@ class Gathered(NamedTuple):
 
     entries: list[Entry]
     refused: list[Refused]
+    repeated: list[Refused]
+    """Runs that came before, under another name or as a pack: they stand there once."""
 
 
 def gather(paths: Sequence[Path], departures: Departures) -> Gathered:
     """Open every run and pack; those that do not verify, or depart from the suite that they name, are refused."""
-    found = Gathered([], [])
+    found, seen = Gathered([], [], []), dict[str, str]()
     for path, name in zip(paths, _names(paths), strict=True):
-        try:
-            found.entries.append(Entry(name, _opened(path, departures)))
-        except TemporaError as error:
-            found.refused.append(Refused(str(path), str(error)))
+        with refusing(found, path):
+            entry = Entry(name, _opened(path, departures))
+            first = seen.setdefault(_which(entry.results), name)
+            if first != name:
+                found.repeated.append(Refused(str(path), f"it is the same run as {first}"))
+            else:
+                found.entries.append(entry)
+    check_any(found)
+    return found
+
+
+@contextmanager
+def refusing(found: Gathered, path: Path, lies_in: Path | None = None) -> Iterator[None]:
+    """Whatever one run raises is the reason why it is refused, and the others stay. `lies_in`: where the files of a
+    pack are for a while, which tells nobody anything."""
+    try:
+        yield
+    except (TemporaError, *_ODD) as error:
+        reason = (
+            str(error) if isinstance(error, TemporaError) else f"it holds what no run leaves ({error!r:.200})"
+        )
+        shown = reason if lies_in is None else reason.replace(str(lies_in), str(path))
+        found.refused.append(Refused(str(path), shown))
+
+
+def check_any(found: Gathered) -> None:
+    """An error where nothing is left to show."""
     if not found.entries:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in found.refused)
-        raise TemporaError(f"none of {len(paths)} runs can stand on a board: {reasons}")
-    return found
+        raise TemporaError(f"none of {len(found.refused)} runs can stand on a board: {reasons}")
+
+
+def _which(results: Results) -> str:
+    """Equal for a run folder, its copies and its packs."""
+    return checksum({name: value for name, value in results.manifest.items() if name != "traces_left_out"})
 
 
 def _opened(path: Path, departures: Departures) -> Results:
@@ -136,6 +173,15 @@ def _opened(path: Path, departures: Departures) -> Results:
     if departs := departures(results):
         raise TemporaError(f"it departs from the suite that it names: {'; '.join(departs)}")
     return results
+
+
+def _as_stored(rows: pd.DataFrame, utilities: pd.DataFrame) -> pd.DataFrame:
+    """Without traces: how sure the run was of each cell, where a row stands for one; of several nobody knows."""
+    cells = scored(counted(utilities))
+    if cells.duplicated(["method", "scenario"]).any():
+        return rows
+    known = cells.set_index(["method", "scenario"])[list(ABOUT_WINNERS)]
+    return rows.drop(columns=list(ABOUT_WINNERS)).join(known, on=["method", "scenario"])
 
 
 def _names(paths: Iterable[Path]) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tempora.errors import TemporaError, counted
-from tempora.report.board.gather import Entry, Gathered
+from tempora.report.board.gather import Entry, Gathered, check_any, refusing
 from tempora.report.board.history import changes, histories
 from tempora.report.colours import shades
 from tempora.report.frames import scenario_titles
@@ -22,6 +23,9 @@ from tempora.store.verdicts import verdict_of
 SCRIPTS = ("data.js", "dom.js")
 """Of the report, which the board's own builds on."""
 PAGE, DATA, REPORTS = "index.html", "board.json", "reports"
+_REPORT = re.compile(r"run-[1-9]\d*\.html")
+UNKNOWN = "unknown"
+"""The verdict on a winner of which nobody can say how sure it is."""
 _NUMBERS = (
     "utility",
     "sample_lo",
@@ -47,10 +51,17 @@ def write_board(gathered: Gathered, out: Path, title: str = "Tempora board", rep
     if out.exists() and not out.is_dir():
         raise TemporaError(f"--out {out}: is a file; name a folder")
     out.mkdir(parents=True, exist_ok=True)
-    links = []
-    for number, entry in enumerate(gathered.entries):
-        links.append(_report(entry, number, out) if reports else None)
-        entry.settle()
+    _remove_reports(out)
+    shown: list[Entry] = []
+    links: list[str | None] = []
+    for entry in gathered.entries:
+        link = f"{REPORTS}/run-{len(links) + 1}.html" if reports and entry.has_traces else None
+        with refusing(gathered, entry.results.opened_from, entry.results.path):
+            _read(entry, link, out)
+            shown.append(entry)
+            links.append(link)
+    gathered.entries[:] = shown
+    check_any(gathered)
     data = payload(gathered, links, title)
     _write(out / DATA, json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     _write(out / PAGE, _page(data))
@@ -61,14 +72,22 @@ def write_board(gathered: Gathered, out: Path, title: str = "Tempora board", rep
     )
 
 
-def _report(entry: Entry, number: int, out: Path) -> str | None:
-    """Its page, under a name that no run can choose; None where the batches that it shows were left out."""
-    if not entry.has_traces:
-        return None
-    (out / REPORTS).mkdir(exist_ok=True)
-    link = f"{REPORTS}/run-{number + 1}.html"
-    write_report(entry.results, out / link)
-    return link
+def _remove_reports(out: Path) -> None:
+    """Those of an earlier board here: its runs may not be on this one, and yet its readers would find them."""
+    for path in (out / REPORTS).glob("run-*.html"):
+        if _REPORT.fullmatch(path.name):
+            path.unlink()
+
+
+def _read(entry: Entry, link: str | None, out: Path) -> None:
+    """Everything that the board shows of a run, so that one that cannot be shown is noticed here; and its page, under
+    a name that no run can choose."""
+    if link is not None:
+        (out / REPORTS).mkdir(exist_ok=True)
+        write_report(entry.results, out / link)
+    for show in (_run(entry, link), _rows(entry, 0), _methods([entry]), entry.configuration):
+        json.dumps(show, allow_nan=False)
+    entry.settle()
 
 
 def payload(gathered: Gathered, links: Sequence[str | None], title: str) -> dict[str, Any]:
@@ -81,6 +100,7 @@ def payload(gathered: Gathered, links: Sequence[str | None], title: str) -> dict
         "rows": [row for number, entry in enumerate(entries) for row in _rows(entry, number)],
         "histories": [_history(runs) for runs in histories(entries)],
         "refused": [one._asdict() for one in gathered.refused],
+        "repeated": [one._asdict() for one in gathered.repeated],
     }
 
 
@@ -127,11 +147,15 @@ def _rows(entry: Entry, number: int) -> list[dict[str, Any]]:
             "method": row["method"],
             "protocol": cards.title(row["protocol"]),
             "scenario": titles[int(row["scenario"])],
-            "verdict": row["verdict"] if row["rank"] == 1 else None,
+            "verdict": _verdict(row["verdict"]) if row["rank"] == 1 else None,
             **{name: _number(row[name]) for name in _NUMBERS},
         }
         for _, row in entry.rows.iterrows()
     ]
+
+
+def _verdict(found: Any) -> str:
+    return found if isinstance(found, str) else UNKNOWN
 
 
 def _history(runs: Sequence[Entry]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 const ALL = "";
 const percent = (value, digits = 1) => value === null ? "–" : (100 * value).toFixed(digits);
 const unique = (values) => [...new Set(values)];
+const MARKS = { undecided: " ~", equal: " =", unknown: " ?" };
 
 class Board {
   constructor(data) {
@@ -26,7 +27,7 @@ const COLUMNS = [
   { id: "method", title: "method", text: true, value: (row, board) => board.methods[row.method].label, cell: (row, board) => board.method(row.method) },
   { id: "utility", title: "utility %", value: (row) => row.utility, cell: (row) => percent(row.utility) },
   { id: "interval", title: "95 % interval", value: (row) => row.sample_lo, cell: (row) => row.sample_lo === null ? "–" : `${percent(row.sample_lo)} – ${percent(row.sample_hi)}` },
-  { id: "rank", title: "rank", value: (row) => row.rank, cell: (row) => row.rank === null ? "–" : `${row.rank}${row.verdict === "undecided" ? " ~" : row.verdict === "equal" ? " =" : ""}` },
+  { id: "rank", title: "rank", value: (row) => row.rank, cell: (row) => row.rank === null ? "–" : `${row.rank}${MARKS[row.verdict] ?? ""}` },
   { id: "served_accuracy", title: "right %", value: (row) => row.served_accuracy, cell: (row) => percent(row.served_accuracy) },
   { id: "availability", title: "available %", value: (row) => row.availability, cell: (row) => percent(row.availability) },
   { id: "responsiveness", title: "responsive %", value: (row) => row.responsiveness, cell: (row) => percent(row.responsiveness) },
@@ -106,7 +107,7 @@ function drawWinners(board) {
     ...places.map((place) => {
       const row = found.get(JSON.stringify([name, ...place]));
       if (!row) return make("td", {}, make("span", { className: "square none" }, "–"));
-      const mark = row.verdict === "undecided" ? " ~" : row.verdict === "equal" ? " =" : "";
+      const mark = MARKS[row.verdict] ?? "";
       const square = make("span", { className: `square m${board.names.indexOf(row.method)} ${mark === " ~" ? "undecided" : ""}`, title: `${percent(row.utility)} %` },
         make("span", {}, board.methods[row.method].label + mark));
       return make("td", {}, square);
