@@ -21,7 +21,7 @@ from tempora.engine.predicting import check_predict_with
 from tempora.engine.runtime import EAGER
 from tempora.engine.samples import may_be_kept, sample_pictures
 from tempora.engine.setup_data import orders, source_images, stream_opener
-from tempora.engine.setup_methods import in_runtimes, method_specs
+from tempora.engine.setup_methods import in_runtimes, method_specs, recipe_record, with_own_times
 from tempora.errors import TemporaError, counted
 from tempora.measure import Clock, SteadyClock, choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
@@ -48,9 +48,15 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     facts = machine_facts(device)
     suite = suite_of(config, model, streams, observer)
     source = source_images(config, model)
+    specs = method_specs(config, model, observer, source)
+    if config.clock == STEADY:
+        specs = with_own_times(specs)
+    recipes = recipe_record(
+        config, specs, (one.name for stream in streams for one in stream.shifts), observer
+    )
     return Job(
         model=model,
-        methods=in_runtimes(method_specs(config, model, observer, source), config.runtimes, device, observer),
+        methods=in_runtimes(specs, config.runtimes, device, observer),
         source=source,
         scenarios=with_offline(scenarios(config)),
         streams=streams,
@@ -78,6 +84,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
             **({"suite": suite} if suite else {}),
             "dataset": config.data.dataset,
             "severity": config.data.severity,
+            **({} if recipes is None else {"recipes": recipes}),
             "machine": facts,
         },
     )

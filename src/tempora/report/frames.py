@@ -24,7 +24,7 @@ def scenario_titles(utilities: pd.DataFrame) -> dict[int, str]:
 
 def offline_batches(results: Results) -> pd.DataFrame:
     """One row per batch of every offline pass, with the columns that name it: what `analysis.overhead` reads."""
-    utilities, folder = results.utilities, results.folder
+    utilities, folder = results.contenders, results.folder
     offline = utilities[is_offline(utilities, results.cards) & (utilities["status"] == "ok")]
     frames = []
     for _, row in offline.iterrows():

@@ -66,6 +66,15 @@ class NonFiniteRecord(TypedDict):
     shifts: list[str]
 
 
+class RecipesRecord(TypedDict):
+    """The recipe file that settings come from."""
+
+    select: str
+    oracle: bool
+    tuned_on: list[str]
+    evaluated_too: list[str]
+
+
 class Manifest(TypedDict):
     """run.json. `Results.manifest` is one, and so is whatever is handed to `RunFolder.write_manifest`."""
 
@@ -110,6 +119,15 @@ class Manifest(TypedDict):
         Annotated[
             dict[str, Any] | None,
             Field(description="The call of `tempora.evaluate`, where all of it can be named."),
+        ]
+    ]
+    recipes: NotRequired[
+        Annotated[
+            RecipesRecord | None,
+            Field(
+                description="The recipe file (`tempora tune`): who chose (`select`), whether that was an `oracle`, "
+                "the shifts it was `tuned_on`, those of them that are `evaluated_too`, and the `settings` by method."
+            ),
         ]
     ]
     cards: NotRequired[
@@ -185,7 +203,15 @@ class Manifest(TypedDict):
 
 
 for _record in (
-    *(BaselineRecord, VerdictRecord, MachineRecord, ConfigRecord, PredictWithRecord, NonFiniteRecord),
+    *(
+        BaselineRecord,
+        VerdictRecord,
+        MachineRecord,
+        ConfigRecord,
+        PredictWithRecord,
+        NonFiniteRecord,
+        RecipesRecord,
+    ),
     Manifest,
 ):
     # Nothing is converted, and what is not listed may be there too. Set here, because mypy would take it for a field.
