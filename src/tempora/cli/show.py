@@ -216,9 +216,13 @@ def _say_timing(results: Results, console: Console) -> None:
     """Scores that are none, and the verdict on the times behind everything that is shown."""
     from rich.text import Text
 
+    from tempora.store.made_with import other_work
     from tempora.store.scores import non_finite_sentences
     from tempora.store.verdicts import verdict_of
 
+    manifest = results.manifest
+    if note := other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"]):
+        console.print(Text(note, style="yellow"))
     for sentence in non_finite_sentences(results.manifest.get("non_finite_scores") or {}):
         console.print(Text(sentence, style="yellow"))
     verdict = verdict_of(results.manifest)

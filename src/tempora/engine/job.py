@@ -26,6 +26,7 @@ from tempora.methods.guard import Guard, Misbehaved
 from tempora.models import Classifier
 from tempora.published.methods import MethodCard, card_of, check_colour, colour_in, family_called
 from tempora.scenarios import Offline, Resolved, Scenario
+from tempora.store.made_with import made_with
 
 STANDARD = "standard"
 
@@ -242,6 +243,11 @@ class Job:
             "recipe": methods.recipe_for(methods.get(spec.name), self.model)[1],
             **self._source_of(spec),
         }
+
+    def made_with(self, spec: MethodSpec) -> dict[str, Any]:
+        """Its settings, as run.json keeps them."""
+        runtime = {} if spec.runtime == EAGER else {"runtime": spec.runtime}
+        return made_with({**self._of_method(spec), **runtime})
 
     def identity(self, spec: MethodSpec, stream: Order, kind: str, **more: Any) -> dict[str, Any]:
         """Everything that decides a pass: same identity, same result."""

@@ -12,7 +12,7 @@ from tempora import models
 from tempora._own_code import find_function, is_own, module_of
 from tempora.data import Order
 from tempora.engine.arrival_times import with_times
-from tempora.engine.clocks import MEASURED, STEADY, open_clock
+from tempora.engine.clocks import MEASURED, STEADY, clock_record, open_clock
 from tempora.engine.config import RunConfig
 from tempora.engine.conformity import departures
 from tempora.engine.job import Job, with_offline
@@ -28,6 +28,7 @@ from tempora.measure.process import keep_freed_memory
 from tempora.models import Classifier
 from tempora.names import GRIDS
 from tempora.scenarios import Scenario, from_spec, grid
+from tempora.store.made_with import other_work
 
 MOST_THREADS_PER_CORE = 8
 """More of them only wait for each other, and far more cannot be started, which ends the process."""
@@ -45,6 +46,8 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     model = load_model(config).to(device)
     models.try_on(model, model.preprocessing.input_size)
     streams = tuple(orders(config, model, observer))
+    if note := other_work(clock_record(clock), model.name, config.batch_size):
+        observer.note(note)
     facts = machine_facts(device)
     suite = suite_of(config, model, streams, observer)
     source = source_images(config, model)

@@ -75,6 +75,16 @@ class RecipesRecord(TypedDict):
     evaluated_too: list[str]
 
 
+class ProfileRecord(TypedDict):
+    """The profile that times were looked up in."""
+
+    name: str
+    id: str
+    device: str
+    model: NotRequired[str]
+    batch_size: NotRequired[int]
+
+
 class Manifest(TypedDict):
     """run.json. `Results.manifest` is one, and so is whatever is handed to `RunFolder.write_manifest`."""
 
@@ -127,6 +137,24 @@ class Manifest(TypedDict):
             Field(
                 description="The recipe file (`tempora tune`): who chose (`select`), whether that was an `oracle`, "
                 "the shifts it was `tuned_on`, those of them that are `evaluated_too`, and the `settings` by method."
+            ),
+        ]
+    ]
+    weights: NotRequired[Annotated[str, Field(description="A hash of the network's weights.")]]
+    method_settings: NotRequired[
+        Annotated[
+            dict[str, dict[str, Any]],
+            Field(
+                description="By label: the method's name and the settings that it had, a recipe's included."
+            ),
+        ]
+    ]
+    profile: NotRequired[
+        Annotated[
+            ProfileRecord | None,
+            Field(
+                description="Whose times these are: `name`, `id`, `device`, and where known `model` and `batch_size` "
+                "of the profile; null: measured."
             ),
         ]
     ]
@@ -211,6 +239,7 @@ for _record in (
         PredictWithRecord,
         NonFiniteRecord,
         RecipesRecord,
+        ProfileRecord,
     ),
     Manifest,
 ):
