@@ -22,6 +22,7 @@ from tempora.engine.load_config import load_config
 from tempora.engine.observer import Observer
 from tempora.engine.own_profile import needs
 from tempora.engine.recipes import read_recipes, write_recipes
+from tempora.engine.schedule import Shard
 from tempora.engine.setup import job_from_config
 from tempora.engine.setup_methods import method_specs
 from tempora.engine.tuning import (
@@ -341,3 +342,12 @@ def test_the_command_tunes_and_says_what_it_chose(tmp_path: Path) -> None:
     assert set(written["choices"]["tent"]) == {"default", *SELECTORS}
     assert written["oracle"] is False
     assert written["select"] == LABEL_FREE[0]
+
+
+def test_no_shard_has_oracles_alone(oracle: Path) -> None:
+    flags = {**SMALL, "methods": ["standard", "adabn", "tent"], "recipes": oracle}
+    job = job_from_config(load_config(None, flags=flags))
+    parts = [Shard(number, 2).of(job) for number in (1, 2)]
+    found = [[spec.label for _, specs in part for spec in specs] for part in parts]
+    assert sorted(label for part in found for label in part) == ["adabn", "standard", "tent (oracle)"]
+    assert all(set(part) - {"tent (oracle)"} for part in found)
