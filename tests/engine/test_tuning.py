@@ -277,9 +277,7 @@ def test_a_run_says_which_settings_are_not_of_the_file(recipes: Path, network) -
     assert told[0].startswith("eta is not in recipes.json: it runs with fashion_resnet's own recipe (lr ")
     heard.heard.clear()
     method_specs(load_config(None, flags={**flags, "band": True}), network, heard)
-    assert any(
-        "a plain run uses the recipe of fashion_resnet: tent lr 0.001, not" in one for one in heard.heard
-    )
+    assert any("tent lr 0.001, where a plain run has lr 0.0025" in note for note in heard.heard)
 
 
 @pytest.mark.parametrize(

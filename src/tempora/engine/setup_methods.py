@@ -56,7 +56,7 @@ def _tuned(
         if note := _not_tuned(spec, recipes, model):
             observer.note(note)
     if config.band:
-        observer.note(_what_defaults_are(recipes, model))
+        observer.note(_what_defaults_are(specs, recipes, model))
     return [
         spec
         if settings is None
@@ -108,17 +108,17 @@ def _not_tuned(spec: MethodSpec, recipes: Recipes, model: Classifier) -> str | N
     )
 
 
-def _what_defaults_are(recipes: Recipes, model: Classifier) -> str:
+def _what_defaults_are(specs: Sequence[MethodSpec], recipes: Recipes, model: Classifier) -> str:
     """A network's recipe is a tuning, too: a plain run has it, the band begins below it."""
-    recommended = {name: methods.recipe_for(methods.get(name), model)[1] for name in recipes.choices}
-    differ = [
-        f"{name} {_listed(ways[DEFAULT])}, not {_listed({key: recommended[name][key] for key in ways[DEFAULT]})}"
-        for name, ways in recipes.choices.items()
-        if ways[DEFAULT].keys() <= recommended[name].keys()
-        and any(recommended[name][key] != value for key, value in ways[DEFAULT].items())
-    ]
+    differ = []
+    for spec in specs:
+        default = recipes.choices.get(str(spec.name), {}).get(DEFAULT, {})
+        _, recommended = methods.recipe_for(methods.get(spec.name), model)
+        usual = {key: recommended.get(key, value) for key, value in default.items()}
+        if usual != default:
+            differ.append(f"{spec.label} {_listed(default)}, where a plain run has {_listed(usual)}")
     said = "default settings of the band are the methods' own, before any tuning"
-    return f"{said}; a plain run uses the recipe of {model.name}: {'; '.join(differ)}" if differ else said
+    return f"{said}: {'; '.join(differ)} (the recipe of {model.name})" if differ else said
 
 
 def _listed(settings: Mapping[str, Any]) -> str:
