@@ -222,3 +222,22 @@ def test_runs_without_a_common_cell_are_refused(run: Results, tmp_path: Path) ->
     other = write_run(tmp_path, scenarios=FEW, shifts=("frost",))
     with pytest.raises(TemporaError, match=r"no cell in common.*shifts fog, snow.*the other:.*shifts frost"):
         compare_runs(run, other)
+
+
+def test_other_settings_and_weights_are_said(tmp_path: Path) -> None:
+    """Whatever the numbers do then, it is not the code's doing alone."""
+    sides = [
+        write_run(
+            tmp_path / name,
+            scenarios=(Offline(),),
+            batches=8,
+            identity={method: {"weights": name} for method in METHODS}
+            | {"tent": {"weights": name, "settings": {"lr": rate}, "recipe": {"lr": 0.5, "every": 2}}},
+        )
+        for name, rate in (("mine", 0.001), ("theirs", 10))
+    ]
+    notes = compare_runs(*sides).notes
+    assert "weights are mine here and theirs there" in notes
+    assert "Tent has other settings: lr 0.001 here and 10 there" in notes
+    assert not any("other settings" in note for note in compare_runs(sides[0], sides[0]).notes)
+    assert "tent" not in set(compare_runs(*sides, without={"tent"}).cells["method"])

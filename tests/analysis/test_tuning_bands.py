@@ -30,6 +30,7 @@ def test_a_band_spans_its_variants_and_names_whom_it_meets(tmp_path: Path) -> No
     assert band["highest"] == pytest.approx(utility["tent (oracle)"])
     assert (band["lowest_with"], band["highest_with"]) == ("tent (default)", "tent (oracle)")
     assert band["overlaps"] == "adabn"
+    assert list(band["settings"]) == ["default", "oracle"], "by name"
 
 
 def test_a_run_with_one_setting_each_has_no_bands(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -13,9 +14,16 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tempora import data, methods, models
+from tempora.analysis import winners
+from tempora.analysis.recommend import recommend
 from tempora.cli import app
+from tempora.engine import Run
 from tempora.engine.load_config import load_config
 from tempora.engine.observer import Observer
+from tempora.engine.own_profile import needs
+from tempora.engine.recipes import read_recipes, write_recipes
+from tempora.engine.schedule import Shard
+from tempora.engine.setup import job_from_config
 from tempora.engine.setup_methods import method_specs
 from tempora.engine.tuning import (
     LABEL_FREE,
@@ -26,11 +34,12 @@ from tempora.engine.tuning import (
     label_free,
     one_pass,
     plan,
-    read_recipes,
-    write_recipes,
 )
 from tempora.errors import TemporaError
 from tempora.methods.search import searched, trials
+from tempora.report.html.page import render
+from tempora.scenarios import Offline
+from tempora.store import Results, RunFolder, open_run
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +179,140 @@ def test_a_band_is_default_label_free_and_oracle(recipes: Path, network) -> None
         method_specs(load_config(None, flags={"band": True}), network, Observer())
 
 
+@pytest.fixture
+def oracle(tmp_path: Path) -> Path:
+    """Chosen by labels, on a shift that the run below evaluates."""
+    about = {"model": "fashion_resnet", "dataset": "fashion", "shifts": ["fog"], "trials": 3}
+    write_recipes(tmp_path / "oracle.json", [made()], "labels", about)
+    return tmp_path / "oracle.json"
+
+
+class Listening(Observer):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.heard.append(text)
+
+
+SMALL = {"clock": "published:rn50_inc", "data.shifts": "fog", "batches": 2, "batch_size": 8, "grid": "none"}
+
+
+@pytest.fixture(scope="module")
+def oracle_run(tmp_path_factory) -> Results:
+    place = tmp_path_factory.mktemp("oracle")
+    about = {"model": "fashion_resnet", "dataset": "fashion", "shifts": ["fog"], "trials": 3}
+    write_recipes(place / "oracle.json", [made()], "labels", about)
+    flags = {**SMALL, "methods": ["standard", "adabn", "tent"], "recipes": place / "oracle.json"}
+    job = job_from_config(load_config(None, flags=flags))
+    with RunFolder.for_writing(place / "run") as folder:
+        Run(job, folder).execute()
+    return open_run(place / "run")
+
+
+def test_oracle_settings_keep_their_mark_and_are_neither_ranked_nor_recommended(oracle_run: Results) -> None:
+    table = oracle_run.utilities.set_index("method")
+    assert bool(table.loc["tent (oracle)", "oracle"])
+    assert pd.isna(table.loc["tent (oracle)", "rank"])
+    assert not table.loc["standard", "oracle"]
+    assert sorted(table["rank"].dropna()) == [1, 2]
+    assert set(winners(oracle_run.utilities)["winner"]) <= {"standard", "adabn"}
+    advice = recommend(oracle_run, Offline())
+    assert set(advice.table["method"]) == {"standard", "adabn"}
+    assert any("Left out: Tent (oracle)" in said for said in advice.certainty)
+    kept = oracle_run.manifest["recipes"]
+    assert (kept["select"], kept["oracle"], kept["tuned_on"]) == ("labels", True, ["fog"])
+    assert kept["settings"] == {"tent (oracle)": {"lr": 0.002}}
+    assert kept["evaluated_too"] == ["fog"]
+
+
+def test_oracle_settings_are_marked_where_people_look(oracle_run: Results) -> None:
+    shown = " ".join(CliRunner().invoke(app, ["show", str(oracle_run.path)]).output.split())
+    assert "Tent (oracle) %" in shown
+    assert "a ceiling, neither ranked nor recommended" in shown
+    assert "tuned (by labels) on fog, which is evaluated here" in shown
+    page = render(oracle_run)
+    assert "Tent (oracle) %" in page
+    assert "a ceiling, neither ranked nor recommended" in page
+
+
+def test_a_run_on_the_shifts_it_was_tuned_on_is_warned(oracle: Path) -> None:
+    heard = Listening()
+    flags = {**SMALL, "methods": ["standard", "tent"], "recipes": oracle}
+    job_from_config(load_config(None, flags=flags), heard)
+    assert any("tuned on fog, which this run evaluates" in note for note in heard.heard)
+    heard.heard.clear()
+    job_from_config(load_config(None, flags={**flags, "data.shifts": "snow"}), heard)
+    assert not any("which this run evaluates" in note for note in heard.heard)
+
+
+def test_a_run_of_oracles_alone_says_what_it_lacks(oracle: Path) -> None:
+    flags = {**SMALL, "methods": ["tent"], "recipes": oracle}
+    with pytest.raises(TemporaError, match="add what it stands above, such as standard"):
+        job_from_config(load_config(None, flags=flags))
+
+
+def test_variants_are_profiled_each_where_this_machine_gives_the_times(recipes: Path) -> None:
+    flags = {**SMALL, "clock": "steady", "methods": ["standard", "tent"], "recipes": recipes, "band": True}
+    job = job_from_config(load_config(None, flags=flags))
+    assert needs(job, None) == [spec.label for spec in job.methods]
+
+
+def test_the_label_free_end_of_a_band_is_chosen_by_the_score_that_chose(tmp_path: Path) -> None:
+    write_recipes(tmp_path / "r.json", [made()], "confidence", {"model": "fashion_resnet"})
+    band = read_recipes(tmp_path / "r.json", "fashion_resnet").band("tent")
+    assert {way: settings["lr"] for way, settings in band.items()} == {
+        "default": 0.001,
+        "label-free": 0.1,
+        "oracle": 0.002,
+    }
+
+
+def test_a_run_says_which_settings_are_not_of_the_file(recipes: Path, network) -> None:
+    heard = Listening()
+    flags = {"recipes": recipes, "methods": ["standard", "adabn", "tent", "eta"]}
+    method_specs(load_config(None, flags=flags), network, heard)
+    told = [note for note in heard.heard if "is not in recipes.json" in note]
+    assert len(told) == 1, "standard and adabn have nothing to tune"
+    assert told[0].startswith("eta is not in recipes.json: it runs with fashion_resnet's own recipe (lr ")
+    heard.heard.clear()
+    method_specs(load_config(None, flags={**flags, "band": True}), network, heard)
+    assert any("tent lr 0.001, where a plain run has lr 0.0025" in note for note in heard.heard)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": 99}, "has format 99, this Tempora reads 1"),
+        ({"recipes": {"tnet": {"lr": 1.0}}}, "did you mean 'tent'"),
+        ({"recipes": {"tent": {"name": "eta"}}}, "unknown setting of tent 'name'"),
+        ({"select": "luck"}, "no file of tempora tune"),
+    ],
+)
+def test_recipes_that_no_run_can_use_are_refused(recipes: Path, change: dict, said: str) -> None:
+    recipes.write_text(json.dumps(json.loads(recipes.read_text()) | change))
+    with pytest.raises(TemporaError, match=said):
+        read_recipes(recipes, "fashion_resnet")
+
+
+def test_a_place_that_cannot_be_written_is_said_before_any_trial(tmp_path: Path) -> None:
+    words = ["tune", "--methods", "tent", "--trials", "2", "--batches", "1", "--batch-size", "8"]
+    for place, said in ((tmp_path, "is a folder"), (tmp_path / "nowhere" / "r.json", "there is no folder")):
+        told = CliRunner().invoke(app, [*words, "--out", str(place)])
+        assert isinstance(told.exception, TemporaError) or told.exit_code == 1
+        assert said in " ".join(f"{told.exception} {told.output}".split())
+        assert "trial" not in told.output
+
+
+def test_all_methods_are_those_that_fit_and_need_no_clock(network) -> None:
+    from tempora.cli.tune import _named
+
+    found = _named("tent,all", network, torch.zeros(2000, 1, 28, 28))
+    assert found[0] == "tent"
+    assert len(found) == len(set(found)) > 5
+    assert not {"pace", "memo", "cotta"} & set(found)
+
+
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"recipes": 1, "choices": {}, "model": "fashion_resnet"}']
 )
@@ -197,3 +340,12 @@ def test_the_command_tunes_and_says_what_it_chose(tmp_path: Path) -> None:
     assert set(written["choices"]["tent"]) == {"default", *SELECTORS}
     assert written["oracle"] is False
     assert written["select"] == LABEL_FREE[0]
+
+
+def test_no_shard_has_oracles_alone(oracle: Path) -> None:
+    flags = {**SMALL, "methods": ["standard", "adabn", "tent"], "recipes": oracle}
+    job = job_from_config(load_config(None, flags=flags))
+    parts = [Shard(number, 2).of(job) for number in (1, 2)]
+    found = [[spec.label for _, specs in part for spec in specs] for part in parts]
+    assert sorted(label for part in found for label in part) == ["adabn", "standard", "tent (oracle)"]
+    assert all(set(part) - {"tent (oracle)"} for part in found)

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from made_runs import METHODS, write_run
+from tempora.cli.progress import LiveProgress
 from tempora.engine.observer import Observer, Together
 from tempora.errors import TemporaError
 from tempora.hooks import open_hooks
@@ -68,6 +70,15 @@ def test_a_hook_that_fails_is_noted_and_the_others_go_on(results: Results) -> No
     assert last.heard == ["started 3", "finished"]
 
 
+def test_a_hook_that_fails_is_said_even_to_who_wants_quiet(results: Results, capsys) -> None:
+    quiet = LiveProgress(Console(), quiet=True)
+    Together(quiet, [Failing()]).started(3, 0)
+    quiet.note("nothing that matters")
+    told = capsys.readouterr()
+    assert "Failing failed at started" in " ".join(told.err.split())
+    assert told.out == ""
+
+
 def test_every_call_of_an_observer_reaches_all() -> None:
     calls = [name for name, one in vars(Observer).items() if callable(one)]
     assert calls
@@ -90,7 +101,10 @@ def test_a_hook_of_ones_own_and_names_that_are_none(tmp_path: Path, monkeypatch)
         "        self.folder = folder\n"
         "class NoHook:\n"
         "    def __init__(self, folder): ...\n"
+        "class WithoutFolder(Observer): ...\n"
     )
+    with pytest.raises(TemporaError, match=r"give it __init__\(self, folder\)"):
+        open_hooks(["my_hook.py:WithoutFolder"], tmp_path)
     (mine,) = open_hooks(["my_hook.py:Mine"], tmp_path)
     assert mine.folder == tmp_path
     with pytest.raises(TemporaError, match="derive it from that class"):

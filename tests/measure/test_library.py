@@ -47,6 +47,27 @@ def test_all_files_are_listed_and_an_unknown_name_is_told_the_others() -> None:
     assert all(f"library:{name}" in said for name in PROFILES)
 
 
+def test_times_of_another_network_are_said_and_kept(tmp_path: Path) -> None:
+    small = [
+        "--methods",
+        "standard",
+        "--shifts",
+        "fog",
+        "--batches",
+        "2",
+        "--batch-size",
+        "8",
+        "--grid",
+        "none",
+    ]
+    asked = ["run", *small, "--clock", "library:h200-resnet50", "--out", str(tmp_path / "run")]
+    said = " ".join(CliRunner().invoke(app, asked).output.split())
+    note = "Times are those of resnet50, not of fashion_resnet; batches of 64, not of batches of 8"
+    assert said.count(note) == 2, "when it starts, and with the results"
+    kept = json.loads((tmp_path / "run" / "run.json").read_text())["profile"]
+    assert (kept["device"], kept["model"], kept["batch_size"]) == ("NVIDIA H200", "resnet50", 64)
+
+
 def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
     recorded = SteadyProfile.model_validate(
         {
@@ -70,6 +91,8 @@ def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
         }
     )
     shared = recorded.to_share()
-    assert shared.name == "amd-epyc-tm-1-threads-fashion_resnet"
+    assert shared.name == "amd-epyc-tm-1-threads-fashion_resnet-batch-64"
+    smaller = recorded.model_copy(update={"batch_size": 16}).to_share()
+    assert smaller.name != shared.name, "one would overwrite the other"
     assert shared.machine == {"cpu": "AMD EPYC", "versions": {"torch": "2.6"}}
     assert (shared.made_at, shared.standard_ms) == (recorded.made_at, 5.0)

@@ -19,7 +19,7 @@ from tempora.cli import app
 from tempora.errors import TemporaError
 from tempora.names import SUITES, file_of
 from tempora.report.board import gather, write_board
-from tempora.scenarios import Discrete, Offline, grid
+from tempora.scenarios import Amortised, Discrete, Offline, grid
 from tempora.store import Results, RunFolder, open_run, pack
 from tempora.store.integrity import checksum
 from tempora.store.suite_claims import departures_of
@@ -349,3 +349,91 @@ def test_a_board_needs_no_torch(runs: list[Path], tmp_path: Path) -> None:
     words = ["board", str(runs[1]), "--out", str(tmp_path), "--no-reports"]
     code = f"from tempora.cli import app\napp({words!r}, standalone_mode=False)"
     assert "torch" not in modules_loaded_by(code)
+
+
+def told_of(tmp_path: Path, *runs: Path) -> dict:
+    write_board(gather(runs, departures_of), tmp_path / "site", reports=False)
+    return json.loads((tmp_path / "site" / "board.json").read_text())
+
+
+def of(
+    path: Path, identity=None, scenarios=SCENARIOS, methods=FEW, clock="measured", commit="a", **about
+) -> Path:
+    """A run whose settings, clock or data are its own."""
+    day = "0123456789abcdef".index(commit) + 1
+    machine = {"commit": commit * 40, "commit_date": f"2026-11-{day:02}T00:00:00+00:00"}
+    kinds = {"identity": identity, "scenarios": scenarios, "methods": methods, "clock": clock}
+    write_run(path, shifts=("fog",), machine=machine, **kinds, **about)
+    return path
+
+
+def test_a_change_of_settings_is_no_regression_of_the_code(tmp_path: Path) -> None:
+    before = of(tmp_path / "before", {"tent": {"settings": {"lr": 0.001}}})
+    fallen = WORSE | {"tent": METHODS["tent"]._replace(accuracy=0.35)}
+    after = of(tmp_path / "after", {"tent": {"settings": {"lr": 10}}}, methods=fallen, commit="b")
+    told = told_of(tmp_path, before, after)
+    ((step,),) = (history["steps"] for history in told["histories"])
+    assert {cell["method"] for cell in step["regressions"]} == {"AdaBN"}
+    assert step["other_settings"] == [{"method": "Tent", "how": "lr 0.001 here and 10 there"}]
+    page = (tmp_path / "site" / "index.html").read_text()
+    assert "Other settings, so not compared: Tent (lr 0.001 before and 10 after)" in page
+
+
+def test_other_weights_begin_another_history(tmp_path: Path) -> None:
+    weights = {name: {"weights": "0ther"} for name in FEW}
+    told = told_of(tmp_path, of(tmp_path / "a"), of(tmp_path / "b", weights, commit="b"))
+    assert told["histories"] == []
+    assert [run["configuration"] for run in told["runs"]] == [0, 1]
+
+
+def test_two_machines_with_a_file_of_one_name_are_two_devices(tmp_path: Path) -> None:
+    config = {"clock": "profile.json"}
+    profiles = [{"name": "x", "id": name * 4, "device": f"CPU {name}"} for name in "ab"]
+    runs = [
+        of(tmp_path / one["id"], clock=f"recorded:{one['id']}", config=config, profile=one)
+        for one in profiles
+    ]
+    runs.append(of(tmp_path / "earlier", clock="recorded:cccc", config=config))
+    told = told_of(tmp_path, *runs)
+    assert [run["device"] for run in told["runs"]] == [
+        "CPU a, profile aaaa",
+        "CPU b, profile bbbb",
+        "profile.json, profile cccc",
+    ]
+
+
+def test_queues_and_rules_that_are_not_the_usual_ones_are_part_of_the_name(tmp_path: Path) -> None:
+    grids = {
+        "usual": (Offline(), Discrete(utilisation=0.7), Amortised(budget_ms=60.0)),
+        "other": (Offline(), Discrete(utilisation=0.7, queue=4), Amortised(budget_ms=60.0, rule="overshoot")),
+    }
+    told = told_of(tmp_path, *(of(tmp_path / name, scenarios=grid) for name, grid in grids.items()))
+    named = [{row["scenario"] for row in told["rows"] if row["run"] == number} for number in (0, 1)]
+    assert named[0] == {"offline", "ρ 70 %", "B 0.06 s"}
+    assert named[1] == {"offline", "ρ 70 %, queue 4", "B 0.06 s, overshoot"}
+
+
+def test_severity_and_batch_size_tell_runs_apart(tmp_path: Path) -> None:
+    runs = [of(tmp_path / "five"), of(tmp_path / "one", severity=1), of(tmp_path / "small", batch_size=40)]
+    told = told_of(tmp_path, *runs)
+    assert [(run["severity"], run["batch_size"]) for run in told["runs"]] == [
+        ("5", "50"),
+        ("1", "50"),
+        ("5", "40"),
+    ]
+    assert [run["configuration"] for run in told["runs"]] == [0, 1, 2]
+
+
+def test_oracles_stand_on_the_board_without_a_rank(tmp_path: Path) -> None:
+    run = of(tmp_path / "run")
+    with RunFolder.for_writing(run) as folder:
+        table = folder.utilities()
+        best = table.groupby(table["method"])["utility"].mean().idxmax()
+        is_best = table["method"] == best
+        folder.write_utilities(table.assign(oracle=is_best, rank=table["rank"].where(~is_best)))
+        folder.write_manifest(folder.manifest())
+    told = told_of(tmp_path, run)
+    oracles = [row for row in told["rows"] if row["oracle"]]
+    assert {row["method"] for row in oracles} == {best}
+    assert all(row["rank"] is None and row["utility"] is not None for row in oracles)
+    assert {row["method"] for row in told["rows"] if row["rank"] == 1} <= set(FEW) - {best}

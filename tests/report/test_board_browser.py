@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from report.test_board import board, runs  # noqa: F401
+from made_runs import METHODS
+from report.test_board import board, of, runs  # noqa: F401
 from report.test_browser import Browser, browser, pytestmark  # noqa: F401
+from tempora.report.board import gather, write_board
+from tempora.report.colours import contrast
+from tempora.scenarios import Discrete, Offline
+from tempora.store.suite_claims import departures_of
 
 
 @pytest.fixture
@@ -78,3 +83,59 @@ def test_one_method_across_devices(opened: Browser) -> None:
     opened.choose("a-method", "Tent")
     rows = opened.run("return document.getElementById('across-table').tBodies[0].rows.length")
     assert rows == 4
+
+
+@pytest.fixture
+def unlike(browser: Browser, tmp_path: Path) -> Browser:  # noqa: F811
+    """One network and device at two severities, of which the newer run has an undecided winner, and another grid."""
+    close = dict.fromkeys(("standard", "adabn"), METHODS["adabn"]) | {"tent": METHODS["lame"]}
+    made = [
+        of(tmp_path / "five"),
+        of(tmp_path / "one", severity=1, methods=close, commit="b"),
+        of(tmp_path / "grid", scenarios=(Offline(), Discrete(utilisation=0.5, queue=4)), commit="c"),
+    ]
+    write_board(gather(made, departures_of), tmp_path / "site", reports=False)
+    browser.open(tmp_path / "site" / "index.html")
+    return browser
+
+
+def test_what_runs_differ_in_is_a_column_and_a_filter(unlike: Browser) -> None:
+    assert set(column(unlike, "severity")) == {"1", "5"}
+    unlike.choose("f-severity", "1")
+    assert set(column(unlike, "severity")) == {"1"}
+    titles = unlike.run(
+        "return [...document.querySelectorAll('#board thead th')].map((one) => one.textContent)"
+    )
+    assert titles[:2] == ["method", "run"], "the link to the report is in sight"
+    assert "dataset" not in titles, "all runs have the same"
+
+
+def test_no_column_of_winners_mixes_runs(unlike: Browser) -> None:
+    heads = unlike.run(
+        "return [...document.querySelectorAll('#winner-grid thead th')].map((one) => one.textContent)"
+    )
+    assert heads[1:] == [
+        "Some CPU, 2 threads, severity 5 (five)",
+        "Some CPU, 2 threads, severity 1",
+        "Some CPU, 2 threads, severity 5 (grid)",
+    ]
+    squares = unlike.run(
+        """return [...document.querySelectorAll('#winner-grid tbody tr')].map((line) =>
+            [...line.cells].map((cell) => cell.querySelector('.square')?.title.split(', ').at(-1) ?? ''))"""
+    )
+    assert squares == [
+        ["", "five", "one", "grid"],
+        ["", "five", "one", ""],
+        ["", "", "", "grid"],
+    ]
+
+
+def test_undecided_winners_can_be_read(unlike: Browser) -> None:
+    colours = unlike.run(
+        """const two = (text) => Number(text).toString(16).padStart(2, "0");
+        const hex = (text) => "#" + text.match(/[0-9]+/g).slice(0, 3).map(two).join("");
+        return [...document.querySelectorAll("#winner-grid .square.undecided")].map((one) =>
+            [hex(getComputedStyle(one.firstChild).color), hex(getComputedStyle(one).backgroundColor)]);"""
+    )
+    assert colours
+    assert all(contrast(*pair) >= 4.4 for pair in colours)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -26,6 +26,7 @@ from tempora.analysis.outcomes import counted
 from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.store import Results
+from tempora.store.made_with import differences, weights_of
 from tempora.store.schema import SCENARIO_NAME
 from tempora.store.verdicts import verdict_of
 
@@ -37,6 +38,8 @@ _OTHER = " there"
 """At the end of a method's name among the replicates of both runs."""
 
 SAME, CHANGED = "same", "changed"
+SHIPPED = ("published:", "library:")
+"""How clocks begin whose name alone says whose times they have."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,14 @@ class RunComparison:
         }
 
 
-def compare_runs(run: Results, other: Results) -> RunComparison:
-    """Compare what both runs evaluated: the same methods, shifts and scenarios, and seeds if they share any."""
-    rows, others = counted(_rows(run)), counted(_rows(other))
+def compare_runs(run: Results, other: Results, without: Collection[str] = ()) -> RunComparison:
+    """Compare what both runs evaluated: the same methods, shifts and scenarios, and seeds if they share any.
+
+    without: methods to leave out.
+    """
+    rows, others = (
+        counted(found[~found["method"].isin(list(without))]) for found in (_rows(run), _rows(other))
+    )
     stream = ["shift", "seed"] if set(rows["seed"]) & set(others["seed"]) else ["shift"]
     key = [*_CELL, *stream]
     common = rows[key].merge(others[key]).drop_duplicates()
@@ -94,7 +102,11 @@ def compare_runs(run: Results, other: Results) -> RunComparison:
         cells=cells,
         flips=_flips(cells, replicates),
         winners=_changed_winners(cells),
-        notes=[*_differences(run.manifest, other.manifest), *_only_in_one(rows, others)],
+        notes=[
+            *_differences(run.manifest, other.manifest),
+            *_made_otherwise(run, other),
+            *_only_in_one(rows, others),
+        ],
         paired=paired,
     )
 
@@ -106,9 +118,22 @@ def machine_name(manifest: Mapping[str, Any]) -> str:
     'Some CPU, 2 threads'
     """
     clock, machine = str(manifest.get("clock", "")), manifest.get("machine", {})
-    if clock.startswith("recorded"):
-        return f"clock {(manifest.get('config') or {}).get('clock', clock)}"
-    return _processor(machine)
+    return f"clock {_recorded_by(manifest)}" if clock.startswith("recorded") else _processor(machine)
+
+
+def _recorded_by(manifest: Mapping[str, Any]) -> str:
+    """Whose times a recorded clock has. Profiles that ship have names; a file of the user's own is called like its
+    device, since two machines may both keep theirs in profile.json. Earlier runs kept its path alone.
+
+    >>> told = {"config": {"clock": "profile.json"}, "clock": "recorded:1a2b"}
+    >>> _recorded_by({**told, "profile": {"device": "Some CPU", "id": "1a2b"}}), _recorded_by(told)
+    ('Some CPU, profile 1a2b', 'profile.json')
+    """
+    told = manifest.get("profile") or {}
+    named = str((manifest.get("config") or {}).get("clock", manifest.get("clock", "")))
+    if not told or named.startswith(SHIPPED):
+        return named
+    return f"{told['device']}, profile {told['id']}"
 
 
 def _processor(machine: Mapping[str, Any]) -> str:
@@ -315,6 +340,17 @@ def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str
         if verdict.doubtful:
             said.append(f"timing {where} is {verdict.text}")
     return said
+
+
+def _made_otherwise(run: Results, other: Results) -> list[str]:
+    """Weights and settings: where they differ, so may the numbers, whatever the code did."""
+    weights = [weights_of(one) for one in (run, other)]
+    said = [f"weights are {weights[0]} here and {weights[1]} there"] if None not in weights else []
+    said = said if len(set(weights)) > 1 else []
+    return said + [
+        f"{run.cards.label(method)} has other settings: {how}"
+        for method, how in differences(run, other).items()
+    ]
 
 
 def _machines(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

@@ -124,13 +124,13 @@ DIAGNOSES: tuple[Callable[[Case], Finding | None], ...] = (
 def diagnoses(results: Results, batches: pd.DataFrame) -> dict[str, list[Finding]]:
     """Method -> the causes that were found. `batches` are those of the offline passes, in order."""
     cards = results.cards
-    rows = over_shifts(results.utilities, cards)
+    rows = over_shifts(results.contenders, cards)
     rows = rows[is_offline(rows, cards)]
     offline = {str(name): float(value) for name, value in zip(rows["method"], rows["utility"], strict=True)}
     alone, statistics = _by_batch(results, cards)
     classes = how_correlated(results.manifest)
     found = {}
-    for method in cards.in_order(results.utilities["method"]):
+    for method in cards.in_order(results.contenders["method"]):
         if method == STANDARD:
             continue
         case = Case(

@@ -18,6 +18,7 @@ from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import order
 from tempora.published.setups import CORRUPTIONS
+from tempora.store.cells import is_oracle
 from tempora.store.schema import SCENARIO_COLUMNS, SCENARIO_NAME, STREAM_COLUMNS
 
 STREAM = ("run", "hardware", *STREAM_COLUMNS, "repeat")
@@ -40,14 +41,15 @@ def keys(frame: pd.DataFrame, names: Iterable[str] = CELL, without: Iterable[str
 
 
 def scored(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that have a utility, numbered from 0: failed and inapplicable cells take part in nothing."""
+    """The rows that have a utility, numbered from 0: failed and inapplicable cells take part in nothing, nor do
+    oracles, whose settings were chosen by labels that no deployment has."""
     missing = [column for column in _REQUIRED if column not in frame.columns]
     if missing:
         raise TemporaError(
             f"not a utilities frame: {', '.join(missing)} missing; give the utilities of a run "
             "(tempora.open(RUN).utilities) or published.as_utilities(setup)"
         )
-    known = frame["utility"].notna()
+    known = frame["utility"].notna() & ~is_oracle(frame)
     rows = frame.copy(deep=False) if known.all() else frame[known]
     rows = rows.reset_index(drop=True)
     # Empty is "" to some writers and a missing value to others; both mean the same cell.

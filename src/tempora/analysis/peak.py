@@ -339,7 +339,7 @@ def _times(results: Results, rows: pd.DataFrame, streams: Streams) -> Times | st
 
 
 def _offline(results: Results) -> pd.DataFrame:
-    utilities = results.utilities
+    utilities = results.contenders
     finished = (utilities["status"] == "ok") & (utilities["batches"] > 0)
     rows = utilities[is_offline(utilities, results.cards) & finished]
     if rows.empty:

@@ -134,7 +134,7 @@ def recommend(
         margin=None if second is None else _margin(replicates, answers.rows["seed"].nunique()),
         interval=replicates.interval_of(str(best["method"])),
         why=_why(best, second, table, cards),
-        certainty=_certainty(results.manifest, answers, judged),
+        certainty=[*_certainty(results.manifest, answers, judged), *_left_out(results)],
         unanswered=answers.unanswered,
         neighbours=_neighbours(results, answers, scenario, shifts),
         failed=answers.failed,
@@ -145,10 +145,17 @@ def recommend(
     )
 
 
+def _left_out(results: Results) -> list[str]:
+    """Who cannot be used, whatever it got."""
+    oracles = [results.cards.label(name) for name in results.cards.in_order(results.ceilings["method"])]
+    why = "settings chosen by labels, which no deployment has"
+    return [f"Left out: {', '.join(oracles)}: {why}."] if oracles else []
+
+
 def _neighbours(
     results: Results, answers: Answers, scenario: Scenario, shifts: Sequence[str] | None
 ) -> dict[str, Neighbours]:
-    utilities = results.utilities
+    utilities = results.contenders
     cells = counted_shifts(utilities) if shifts is None else utilities[utilities["shift"].isin(shifts)]
     value = answers.rows["value"].astype(float).mean()
     known = None if math.isnan(value) else float(value)

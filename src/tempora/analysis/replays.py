@@ -70,7 +70,7 @@ def answer(
 
     `live` makes the passes that no replay stands for; their rows say `live`.
     """
-    utilities = counted(results.utilities) if shifts is None else _of_shifts(results.utilities, shifts)
+    utilities = counted(results.contenders) if shifts is None else _of_shifts(results.contenders, shifts)
     if utilities.empty:
         raise TemporaError("the run has no finished shift yet: let it finish, then ask again")
     reader = _Reader(results, utilities, scenario, live)

@@ -121,7 +121,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("runs/mine --table winners --format latex", "any table of the paper, ready to paste"),
     ),
     "tune": (
-        Example("--methods tent,eta --trials 6 --out recipes.yaml", "equal trials, chosen without labels"),
+        Example("--methods tent,eta --trials 6 --out recipes.json", "equal trials, chosen without labels"),
         Example("--methods tent --trials 6 --select labels", "with labels, as a ceiling"),
     ),
 }

@@ -64,7 +64,7 @@ METHODS = typer.Option(
 RECIPES = typer.Option(help="A file of `tempora tune`, whose settings are used.", rich_help_panel=WHAT)
 BAND = typer.Option(
     "--band",
-    help="With --recipes: each method with default, label-free and oracle settings, as a band.",
+    help="With --recipes: each method with its own default, label-free and oracle settings, as a band.",
     rich_help_panel=WHAT,
 )
 GRID = typer.Option(

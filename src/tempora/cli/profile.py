@@ -48,8 +48,8 @@ def profile(
         bool,
         typer.Option(
             "--share",
-            help="Write it ready to contribute: named by device and network, without your command line. --out is "
-            "then the folder that it goes to.",
+            help="Write it ready to contribute: named by device, network and batch size, without your command line. "
+            "--out is then the folder that it goes to.",
         ),
     ] = False,
     plain: Annotated[bool, options.PLAIN] = False,

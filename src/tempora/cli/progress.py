@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tempora._numbers import percent
 from tempora.cli.bar import Pace
-from tempora.cli.terminal import is_live
+from tempora.cli.terminal import is_live, print_warning
 from tempora.engine import Observer
 from tempora.errors import counted
 from tempora.store import Trace
@@ -101,6 +101,10 @@ class LiveProgress(Observer):
     def note(self, text: str) -> None:
         if not self._quiet:
             self._console.print(Text.assemble(("note", "yellow"), f": {text}"))
+
+    def warn(self, text: str) -> None:
+        """Also when quiet, beside the output that others may read."""
+        print_warning(text)
 
     @contextmanager
     def watching(self) -> Iterator[LiveProgress]:

@@ -11,7 +11,7 @@ import typer
 
 from tempora.cli import completion, options
 from tempora.cli.terminal import console as new_console
-from tempora.cli.terminal import say
+from tempora.cli.terminal import plain_table, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -134,11 +134,40 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
         except TemporaError as missing:
             console.print(str(missing), markup=False)
         console.print()
+    _say_settings(results, console)
     with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
         console.print(headline(utilities, cards).sentence(cards))
         console.print()
     _say_timing(results, console)
     say_how_sure(results, console, shift)
+
+
+def _say_settings(results: Results, console: Console) -> None:
+    """What settings that were tuned mean for the numbers, and what oracles among them give."""
+    from rich.text import Text
+
+    from tempora.analysis.tuning import ceilings, recipe_notes
+
+    notes, above = recipe_notes(results.manifest), ceilings(results)
+    for note in notes:
+        console.print(Text(note, style="yellow"))
+    if notes:
+        console.print()
+    if above:
+        label = results.cards.label
+        oracles = [f"{label(name)} %" for name in above[0]["oracles"]]
+        table = plain_table("scenario", *oracles, "best ranked %", numbers=(*oracles, "best ranked %"))
+        for one in above:
+            best = "–" if one["utility"] is None else f"{label(one['best'])} {100 * one['utility']:.1f}"
+            table.add_row(
+                one["label"], *(_percent(one["oracles"].get(name)) for name in above[0]["oracles"]), best
+            )
+        console.print(table)
+        console.print()
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
 
 
 def describe(manifest: Mapping[str, Any]) -> str:
@@ -187,9 +216,13 @@ def _say_timing(results: Results, console: Console) -> None:
     """Scores that are none, and the verdict on the times behind everything that is shown."""
     from rich.text import Text
 
+    from tempora.store.made_with import other_work
     from tempora.store.scores import non_finite_sentences
     from tempora.store.verdicts import verdict_of
 
+    manifest = results.manifest
+    if note := other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"]):
+        console.print(Text(note, style="yellow"))
     for sentence in non_finite_sentences(results.manifest.get("non_finite_scores") or {}):
         console.print(Text(sentence, style="yellow"))
     verdict = verdict_of(results.manifest)

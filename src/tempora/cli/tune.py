@@ -29,7 +29,8 @@ def tune(
     methods: Annotated[
         str,
         typer.Option(
-            help="Names or module:Class, with commas.",
+            help="Names or module:Class, with commas; all: those that fit the model and are neither costly nor "
+            "decide by the clock.",
             autocompletion=completion.some_of(names.METHODS),
             rich_help_panel=options.WHAT,
         ),
@@ -63,10 +64,12 @@ def tune(
 
     prepare_environment()
     from tempora import models
-    from tempora.engine.tuning import LABELS, write_recipes
+    from tempora.engine.recipes import check_place, write_recipes
+    from tempora.engine.tuning import LABELS
     from tempora.engine.tuning import tune as tuned_by
 
     _check_selector(select, dataset)
+    check_place(out)
     network = models.load(model)
     streams = _streams(dataset, root, shifts, network, batch_size, batches)
     source, threshold = _clean_images(dataset, network, batch_size, batches)
@@ -74,7 +77,7 @@ def tune(
     def progress(name: str, number: int, of: int) -> None:
         say(f"{name}: trial {number} of {of}", err=True)
 
-    asked = list(dict.fromkeys(name.strip() for name in methods.split(",")))
+    asked = _named(methods, network, source)
     standard = tuned_by("standard", network, streams, 1).default.accuracy
     found = [
         tuned_by(name, network, streams, trials, progress, source=source, threshold=threshold)
@@ -99,6 +102,31 @@ def tune(
         markup=False,
         soft_wrap=True,
     )
+
+
+def _named(methods: str, network: Classifier, source: Tensor | None) -> list[str]:
+    """The methods by name, each once; `all` as in a run, less those that cannot be tuned without a clock."""
+    from tempora.engine.observer import Observer
+    from tempora.engine.setup_methods import fitting
+    from tempora.methods import get
+
+    class Said(Observer):
+        def note(self, text: str) -> None:
+            say(text, err=True)
+
+    found: list[str] = []
+    for name in (part.strip() for part in methods.split(",")):
+        if name != "all":
+            found.append(name)
+            continue
+        for spec in fitting(network, None, source, Said()):
+            if get(spec.name).time_aware:
+                Said().note(
+                    f"left out {spec.name}: it decides by the clock, so it cannot be tuned without one"
+                )
+            else:
+                found.append(str(spec.name))
+    return list(dict.fromkeys(found))
 
 
 def _check_selector(select: str, dataset: str) -> None:

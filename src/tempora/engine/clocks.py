@@ -45,6 +45,24 @@ def open_clock(
     return recorded, given or Baseline(profile.baseline_ms, source=recorded.name)
 
 
+def clock_record(clock: Clock) -> dict[str, Any] | None:
+    """Whose times a clock gives, as run.json keeps it: a file's path says nothing of the device. None: measured, or
+    not profiled yet."""
+    if isinstance(clock, SteadyClock):
+        if not clock.recorded:
+            return None
+        found = clock.profile
+        named = {"device": found.device, "model": found.model, "batch_size": found.batch_size}
+        return {"name": found.name, "id": found.id, **named}
+    if isinstance(clock, RecordedClock):
+        profile, machine = clock.profile, clock.profile.machine
+        device = machine.get("gpu") or machine.get("cpu") or profile.name
+        kinds = (("model", str), ("batch_size", int))
+        about = {name: machine[name] for name, kind in kinds if isinstance(machine.get(name), kind)}
+        return {"name": profile.name, "id": profile.fingerprint, "device": str(device), **about}
+    return None
+
+
 def _checked(baseline_ms: float) -> float:
     if not 0 < baseline_ms < float("inf"):
         raise TemporaError(f"baseline_ms={baseline_ms!r}: must be a finite number of milliseconds above 0")

@@ -117,7 +117,8 @@ class RunConfig(_Strict):
     )
     band: bool = Field(
         False,
-        description="With recipes: each method with its default, its label-free and its oracle settings.",
+        description="With recipes: each method with its default (its own, not the network's recipe), its label-free "
+        "and its oracle settings.",
     )
     grid: str = Field(
         "relative",

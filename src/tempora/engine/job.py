@@ -26,6 +26,7 @@ from tempora.methods.guard import Guard, Misbehaved
 from tempora.models import Classifier
 from tempora.published.methods import MethodCard, card_of, check_colour, colour_in, family_called
 from tempora.scenarios import Offline, Resolved, Scenario
+from tempora.store.made_with import made_with
 
 STANDARD = "standard"
 
@@ -47,6 +48,8 @@ class MethodSpec:
     runtime: str = EAGER
     times_as: str = ""
     """The method whose times stand for its own; empty: its own."""
+    oracle: bool = False
+    """Its settings were chosen by labels: a ceiling, which is neither ranked nor recommended."""
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -61,8 +64,8 @@ class MethodSpec:
     def shown_as(self) -> str:
         """Its name in tables and figures: the label of its class, unless the run gives it one of its own."""
         name, at, runtime = self.label.partition("@")
-        label = methods.get(self.name).label
-        return f"{label}{at}{runtime}" if label and name == self._own_name else self.label
+        label, (own, space, way) = methods.get(self.name).label, name.partition(" (")
+        return f"{label}{space}{way}{at}{runtime}" if label and own == self._own_name else self.label
 
     @property
     def card(self) -> MethodCard:
@@ -151,6 +154,11 @@ class Job:
                 )
         if not labels:
             raise TemporaError("no method to run: give at least one")
+        if all(spec.oracle for spec in self.methods):
+            raise TemporaError(
+                f"{', '.join(labels)}: all settings were chosen by labels (an oracle): a ceiling, which stands in "
+                "no ranking; add what it stands above, such as standard, to the methods"
+            )
         if not self.streams:
             raise TemporaError("no shift to run on: give at least one")
         self._check_scenarios()
@@ -254,6 +262,11 @@ class Job:
             "recipe": methods.recipe_for(methods.get(spec.name), self.model)[1],
             **self._source_of(spec),
         }
+
+    def made_with(self, spec: MethodSpec) -> dict[str, Any]:
+        """Its settings, as run.json keeps them."""
+        runtime = {} if spec.runtime == EAGER else {"runtime": spec.runtime}
+        return made_with({**self._of_method(spec), **runtime})
 
     def identity(self, spec: MethodSpec, stream: Order, kind: str, **more: Any) -> dict[str, Any]:
         """Everything that decides a pass: same identity, same result."""

@@ -36,6 +36,10 @@ class Observer:
     def note(self, text: str) -> None:
         """Something the user should read."""
 
+    def warn(self, text: str) -> None:
+        """Something that went wrong, and that nobody would otherwise know of: said even where notes are not."""
+        self.note(text)
+
     def finished(self, results: Results) -> None:
         """The run is done and all its tables are on disk. One that was stopped is not finished."""
 
@@ -74,6 +78,9 @@ class Together(Observer):
     def note(self, text: str) -> None:
         self._tell("note", text)
 
+    def warn(self, text: str) -> None:
+        self._tell("warn", text)
+
     def finished(self, results: Results) -> None:
         self._tell("finished", results)
 
@@ -83,4 +90,4 @@ class Together(Observer):
             try:
                 getattr(other, what)(*told)
             except Exception as error:
-                self._first.note(f"{type(other).__name__} failed at {what}, and the run goes on: {error}")
+                self._first.warn(f"{type(other).__name__} failed at {what}, and the run goes on: {error}")

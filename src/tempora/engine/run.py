@@ -11,6 +11,7 @@ import numpy as np
 from tempora._numbers import percent
 from tempora.analysis.doubt import contested, keep_doubt
 from tempora.cards import Cards, scenario_cards
+from tempora.engine.clocks import clock_record
 from tempora.engine.ends import Contested, Ends
 from tempora.engine.executors import Executor, LocalExecutor
 from tempora.engine.growth import Earlier, earlier_results
@@ -26,6 +27,7 @@ from tempora.scenarios import Offline, to_record
 from tempora.store import Cell, Results, RunFolder, StoredPass, utilities_frame, utility_row
 from tempora.store.baselines import standard_above
 from tempora.store.kinds import mixed_devices_note, ranked_within_kinds
+from tempora.store.made_with import made_with
 from tempora.store.pictures import write_pictures
 from tempora.store.schema import PASS_COLUMNS
 from tempora.store.scores import non_finite_scores
@@ -191,6 +193,10 @@ class Run:
         methods = {spec.label: spec.card for spec in self.job.methods}
         return Cards(scenario_cards(self.job.scenarios), {**self._earlier.cards, **methods})
 
+    def _settings(self) -> dict[str, dict[str, Any]]:
+        earlier = {str(one.identity["method"]): made_with(one.identity) for one in self._earlier.passes}
+        return {**earlier, **{spec.label: self.job.made_with(spec) for spec in self.job.methods}}
+
     def _write_manifest(self, baseline: Baseline, finished: bool, verdict: Verdict | None = None) -> None:
         previous: Mapping[str, Any] = self.folder.manifest() if self.folder.has_manifest() else {}
         judged = verdict or _recorded_verdict(self.job)
@@ -207,6 +213,9 @@ class Run:
                     **{spec.label: spec.shown_as for spec in self.job.methods},
                 },  # what 0.1.0 reads
                 "cards": self._cards().to_json(),
+                "weights": self.job.weights,
+                "method_settings": self._settings(),
+                "profile": clock_record(self.job.clock),
                 "shifts": list(dict.fromkeys(source.shift for source in self.job.streams)),
                 "seeds": sorted({source.seed for source in self.job.streams}),
                 "stream": self.job.streams[0].walk.settings(),

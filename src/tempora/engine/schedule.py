@@ -102,6 +102,9 @@ class Shard:
 
 
 def _separable(specs: Sequence[MethodSpec]) -> list[list[MethodSpec]]:
-    together = [spec for spec in specs if methods.get(spec.name).stateless is True]
-    alone = [[spec] for spec in specs if spec not in together]
-    return [together, *alone] if together else alone
+    """An oracle goes with others: a part of nothing else would have nothing to rank."""
+    contending = [spec for spec in specs if not spec.oracle]
+    together = [spec for spec in contending if methods.get(spec.name).stateless is True]
+    alone = [[spec] for spec in contending if spec not in together]
+    first, *others = [together, *alone] if together else alone
+    return [[*first, *(spec for spec in specs if spec.oracle)], *others]

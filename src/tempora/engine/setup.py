@@ -12,7 +12,7 @@ from tempora import models
 from tempora._own_code import find_function, is_own, module_of
 from tempora.data import Order
 from tempora.engine.arrival_times import with_times
-from tempora.engine.clocks import MEASURED, STEADY, open_clock
+from tempora.engine.clocks import MEASURED, STEADY, clock_record, open_clock
 from tempora.engine.config import RunConfig
 from tempora.engine.conformity import departures
 from tempora.engine.job import Job, with_offline
@@ -21,13 +21,14 @@ from tempora.engine.predicting import check_predict_with
 from tempora.engine.runtime import EAGER
 from tempora.engine.samples import may_be_kept, sample_pictures
 from tempora.engine.setup_data import orders, source_images, stream_opener
-from tempora.engine.setup_methods import in_runtimes, method_specs
+from tempora.engine.setup_methods import in_runtimes, method_specs, recipe_record, with_own_times
 from tempora.errors import TemporaError, counted
 from tempora.measure import Clock, SteadyClock, choose_device, device_kind, machine_facts
 from tempora.measure.process import keep_freed_memory
 from tempora.models import Classifier
 from tempora.names import GRIDS
 from tempora.scenarios import Scenario, from_spec, grid
+from tempora.store.made_with import other_work
 
 MOST_THREADS_PER_CORE = 8
 """More of them only wait for each other, and far more cannot be started, which ends the process."""
@@ -45,12 +46,20 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     model = load_model(config).to(device)
     models.try_on(model, model.preprocessing.input_size)
     streams = tuple(orders(config, model, observer))
+    if note := other_work(clock_record(clock), model.name, config.batch_size):
+        observer.note(note)
     facts = machine_facts(device)
     suite = suite_of(config, model, streams, observer)
     source = source_images(config, model)
+    specs = method_specs(config, model, observer, source)
+    if config.clock == STEADY:
+        specs = with_own_times(specs)
+    recipes = recipe_record(
+        config, specs, (one.name for stream in streams for one in stream.shifts), observer
+    )
     return Job(
         model=model,
-        methods=in_runtimes(method_specs(config, model, observer, source), config.runtimes, device, observer),
+        methods=in_runtimes(specs, config.runtimes, device, observer),
         source=source,
         scenarios=with_offline(scenarios(config)),
         streams=streams,
@@ -78,6 +87,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
             **({"suite": suite} if suite else {}),
             "dataset": config.data.dataset,
             "severity": config.data.severity,
+            **({} if recipes is None else {"recipes": recipes}),
             "machine": facts,
         },
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -11,8 +13,8 @@ from tempora import methods
 from tempora.engine.config import MethodConfig, RunConfig
 from tempora.engine.job import MethodSpec
 from tempora.engine.observer import Observer
+from tempora.engine.recipes import DEFAULT, ORACLE, Recipes, read_recipes
 from tempora.engine.runtime import Runtime
-from tempora.engine.tuning import read_recipes
 from tempora.errors import TemporaError
 from tempora.models import Classifier
 
@@ -29,7 +31,10 @@ def method_specs(
             specs.append(MethodSpec(entry.name, entry.settings, entry.label, times_as=entry.times_as))
         else:
             specs.append(MethodSpec(entry))
-    specs = _tuned(specs, config)
+    if config.recipes is not None:
+        specs = _tuned(specs, config, model, observer)
+    elif config.band:
+        raise TemporaError("band: needs recipes, a file of `tempora tune`: add --recipes FILE")
     for spec in specs:
         kind = methods.get(spec.name)
         used, _ = methods.recipe_for(kind, model)
@@ -38,27 +43,116 @@ def method_specs(
     return tuple(specs)
 
 
-def _tuned(specs: list[MethodSpec], config: RunConfig) -> list[MethodSpec]:
-    """With the settings of a recipe file where the configuration gives none; for a band, with each of its choices."""
-    if config.recipes is None:
-        if config.band:
-            raise TemporaError("band: needs recipes, a file of `tempora tune`: add --recipes FILE")
-        return specs
+def _tuned(
+    specs: list[MethodSpec], config: RunConfig, model: Classifier, observer: Observer
+) -> list[MethodSpec]:
+    """With the settings of a recipe file where the configuration gives none; for a band, with each of its choices.
+
+    An oracle is called one wherever its name stands.
+    """
+    assert config.recipes is not None
     recipes = read_recipes(config.recipes, config.model)
-    if not config.band:
-        return [
-            replace(spec, settings={**recipes.chosen.get(str(spec.name), {}), **spec.settings})
-            for spec in specs
-        ]
+    for spec in specs:
+        if note := _not_tuned(spec, recipes, model):
+            observer.note(note)
+    if config.band:
+        observer.note(_what_defaults_are(specs, recipes, model))
     return [
-        replace(
-            spec, settings=settings, label=f"{spec.label} ({way})", times_as=spec.times_as or str(spec.name)
+        spec
+        if settings is None
+        else replace(
+            spec,
+            settings=settings,
+            label=f"{spec.label} ({way})" if way else spec.label,
+            times_as=spec.times_as or (str(spec.name) if way else ""),
+            oracle=way == ORACLE,
         )
-        if way
-        else spec
         for spec in specs
-        for way, settings in recipes.band(str(spec.name)).items()
+        for way, settings in _ways(spec, recipes, config.band)
     ]
+
+
+def with_own_times(specs: Sequence[MethodSpec]) -> tuple[MethodSpec, ...]:
+    """Where this machine is profiled: variants of a method that the run does not have itself are profiled each."""
+    labels = {spec.label for spec in specs}
+    return tuple(
+        replace(spec, times_as="") if spec.times_as == spec.name and spec.name not in labels else spec
+        for spec in specs
+    )
+
+
+def _ways(spec: MethodSpec, recipes: Recipes, band: bool) -> list[tuple[str, Mapping[str, Any] | None]]:
+    """What a method is called after, and its settings; None: those that it has."""
+    if band:
+        return [
+            (way, {**spec.settings, **settings} if way else None)
+            for way, settings in recipes.band(str(spec.name)).items()
+        ]
+    chosen = recipes.chosen.get(str(spec.name), {})
+    used = set(chosen) - set(spec.settings)  # what is given wins
+    if not used:
+        return [("", None)]
+    return [(ORACLE if recipes.oracle else "", {**chosen, **spec.settings})]
+
+
+def _not_tuned(spec: MethodSpec, recipes: Recipes, model: Classifier) -> str | None:
+    """That a method with something to tune is not in the file, and what it runs with instead."""
+    kind = methods.get(spec.name)
+    tunable = any(field.metadata.get("search") is not None for field in dataclasses.fields(kind.Settings))
+    if spec.name in recipes.chosen or spec.settings or not tunable:
+        return None
+    whose, usual = methods.recipe_for(kind, model)
+    instead = f"{model.name}'s own recipe ({_listed(usual)})" if whose else "its default settings"
+    return (
+        f"{spec.label} is not in {recipes.path.name}: it runs with {instead}, not with settings of that file"
+    )
+
+
+def _what_defaults_are(specs: Sequence[MethodSpec], recipes: Recipes, model: Classifier) -> str:
+    """A network's recipe is a tuning, too: a plain run has it, the band begins below it."""
+    differ = []
+    for spec in specs:
+        default = recipes.choices.get(str(spec.name), {}).get(DEFAULT, {})
+        _, recommended = methods.recipe_for(methods.get(spec.name), model)
+        usual = {key: recommended.get(key, value) for key, value in default.items()}
+        if usual != default:
+            differ.append(f"{spec.label} {_listed(default)}, where a plain run has {_listed(usual)}")
+    said = "default settings of the band are the methods' own, before any tuning"
+    return f"{said}: {'; '.join(differ)} (the recipe of {model.name})" if differ else said
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items()) or "nothing set"
+
+
+def recipe_record(
+    config: RunConfig, specs: Sequence[MethodSpec], shifts: Iterable[str], observer: Observer
+) -> dict[str, Any] | None:
+    """What run.json keeps of the recipe file, whose path alone says nothing; None: the run has none."""
+    if config.recipes is None:
+        return None
+    recipes = read_recipes(config.recipes, config.model)
+    met = recipes.met(config.data.dataset, shifts)
+    if met:
+        observer.note(
+            f"tuned on {', '.join(met)}, which this run evaluates: these settings have seen the test; tune on other "
+            "shifts (by default, tempora tune does)"
+        )
+    return {
+        "file": str(config.recipes),
+        "select": recipes.select,
+        "oracle": recipes.oracle,
+        "band": config.band,
+        "dataset": recipes.dataset,
+        "tuned_on": list(recipes.shifts),
+        "evaluated_too": met,
+        "trials": recipes.trials,
+        "settings": {
+            spec.label: dict(spec.settings)
+            for spec in specs
+            if str(spec.name) in {*recipes.chosen, *recipes.choices}
+        },
+    }
 
 
 def in_runtimes(

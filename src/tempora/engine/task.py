@@ -90,6 +90,7 @@ class Task:
             scenario=scenario,
             scenario_index=index,
             baseline_ms=self.passes.baseline.baseline_ms,
+            oracle=self.passes.spec.oracle,
         )
 
     def _cell(self, cell: Cell) -> Cell:

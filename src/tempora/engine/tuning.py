@@ -6,10 +6,8 @@ the same passes, so that what each would have chosen, and what that costs, is kn
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,6 @@ from tempora.methods.contract import adapt_at, predict_at
 from tempora.methods.search import searched, trials
 from tempora.methods.source import Source
 from tempora.models import Classifier
-from tempora.store.atomic import write_atomically
 
 LABELS, MUTUAL_INFORMATION = "labels", "mutual_information"
 ATC = "atc"
@@ -30,7 +27,6 @@ LABEL_FREE = (MUTUAL_INFORMATION, "confidence", "entropy", ATC)
 SELECTORS = (LABELS, *LABEL_FREE)
 COLLAPSED = 0.10
 """So much below standard inference is a collapse."""
-MOST_BYTES = 1 << 20
 
 Progress = Callable[[str, int, int], None]
 """Method, trial, trials."""
@@ -172,79 +168,7 @@ def _entropy(chances: Chances) -> Any:
     return -(chances * np.log(safe)).sum(-1)
 
 
-# -- recipe files ----------------------------------------------------------------------------------------------
-
-
-def write_recipes(path: Path, tuned: Sequence[Tuned], select: str, about: dict[str, Any]) -> None:
-    """What was chosen by `select`, and what each other way would have chosen; `tempora run --recipes` reads it."""
-    content = {
-        "format": 1,
-        **about,
-        "select": select,
-        "oracle": select == LABELS,
-        "recipes": {one.method: one.chosen(select).settings for one in tuned if len(one.trials) > 1},
-        "choices": {
-            one.method: {
-                "default": one.default.settings,
-                **{by: one.chosen(by).settings for by in (LABELS, *one.label_free)},
-            }
-            for one in tuned
-            if len(one.trials) > 1
-        },
-    }
-    text = json.dumps(content, indent=1) + "\n"
-    write_atomically(path, lambda part: _write(part, text))
-
-
-@dataclass(frozen=True)
-class Recipes:
-    """A recipe file."""
-
-    chosen: Mapping[str, Mapping[str, Any]]
-    """Method -> the settings that were chosen."""
-    choices: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    """Method -> way of choosing -> settings."""
-
-    def band(self, method: str) -> dict[str, Mapping[str, Any]]:
-        """Default, label-free and oracle settings; only the usual ones, under no name, of a method without any."""
-        ways = self.choices.get(method)
-        if ways is None:
-            return {"": {}}
-        named = {"default": "default", "label-free": MUTUAL_INFORMATION, "oracle": LABELS}
-        return {name: ways[way] for name, way in named.items()}
-
-
-def read_recipes(path: Path, model: str) -> Recipes:
-    """A file of `tempora tune` for this network."""
-    try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(MOST_BYTES))
-        recipes, choices, tuned_on = (content[name] for name in ("recipes", "choices", "model"))
-        ways = [
-            way
-            for one in choices.values()
-            for way in (one["default"], one[LABELS], one[MUTUAL_INFORMATION], *one.values())
-        ]
-        if not all(isinstance(settings, dict) for settings in (*recipes.values(), *ways)):
-            raise TypeError("settings")
-    except OSError as error:
-        raise TemporaError(
-            f"recipes {path}: {error.strerror or error}; tempora tune writes such a file"
-        ) from error
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise TemporaError(f"recipes {path}: is no file of tempora tune, which writes them") from error
-    if tuned_on != model:
-        raise TemporaError(
-            f"recipes {path}: were tuned on {tuned_on}, this run has {model}: tune on it first"
-        )
-    return Recipes(recipes, choices)
-
-
 def described(tuned: Tuned, standard: float) -> str:
     """Whether what label-free scores chose has collapsed, in words."""
     fallen = [by for by in tuned.label_free if tuned.chosen(by).accuracy < standard - COLLAPSED]
     return f"{counted(len(fallen), 'score')} chose a collapse" if fallen else ""
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -6,9 +6,10 @@ imported when it is made, so Tempora runs without them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from tempora._own_code import find_function, is_own
 from tempora.engine.observer import Observer
@@ -23,9 +24,20 @@ def open_hooks(names: Iterable[str], folder: Path) -> list[Observer]:
     return [_open(name, folder) for name in names]
 
 
+def _made(name: str, make: Callable[..., Any], folder: Path) -> Any:
+    """What the user's own class makes of the run folder."""
+    try:
+        return make(folder)
+    except Exception as error:
+        raise TemporaError(
+            f"--log {name}: cannot be made with the run folder ({type(error).__name__}: {error}); hooks are made as "
+            "Class(folder): give it __init__(self, folder)"
+        ) from error
+
+
 def _open(name: str, folder: Path) -> Observer:
     if is_own(name):
-        made = find_function("hook", name)(folder)
+        made = _made(name, find_function("hook", name), folder)
         if not isinstance(made, Observer):
             raise TemporaError(f"--log {name}: is no tempora.engine.Observer; derive it from that class")
         return made

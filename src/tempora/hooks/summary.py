@@ -35,12 +35,13 @@ def facts(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def metrics(results: Results) -> dict[str, float]:
-    """`utility/METHOD/SCENARIO` over all shifts and seeds, of every method that was scored on every shift."""
+    """`utility/METHOD/SCENARIO` over all shifts and seeds, of every method that was scored on every shift; of oracles
+    `ceiling/METHOD/SCENARIO`."""
     titles = scenario_titles(results.utilities)
-    rows = over_shifts(results.utilities, results.cards)
     return {
-        f"utility/{plain(row['method'])}/{plain(titles[int(row['scenario'])])}": float(row["utility"])
-        for _, row in rows.iterrows()
+        f"{kind}/{plain(row['method'])}/{plain(titles[int(row['scenario'])])}": float(row["utility"])
+        for kind, cells in (("utility", results.contenders), ("ceiling", results.ceilings))
+        for _, row in over_shifts(cells, results.cards).iterrows()
     }
 
 

@@ -175,8 +175,10 @@ class SteadyProfile(_Part):
     """Actions and modes that a method names and that never occurred: each is profiled when a run meets it."""
 
     def to_share(self) -> SteadyProfile:
-        """The profile as others may have it: named by its device and network, without what is about its owner."""
-        name = re.sub(r"[^a-z0-9_]+", "-", f"{self.device} {self.model}".lower()).strip("-")
+        """The profile as others may have it: named by its device, network and batch size, without what is about its
+        owner."""
+        named = f"{self.device} {self.model} batch {self.batch_size}"
+        name = re.sub(r"[^a-z0-9_]+", "-", named.lower()).strip("-")
         machine = {key: value for key, value in self.machine.items() if key not in PRIVATE}
         return self.model_copy(update={"name": name, "machine": machine})
 

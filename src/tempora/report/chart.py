@@ -47,9 +47,9 @@ def utility_chart(results: Results, shift: str | None = None) -> alt.HConcatChar
 
 def _rows(results: Results, shift: str | None) -> pd.DataFrame:
     if shift is None:
-        rows = over_shifts(results.utilities, results.cards)
+        rows = over_shifts(results.contenders, results.cards)
     else:
-        rows = over_seeds(results.utilities, results.cards)
+        rows = over_seeds(results.contenders, results.cards)
         if shift not in set(rows["shift"]):
             raise unknown("shift of this run", shift, sorted(rows["shift"].unique()))
         rows = rows[rows["shift"] == shift]

@@ -25,7 +25,7 @@ _UNSURE = "repeating-linear-gradient(45deg, #fff6 0 3px, transparent 3px 8px)"
 
 def summary(results: Results) -> str:
     """What was run, in a line: `3 shifts, 10 methods, 17 scenarios; clock steady; in runs/mine`."""
-    rows = results.utilities
+    rows = results.contenders
     sizes = [
         counted(rows[name].nunique(), word)
         for name, word in (("shift", "shift"), ("method", "method"), ("scenario", "scenario"))
@@ -38,10 +38,10 @@ def summary(results: Results) -> str:
 def answer(results: Results) -> list[str]:
     """What to use, the headline, where the run has them, and how many of its winners hold."""
     found, cards = doubt(results), results.cards
-    guide = guidance(results.utilities, found, cards)
+    guide = guidance(results.contenders, found, cards)
     said = [] if guide is None else [guide.sentence(cards)]
     with suppress(TemporaError):  # a run without Standard, without offline or without pressure has none
-        said.append(headline(scored(results.utilities), cards).sentence(cards))
+        said.append(headline(scored(results.contenders), cards).sentence(cards))
     return [*said, found.summary.sentence()]
 
 
@@ -56,7 +56,7 @@ def to_html(results: Results) -> str:
 
 
 def _grid(results: Results, won: pd.DataFrame) -> str:
-    titles = scenario_titles(results.utilities)
+    titles = scenario_titles(results.contenders)
     numbers = [number for number in titles if number in set(won["scenario"].astype(int))]
     squares = {(row["shift"], int(row["scenario"])): row for _, row in won.iterrows()}
     heads = "".join(f"<th>{html.escape(titles[number])}</th>" for number in numbers)

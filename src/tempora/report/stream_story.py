@@ -86,7 +86,7 @@ def _visits(found: pd.DataFrame, cards: Cards) -> list[str]:
 
 def _correlated(results: Results) -> list[str]:
     """What few classes in a batch do to those that normalise with the statistics of the batch, in points."""
-    how, utilities, cards = how_correlated(results.manifest), results.utilities, results.cards
+    how, utilities, cards = how_correlated(results.manifest), results.contenders, results.cards
     if not how:
         return []
     done = utilities[is_offline(utilities, cards) & (utilities["status"] == "ok")]

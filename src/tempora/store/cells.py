@@ -40,6 +40,8 @@ class Cell:
     """Relative uncertainty of the times behind the cell; 0 under a recorded clock."""
     resources: Resources = field(default_factory=Resources)
     """What the method takes besides time."""
+    oracle: bool = False
+    """Its settings were chosen by labels."""
 
     def resolved(self, num_batches: int) -> Resolved:
         """Its scenario with a number in every knob."""
@@ -69,6 +71,7 @@ def utility_row(
         "origin": cell.origin,
         "baseline_ms": cell.baseline_ms,
         "timing": cell.timing,
+        "oracle": cell.oracle,
         "scenario": cell.scenario_index,
         "adapting_pass": cell.adapting_pass,
         "frozen_pass": cell.frozen_pass,
@@ -134,6 +137,14 @@ def utilities_frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
         *("energy_j", "overhead_j", "memory_mb"),
     ):
         frame[name] = frame[name].astype("float64")
-    ranks = frame.groupby(CELL_COLUMNS)["utility"].rank(method="min", ascending=False)
+    contending = frame["utility"].where(~is_oracle(frame))
+    ranks = contending.groupby([frame[name] for name in CELL_COLUMNS]).rank(method="min", ascending=False)
     frame["rank"] = [None if math.isnan(rank) else int(rank) for rank in ranks]
     return frame
+
+
+def is_oracle(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Which rows have settings that were chosen by labels; none of a frame that does not say."""
+    if "oracle" not in frame:
+        return pd.Series(False, index=frame.index)
+    return frame["oracle"].eq(True).fillna(False).astype(bool)

@@ -67,6 +67,25 @@ class NonFiniteRecord(TypedDict):
     shifts: list[str]
 
 
+class RecipesRecord(TypedDict):
+    """The recipe file that settings come from."""
+
+    select: str
+    oracle: bool
+    tuned_on: list[str]
+    evaluated_too: list[str]
+
+
+class ProfileRecord(TypedDict):
+    """The profile that times were looked up in."""
+
+    name: str
+    id: str
+    device: str
+    model: NotRequired[str]
+    batch_size: NotRequired[int]
+
+
 class Manifest(TypedDict):
     """run.json. `Results.manifest` is one, and so is whatever is handed to `RunFolder.write_manifest`."""
 
@@ -111,6 +130,33 @@ class Manifest(TypedDict):
         Annotated[
             dict[str, Any] | None,
             Field(description="The call of `tempora.evaluate`, where all of it can be named."),
+        ]
+    ]
+    recipes: NotRequired[
+        Annotated[
+            RecipesRecord | None,
+            Field(
+                description="The recipe file (`tempora tune`): who chose (`select`), whether that was an `oracle`, "
+                "the shifts it was `tuned_on`, those of them that are `evaluated_too`, and the `settings` by method."
+            ),
+        ]
+    ]
+    weights: NotRequired[Annotated[str, Field(description="A hash of the network's weights.")]]
+    method_settings: NotRequired[
+        Annotated[
+            dict[str, dict[str, Any]],
+            Field(
+                description="By label: the method's name and the settings that it had, a recipe's included."
+            ),
+        ]
+    ]
+    profile: NotRequired[
+        Annotated[
+            ProfileRecord | None,
+            Field(
+                description="Whose times these are: `name`, `id`, `device`, and where known `model` and `batch_size` "
+                "of the profile; null: measured."
+            ),
         ]
     ]
     cards: NotRequired[
@@ -197,7 +243,16 @@ class Manifest(TypedDict):
 
 
 for _record in (
-    *(BaselineRecord, VerdictRecord, MachineRecord, ConfigRecord, PredictWithRecord, NonFiniteRecord),
+    *(
+        BaselineRecord,
+        VerdictRecord,
+        MachineRecord,
+        ConfigRecord,
+        PredictWithRecord,
+        NonFiniteRecord,
+        RecipesRecord,
+        ProfileRecord,
+    ),
     Manifest,
 ):
     # Nothing is converted, and what is not listed may be there too. Set here, because mypy would take it for a field.

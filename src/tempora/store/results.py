@@ -17,6 +17,7 @@ from tempora.errors import TemporaError
 from tempora.published.methods import METHODS, MethodCard, card_of, family_called
 from tempora.scenarios import Resolved, Scenario
 from tempora.store.belonging import check_belonging
+from tempora.store.cells import is_oracle
 from tempora.store.folder import RunFolder, StoredPass
 from tempora.store.manifest import Manifest
 from tempora.store.packs import open_folder
@@ -73,6 +74,18 @@ class Results:
         check_cells(table, self.manifest, self.folder.utilities_parquet)
         check_belonging(self.folder, table, self.manifest)
         return table
+
+    @property
+    def contenders(self) -> pd.DataFrame:
+        """`utilities` without oracles: what is ranked, drawn and recommended."""
+        oracle = is_oracle(self.utilities)
+        return self.utilities[~oracle] if oracle.any() else self.utilities
+
+    @property
+    def ceilings(self) -> pd.DataFrame:
+        """The rows of `utilities` whose settings were chosen by labels: what a perfect choice would have given. They
+        are marked no longer, so that they can be pooled like others."""
+        return self.utilities[is_oracle(self.utilities)].drop(columns="oracle", errors="ignore")
 
     @cached_property
     def cards(self) -> Cards:

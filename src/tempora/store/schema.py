@@ -85,6 +85,7 @@ ADDED_LATER = frozenset(
         *("stream", "stepped", "stepped_fraction", "confidence", "calibration", "ece"),
         *("standard_utility", "collapsed_batches", "over_first_visit"),
         *("energy_j", "overhead_j", "memory_mb"),
+        "oracle",
     }
 )
 """Columns that files of earlier versions lack: they are empty there."""
@@ -124,7 +125,15 @@ UTILITIES: dict[str, tuple[pa.DataType, str]] = {
         "Lower end of the utility's 95 % interval over other batches like these; empty where not worked out.",
     ),
     "sample_hi": (pa.float64(), "Upper end likewise."),
-    "rank": (pa.int64(), "Rank by utility among the methods of the same cell; ties share the better rank."),
+    "rank": (
+        pa.int64(),
+        "Rank by utility among the methods of the same cell; ties share the better rank. Empty for an oracle.",
+    ),
+    "oracle": (
+        pa.bool_(),
+        "Whether its settings were chosen by labels, which no deployment has: a ceiling, not ranked nor recommended. "
+        "Empty: no.",
+    ),
     "baseline_ms": (pa.float64(), "lambda."),
     "availability": (pa.float64(), "Served batches / all batches."),
     "adapted_fraction": (pa.float64(), "Adapted batches / served batches."),

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def segments_frame(results: Results) -> pd.DataFrame:
     """One row per finished cell and segment, scored from the passes of the run."""
-    done = results.utilities[results.utilities["status"] == "ok"]
+    contenders = results.contenders
+    done = contenders[contenders["status"] == "ok"]
     standard = {_key(cell): cell for _, cell in done[done["method"] == STANDARD].iterrows()}
     beside: dict[tuple[Any, ...], NDArray[np.float64]] = {}
     rows = []

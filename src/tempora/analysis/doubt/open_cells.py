@@ -13,7 +13,7 @@ def contested(results: Results) -> list[tuple[str, str, int, int]]:
     undecided."""
     winners = doubt(results).winners
     open_cells = winners[(winners["verdict"] == UNDECIDED) & (winners["why"] == TIMING)]
-    cells = results.utilities[results.utilities["status"] == "ok"]
+    cells = results.contenders[results.contenders["status"] == "ok"]
     found = []
     for _, winner in open_cells.iterrows():
         contenders = {winner["method"], *str(winner["rivals"]).split(", ")}

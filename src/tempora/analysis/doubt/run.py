@@ -305,7 +305,8 @@ def times_of(results: Results) -> Times:
 def with_doubt(results: Results) -> pd.DataFrame:
     """The utilities of a run with what is stored about them, seed by seed: `sample_lo`, `sample_hi`, `verdict`."""
     utilities = results.utilities
-    known = doubt(results).about(utilities[utilities["utility"].notna()])
+    contending = results.contenders
+    known = doubt(results).about(contending[contending["utility"].notna()])
     return utilities.assign(**{name: known[name].reindex(utilities.index) for name in ABOUT_WINNERS})
 
 

@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from tempora.analysis.compare import machine_name
+from tempora.analysis.compare import SHIPPED, machine_name
 from tempora.analysis.doubt import doubt
 from tempora.analysis.frames import scored
 from tempora.analysis.outcomes import counted, over_shifts
 from tempora.errors import TemporaError
 from tempora.store import Results, RunFolder, open_run
 from tempora.store.integrity import checksum
+from tempora.store.made_with import weights_of
 from tempora.store.manifest import Manifest
 from tempora.store.packs import check_run, is_pack
 from tempora.store.schema import ABOUT_WINNERS
@@ -37,7 +38,8 @@ CONFIGURATION = (
     "batches",
     "scenarios",
 )
-"""What two runs of run.json have in common if one continues the history of the other; the device comes to it."""
+"""What two runs have in common, as their run.json says, if one continues the history of the other; device, weights
+and the runtime of the predictions come to it. Settings are compared method by method."""
 
 
 _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
@@ -69,8 +71,11 @@ class Entry:
 
     @property
     def device(self) -> str:
-        """Whose times these are."""
-        return machine_name(self.manifest).removeprefix("clock ")
+        """Whose times these are; with the profile's id where only a path is known, which two machines may share."""
+        name = machine_name(self.manifest).removeprefix("clock ")
+        kind, _, profile = str(self.manifest["clock"]).partition(":")
+        named = self.manifest.get("profile") or name.startswith(SHIPPED) or not profile
+        return name if kind != "recorded" or named else f"{name}, profile {profile}"
 
     @property
     def stream(self) -> str:
@@ -93,7 +98,23 @@ class Entry:
     def configuration(self) -> str:
         """Equal for runs whose numbers may be followed from commit to commit."""
         told = {name: self.manifest.get(name) for name in CONFIGURATION}
-        return json.dumps([told, self.device], sort_keys=True)
+        other = self.manifest.get("predict_with")
+        told_too = [self.device, weights_of(self.results), other and other["runtime"]]
+        return json.dumps([told, *told_too], sort_keys=True)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What else tells its numbers from those of other runs, as people read it."""
+        manifest = self.manifest
+        shifts, batches = manifest["shifts"], sorted(set(manifest["batches"].values()))
+        return {
+            "dataset": str(manifest.get("dataset") or "–"),
+            "severity": str(manifest.get("severity") or "–"),
+            "shifts": ", ".join(shifts) if len(shifts) < 3 else f"{len(shifts)} shifts",
+            "batch_size": str(manifest["batch_size"]),
+            "batches": "–".join(dict.fromkeys(str(count) for count in (batches[0], batches[-1]))),
+            "seeds": ", ".join(map(str, manifest["seeds"])),
+        }
 
     @property
     def has_traces(self) -> bool:
@@ -102,12 +123,17 @@ class Entry:
     @cached_property
     def rows(self) -> pd.DataFrame:
         """One row per method and scenario, over all shifts and seeds, with how sure it is."""
-        rows = doubt(self.results).about(over_shifts(self.results.utilities, self.results.cards))
-        return rows if self.has_traces else _as_stored(rows, self.results.utilities)
+        rows = doubt(self.results).about(over_shifts(self.results.contenders, self.results.cards))
+        return rows if self.has_traces else _as_stored(rows, self.results.contenders)
+
+    @cached_property
+    def ceilings(self) -> pd.DataFrame:
+        """The same of oracles, which have no rank."""
+        return over_shifts(self.results.ceilings, self.results.cards)
 
     def settle(self) -> None:
         """Work out `rows` and forget what they come from, which takes megabytes of every run on the board."""
-        _ = self.rows
+        _ = self.rows, self.ceilings
         self.results.known.pop("doubt", None)
         self.results.folder.forget_traces()
 

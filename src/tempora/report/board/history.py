@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import pandas as pd
 from tempora.analysis.compare import CHANGED, RunComparison, compare_runs
 from tempora.errors import TemporaError
 from tempora.report.board.gather import Entry
+from tempora.store.made_with import differences
 
 
 class Change(NamedTuple):
@@ -22,6 +23,8 @@ class Change(NamedTuple):
     compared: RunComparison | None
     """None where they cannot be compared, for the reason in `why_not`."""
     why_not: str = ""
+    other_settings: Mapping[str, str] = {}
+    """Methods that are not compared because their settings changed, and how: that says nothing about the code."""
 
     def beyond(self, sign: int) -> pd.DataFrame:
         """The cells that changed beyond timing noise and chance, for the worse (-1) or the better (1)."""
@@ -30,7 +33,15 @@ class Change(NamedTuple):
         return cells[(cells["change"] == CHANGED) & (cells["difference"] * sign > 0)]
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"before": self.before.name, "after": self.after.name, "why_not": self.why_not}
+        label = self.after.results.cards.label
+        told: dict[str, Any] = {
+            "before": self.before.name,
+            "after": self.after.name,
+            "why_not": self.why_not,
+            "other_settings": [
+                {"method": label(name), "how": how} for name, how in self.other_settings.items()
+            ],
+        }
         if self.compared is None:
             return told
         return {
@@ -65,10 +76,18 @@ def _change(before: Entry, after: Entry) -> Change:
     for run in (before, after):
         if not run.has_traces:
             return Change(before, after, None, f"{run.name} was packed without traces")
+    others = differences(before.results, after.results)
+    if others and not _same_methods(before, after) - set(others):
+        return Change(before, after, None, "every method that both have has other settings", others)
     try:
-        return Change(before, after, compare_runs(before.results, after.results))
+        compared = compare_runs(before.results, after.results, without=others)
+        return Change(before, after, compared, other_settings=others)
     except TemporaError as error:
-        return Change(before, after, None, str(error))
+        return Change(before, after, None, str(error), others)
+
+
+def _same_methods(before: Entry, after: Entry) -> set[str]:
+    return set(before.rows["method"]) & set(after.rows["method"])
 
 
 def _cell(row: pd.Series[Any], entry: Entry) -> dict[str, Any]:

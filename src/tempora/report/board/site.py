@@ -10,11 +10,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from tempora.errors import TemporaError, counted
 from tempora.report.board.gather import Entry, Gathered, check_any, refusing
 from tempora.report.board.history import changes, histories
 from tempora.report.colours import shades
-from tempora.report.frames import scenario_titles
+from tempora.report.frames import full_titles
 from tempora.report.html.packing import compress
 from tempora.report.html.page import environment, one_script, script_hash, template, write_report
 from tempora.store.atomic import write_atomically
@@ -93,10 +95,14 @@ def _read(entry: Entry, link: str | None, out: Path) -> None:
 def payload(gathered: Gathered, links: Sequence[str | None], title: str) -> dict[str, Any]:
     """Everything that the page shows, as plain data."""
     entries = gathered.entries
+    known = list(dict.fromkeys(entry.configuration for entry in entries))
     return {
         "title": title,
         "methods": _methods(entries),
-        "runs": [_run(entry, link) for entry, link in zip(entries, links, strict=True)],
+        "runs": [
+            _run(entry, link, known.index(entry.configuration))
+            for entry, link in zip(entries, links, strict=True)
+        ],
         "rows": [row for number, entry in enumerate(entries) for row in _rows(entry, number)],
         "histories": [_history(runs) for runs in histories(entries)],
         "refused": [one._asdict() for one in gathered.refused],
@@ -108,14 +114,15 @@ def _methods(entries: Sequence[Entry]) -> dict[str, dict[str, str]]:
     """How each method is shown, by its name; the first run that has it decides."""
     found: dict[str, dict[str, str]] = {}
     for entry in entries:
-        for name in entry.results.cards.in_order(entry.rows["method"]):
+        for name in entry.results.cards.in_order([*entry.rows["method"], *entry.ceilings["method"]]):
             card = entry.results.cards.method(name)
             shown = {"label": card.label, "family": card.family, **shades(card.colour)}
             found.setdefault(name, shown)
     return found
 
 
-def _run(entry: Entry, link: str | None) -> dict[str, Any]:
+def _run(entry: Entry, link: str | None, configuration: int) -> dict[str, Any]:
+    """What is told of a run; those of one `configuration` have the same number."""
     manifest, machine = entry.manifest, entry.manifest.get("machine") or {}
     return {
         "name": entry.name,
@@ -125,9 +132,8 @@ def _run(entry: Entry, link: str | None) -> dict[str, Any]:
         "device": entry.device,
         "clock": str(manifest["clock"]).partition(":")[0],
         "stream": entry.stream,
-        "shifts": len(manifest["shifts"]),
-        "seeds": len(manifest["seeds"]),
-        "batch_size": manifest["batch_size"],
+        **entry.settings,
+        "configuration": configuration,
         "baseline_ms": _number(manifest["baseline"]["baseline_ms"]),
         "timing": verdict_of(manifest).status,
         "commit": entry.commit,
@@ -140,7 +146,9 @@ def _run(entry: Entry, link: str | None) -> dict[str, Any]:
 
 def _rows(entry: Entry, number: int) -> list[dict[str, Any]]:
     """One per method and scenario of a run."""
-    titles, cards = scenario_titles(entry.results.utilities), entry.results.cards
+    titles, cards = full_titles(entry.results), entry.results.cards
+    unranked = entry.ceilings.drop(columns=["rank", "verdict"], errors="ignore")
+    rows = pd.concat([entry.rows, unranked.assign(oracle=True)]) if len(unranked) else entry.rows
     return [
         {
             "run": number,
@@ -148,9 +156,10 @@ def _rows(entry: Entry, number: int) -> list[dict[str, Any]]:
             "protocol": cards.title(row["protocol"]),
             "scenario": titles[int(row["scenario"])],
             "verdict": _verdict(row["verdict"]) if row["rank"] == 1 else None,
+            "oracle": row.get("oracle") is True,
             **{name: _number(row[name]) for name in _NUMBERS},
         }
-        for _, row in entry.rows.iterrows()
+        for _, row in rows.iterrows()
     ]
 
 
@@ -161,7 +170,11 @@ def _verdict(found: Any) -> str:
 def _history(runs: Sequence[Entry]) -> dict[str, Any]:
     first = runs[0]
     shifts = counted(len(first.manifest["shifts"]), "shift")
-    about = f"{first.manifest.get('suite') or first.network}, {first.stream}, {shifts}, {first.device}"
+    data = f"{first.settings['dataset']} at severity {first.settings['severity']}"
+    about = (
+        f"{first.manifest.get('suite') or first.network}, {first.stream}, {shifts} of {data}, "
+        f"batches of {first.settings['batch_size']}, {first.device}"
+    )
     return {
         "configuration": about,
         "commits": [{"run": run.name, "commit": run.commit, "date": run.commit_date} for run in runs],

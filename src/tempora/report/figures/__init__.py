@@ -27,7 +27,7 @@ def make_figures(results: Results, folder: Path | str, formats: Sequence[str] = 
     for name in formats:
         if name not in FORMATS:
             raise unknown("figure format", name, FORMATS)
-    if results.utilities.empty:
+    if results.contenders.empty:
         raise TemporaError(f"{results.path} has no finished shift yet: let the run finish, then draw it")
     from tempora.report.figures.style import save, styled
 

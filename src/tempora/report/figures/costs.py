@@ -24,7 +24,7 @@ def latency(results: Results) -> Figure | None:
     batches = offline_batches(results)
     if batches.empty:
         return None
-    baseline_ms = float(results.utilities["baseline_ms"].iloc[0])
+    baseline_ms = float(results.contenders["baseline_ms"].iloc[0])
     rows = analysis.overhead(batches, baseline_ms, results.cards).set_index("method")
     methods = results.cards.in_order(rows.index)
     figure, axes = new_figure(7, 0.9 + 0.3 * len(methods))
@@ -57,7 +57,7 @@ def latency(results: Results) -> Figure | None:
 def pareto(results: Results) -> Figure | None:
     """Utility against the overhead spent, budget by budget, over all shifts, with the front nobody beats."""
     cards = results.cards
-    rows = over_shifts(results.utilities, cards)
+    rows = over_shifts(results.contenders, cards)
     if not is_budgeted(rows, cards).any() or STANDARD not in set(rows["method"]):
         return None
     curves, front = analysis.budget_curves(rows, cards), analysis.pareto_front(rows, cards)

@@ -18,10 +18,10 @@ MOST_POINTS = 20.0
 def profiles(results: Results) -> Figure | None:
     """The share of the cells under pressure in which each method is within so many points of the best."""
     cards = results.cards
-    if analysis.temporal(results.utilities, cards)["method"].nunique() < 2:
+    if analysis.temporal(results.contenders, cards)["method"].nunique() < 2:
         return None
-    rows = analysis.performance_profile(results.utilities, cards)
-    regrets = analysis.regret(results.utilities, cards).set_index("method")["mean_regret"]
+    rows = analysis.performance_profile(results.contenders, cards)
+    regrets = analysis.regret(results.contenders, cards).set_index("method")["mean_regret"]
     figure, axes = new_figure(7, 3.8)
     for method in cards.in_order(rows["method"]):
         own = rows[(rows["method"] == method) & (rows["points"] <= MOST_POINTS)]

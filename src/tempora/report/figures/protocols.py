@@ -31,7 +31,7 @@ def protocols(results: Results) -> Figure | None:
     Single-model drops it, queue 0; the buffered protocol keeps the newest, queue 1. Both are replays of real
     times.
     """
-    utilities = results.utilities[results.utilities["status"] == "ok"]
+    utilities = results.contenders[results.contenders["status"] == "ok"]
     method = typical_method(utilities, results)
     if method is None:
         return None

@@ -32,7 +32,7 @@ HEIGHT = 0.52
 
 def timelines(results: Results) -> Figure | None:
     """One panel per protocol: arrivals, what the pipeline does, predictions."""
-    utilities = results.utilities[results.utilities["status"] == "ok"]
+    utilities = results.contenders[results.contenders["status"] == "ok"]
     method = typical_method(utilities, results)
     if method is None:
         return None

@@ -31,7 +31,7 @@ COLUMNS = 4
 def utility(results: Results) -> Figure | None:
     """One row per protocol, one column per shift: the best leads in green, below standard inference is grey."""
     cards = results.cards
-    rows = doubt(results).about(over_seeds(results.utilities, cards))
+    rows = doubt(results).about(over_seeds(results.contenders, cards))
     varied = [name for name in rows["protocol"].unique() if cards.scenario(name).parameter]
     rows = rows[rows["protocol"].isin(varied)]
     rows = rows[rows["queue"] == rows.groupby("protocol")["queue"].transform("max")]
@@ -63,10 +63,10 @@ def utility(results: Results) -> Figure | None:
 
 def _finding(results: Results) -> str:
     """Who leads where, and what the offline winner loses."""
-    answer = guidance(results.utilities, doubt(results), results.cards)
+    answer = guidance(results.contenders, doubt(results), results.cards)
     said = [] if answer is None else [answer.sentence(results.cards)]
     with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
-        said.append(headline(results.utilities, results.cards).sentence(results.cards))
+        said.append(headline(results.contenders, results.cards).sentence(results.cards))
     return " ".join(said)
 
 

@@ -27,14 +27,14 @@ GAP = 0.35
 def winners(results: Results) -> Figure:
     """The method with the highest utility per shift and scenario, in its colour. `=`: equal with another within half
     a point; hatched: undecided."""
-    rows = doubt(results).about(analysis.over_seeds(results.utilities, results.cards))
+    rows = doubt(results).about(analysis.over_seeds(results.contenders, results.cards))
     best = analysis.winners(rows, results.cards)
     shifts, places = list(best["shift"].unique()), _columns(best)
     width = max(places.values()) + 1
     figure, axes = new_figure(1.7 + 0.62 * width, 1.1 + 0.3 * len(shifts))
     for _, row in best.iterrows():
         _square(axes, row, places[int(row["scenario"])], shifts.index(row["shift"]), results.cards)
-    _headings(axes, best, places, scenario_titles(results.utilities), results.cards)
+    _headings(axes, best, places, scenario_titles(results.contenders), results.cards)
     axes.set_xlim(-0.05, width)
     axes.set_ylim(len(shifts) + 0.02, -0.05)
     bare(axes)

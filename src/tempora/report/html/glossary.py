@@ -27,11 +27,11 @@ _WORDS = {
 def glossary(results: Results) -> dict[str, str]:
     """Word or symbol -> meaning; the knobs of the run's scenarios in the words of their cards."""
     found = dict(_WORDS)
-    for protocol in results.cards.in_protocol_order(results.utilities["protocol"]):
+    for protocol in results.cards.in_protocol_order(results.contenders["protocol"]):
         card = results.cards.scenario(protocol)
         if card.symbol and card.parameter:
             found.setdefault(card.symbol, f"{card.axis}. {card.title}: {card.story.rstrip('.')}.")
-        symbol = str(results.utilities.loc[results.utilities["protocol"] == protocol, "label"].iloc[0])[:1]
+        symbol = str(results.contenders.loc[results.contenders["protocol"] == protocol, "label"].iloc[0])[:1]
         if symbol == "ρ":
             found.setdefault("ρ", "Utilisation: λ over the interval between arrivals; 100 % leaves no slack.")
     return dict(sorted(found.items(), key=lambda entry: entry[0].lower()))

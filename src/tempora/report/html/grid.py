@@ -51,9 +51,9 @@ class Grid:
 def winners_grid(results: Results, names: Names) -> Grid:
     """Who wins where, over all seeds."""
     known = doubt(results)
-    best = analysis.winners(results.utilities, results.cards)
+    best = analysis.winners(results.contenders, results.cards)
     squares = {(row["shift"], int(row["scenario"])): row for _, row in best.iterrows()}
-    titles = scenario_titles(results.utilities)
+    titles = scenario_titles(results.contenders)
     table = []
     for at, shift in enumerate(names["shifts"]):
         line = []
@@ -61,12 +61,12 @@ def winners_grid(results: Results, names: Names) -> Grid:
             won = squares.get((shift, number))
             place = f"{at}-{column}"
             if won is None:
-                reasons = _reasons(results.utilities, shift, number)
+                reasons = _reasons(results.contenders, shift, number)
                 line.append(Square(f"{place}-0", None, None, reasons))
             else:
                 line.append(_square(place, won, names, titles[number], known.judgement(won), results.cards))
         table.append((shift, line))
-    scenarios = results.utilities.drop_duplicates("scenario").set_index("scenario")
+    scenarios = results.contenders.drop_duplicates("scenario").set_index("scenario")
     protocols = [str(scenarios["protocol"][number]) for number in names["scenarios"]]
     wins = analysis.wins_of(best, results.cards)
     return Grid(

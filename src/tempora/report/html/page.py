@@ -17,7 +17,7 @@ from tempora.analysis.diagnoses import diagnoses
 from tempora.analysis.doubt import doubt, remedy
 from tempora.analysis.outcomes import over_shifts
 from tempora.analysis.pareto import is_budgeted
-from tempora.analysis.tuning import bands
+from tempora.analysis.tuning import bands, ceilings, recipe_notes
 from tempora.cards import Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD
@@ -69,7 +69,7 @@ def write_report(results: Results, path: Path | str | None = None) -> Path:
 
 def render(results: Results) -> str:
     """The page as text."""
-    utilities = results.utilities
+    utilities = results.contenders
     if utilities.empty:
         raise TemporaError(
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
@@ -112,6 +112,8 @@ def render(results: Results) -> str:
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),
         bands=bands(results, together).to_dict(orient="records"),
+        ceilings=ceilings(results),
+        recipe_notes=recipe_notes(results.manifest),
         parts=charts.PARTS,
         glossary=glossary(results),
         pictures=read_pictures(results.path),

@@ -64,7 +64,7 @@ Names = dict[str, list[Any]]
 
 def axes(results: Results) -> Names:
     """The values along which cells are counted: methods, shifts, seeds and scenarios, as they are shown."""
-    utilities = results.utilities
+    utilities = results.contenders
     shifts = list(utilities["shift"].drop_duplicates())
     known = {name: place for place, name in enumerate(CORRUPTIONS)}
     return {
@@ -91,7 +91,7 @@ def payload(results: Results, batches: pd.DataFrame, together: pd.DataFrame) -> 
     `analysis.over_shifts`.
     """
     names = axes(results)
-    utilities = with_doubt(results).reset_index(drop=True)
+    utilities = with_doubt(results).loc[results.contenders.index].reset_index(drop=True)
     folder = results.folder
     passes = folder.passes()
     offline = utilities[is_offline(utilities, results.cards) & (utilities["status"] == "ok")]
@@ -141,7 +141,7 @@ def _intervals(results: Results, names: Names, together: pd.DataFrame) -> dict[s
     over other batches, and the probability that it is best. Drawn, not computed with: four digits will do."""
     known, cards = doubt(results), results.cards
     rows = pd.concat(
-        [known.about(frame) for frame in (together, analysis.over_seeds(results.utilities, cards))]
+        [known.about(frame) for frame in (together, analysis.over_seeds(results.contenders, cards))]
     )
     shape = (1 + len(names["shifts"]), len(names["scenarios"]), len(names["methods"]))
     found = {name: np.full(shape, np.nan) for name in ("sample_lo", "sample_hi", "p_best")}

@@ -5,6 +5,11 @@ const percent = (value, digits = 1) => value === null ? "–" : (100 * value).to
 const unique = (values) => [...new Set(values)];
 const MARKS = { undecided: " ~", equal: " =", unknown: " ?" };
 
+const ALWAYS = ["network", "device", "stream"];
+const SOMETIMES = ["dataset", "severity", "shifts", "batch_size", "batches", "seeds"];
+const titled = (name) => name.replace("_", " ");
+const linked = (run) => run.report ? make("a", { href: run.report }, run.name) : run.name;
+
 class Board {
   constructor(data) {
     Object.assign(this, data);
@@ -15,6 +20,9 @@ class Board {
     }
     this.scenarios = unique(this.rows.map((row) => row.full));
     this.sorted = { column: "utility", falling: true };
+    // What tells runs apart: always the first three, the others where runs differ in them.
+    this.varying = [...ALWAYS, ...SOMETIMES.filter((name) => unique(this.runs.map((run) => run[name])).length > 1)];
+    this.columns = COLUMNS.filter((column) => !SOMETIMES.includes(column.id) || this.varying.includes(column.id));
   }
 
   method(name) {
@@ -25,16 +33,16 @@ class Board {
 // What the leaderboard shows: a title, the value that it sorts by, and what stands in the cell.
 const COLUMNS = [
   { id: "method", title: "method", text: true, value: (row, board) => board.methods[row.method].label, cell: (row, board) => board.method(row.method) },
+  { id: "report", title: "run", text: true, value: (row) => row.of.name, cell: (row) => linked(row.of) },
   { id: "utility", title: "utility %", value: (row) => row.utility, cell: (row) => percent(row.utility) },
   { id: "interval", title: "95 % interval", value: (row) => row.sample_lo, cell: (row) => row.sample_lo === null ? "–" : `${percent(row.sample_lo)} – ${percent(row.sample_hi)}` },
   { id: "rank", title: "rank", value: (row) => row.rank, cell: (row) => row.rank === null ? "–" : `${row.rank}${MARKS[row.verdict] ?? ""}` },
   { id: "served_accuracy", title: "right %", value: (row) => row.served_accuracy, cell: (row) => percent(row.served_accuracy) },
   { id: "availability", title: "available %", value: (row) => row.availability, cell: (row) => percent(row.availability) },
   { id: "responsiveness", title: "responsive %", value: (row) => row.responsiveness, cell: (row) => percent(row.responsiveness) },
-  ...["network", "device", "stream"].map((id) => ({ id, title: id, text: true, value: (row) => row.of[id], cell: (row) => row.of[id] })),
+  ...[...ALWAYS, ...SOMETIMES].map((id) => ({ id, title: titled(id), text: true, value: (row) => row.of[id], cell: (row) => row.of[id] })),
   { id: "suite", title: "suite", text: true, value: (row) => row.of.suite ?? "", cell: (row) => row.of.suite ?? "–" },
   { id: "commit", title: "commit", text: true, value: (row) => row.of.commit_date || row.of.commit, cell: (row) => row.of.commit || "–" },
-  { id: "report", title: "run", text: true, value: (row) => row.of.name, cell: (row) => row.of.report ? make("a", { href: row.of.report }, row.of.name) : row.of.name },
 ];
 
 function compare(left, right) {
@@ -52,13 +60,13 @@ function sortedRows(rows, board) {
 }
 
 function drawLeaderboard(board) {
-  const chosen = Object.fromEntries(["network", "device", "stream"].map((name) => [name, byId(`f-${name}`).value]));
+  const chosen = Object.fromEntries(board.varying.map((name) => [name, byId(`f-${name}`).value]));
   const scenario = byId("f-scenario").value;
   const rows = board.rows.filter((row) => row.full === scenario &&
     Object.entries(chosen).every(([name, value]) => value === ALL || row.of[name] === value));
   byId("count").textContent = `${rows.length} results`;
   byId("board").tBodies[0].replaceChildren(...sortedRows(rows, board).map((row) =>
-    make("tr", {}, ...COLUMNS.map((column) => make("td", { className: column.text ? "text" : "" }, column.cell(row, board))))));
+    make("tr", {}, ...board.columns.map((column) => make("td", { className: column.text ? "text" : "" }, column.cell(row, board))))));
   for (const heading of byId("board").tHead.rows[0].cells) {
     const mine = heading.dataset.column === board.sorted.column;
     heading.setAttribute("aria-sort", !mine ? "none" : board.sorted.falling ? "descending" : "ascending");
@@ -67,10 +75,12 @@ function drawLeaderboard(board) {
 
 function setUpLeaderboard(board) {
   fill(byId("f-scenario"), board.scenarios.map((name) => [name, name]));
-  for (const name of ["network", "device", "stream"]) {
+  byId("filters").replaceChildren(...board.varying.map((name) =>
+    make("label", {}, `${titled(name).replace(/^./, (first) => first.toUpperCase())} `, make("select", { id: `f-${name}` }))));
+  for (const name of board.varying) {
     fill(byId(`f-${name}`), [[ALL, "all"], ...unique(board.runs.map((run) => run[name])).map((value) => [value, value])]);
   }
-  byId("board").tHead.rows[0].replaceChildren(...COLUMNS.map((column) => {
+  byId("board").tHead.rows[0].replaceChildren(...board.columns.map((column) => {
     const button = make("button", { type: "button" }, column.title);
     button.addEventListener("click", () => {
       const again = board.sorted.column === column.id;
@@ -81,51 +91,64 @@ function setUpLeaderboard(board) {
     heading.dataset.column = column.id;
     return heading;
   }));
-  for (const name of ["scenario", "network", "device", "stream"]) byId(`f-${name}`).addEventListener("change", () => drawLeaderboard(board));
+  for (const name of ["scenario", ...board.varying]) byId(`f-${name}`).addEventListener("change", () => drawLeaderboard(board));
   drawLeaderboard(board);
 }
 
-// The newest run of a network on a device under a scenario speaks for the device.
-function winnersOf(board, network) {
-  const found = new Map();
-  for (const row of board.rows) {
-    if (row.of.network !== network || row.rank !== 1) continue;
-    const key = JSON.stringify([row.full, row.of.device, row.of.stream]);
-    const before = found.get(key);
-    if (!before || row.of.commit_date > before.of.commit_date) found.set(key, row);
+// The newest run of a configuration speaks for it, alone: no column mixes runs.
+function placesOf(board, network) {
+  const newest = new Map();
+  for (const run of board.runs) {
+    const before = newest.get(run.configuration);
+    if (run.network === network && (!before || run.commit_date >= before.commit_date)) newest.set(run.configuration, run);
   }
-  return found;
+  return [...newest.values()];
+}
+
+// What a column is called: its device, and whatever else tells it from the others; at last the run's own name.
+function headingsOf(places, board) {
+  const more = board.varying.filter((name) => !["network", "device"].includes(name) && unique(places.map((run) => run[name])).length > 1);
+  const called = places.map((run) => [run.device, ...more.map((name) => SOMETIMES.includes(name) ? `${titled(name)} ${run[name]}` : run[name])].join(", "));
+  return called.map((text, place) => called.filter((other) => other === text).length > 1 ? `${text} (${places[place].name})` : text);
+}
+
+function winnerSquare(board, row) {
+  if (!row) return make("span", { className: "square none" }, "–");
+  const mark = MARKS[row.verdict] ?? "";
+  return make("span", { className: `square m${board.names.indexOf(row.method)} ${mark === " ~" ? "undecided" : ""}`, title: `${percent(row.utility)} %, ${row.of.name}` },
+    make("span", {}, board.methods[row.method].label + mark));
 }
 
 function drawWinners(board) {
-  const network = byId("w-network").value, found = winnersOf(board, network);
-  const places = unique([...found.keys()].map((key) => JSON.stringify(JSON.parse(key).slice(1)))).map((text) => JSON.parse(text));
-  const scenarios = board.scenarios.filter((name) => [...found.keys()].some((key) => JSON.parse(key)[0] === name));
+  const places = placesOf(board, byId("w-network").value), headings = headingsOf(places, board);
+  const firsts = board.rows.filter((row) => row.rank === 1 && places.includes(row.of));
+  const scenarios = board.scenarios.filter((name) => firsts.some((row) => row.full === name));
   const grid = byId("winner-grid");
-  grid.tHead.rows[0].replaceChildren(make("th"), ...places.map(([device, stream]) => make("th", {}, stream === "single" ? device : `${device}, ${stream}`)));
+  grid.tHead.rows[0].replaceChildren(make("th"), ...headings.map((text) => make("th", {}, text)));
   grid.tBodies[0].replaceChildren(...scenarios.map((name) => make("tr", {}, make("th", { scope: "row" }, name),
-    ...places.map((place) => {
-      const row = found.get(JSON.stringify([name, ...place]));
-      if (!row) return make("td", {}, make("span", { className: "square none" }, "–"));
-      const mark = MARKS[row.verdict] ?? "";
-      const square = make("span", { className: `square m${board.names.indexOf(row.method)} ${mark === " ~" ? "undecided" : ""}`, title: `${percent(row.utility)} %` },
-        make("span", {}, board.methods[row.method].label + mark));
-      return make("td", {}, square);
-    }))));
+    ...places.map((run) => make("td", {}, winnerSquare(board, firsts.find((row) => row.of === run && row.full === name)))))));
 }
 
 function drawAcross(board) {
   const method = byId("a-method").value, scenario = byId("a-scenario").value;
   const rows = board.rows.filter((row) => row.method === method && row.full === scenario).toSorted((a, b) => compare(b.utility, a.utility));
-  const titles = ["device", "network", "stream", "utility %", "rank", "best there", "run"];
+  const where = ["device", "network", ...board.varying.filter((name) => !["device", "network"].includes(name))];
+  const columns = [
+    ...where.map((name) => ({ title: titled(name), text: true, cell: (row) => row.of[name] })),
+    { title: "utility %", cell: (row) => percent(row.utility) },
+    { title: "rank", cell: (row) => String(row.rank ?? "–") },
+    { title: "best there", text: true, cell: (row) => bestBeside(board, row) },
+    { title: "run", text: true, cell: (row) => linked(row.of) },
+  ];
+  const kind = (column) => ({ className: column.text ? "text" : "" });
   const table = byId("across-table");
-  table.tHead.rows[0].replaceChildren(...titles.map((title, place) => make("th", { className: place < 3 || place > 4 ? "text" : "" }, title)));
-  table.tBodies[0].replaceChildren(...rows.map((row) => {
-    const best = board.rows.find((other) => other.run === row.run && other.full === scenario && other.rank === 1);
-    const text = (value) => make("td", { className: "text" }, value);
-    return make("tr", {}, text(row.of.device), text(row.of.network), text(row.of.stream), make("td", {}, percent(row.utility)), make("td", {}, String(row.rank ?? "–")),
-      text(best ? board.method(best.method) : "–"), text(row.of.report ? make("a", { href: row.of.report }, row.of.name) : row.of.name));
-  }));
+  table.tHead.rows[0].replaceChildren(...columns.map((column) => make("th", kind(column), column.title)));
+  table.tBodies[0].replaceChildren(...rows.map((row) => make("tr", {}, ...columns.map((column) => make("td", kind(column), column.cell(row))))));
+}
+
+function bestBeside(board, row) {
+  const best = board.rows.find((other) => other.run === row.run && other.full === row.full && other.rank === 1);
+  return best ? board.method(best.method) : "–";
 }
 
 async function start() {
