@@ -230,5 +230,5 @@ def test_a_profile_that_was_given_stays_with_the_run(network, batches, tmp_path)
     opened = tempora.open(pack(tmp_path / "run"))
     assert load_profile(opened.path / "profile.json") == kept
     load_profile({**CLOCK, "baseline_ms": 1.0}).save(tmp_path / "run" / "profile.json")
-    with pytest.raises(TemporaError, match="is not the profile that belongs to run.json"):
+    with pytest.raises(TemporaError, match=r"is not the profile that belongs to run\.json"):
         check_run(RunFolder(tmp_path / "run"))

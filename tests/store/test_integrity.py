@@ -27,6 +27,7 @@ from tempora.store import (
     utilities_frame,
     utility_row,
 )
+from tempora.store.folder import read_pass
 
 SCENARIOS: tuple[Scenario, ...] = (
     Offline(),
@@ -162,6 +163,32 @@ def test_files_without_checksums_are_read_with_a_warning_and_kept(run):
         assert not results.traces.empty
     with RunFolder.for_writing(run) as folder:
         assert folder.damaged == []
+
+
+def test_files_of_earlier_versions_lack_columns_of_texts(run):
+    """Traces of 0.1.0 have no modes."""
+    for path in (run / "traces").glob("*.parquet"):
+        table = pq.read_table(path).drop_columns(["mode"])
+        about = json.loads(table.schema.metadata[b"tempora"])
+        del about["rows_checksum"]["mode"]
+        pq.write_table(table.replace_schema_metadata({b"tempora": json.dumps(about)}), path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", TemporaWarning)
+            assert set(read_pass(path).trace().mode) == {""}
+
+
+@pytest.mark.parametrize(
+    "odd", [pa.array([["a"]]), pa.array([b"a"], pa.large_binary()), pa.array([1])], ids=str
+)
+def test_a_column_of_another_kind_is_no_traceback(run, odd):
+    table = pq.read_table(run / "utilities.parquet")
+    column = pa.concat_arrays([odd] * table.num_rows)
+    place = table.column_names.index("label")
+    pq.write_table(table.set_column(place, "label", column), run / "utilities.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TemporaWarning)
+        with pytest.raises((TemporaError, TemporaWarning)):
+            RunFolder(run).utilities()
 
 
 def test_a_changed_manifest_warns(run):

@@ -60,16 +60,20 @@ def read_about(path: Path) -> dict[str, Any]:
 def read_sealed(path: Path, fields: Fields) -> pa.Table:
     """The columns of `fields`; warns if they are not as they were written."""
     try:
-        texts = [name for name, (kind, _) in fields.items() if pa.types.is_string(kind)]
+        with pq.ParquetFile(path, filesystem=LOCAL) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+        told = _about(schema, path)
+        there = {name: kind for name, kind in fields.items() if not _came_later(name, schema, told)}
+        missing = [name for name in there if schema.names.count(name) != 1]
+        if missing:
+            raise ValueError(f"it lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
         with pq.ParquetFile(
-            path, read_dictionary=texts, page_checksum_verification=True, filesystem=LOCAL
+            path,
+            metadata=metadata,
+            read_dictionary=[name for name in there if _is_text(schema.field(name).type)],
+            page_checksum_verification=True,
+            filesystem=LOCAL,
         ) as file:
-            schema = file.schema_arrow
-            told = _about(schema, path)
-            there = {name: kind for name, kind in fields.items() if not _came_later(name, schema, told)}
-            missing = [name for name in there if schema.names.count(name) != 1]
-            if missing:
-                raise ValueError(f"it lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
             # Files are small: threads would cost more than they save.
             table = file.read(columns=list(there), use_threads=False)
         _check_texts(table)
@@ -89,6 +93,11 @@ def read_sealed(path: Path, fields: Fields) -> pa.Table:
         if name not in there:
             table = table.add_column(position, name, pa.nulls(table.num_rows, kind))
     return table
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(test(kind) for test in tests)
 
 
 def _check_texts(table: pa.Table) -> None:

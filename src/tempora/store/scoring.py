@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
 
@@ -19,6 +19,10 @@ _TOLERANCE = 1e-9
 _COMPARED = ("utility", *SIX_TERMS)
 _OF_THE_CELL = ("method", "model", "shift", "seed")
 """What a cell and the pass that it adapts in have in common."""
+
+
+Row: TypeAlias = "Mapping[Any, Any] | pd.Series[Any]"
+"""Of the table of utilities."""
 
 
 class Passes(NamedTuple):
@@ -48,7 +52,7 @@ def _card_of(record: Mapping[str, Any], cards: Cards) -> Any:
     return cards.scenarios.get(str(told.get("protocol"))) if isinstance(told, dict) else None
 
 
-def passes_of(folder: RunFolder, cell: pd.Series[Any], predictions: bool = True) -> Passes:
+def passes_of(folder: RunFolder, cell: Row, predictions: bool = True) -> Passes:
     """The passes that a cell was scored from, of one length."""
     adapting, frozen, fallback = (
         folder.trace(cell[name], predictions) if isinstance(cell[name], str) else None
@@ -64,7 +68,7 @@ def passes_of(folder: RunFolder, cell: pd.Series[Any], predictions: bool = True)
     return Passes(adapting, frozen, fallback)
 
 
-def resolved_of(folder: RunFolder, scenario: Scenario, cell: pd.Series[Any], num_batches: int) -> Resolved:
+def resolved_of(folder: RunFolder, scenario: Scenario, cell: Row, num_batches: int) -> Resolved:
     """The deployment of a cell, with the arrivals that its stream met."""
     identity = folder.stored(cell["adapting_pass"]).identity
     return scenario.resolve(
@@ -75,11 +79,11 @@ def resolved_of(folder: RunFolder, scenario: Scenario, cell: pd.Series[Any], num
     )
 
 
-def name_of(cell: pd.Series[Any]) -> str:
+def name_of(cell: Row) -> str:
     return f"{cell['method']} on {cell['shift']}, {cell['label']}"
 
 
-def warn_unlike(folder: RunFolder, cell: pd.Series[Any], what: str, found: float) -> None:
+def warn_unlike(folder: RunFolder, cell: Row, what: str, found: float) -> None:
     warn(
         f"{name_of(cell)}: its batches give {what} {found:.6f}, utilities.parquet says {cell[what]:.6f}. "
         f"One of the files in {folder.path} is of another run, or was changed",
@@ -92,12 +96,12 @@ def check_scores(folder: RunFolder, utilities: pd.DataFrame, manifest: Mapping[s
     scenarios = scenarios_of(manifest, cards_of(folder, manifest))
     # Cells of one method and stream share passes, of which the folder keeps the last few.
     in_turn = utilities[utilities["status"] == "ok"].sort_values(["shift", "seed", "method"], kind="stable")
-    for _, cell in in_turn.iterrows():
+    for cell in in_turn.to_dict("records"):  # rows as series would take as long as scoring them
         _check_cell(folder, scenarios, cell)
     folder.forget_traces()
 
 
-def _check_cell(folder: RunFolder, scenarios: Sequence[Scenario], cell: pd.Series[Any]) -> None:
+def _check_cell(folder: RunFolder, scenarios: Sequence[Scenario], cell: Row) -> None:
     identity = folder.stored(cell["adapting_pass"]).identity
     for name in _OF_THE_CELL:
         if name in identity and identity[name] != cell[name]:
