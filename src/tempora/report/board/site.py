@@ -87,7 +87,7 @@ def _read(entry: Entry, link: str | None, out: Path) -> None:
     if link is not None:
         (out / REPORTS).mkdir(exist_ok=True)
         write_report(entry.results, out / link)
-    for show in (_run(entry, link), _rows(entry, 0), _methods([entry]), entry.configuration):
+    for show in (_run(entry, link, 0), _rows(entry, 0), _methods([entry]), entry.configuration):
         json.dumps(show, allow_nan=False)
     entry.settle()
 
