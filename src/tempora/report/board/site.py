@@ -9,7 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tempora.errors import TemporaError, counted
+from tempora.analysis.outcomes import shift_words
+from tempora.errors import TemporaError
 from tempora.report.board.gather import Entry, Gathered
 from tempora.report.board.history import changes, histories
 from tempora.report.colours import shades
@@ -136,7 +137,7 @@ def _rows(entry: Entry, number: int) -> list[dict[str, Any]]:
 
 def _history(runs: Sequence[Entry]) -> dict[str, Any]:
     first = runs[0]
-    shifts = counted(len(first.manifest["shifts"]), "shift")
+    shifts = shift_words(first.manifest["shifts"])
     about = f"{first.manifest.get('suite') or first.network}, {first.stream}, {shifts}, {first.device}"
     return {
         "configuration": about,
