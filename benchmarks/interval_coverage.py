@@ -114,7 +114,9 @@ def _noise(batches: int, columns: int, correlation: float, generator: np.random.
 
 
 def interval(cell: Replicates) -> tuple[FloatArray, FloatArray]:
-    """Of each utility, by batches and times together."""
+    """Of each utility: by its own batches, or, where times are drawn, by batches and times together."""
+    if not cell.timed.any():
+        return cell.sample_interval
     lo, hi = np.quantile(cell.utilities, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
     return lo, hi
 

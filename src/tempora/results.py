@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tempora import store
+from tempora.analysis.advice import Advice
 from tempora.analysis.asked import Asked
 from tempora.analysis.doubt import doubt
-from tempora.analysis.recommend import Advice, recommend
+from tempora.analysis.recommend import recommend
 from tempora.analysis.requirements import Requirements
 from tempora.errors import unknown
 
@@ -47,7 +48,7 @@ class Results(store.Results):
         deployment, required = ({field.name for field in fields(kind)} for kind in (Asked, Requirements))
         for name in knobs:
             if name not in deployment | required:
-                raise unknown("knob of a deployment", name, sorted(deployment | required))
+                raise unknown("knob of a deployment", name, sorted(deployment | required | {"shifts"}))
         limits = Requirements(**{name: value for name, value in knobs.items() if name in required})
         asked = Asked(**{name: value for name, value in knobs.items() if name in deployment})
         return recommend(self, asked.of(self, limits), shifts, limits)

@@ -219,6 +219,27 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(correlation: float)
     assert 0.90 < together < 0.99
 
 
+def test_what_is_said_of_a_number_does_not_depend_on_who_stands_beside_it() -> None:
+    """The same answers had ±1.6 in one column and ±2.1 in the next, because others there were correlated."""
+    own, other = stream(0.5, batches=60), stream(0.4, batches=60)
+    slow = 0.3 + 0.1 * np.sin(np.arange(60) / 9)[:, None]
+    cells = [replicate("ab", np.concatenate([own, beside], axis=1), stream="one") for beside in (other, slow)]
+    (lo, hi), (other_lo, other_hi) = (cell.sample_interval for cell in cells)
+    assert (lo[0], hi[0]) == (other_lo[0], other_hi[0])
+    drawn = np.quantile(cells[0].sampled[:, 0], [0.025, 0.975])
+    assert hi[0] - lo[0] == pytest.approx(drawn[1] - drawn[0], rel=0.15), "it is the drawn one without chance"
+
+
+def test_intervals_of_independent_cells_narrow_as_their_mean_does() -> None:
+    cells = [
+        replicate("a", 0.5 + 0.1 * one, stream=str(place))
+        for place, one in enumerate(np.random.default_rng(3).standard_normal((8, 100, 1)))
+    ]
+    (lo,), (hi,) = pooled(cells).sample_interval
+    widths = [float((cell.sample_interval[1] - cell.sample_interval[0])[0]) for cell in cells]
+    assert hi - lo == pytest.approx(np.mean(widths) / np.sqrt(8), rel=0.1)
+
+
 # -- times -----------------------------------------------------------------------------------------------------
 
 

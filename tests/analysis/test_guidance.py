@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from analysis.runs import frame
 from made_runs import BATCHES, METHODS, write_run
 from tempora import analysis
+from tempora.analysis.certainty import how_sure, how_sure_along
 from tempora.analysis.diagnoses import (
     Case,
     collapse,
@@ -63,9 +64,7 @@ def test_one_method_and_where_another_is_better() -> None:
         )
     )
     assert told.method == "shot_im"
-    assert (
-        told.sentence() == "Use SHOT-IM, unless T 5 or stricter (AdaBN). Of the 5 winners behind this 5 hold."
-    )
+    assert told.sentence() == "Use SHOT-IM, unless T 5 or stricter (AdaBN). All 5 winners behind this hold."
     assert told.recommended == {"shot_im", "adabn"}
 
 
@@ -82,6 +81,41 @@ def test_a_setting_that_is_open_is_no_exception() -> None:
         "2 hold, 1 is equal with another, 1 is undecided."
     )
     assert told.recommended == {"tent"}
+
+
+@pytest.mark.parametrize(
+    ("winners", "sentence"),
+    [
+        (
+            {"T_1": judged("tent", HOLDS), "T_2": judged("tent", HOLDS)},
+            "Use Tent: it is best for certain in all 2 settings.",
+        ),
+        (
+            {"T_1": judged("tent", UNDECIDED, "eta"), "T_2": judged("tent", UNDECIDED, "eta")},
+            "Use Tent: no other method is better for certain in any of the 2 settings. All 2 winners behind this "
+            "are undecided.",
+        ),
+        ({"T_1": judged("tent", HOLDS)}, "Use Tent. The winner behind this holds."),
+    ],
+)
+def test_what_is_true_of_all_winners_is_said_of_all(winners: dict[str, Judgement], sentence: str) -> None:
+    assert Guidance(tuple(settings("continuous", **winners))).sentence() == sentence
+
+
+def test_how_sure_a_winner_is_names_it_and_where() -> None:
+    """The lead of one method is no comfort about another, nor that in one setting about the next."""
+    assert how_sure(judged("tent", HOLDS, "eta")) == "The lead of Tent holds."
+    assert how_sure(judged("tent", EQUAL, "eta")) == "Tent is equal with ETA within half a point."
+    found = how_sure(judged("tent", UNDECIDED, "eta"), among="among the 2 with an answer")
+    assert found == "The lead of Tent among the 2 with an answer is undecided by sampling: ETA may be better."
+    sure, open_ = judged("tent", HOLDS, "eta"), judged("tent", UNDECIDED, "eta")
+    other = judged("tent", UNDECIDED, "sar")
+    along = how_sure_along([("T 1", sure), ("T 2", open_), ("T 3", other)], "{} to {}".format)
+    assert along == (
+        "T 1 to T 1: The lead of Tent holds. T 2 to T 3: The lead of Tent is undecided by sampling: ETA or SAR "
+        "may be better."
+    )
+    assert how_sure_along([("T 1", sure), ("T 2", sure)], "{} to {}".format) == "The lead of Tent holds."
 
 
 def test_the_answer_of_a_run_is_who_wins_over_all_shifts(tmp_path: Path) -> None:

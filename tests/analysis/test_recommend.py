@@ -10,6 +10,7 @@ from scipy import stats
 
 from made_runs import BASELINE_MS, GRID, METHODS, Pace
 from made_runs import measured_run as write_run
+from tempora._numbers import percent
 from tempora.analysis.asked import Asked
 from tempora.analysis.recommend import NoExactAnswer, recommend
 from tempora.analysis.replays import answer
@@ -242,7 +243,7 @@ def test_with_seeds_the_margin_is_paired_by_seed(tmp_path: Path) -> None:
     found = recommend(run, Discrete(interval_ms=10.0))
     assert found.margin is not None
     assert found.margin.kind == "across 3 seeds"
-    assert any("probability that it is best" in sentence for sentence in found.certainty)
+    assert any("probability that AdaBN is best is" in sentence for sentence in found.certainty)
 
 
 def test_what_times_leave_open_is_undecided_by_timing(tmp_path: Path) -> None:
@@ -351,9 +352,51 @@ def test_no_answer_contradicts_a_measured_neighbour(tmp_path: Path) -> None:
     assert near.labels == tuple(one.label for one in budgets)
     assert near.utilities == pytest.approx([cells[one.label] for one in budgets])
     assert near.lo > found.table["utility"].iloc[0], "whoever reads on would not choose AdaBN"
-    assert recommend(run, budgets[0]).rivals == [], "an evaluated point needs no neighbours"
+    assert found.probably == "shot_im"
+    assert found.answer == (
+        f"Probably SHOT-IM, between {percent(near.lo)} and {percent(near.hi)} at B 0.198 s and B 0.4 s; it was not "
+        "measured here. Of the 2 of 3 methods with an exact answer, AdaBN is best: utility "
+        f"{percent(found.table['utility'].iloc[0])}."
+    )
+    said = str(found)
+    assert "The lead of AdaBN holds among the 2 with an answer." in said
+    assert "The probability that AdaBN is best of the 2 with an answer is 100 %" in said
+    evaluated = recommend(run, budgets[0])
+    assert evaluated.rivals == [], "an evaluated point needs no neighbours"
+    assert evaluated.answer.startswith("Use SHOT-IM: utility")
+    assert "with an answer" not in str(evaluated)
     beyond = recommend(run, Amortised(budget_ms=450.0)).neighbours
     assert all(len(one.labels) == 1 for one in beyond.values())
+
+
+def test_stricter_than_anything_measured_a_neighbour_promises_nothing(tmp_path: Path) -> None:
+    """What a method gets with some patience it may lose with a little less."""
+    methods = {"standard": METHODS["standard"], "tent": Pace(9.0, 0.0, 0.80)}
+    run = write_run(
+        tmp_path,
+        methods=methods,
+        scenarios=[Offline(), Continuous(threshold_ms=15.0)],
+        identity={"tent": {"deployment": {"threshold_ms": "inf"}}},
+    )
+    stricter, more_relaxed = (recommend(run, Continuous(threshold_ms=ms)) for ms in (11.0, 20.0))
+    near = percent(stricter.neighbours["tent"].hi)
+    assert stricter.probably is None
+    assert stricter.answer.endswith(f", unless Tent, {near} at T 15 ms, which is more relaxed.")
+    assert more_relaxed.probably == "tent"
+    assert more_relaxed.answer.startswith(f"Probably Tent, {near} at T 15 ms; it was not measured here.")
+
+
+def test_a_queue_that_holds_the_stream_is_no_proof_that_a_method_keeps_up(tmp_path: Path) -> None:
+    """SAR takes 41 ms, a batch comes every 10, and all of them wait to the end of the stream."""
+    scenario = Deployment(interval_ms=10.0, queue=16)
+    few = recommend(write_run(tmp_path / "few", batches=12), scenario)
+    assert (few.table["availability"] == 1).all()
+    assert few.lines[1].startswith("The stream is too short to tell: in 12 batches the queue holds")
+    assert "Tent 42 %, SAR 24 %" in few.too_short
+    assert "Standard" not in few.too_short
+    evaluated = [Offline(), Deployment(interval_ms=10.0, queue=1)]
+    many = recommend(write_run(tmp_path / "many", scenarios=evaluated), evaluated[1])
+    assert many.too_short == "", "two batches more of forty are no other answer"
 
 
 def test_missing_passes_can_be_made(run: Results) -> None:

@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 
 from made_runs import BASELINE_MS, METHODS, WIDE_GRID, write_run
-from tempora._numbers import percent
+from tempora._numbers import percent, points
 from tempora.analysis.doubt import doubt
+from tempora.analysis.recommend import recommend
 from tempora.analysis.replays import answer
 from tempora.report.frames import offline_batches
 from tempora.report.html import write_report
+from tempora.report.html.page import template
 from tempora.report.over_time import over_time
 from tempora.scenarios import (
     Amortised,
@@ -639,5 +641,74 @@ def test_a_measured_neighbour_is_not_contradicted(browser: Browser, tmp_path: Pa
     said = browser.text("#recommendation")
     assert next(iter(browser.utilities())) == "adabn"
     lo, hi = sorted((cells["γ 20 ms"], cells["γ 22 ms"]))
-    assert f"unless Tent, between {100 * lo:.1f} % and {100 * hi:.1f} % at γ 20 ms and γ 22 ms" in said
-    assert "At γ 20 ms:" in said, "how sure the neighbours are, not this point"
+    assert said.startswith(
+        f"Probably Tent, between {percent(lo)} and {percent(hi)} at γ 20 ms and γ 22 ms; it was not measured here. "
+        "Of the 2 of 3 methods with an exact answer, AdaBN is best: utility"
+    )
+    assert "At γ 20 ms: The lead of Tent holds." in said, "how sure the neighbours are, not this point"
+    assert said.startswith(recommend(results, Discrete(interval_ms=21.0)).answer.rstrip("."))
+
+
+def test_a_method_that_looks_at_the_clock_has_dots_and_a_way_to_be_measured(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Only dotted lines join dots; stricter than its strictest dot nothing is known about it."""
+    methods = {
+        "standard": METHODS["standard"],
+        "tent": METHODS["tent"]._replace(predict_ms=9.0, adapt_ms=0.0),
+    }
+    results = write_run(
+        tmp_path,
+        methods=methods,
+        scenarios=(Offline(), Continuous(threshold_ms=15.0), Continuous(threshold_ms=50.0)),
+        shifts=("fog",),
+        facts={"tent": {"time_aware": True}},
+        identity={"tent": {"deployment": {"threshold_ms": "inf"}}},
+    )
+    browser.open(write_report(results))
+    browser.limit("continuous", 11.0)
+    assert browser.text("#recommendation").startswith(
+        recommend(results, Continuous(threshold_ms=11.0)).answer[
+            : len("Use Standard, best of the 1 of 2 methods")
+        ]
+    )
+    assert ", which is more relaxed." in browser.text("#recommendation")
+    assert "add --set 'scenarios=[{protocol: continuous, threshold_ms: 11}]'" in browser.text("#unanswered")
+    browser.wait("return document.getElementById('curves').view !== undefined")
+    guides = browser.run(
+        "return document.getElementById('curves').view.data('rows').map((row) => [row.method, row.guide])"
+    )
+    assert {method for method, guide in guides if guide} == {"tent"}
+
+
+def test_equal_methods_share_a_rank(browser: Browser, tmp_path: Path) -> None:
+    methods = {"standard": METHODS["standard"], "adabn": METHODS["adabn"], "mocks": METHODS["adabn"]}
+    scenarios = (Offline(), Continuous(threshold_ms=15.0))
+    browser.open(write_report(write_run(tmp_path, methods=methods, scenarios=scenarios)))
+    browser.limit("continuous", 15.0)
+    browser.wait("return document.getElementById('curves').view !== undefined")
+    dots = browser.run(
+        "return document.getElementById('curves').view.data('rows').filter((row) => row.evaluated)"
+        ".map((row) => [row.method, row.rank])"
+    )
+    assert dict(dots) == {"adabn": "1", "mocks": "1", "standard": "3"}
+    assert "Equal with mocks" in browser.text("#recommendation")
+
+
+def test_an_address_that_was_cut_off_opens_the_page(browser: Browser, page: Path) -> None:
+    browser.driver.get("about:blank")
+    browser.driver.get(f"{page.as_uri()}#%E0%A4%A")
+    browser.wait("return document.documentElement.dataset.ready === 'true'")
+    assert browser.text("#recommendation").startswith("Use ")
+
+
+def test_the_page_rounds_as_the_tables_do(browser: Browser, page: Path) -> None:
+    """One number was 16.0 points on a card and 16.1 in the panel: sums in another order."""
+    browser.open(page)
+    differences = [0.1605, 0.352 - 0.1915, 0.1605 - 1e-16, 0.0, -0.0005, 0.00049999999999999]
+    assert points(0.1605) == points(0.352 - 0.1915) == "16.1 points"
+    told = browser.run(
+        template("charts.js") + "; return arguments[0].map((one) => `${hundredths(one, 1)} points`)",
+        differences,
+    )
+    assert told == [points(one) for one in differences]

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from typer import Typer
 from typer.testing import CliRunner
 
-from made_runs import METHODS, WIDE_GRID, write_run
+from made_runs import METHODS, WIDE_GRID, Pace, write_run
 from tempora import analysis
+from tempora._numbers import percent
 from tempora.analysis.doubt import doubt
 from tempora.cli.report import report
 from tempora.cli.show import show
@@ -201,6 +202,27 @@ def test_advice_follows_the_winner_from_strict_to_relaxed(results: Results) -> N
         best = rows.loc[rows.groupby("label", sort=False)["utility"].idxmax(), "method"].tolist()
         changes = [name for name, before in zip(best, [None, *best], strict=False) if name != before]
         assert [choice.method for choice in part.choices] == changes
+
+
+def test_a_choice_says_where_its_numbers_are_and_where_it_is_sure(tmp_path: Path) -> None:
+    """Numbers of the strictest point and a verdict on another were one sentence."""
+    close = {
+        "standard": Pace(9.0, 0.0, 0.30),
+        "adabn": Pace(10.1, 0.0, 0.550),
+        "tent": Pace(10.0, 4.0, 0.551),
+    }
+    thresholds = [Continuous(threshold_ms=ms) for ms in (12.0, 15.0, 2000.0)]
+    run = write_run(tmp_path, methods=close, scenarios=[Offline(), *thresholds], batches=12)
+    (card,) = advice(run.utilities, doubt(run))
+    first = card.choices[0]
+    rows = analysis.over_shifts(run.utilities).set_index(["label", "method"])["utility"]
+    assert (first.method, first.where) == ("adabn", "T 12 ms to 2000 ms")
+    assert first.sentence.startswith(f"{percent(rows['T 12 ms', 'adabn'])} at T 12 ms, ")
+    assert "of its answers' value" in first.sentence
+    assert first.certainty == (
+        "T 12 ms to 15 ms: The lead of AdaBN holds. T 2000 ms: The lead of AdaBN is undecided by sampling: Tent may "
+        "be better."
+    )
 
 
 def test_the_page_and_the_terminal_say_the_same_about_winners(results: Results, page: str) -> None:

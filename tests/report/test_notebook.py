@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import tempora
-from made_runs import METHODS, WIDE_GRID, write_run
+from made_runs import METHODS, WIDE_GRID, Pace, write_run
+from tempora._numbers import percent
 from tempora.analysis.recommend import recommend
+from tempora.cli.app import app
 from tempora.engine.observer import Observer
 from tempora.engine.one_line import OneLine, watched
 from tempora.errors import TemporaError
 from tempora.results import Results
-from tempora.scenarios import Continuous
+from tempora.scenarios import Amortised, Continuous, Offline
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,9 @@ def test_a_notebook_shows_the_answer_and_every_winner(results: Results):
     won = results.winners()
     assert shown.count("<td style") == len(won)
     for method, utility in zip(won["method"], won["utility"], strict=True):
-        assert f"{results.cards.label(method)} {100 * utility:.1f}</td>" in shown
+        assert re.search(
+            rf"{re.escape(results.cards.label(method))}(, [^<]*)? {percent(utility)[:-2]}</td>", shown
+        )
     assert ("Hatched: undecided" in shown) == (won["verdict"] == "undecided").any()
 
 
@@ -51,13 +57,26 @@ def test_advice_is_that_of_the_function_behind_the_command(results: Results):
     assert advice.why
     lo, hi = advice.interval
     assert lo <= float(advice.table["utility"].iloc[0]) <= hi
-    assert repr(advice).startswith(f"Use {advice.method}")
+    assert repr(advice).startswith(f"Use {results.cards.label(advice.method)}: utility")
+
+
+def test_advice_is_that_of_the_command_word_for_word(tmp_path: Path):
+    """With who may be better, how sure that is, and methods by their names."""
+    methods = {name: METHODS[name] for name in ("standard", "adabn")} | {"tent": Pace(10.0, 14.0, 0.8)}
+    budgets = (Amortised(budget_ms=198.0), Amortised(budget_ms=400.0))
+    run = write_run(tmp_path, methods=methods, scenarios=[Offline(), *budgets])
+    advice = tempora.open_run(run.path).recommend(budget_s=0.2005)
+    shown = CliRunner().invoke(app, ["recommend", str(run.path), "--budget-s", "0.2005"]).output
+    assert str(advice).startswith("Probably Tent, between")
+    for line in str(advice).splitlines():
+        assert line in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(
     ("knobs", "words"),
     [
         ({"interval": 5}, ["unknown knob of a deployment 'interval'", "interval_ms"]),
+        ({"shift": "fog"}, ["unknown knob of a deployment 'shift'", "did you mean 'shifts'"]),
         ({}, ["no deployment given", "interval_ms", "budget_s"]),
         ({"interval_ms": 5.0, "budget_s": 1.0}, ["interval_ms and budget_s are different deployments"]),
         ({"budget_s": 1.0, "queue": 3}, ["queue 3: only with", "leave it out with budget_s"]),

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import tempora
 from made_runs import METHODS, Pace, write_run
 from tempora import analysis
 from tempora.analysis.doubt import doubt
@@ -88,6 +89,32 @@ def test_wins_are_one_number_everywhere(run: Results, page: str) -> None:
     )
 
 
+def test_whoever_shares_a_win_is_seen_in_its_square(run: Results, page: str) -> None:
+    """It was counted in the legend and stood nowhere."""
+    both = f"AdaBN, {run.cards.label(TWIN)}"
+    assert both in shown("show", run.path)
+    grid = page[page.index('id="winners"') :]
+    assert f"<span>{both}</span>" in grid
+    assert re.search(rf'title="Fog, offline: {both} [\d.]+ %\. AdaBN is equal with', grid)
+    assert f"{both} " in tempora.open_run(run.path)._repr_html_()
+
+
+def test_sharing_is_explained_only_where_it_counts(run: Results) -> None:
+    rows = run.utilities[run.utilities["protocol"] == "offline"]
+    note = "a cell that methods share counts for each"
+    assert note in tables.build("winners", rows, cards=run.cards).notes[0]
+    alone = rows[(rows["method"] != TWIN) | (rows["shift"] == "clean")]
+    assert note not in tables.build("winners", alone, cards=run.cards).notes[0], (
+        "they share clean images only"
+    )
+
+
+def test_clean_images_are_a_shift_in_no_heading(run: Results, page: str) -> None:
+    assert "4 methods on 2 shifts and clean of" in shown("show", run.path)
+    assert "2 shifts and clean, 4 methods" in repr(tempora.open_run(run.path))
+    assert "2 shifts and clean" in " ".join(re.sub(r"<[^>]*>", "", page).split())
+
+
 def test_there_is_one_offline_champion(tmp_path: Path) -> None:
     """Tent wins two of three shifts by a little, AdaBN the third by far: the mean decides, in every sentence."""
     results = write_run(tmp_path, scenarios=SCENARIOS, shifts=("fog", "snow", "frost"))
@@ -99,7 +126,7 @@ def test_there_is_one_offline_champion(tmp_path: Path) -> None:
     frame.loc[offline & ~frame["method"].isin(["adabn", "tent"]), "utility"] = 0.1
     assert analysis.offline_champion(frame) == "adabn"
     assert analysis.headline(frame).offline_winner == "adabn"
-    assert headline(frame).startswith("AdaBN, best offline (1 of 3 wins)")
+    assert headline(frame).startswith("AdaBN, best offline on average (1 of 3 wins)")
     said = " ".join(choice.sentence for part in advice(frame, doubt(results)) for choice in part.choices)
     assert "Tent, the most accurate offline" not in said
 

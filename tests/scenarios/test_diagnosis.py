@@ -48,7 +48,7 @@ def test_accuracy_erosion():
 
 
 @pytest.mark.parametrize(
-    ("frozen", "expected"), [(0.1, ["unripe statistics", "drift"]), (0.4, ["durable gain"]), (0.3, [])]
+    ("frozen", "expected"), [(0.1, ["unripe statistics"]), (0.4, ["durable gain"]), (0.3, [])]
 )
 def test_what_freezing_leaves_behind(frozen, expected):
     score = Amortised(budget_ms=100).score(
@@ -74,7 +74,8 @@ def test_a_loss_is_blamed_on_statistics_where_they_are_the_cause(budget_ms, adap
     score = Amortised(budget_ms=budget_ms).score(
         accuracy=[adapting] * 200, frozen_accuracy=[0.1] * 200, service_ms=100, baseline_ms=40
     )
-    assert modes(score, 0.3) == [expected, "drift"]
+    # Where statistics began is no drift: only a model that learned something drifts.
+    assert modes(score, 0.3) == ([expected, "drift"] if expected == "harmful adaptation" else [expected])
 
 
 def test_a_method_that_is_simply_worse_is_harmful():

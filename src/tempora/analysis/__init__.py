@@ -3,6 +3,7 @@
 Pure functions from frames to frames (`frames` says which columns); nothing here draws, prints or needs torch.
 """
 
+from tempora.analysis.advice import Advice
 from tempora.analysis.below_standard import below_standard, beside_standard
 from tempora.analysis.buffering import buffering
 from tempora.analysis.compare import RunComparison, compare_runs
@@ -31,7 +32,7 @@ from tempora.analysis.peak import Peaks, peak
 from tempora.analysis.phases import phase_summary, phase_transitions
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
-from tempora.analysis.recommend import Advice, recommend
+from tempora.analysis.recommend import recommend
 from tempora.analysis.regret import performance_profile, regret
 from tempora.analysis.replays import Answers, answer
 from tempora.analysis.requirements import Requirements

@@ -232,6 +232,8 @@ def _beside(here: Replicates, there: Replicates) -> Replicates:
         np.concatenate([here.utility, there.utility]),
         np.concatenate([here.sampled, there.sampled], axis=1),
         np.concatenate(timed, axis=1),
+        np.concatenate([here.variance, there.variance]),
+        np.concatenate([here.freedom, there.freedom]),
         here.batches,
     )
 

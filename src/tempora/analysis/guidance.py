@@ -63,6 +63,10 @@ class Guidance:
         said = f"Use {cards.label(best)}"
         if parts:
             said += f", unless {'; '.join(parts)}"
+        elif len(self.settings) > 1 and all(
+            one.method == best and one.verdict == HOLDS for one in self.settings
+        ):
+            return f"{said}: it is best for certain in all {len(self.settings)} settings."
         elif len(self.settings) > 1:
             said += f": no other method is better for certain in any of the {len(self.settings)} settings"
         return f"{said}. {self._how_sure()}".strip()
@@ -73,6 +77,11 @@ class Guidance:
             return ""
         words = {HOLDS: "hold", EQUAL: "are equal with another", UNDECIDED: "are undecided"}
         one_of = {HOLDS: "holds", EQUAL: "is equal with another", UNDECIDED: "is undecided"}
+        if len(set(known)) == 1:
+            (verdict,) = set(known)
+            if len(known) == 1:
+                return f"The winner behind this {one_of[verdict]}."
+            return f"All {len(known)} winners behind this {words[verdict]}."
         counts = [(known.count(verdict), verdict) for verdict in words if verdict in known]
         parts = [f"{count} {(one_of if count == 1 else words)[verdict]}" for count, verdict in counts]
         return f"Of the {len(known)} winners behind this {', '.join(parts)}."

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from tempora._numbers import points
 from tempora.analysis.below_standard import below_standard
 from tempora.analysis.deficit import deficit
 from tempora.analysis.outcomes import offline_champion, win_counts, winners
@@ -28,15 +29,18 @@ class Headline:
     below_standard: int
     temporal_winner: str
     temporal_wins: int
+    offline_rivalled: bool = False
+    """Another wins as many cells offline or more: it is best by its mean over them."""
 
     def sentence(self, cards: Cards = CATALOGUE) -> str:
         """For people: `CMF, best offline (10 of 15 wins), loses 211 of 240 under pressure ...`."""
         champion = cards.label(self.offline_winner)
-        who = f"{champion}, best offline ({self.offline_wins} of {self.offline_cells} wins),"
+        by = " on average" if self.offline_rivalled else ""
+        who = f"{champion}, best offline{by} ({self.offline_wins} of {self.offline_cells} wins),"
         if not self.losses:
             return f"{who} stays best in all {self.temporal_cells} cells under pressure."
         loses = f"loses {self.losses} of {self.temporal_cells} under pressure"
-        loses += f", by {100 * self.mean_gap:.1f} points on average"
+        loses += f", by {points(self.mean_gap)} on average"
         if self.offline_winner != STANDARD:
             times = {0: "never", 1: "once"}.get(self.below_standard, f"{self.below_standard} times")
             loses += f", {times} below Standard"
@@ -71,10 +75,12 @@ def compose(
     best_temporal = temporal.iloc[0]
     method = champion or str(offline.iloc[0]["method"])
     lost = deficits[(deficits["group"] == OVERALL) & (deficits["method"] == method)].iloc[0]
+    wins = offline.set_index("method")["wins"]
+    offline_wins = int(wins.get(method, 0))
     misses = below[(below["group"] == OVERALL) & (below["method"] == method)]["count"]
     return Headline(
         offline_winner=method,
-        offline_wins=int(offline.loc[offline["method"] == method, "wins"].sum()),
+        offline_wins=offline_wins,
         offline_cells=int(offline.iloc[0]["cells"]),
         temporal_cells=int(lost["cells"]),
         losses=int(lost["losses"]),
@@ -82,4 +88,5 @@ def compose(
         below_standard=int(misses.sum()),
         temporal_winner=str(best_temporal["method"]),
         temporal_wins=int(best_temporal["wins"]),
+        offline_rivalled=bool((wins.drop(method, errors="ignore") >= offline_wins).any()),
     )

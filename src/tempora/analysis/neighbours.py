@@ -22,6 +22,9 @@ class Neighbours:
     labels: tuple[str, ...]
     utilities: tuple[float, ...]
     """One or two."""
+    bounded: bool = True
+    """Whether one of them is at least as strict as the deployment. Below the strictest that was measured a method may
+    lose everything at once."""
 
     @property
     def lo(self) -> float:
@@ -30,6 +33,24 @@ class Neighbours:
     @property
     def hi(self) -> float:
         return max(self.utilities)
+
+    @property
+    def least(self) -> float:
+        """What they let one expect at least."""
+        return self.lo if self.bounded else 0.0
+
+    def span(self) -> str:
+        """In a few words.
+
+        >>> Neighbours(("B 0.25 s", "B 1 s"), (0.74, 0.766)).span()
+        'between 74.0 % and 76.6 % at B 0.25 s and B 1 s'
+        >>> Neighbours(("T 15 ms",), (0.74,), bounded=False).span()
+        '74.0 % at T 15 ms, which is more relaxed'
+        """
+        found = (
+            f"between {percent(self.lo)} and {percent(self.hi)}" if len(self.labels) > 1 else percent(self.hi)
+        )
+        return f"{found} at {' and '.join(self.labels)}{'' if self.bounded else ', which is more relaxed'}"
 
     def sentence(self) -> str:
         """
@@ -64,13 +85,20 @@ def neighbours(
     if rows.empty:
         return {}
     rows = rows[~incomplete(rows) & rows["method"].isin(wanted)]
-    found = {str(method): _nearest(own, value) for method, own in rows.groupby("method")}
+    rising = cards.scenario(scenario.protocol).rising
+    found = {str(method): _nearest(own, value, rising) for method, own in rows.groupby("method")}
     return {method: near for method, near in found.items() if near is not None}
 
 
 def rivals(near: Mapping[str, Neighbours], best: float) -> list[str]:
     """Who was better at a neighbour than the best is here, the most promising first."""
     return sorted((name for name, one in near.items() if one.hi > best), key=lambda name: -near[name].hi)
+
+
+def favourite(near: Mapping[str, Neighbours], best: float) -> str | None:
+    """Who can be expected to get more than the best has here, whichever way its neighbours are read."""
+    above = [name for name, one in near.items() if one.least > best]
+    return max(above, key=lambda name: near[name].least, default=None)
 
 
 def _alike(rows: pd.DataFrame, scenario: Scenario) -> pd.Series[bool]:
@@ -83,10 +111,14 @@ def _alike(rows: pd.DataFrame, scenario: Scenario) -> pd.Series[bool]:
     return alike
 
 
-def _nearest(rows: pd.DataFrame, value: float) -> Neighbours | None:
+def _nearest(rows: pd.DataFrame, value: float, rising: bool) -> Neighbours | None:
     rows = rows[rows["value"].notna()].sort_values("value")
     below, above = rows[rows["value"] <= value].tail(1), rows[rows["value"] >= value].head(1)
     near = pd.concat([below, above]).drop_duplicates("value")
     if near.empty:
         return None
-    return Neighbours(tuple(near["label"].astype(str)), tuple(float(one) for one in near["utility"]))
+    return Neighbours(
+        tuple(near["label"].astype(str)),
+        tuple(float(one) for one in near["utility"]),
+        bounded=not (above if rising else below).empty,
+    )

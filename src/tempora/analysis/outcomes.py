@@ -12,8 +12,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -21,6 +21,7 @@ from tempora.analysis.frames import CELL, is_offline, keys, ordered, scored
 from tempora.analysis.pooling import pool
 from tempora.analysis.ranks import with_ranks
 from tempora.cards import CATALOGUE, OVERALL, TEMPORAL, Cards
+from tempora.errors import counted as number_of
 from tempora.published.methods import order
 from tempora.store.schema import SCENARIO_NAME
 
@@ -41,6 +42,17 @@ def shift_set(shifts: Iterable[str]) -> list[str]:
     """
     distinct = list(dict.fromkeys(shifts))
     return [shift for shift in distinct if shift != CLEAN] or distinct
+
+
+def shift_words(shifts: Iterable[str]) -> str:
+    """How many they are, as people read it: clean images are no shift beside others.
+
+    >>> shift_words(["fog", "clean", "snow"]), shift_words(["clean"])
+    ('2 shifts and clean', '1 shift')
+    """
+    distinct = set(shifts)
+    counting = shift_set(distinct)
+    return number_of(len(counting), "shift") + (" and clean" if len(counting) < len(distinct) else "")
 
 
 def counted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -125,7 +137,7 @@ def win_counts(winners: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     found: list[dict[str, str | int]] = []
     for group, named in members.items():
         cells = winners[winners["protocol"].isin(named)]
-        wins = Counter(_winning_methods(cells))
+        wins = Counter(method for _, row in cells.iterrows() for method in winning_methods(row))
         found += [
             {"group": group, "method": method, "wins": wins[method], "cells": len(cells)}
             for method in sorted(wins, key=lambda name: (-wins[name], order(name)))
@@ -156,11 +168,10 @@ def offline_champion(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> str | Non
     return str(pooled.loc[pooled["rank"] == 1, "method"].iloc[0])
 
 
-def _winning_methods(winners: pd.DataFrame) -> list[str]:
-    methods = list(winners["winner"])
-    for shared in winners.get("shared_with", ()):
-        methods += shared.split(", ") if shared else []
-    return methods
+def winning_methods(row: Mapping[str, Any] | pd.Series[Any]) -> list[str]:
+    """Everybody whose win a row of `winners` is, the one that is called the winner first."""
+    shared = row.get("shared_with", "")
+    return [str(row["winner"]), *(shared.split(", ") if shared else [])]
 
 
 # -- failures ------------------------------------------------------------------------------------------------

@@ -1,21 +1,22 @@
-"""The method to use in one deployment, why, and how sure that is."""
+"""The method to use in one deployment, why, and how sure that is: worked out here, said by `Advice`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tempora._numbers import percent
+from tempora._numbers import percent, points
+from tempora.analysis.advice import Advice
 from tempora.analysis.doubt import Judgement, Replicates, judge, leads, pooled, times_of
 from tempora.analysis.doubt.drawn import rescored
 from tempora.analysis.doubt.rescoring import Rescorer
 from tempora.analysis.doubt.run import Scored, together
-from tempora.analysis.neighbours import Neighbours, neighbours, rivals
+from tempora.analysis.neighbours import Neighbours, neighbours
 from tempora.analysis.outcomes import counted as counted_shifts
 from tempora.analysis.pooling import pool
 from tempora.analysis.replays import LIVE, Answers, Live, answer
@@ -27,72 +28,17 @@ from tempora.cards import Cards
 from tempora.errors import TemporaError, counted
 from tempora.published.methods import STANDARD
 from tempora.scenarios import Scenario
-from tempora.store import Evaluated, Results, evaluated
+from tempora.store import Results, evaluated
 from tempora.store.schema import STREAM_COLUMNS
 from tempora.store.verdicts import verdict_of, worst
+
+MISSED_BY_A_SHORT_STREAM = 0.05
+"""Of the batches: if a method can serve so many fewer in the long run than it was seen to, its answer is about the
+beginning of a deployment."""
 
 
 class NoExactAnswer(TemporaError):
     """The run can say nothing exact about a deployment: it must be measured."""
-
-
-@dataclass(frozen=True)
-class Advice:
-    """Who to use in one deployment."""
-
-    scenario: Scenario
-    table: pd.DataFrame
-    """The methods with an exact answer, best first: `utility`, `utility_lo`, `utility_hi`, `rank`, the terms,
-    `answer` (evaluated or replayed), `break_even_accuracy` and `insolvent`."""
-    judged: Judgement
-    """How sure the best is: `verdict`, `why`, who is equal with it or may be better, and the chance of each."""
-    margin: Difference | None
-    """Best minus runner-up; its interval, over other batches and other times, holds for all rivals together. None if
-    only one method has an answer."""
-    interval: tuple[float, float]
-    """Of the utility of `method`: 95 %, over other batches and other times like these."""
-    why: str
-    certainty: list[str]
-    """What the answer rests on, in sentences."""
-    unanswered: dict[str, str]
-    """Methods without an exact answer, and why: the best may be among them."""
-    neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
-    """What those were seen to get nearby. It bounds nothing for certain, and contradicts no answer."""
-    failed: Mapping[str, str] = field(default_factory=dict)
-    """Methods that failed in this run, and how: they are proposed to nobody."""
-    required: Requirements = field(default_factory=Requirements)
-    excluded: Mapping[str, str] = field(default_factory=dict)
-    """Methods that miss what is required, and the number that says so."""
-    tail: str = ""
-    """What to know about the percentiles, such as `queueing only`; empty where they are as good as the times."""
-    evaluated: Evaluated | None = None
-    """How `method` was made (settings, preset, runtime), for `tempora.deploy(model, advice)`. None where the run does
-    not say."""
-
-    @property
-    def method(self) -> str:
-        """The one to use."""
-        return str(self.table["method"].iloc[0])
-
-    def __str__(self) -> str:
-        best = self.table.iloc[0]
-        return f"Use {self.method}: utility {percent(best['utility'])} ({self.scenario.label}). {self.why}"
-
-    __repr__ = __str__
-
-    @property
-    def rivals(self) -> list[str]:
-        """Methods without an answer that a neighbour shows above the best."""
-        return rivals(self.neighbours, float(self.table["utility"].iloc[0]))
-
-    @property
-    def runner_up(self) -> str | None:
-        return str(self.table["method"].iloc[1]) if len(self.table) > 1 else None
-
-    @property
-    def insolvent(self) -> list[str]:
-        """Who would lose even if every prediction were right."""
-        return list(self.table.loc[self.table["insolvent"], "method"])
 
 
 def recommend(
@@ -134,7 +80,7 @@ def recommend(
         margin=None if second is None else _margin(replicates, answers.rows["seed"].nunique()),
         interval=replicates.interval_of(str(best["method"])),
         why=_why(best, second, table, cards),
-        certainty=[*_certainty(results.manifest, answers, judged), *_left_out(results)],
+        certainty=[*_certainty(results.manifest, answers, judged, cards), *_left_out(results)],
         unanswered=answers.unanswered,
         neighbours=_neighbours(results, answers, scenario, shifts),
         failed=answers.failed,
@@ -142,6 +88,8 @@ def recommend(
         excluded=chosen.excluded,
         tail=tail_note(results, max(required.limits_ms), answers.varying) if required.limits_ms else "",
         evaluated=evaluated(results, str(best["method"])),
+        too_short=_too_short(answers, cards),
+        cards=cards,
     )
 
 
@@ -236,8 +184,8 @@ def _why(best: pd.Series[Any], second: pd.Series[Any] | None, table: pd.DataFram
     if best["method"] == STANDARD:
         sentences.append("No adaptation that has an answer here is worth its time")
     elif not standard.empty:
-        gain = 100 * (best["utility"] - standard["utility"].iloc[0])
-        sentences.append(f"That is {gain:+.1f} points against standard inference")
+        gain = points(best["utility"] - standard["utility"].iloc[0], signed=True)
+        sentences.append(f"That is {gain} against standard inference")
     return ". ".join(sentences) + "."
 
 
@@ -255,28 +203,55 @@ def _decided_by(best: pd.Series[Any], second: pd.Series[Any]) -> list[str]:
     return []
 
 
-def _certainty(manifest: Mapping[str, Any], answers: Answers, judged: Judgement) -> list[str]:
+def _certainty(manifest: Mapping[str, Any], answers: Answers, judged: Judgement, cards: Cards) -> list[str]:
     rows = answers.rows
-    streams = rows[["shift", "seed", "batches"]].drop_duplicates(["shift", "seed"])
-    seeds = sorted(int(seed) for seed in rows["seed"].unique())
-    shifts = rows["shift"].nunique()
-    said = [_timing(manifest, rows)]
-    data = f"{counted(shifts, 'shift')}, {counted(int(streams['batches'].sum()), 'batch')}"
-    if len(seeds) == 1:
-        said.append(
-            f"Data: {data}, one order of them (seed {seeds[0]}): the interval is within-stream and says nothing "
-            "about other orders; run more seeds for that."
-        )
-    else:
-        said.append(f"Data: {data}, {len(seeds)} orders of them.")
+    said = [_timing(manifest, rows), _data(rows)]
     chance = judged.p_best[judged.method]
     if len(judged.p_best) > 1 and not math.isnan(chance):
+        of = f" of the {rows['method'].nunique()} with an answer" if answers.unanswered else ""
         said.append(
-            f"The probability that it is best is {percent(chance, 0)}, over other batches and times like these."
+            f"The probability that {cards.label(judged.method)} is best{of} is {percent(chance, 0)}, over other "
+            "batches and times like these."
         )
     if not manifest.get("finished", True):
         said.append("The run is not finished: shifts are missing.")
     return said
+
+
+def _data(rows: pd.DataFrame) -> str:
+    streams = rows[["shift", "seed", "batches"]].drop_duplicates(["shift", "seed"])
+    seeds = sorted(int(seed) for seed in rows["seed"].unique())
+    shifts = rows["shift"].nunique()
+    data = f"{counted(shifts, 'shift')}, {counted(int(streams['batches'].sum()), 'batch')}"
+    if len(seeds) > 1:
+        return f"Data: {data}, {len(seeds)} orders of them."
+    return (
+        f"Data: {data}, one order of them (seed {seeds[0]}): the interval is within-stream and says nothing about "
+        "other orders; run more seeds for that."
+    )
+
+
+def _too_short(answers: Answers, cards: Cards) -> str:
+    """Who is too slow for the pace and was hardly seen losing batches, because the queue held them to the end."""
+    rows = answers.rows
+    lasting = rows.assign(
+        lasting=[
+            answers.sustained[one, shift, int(seed)]
+            for one, shift, seed in zip(rows["method"], rows["shift"], rows["seed"], strict=True)
+        ]
+    )
+    means = lasting.groupby("method", sort=False)[["availability", "lasting"]].mean()
+    means = means[means["availability"] - means["lasting"] > MISSED_BY_A_SHORT_STREAM]
+    if means.empty:
+        return ""
+    shares = ", ".join(
+        f"{cards.label(str(method))} {percent(share, 0)}" for method, share in means["lasting"].items()
+    )
+    batches = counted(int(rows["batches"].max()), "batch")
+    return (
+        f"The stream is too short to tell: in {batches} the queue holds what comes too fast to be served. In the "
+        f"long run these methods serve fewer: {shares}. Run more batches, or allow fewer to wait."
+    )
 
 
 def _timing(manifest: Mapping[str, Any], rows: pd.DataFrame) -> str:

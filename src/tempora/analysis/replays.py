@@ -47,6 +47,8 @@ class Answers:
     """The same -> the phase of each batch."""
     response_ms: dict[tuple[str, str, int], FloatArray] = field(default_factory=dict)
     """(method, shift, seed) -> how long each batch took to be answered: infinite if lost, NaN if not timed."""
+    sustained: dict[tuple[str, str, int], float] = field(default_factory=dict)
+    """(method, shift, seed) -> the share of a stream without end that the pipeline could serve at this pace."""
     varying: bool = True
     """Whether the device's own variation is known behind the times of all of them."""
 
@@ -78,6 +80,7 @@ def answer(
     worth: dict[tuple[str, str, int], pd.Series[float]] = {}
     phase: dict[tuple[str, str, int], NDArray[np.int8]] = {}
     response_ms: dict[tuple[str, str, int], FloatArray] = {}
+    sustained: dict[tuple[str, str, int], float] = {}
     unanswered: dict[str, str] = {}
     failed: dict[str, str] = {}
     varying = True
@@ -95,9 +98,9 @@ def answer(
             found.append(row)
             key = (method, row["shift"], int(row["seed"]))
             worth[key], response_ms[key] = reader.worth(row, trace), reader.response_ms(row, trace)
-            phase[key] = trace.phase
+            phase[key], sustained[key] = trace.phase, reader.sustained(row, trace)
             varying = varying and varies(trace)
-    return Answers(pd.DataFrame(found), unanswered, failed, worth, phase, response_ms, varying)
+    return Answers(pd.DataFrame(found), unanswered, failed, worth, phase, response_ms, sustained, varying)
 
 
 class _Reader:
@@ -138,6 +141,14 @@ class _Reader:
     def response_ms(self, row: dict[str, Any], trace: Trace) -> FloatArray:
         answered = trace.response_ms(self._resolved(row, trace.num_batches))
         return np.where(trace.served, answered, np.inf)
+
+    def sustained(self, row: dict[str, Any], trace: Trace) -> float:
+        arrivals_ms = self._resolved(row, trace.num_batches).arrivals_ms
+        if arrivals_ms is None or len(arrivals_ms) < 2 or not trace.served.any():
+            return 1.0
+        interval_ms = (arrivals_ms[-1] - arrivals_ms[0]) / (len(arrivals_ms) - 1)
+        service_ms = float(np.nanmean(trace.service_ms[trace.served]))
+        return float(interval_ms / service_ms) if 0 < interval_ms < service_ms else 1.0
 
     def _evaluated(self, rows: pd.DataFrame) -> pd.Series[Any] | None:
         """The row of exactly this deployment: it was run, or scored from a shared pass."""

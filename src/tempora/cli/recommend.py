@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tempora.analysis.recommend import Advice
+    from tempora.analysis.advice import Advice
     from tempora.analysis.replays import Live
-    from tempora.cards import Cards
     from tempora.scenarios import Scenario
     from tempora.store import Results
 
@@ -137,32 +135,17 @@ def _show(console: Console, results: Results, found: Advice, shifts: list[str] |
     from rich.padding import Padding
     from rich.text import Text
 
-    label, best = results.cards.label, found.table.iloc[0]
+    label = results.cards.label
     console.print(Text(_deployment(results, found, shifts), style="dim"))
     console.print()
-    answered = len(found.table) + len(found.excluded)
-    methods = answered + len(found.unanswered)
-    limited = (
-        f", best of the {answered} of {methods} methods with an exact answer" if found.unanswered else ""
-    )
-    unless = _unless(found, label)
-    console.print(
-        Text(f"Use {label(found.method)}{limited}: utility {percent(best['utility'])}{unless}.", style="bold")
-    )
-    if found.runner_up is not None:
-        console.print(_margin(found, results.cards), markup=False)
-    console.print(f"Why: {found.why}", markup=False)
-    if found.insolvent:
-        names = ", ".join(label(name) for name in found.insolvent)
-        console.print(f"Insolvent: {names}. Even with every prediction right they would lose.", markup=False)
-    if found.required.given:
-        console.print(_requirements(found, label), markup=False)
-    for sentence in found.certainty:
-        console.print(sentence, markup=False)
+    answer, *others = found.lines
+    console.print(Text(answer, style="bold"))
+    for line in others:
+        console.print(line, markup=False)
     console.print()
     console.print(_table(results, found))
     console.print()
-    console.print(Text("needed: the accuracy with which it would match the best", style="dim"))
+    console.print(Text(f"needed: the accuracy with which it would match {label(found.method)}", style="dim"))
     if found.unanswered:
         console.print()
         console.print(Text("No exact answer, and none is made up:", style="yellow"))
@@ -176,30 +159,6 @@ def _show(console: Console, results: Results, found: Advice, shifts: list[str] |
         console.print(Text("Failed in this run, so not proposed:", style="yellow"))
         for reason, methods_named in _by_reason(found.failed, label).items():
             console.print(Padding(Text(f"{', '.join(methods_named)}: {reason}"), (0, 0, 0, 2)))
-
-
-def _unless(found: Advice, label: Callable[[str], str]) -> str:
-    """Whoever has no answer here and was seen above the best at a neighbour."""
-    names = found.rivals
-    if not names:
-        return ""
-    near = found.neighbours[names[0]]
-    span = (
-        f"between {percent(near.lo)} and {percent(near.hi)}"
-        if len(near.utilities) > 1
-        else f"{percent(near.hi)}"
-    )
-    also = f", or {', '.join(map(label, names[1:]))}" if len(names) > 1 else ""
-    return f", unless {label(names[0])}, {span} at its neighbours{also}"
-
-
-def _requirements(found: Advice, label: Callable[[str], str]) -> str:
-    """What was asked for, who misses it and by how much."""
-    missed = [f"{label(name)}, {why}" for name, why in found.excluded.items()]
-    text = f"Required: {found.required}{f' ({found.tail})' if found.tail else ''}."
-    return (
-        f"{text} Excluded: {'; '.join(missed)}." if missed else f"{text} Every method with an answer has it."
-    )
 
 
 def _deployment(results: Results, found: Advice, shifts: list[str] | None) -> str:
@@ -230,19 +189,6 @@ def _one_limit(scenario: Scenario, batch_size: int, baseline_ms: float) -> str |
     return f"{scenario.label} of overhead, rule {deployment.rule}"
 
 
-def _margin(found: Advice, cards: Cards) -> str:
-    from tempora.report.certainty import how_sure
-
-    assert found.margin is not None
-    margin, runner_up = found.margin, cards.label(str(found.runner_up))
-    if margin.mean == 0:
-        return f"Tie: {runner_up} gets exactly the same. Choose by cost."
-    text = f"Runner-up: {runner_up}, {100 * margin.mean:.1f} points behind"
-    if not math.isnan(margin.lo):
-        text += f" ({margin.kind} 95 % interval {100 * margin.lo:.1f} to {100 * margin.hi:.1f})"
-    return f"{text}. {how_sure(found.judged, cards)}"
-
-
 def _table(results: Results, found: Advice) -> Table:
     from rich.text import Text
 
@@ -257,7 +203,7 @@ def _table(results: Results, found: Advice) -> Table:
         numbers = [_percent(row["utility"]), *(_percent(row[name]) for name in parts)]
         numbers += [f"{row[name]:.1f}" for name in tails]
         numbers += ["–" if row[name] != row[name] else f"{row[name]:,.1f}" for name in taken]
-        needed = _percent(row["break_even_accuracy"])
+        needed = "never" if row["insolvent"] else _percent(row["break_even_accuracy"])
         style = "red" if row["insolvent"] else None
         table.add_row(Text(label(row["method"])), *numbers, needed, row["answer"], style=style)
     return table

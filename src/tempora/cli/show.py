@@ -173,6 +173,7 @@ def _percent(value: float | None) -> str:
 def describe(manifest: Mapping[str, Any]) -> str:
     """One paragraph: what was run, where, with which lambda."""
     from tempora.analysis.compare import machine_name
+    from tempora.analysis.outcomes import shift_words
     from tempora.errors import counted
 
     where = machine_name(manifest)
@@ -181,7 +182,7 @@ def describe(manifest: Mapping[str, Any]) -> str:
     name = manifest.get("suite") or manifest["model"]
     batches = sorted(set(manifest["batches"].values()))
     sizes = counted(batches[-1], "batch") if len(batches) == 1 else f"{batches[0]} to {batches[-1]} batches"
-    what = f"{counted(len(manifest['methods']), 'method')} on {counted(len(manifest['shifts']), 'shift')}"
+    what = f"{counted(len(manifest['methods']), 'method')} on {shift_words(manifest['shifts'])}"
     return (
         f"{name}: {what} of {sizes} of {manifest['batch_size']}; "
         f"λ = {manifest['baseline']['baseline_ms']:.2f} ms, {timing}"

@@ -9,14 +9,16 @@ from typing import Any
 
 import pandas as pd
 
+from tempora._numbers import percent
 from tempora.analysis.doubt import UNDECIDED, doubt
 from tempora.analysis.frames import scored
 from tempora.analysis.guidance import guidance
 from tempora.analysis.headline import headline
+from tempora.analysis.outcomes import over_seeds, shift_words, winners
 from tempora.errors import TemporaError, counted
 from tempora.report.colours import text_on
 from tempora.report.frames import scenario_titles
-from tempora.report.tables.parts import shift_title
+from tempora.report.tables.parts import shift_title, won_by
 from tempora.store import Results
 
 _UNSURE = "repeating-linear-gradient(45deg, #fff6 0 3px, transparent 3px 8px)"
@@ -26,10 +28,8 @@ _UNSURE = "repeating-linear-gradient(45deg, #fff6 0 3px, transparent 3px 8px)"
 def summary(results: Results) -> str:
     """What was run, in a line: `3 shifts, 10 methods, 17 scenarios; clock steady; in runs/mine`."""
     rows = results.contenders
-    sizes = [
-        counted(rows[name].nunique(), word)
-        for name, word in (("shift", "shift"), ("method", "method"), ("scenario", "scenario"))
-    ]
+    sizes = [shift_words(rows["shift"])]
+    sizes += [counted(rows[name].nunique(), name) for name in ("method", "scenario")]
     seeds = rows["seed"].nunique()
     many = [f"{seeds} seeds"] if seeds > 1 else []
     return f"{', '.join([*sizes, *many])}; clock {results.manifest['clock']}; in {results.path}"
@@ -49,8 +49,9 @@ def to_html(results: Results) -> str:
     """The answer and the winners grid."""
     first, *others = answer(results)
     lines = [f"<p><b>{html.escape(first)}</b></p>", *(f"<p>{html.escape(line)}</p>" for line in others)]
-    won = doubt(results).winners
-    grid = _grid(results, won) if "shift" in won else ""
+    known = doubt(results)
+    won = winners(known.about(over_seeds(results.utilities, results.cards)), results.cards)
+    grid = _grid(results, won) if "shift" in known.winners else ""
     facts = f'<p style="opacity:.7">{html.escape(summary(results))}</p>'
     return f'<div class="tempora">{"".join(lines)}{grid}{facts}</div>'
 
@@ -77,9 +78,9 @@ def _grid(results: Results, won: pd.DataFrame) -> str:
 def _square(results: Results, won: Mapping[str, Any] | pd.Series[Any] | None) -> str:
     if won is None:
         return "<td></td>"
-    colour = results.cards.method(str(won["method"])).colour
+    colour = results.cards.method(str(won["winner"])).colour
     style = f"background-color:{colour};color:{text_on(colour)}"
     if won["verdict"] == UNDECIDED:
         style += f";background-image:{_UNSURE}"
-    text = f"{results.cards.label(str(won['method']))} {100 * float(won['utility']):.1f}"
+    text = f"{won_by(won, results.cards)} {percent(won['utility']).removesuffix(' %')}"
     return f'<td style="{html.escape(style)}">{html.escape(text)}</td>'

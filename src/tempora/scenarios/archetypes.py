@@ -113,7 +113,7 @@ class Continuous(Scenario):
         terms=("accuracy", "responsiveness", "covariance"),
         factor="responsiveness",
         sentences=("is right in {accuracy:.1%} and its answers keep {responsiveness:.1%} of their value",),
-        pace="keeps {responsiveness:.0%} of its value",
+        pace="keeps {responsiveness:.0%} of its answers' value",
         place=2,
     )
 

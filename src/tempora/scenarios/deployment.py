@@ -98,7 +98,7 @@ class Deployment(Scenario):
 
     protocol: ClassVar[str] = "deployment"
     parameter: ClassVar[str] = ""
-    card = ScenarioCard(title="Deployment", situation="Several limits at once", place=4)
+    card = ScenarioCard(title="Deployment", situation="A deployment of your own", place=4)
 
     arrivals: str | Arrivals | Mapping[str, Any] | Sequence[float] | None = None
     """`on_completion`, `on_prediction`; Periodic, Poisson, Bursty or Recorded; or arrival times in ms. Leave it out

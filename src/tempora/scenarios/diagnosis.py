@@ -14,6 +14,7 @@ TRACKED = 0.9
 """What tracked statistics keep of their past with each batch, as published."""
 STILL_UNRIPE = 0.1
 """Of their beginning: with more than this in them they say little about the stream."""
+NEVER_ADAPTED, UNRIPE = "never adapted", "unripe statistics"
 COLLAPSED = 0.75
 """Of its accuracy: a model that keeps more than this when it freezes did not lose its statistics."""
 
@@ -83,7 +84,9 @@ def diagnose(
     if accuracy < standard_accuracy and not as_accurate:
         findings.append(_loss(terms, accuracy, standard_accuracy))
     frozen = terms["frozen_accuracy"]
-    if frozen is not None and not math.isclose(frozen, standard_accuracy, abs_tol=1e-9):
+    # A loss that is due to where statistics began says all about the frozen model: it did not drift there.
+    explained = any(finding.mode in (NEVER_ADAPTED, UNRIPE) for finding in findings)
+    if frozen is not None and not explained and not math.isclose(frozen, standard_accuracy, abs_tol=1e-9):
         findings.append(_after_freezing(frozen, standard_accuracy))
     return findings
 
@@ -134,20 +137,21 @@ def _loss(terms: Mapping[str, float | None], accuracy: float, standard: float) -
 
 def _never_adapted(frozen: float, standard: float) -> Finding:
     return Finding(
-        "never adapted",
+        NEVER_ADAPTED,
         f"the budget pays for no batch, so the frozen model was never adapted; by the published rule it predicts "
         f"with statistics that were reset ({percent(frozen)}, against {percent(standard)} for standard inference "
-        "at no cost). frozen_stats=averaged begins with the source's",
+        "at no cost). With the setting frozen_stats=averaged it would predict with those of training",
         {"frozen_accuracy": frozen, "standard_accuracy": standard, "cutoff": 0.0},
     )
 
 
 def _unripe(adapting: float, frozen: float, standard: float, cutoff: int, began: float) -> Finding:
     return Finding(
-        "unripe statistics",
+        UNRIPE,
         f"better than standard inference while it adapts ({percent(adapting)} against {percent(standard)}), but "
         f"frozen after {counted(cutoff, 'batch')} it gets {percent(frozen)}: statistics tracked as published still "
-        f"hold {percent(began, 0)} of where they began (mean 0, variance 1). frozen_stats=averaged has no such phase",
+        f"hold {percent(began, 0)} of where they began (mean 0, variance 1). With the setting frozen_stats=averaged "
+        "they are the mean of all batches so far, from the first on",
         {"adapt_accuracy": adapting, "frozen_accuracy": frozen, "cutoff": float(cutoff), "unripe": began},
     )
 

@@ -66,6 +66,22 @@ class Blocks:
             first += count
         return found * (self._widening(draws, generator) / self.batches)
 
+    def variance(self, worth: FloatArray) -> FloatArray:
+        """Of the mean of each column of `worth`, without drawing: (columns,). With Student's t of `freedom` it gives
+        the bounds that `deviations` have on average. NaN where there are too few blocks to say."""
+        if self.freedom < 1:
+            return np.full(worth.shape[1], np.nan)
+        found = np.zeros(worth.shape[1])
+        first = 0
+        for count, length in zip(self.segments, self.lengths, strict=True):
+            segment = worth[first : first + count] - worth[first : first + count].mean(axis=0)
+            whole, rest = divmod(count, length)
+            found += whole * (_block_sums(segment, length) ** 2).mean(axis=0)
+            if rest:
+                found += (_block_sums(segment, rest) ** 2).mean(axis=0)
+            first += count
+        return found * (self._count / self.freedom / (1 - self.missed) / self.batches**2)
+
     def _widening(self, draws: int, generator: np.random.Generator) -> FloatArray:
         """By how much each draw is off further because its spread is not known either: (draws, 1)."""
         if self.freedom < 1:

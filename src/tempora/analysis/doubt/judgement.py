@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from tempora.analysis.doubt.blocks import CONFIDENCE, FloatArray
 from tempora.store.verdicts import EQUAL, HOLDS, UNDECIDED
@@ -34,6 +35,11 @@ class Replicates:
     """(replicates, methods): what other batches would change. NaN where the stream is too short to say."""
     timed: FloatArray
     """(draws, methods): what other times would change; one row of zeros where times are exact."""
+    variance: FloatArray
+    """(methods,): of each utility over other batches, from its own batches alone: the same series has the same
+    interval whoever it is compared with. Leads are judged from `sampled`, in pairs. NaN where that is."""
+    freedom: FloatArray
+    """(methods,): degrees of freedom of `variance`."""
     batches: int = 1
     """The weight of the cell among others."""
 
@@ -57,24 +63,25 @@ class Replicates:
             self.utility[places],
             self.sampled[:, places],
             self.timed[:, places],
+            self.variance[places],
+            self.freedom[places],
             self.batches,
         )
 
     @cached_property
     def sample_interval(self) -> tuple[FloatArray, FloatArray]:
-        """The 95 % interval of each utility, as far as the batches decide it."""
-        return self._interval(self.sampled)
+        """The 95 % interval of each utility, as far as its batches decide it."""
+        half = np.where(self.variance > 0, stdtrit(self.freedom, (1 + CONFIDENCE) / 2), 0.0)
+        half = half * np.sqrt(self.variance)
+        return np.clip(self.utility - half, 0.0, 1.0), np.clip(self.utility + half, 0.0, 1.0)
 
     def interval_of(self, method: str) -> tuple[float, float]:
         """Of one method, over batches and times together; NaN where the stream is too short to say."""
-        lo, hi = self._interval(self.sampled + self.timing)
         place = self.methods.index(method)
-        return float(lo[place]), float(hi[place])
-
-    def _interval(self, deviations: FloatArray) -> tuple[FloatArray, FloatArray]:
-        lo, hi = np.quantile(deviations, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
-        lowest, highest = np.minimum(lo, 0.0), np.maximum(hi, 0.0)
-        return np.clip(self.utility + lowest, 0.0, 1.0), np.clip(self.utility + highest, 0.0, 1.0)
+        tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+        lo, hi = np.quantile(self.sampled[:, place] + self.timing[:, place], tails)
+        found = float(self.utility[place])
+        return float(np.clip(found + min(lo, 0.0), 0.0, 1.0)), float(np.clip(found + max(hi, 0.0), 0.0, 1.0))
 
 
 def pooled(cells: Sequence[Replicates]) -> Replicates:
@@ -95,8 +102,19 @@ def pooled(cells: Sequence[Replicates]) -> Replicates:
         _mean([cell.utility for cell in same], weights),
         _mean([cell.sampled for cell in same], weights),
         _mean(timed, weights),
+        *_pooled_variance(same, weights),
         sum(cell.batches for cell in same),
     )
+
+
+def _pooled_variance(cells: Sequence[Replicates], weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Of a mean of independent cells; its degrees of freedom are Welch and Satterthwaite's."""
+    parts = np.stack([weight**2 * cell.variance for cell, weight in zip(cells, weights, strict=True)])
+    freedom = np.stack([cell.freedom for cell in cells])
+    total = parts.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        together = total**2 / (parts**2 / freedom).sum(axis=0)
+    return total, np.where(total > 0, together, freedom.sum(axis=0))
 
 
 def _mean(parts: Sequence[FloatArray], weights: FloatArray) -> FloatArray:

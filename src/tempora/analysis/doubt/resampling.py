@@ -37,7 +37,8 @@ def replicate(
     utility = worth.mean(axis=0)
     if phases is None:
         phases = np.zeros(worth.shape, dtype=np.int8)
-    blocks = choose_blocks(_series(_within(worth[None], phases)[0], int(np.argmax(utility))), segments)
+    found = _within(worth[None], phases)[0]
+    blocks = choose_blocks(_series(found, int(np.argmax(utility))), segments)
     draws = worth[None] if timed is None else timed
     generator = np.random.default_rng(zlib.crc32(stream.encode()))
     sampled = np.empty((replicates, len(methods)))
@@ -51,8 +52,17 @@ def replicate(
         utility,
         sampled,
         draws.mean(axis=1) - utility,
+        *_alone(found, segments),
         len(worth),
     )
+
+
+def _alone(left: FloatArray, segments: Sequence[int] | None) -> tuple[FloatArray, FloatArray]:
+    """The variance of each method's mean and its degrees of freedom, from blocks that fit its own series."""
+    columns = [left[:, [place]] for place in range(left.shape[1])]
+    blocks = [choose_blocks(column, segments) for column in columns]
+    variance = [own.variance(column)[0] for own, column in zip(blocks, columns, strict=True)]
+    return np.array(variance), np.array([own.freedom for own in blocks])
 
 
 def _within(draws: FloatArray, phases: NDArray[np.int8]) -> FloatArray:

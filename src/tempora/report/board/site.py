@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tempora.errors import TemporaError, counted
+from tempora.analysis.outcomes import shift_words
+from tempora.errors import TemporaError
 from tempora.report.board.gather import Entry, Gathered, check_any, refusing
 from tempora.report.board.history import changes, histories
 from tempora.report.colours import shades
@@ -169,7 +170,7 @@ def _verdict(found: Any) -> str:
 
 def _history(runs: Sequence[Entry]) -> dict[str, Any]:
     first = runs[0]
-    shifts = counted(len(first.manifest["shifts"]), "shift")
+    shifts = shift_words(first.manifest["shifts"])
     data = f"{first.settings['dataset']} at severity {first.settings['severity']}"
     about = (
         f"{first.manifest.get('suite') or first.network}, {first.stream}, {shifts} of {data}, "

@@ -9,12 +9,12 @@ import pandas as pd
 
 from tempora import analysis
 from tempora._numbers import percent
+from tempora.analysis.certainty import how_sure
 from tempora.analysis.doubt import Judgement, doubt
 from tempora.cards import Cards
-from tempora.report.certainty import how_sure
 from tempora.report.frames import scenario_titles
 from tempora.report.html.payload import Names
-from tempora.report.tables.parts import shift_title
+from tempora.report.tables.parts import shift_title, won_by
 from tempora.store import Results
 
 
@@ -27,6 +27,8 @@ class Square:
     method: int | None
     utility: float | None
     text: str
+    label: str = ""
+    """Who wins it; several, if they are equal."""
     verdict: str = ""
     """holds, equal or undecided."""
 
@@ -82,11 +84,10 @@ def _square(
     place: str, won: pd.Series[Any], names: Names, title: str, judged: Judgement | None, cards: Cards
 ) -> Square:
     method = names["methods"].index(won["winner"])
-    text = (
-        f"{shift_title(won['shift'])}, {title}: {percent(won['utility'])}. {how_sure(judged, cards)}".strip()
-    )
+    where, label = f"{shift_title(won['shift'])}, {title}", won_by(won, cards)
+    text = f"{where}: {label} {percent(won['utility'])}. {how_sure(judged, cards)}".strip()
     verdict = "" if judged is None else judged.verdict
-    return Square(f"{place}-{method}", method, float(won["utility"]), text, verdict)
+    return Square(f"{place}-{method}", method, float(won["utility"]), text, label, verdict)
 
 
 def _reasons(utilities: pd.DataFrame, shift: str, number: int) -> str:

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 from tempora import analysis
+from tempora.analysis.certainty import how_sure
 from tempora.analysis.doubt import ALL, doubt, with_doubt
 from tempora.analysis.frames import ease_sign, is_offline
 from tempora.cards import Cards
 from tempora.published.methods import STANDARD
 from tempora.published.setups import CORRUPTIONS
-from tempora.report.certainty import how_sure
 from tempora.report.colours import shades
 from tempora.report.frames import scenario_titles
 from tempora.report.html.packing import pack, pack_words
@@ -234,6 +234,7 @@ def _protocols(results: Results, scenarios: Mapping[int, Mapping[str, Any]]) -> 
                     "symbol": card.symbol,
                     "unit": card.unit,
                     "parameter": card.parameter,
+                    "rising": card.rising,
                     "limit": limits.pop() if len(limits) == 1 else None,
                     "spec": _to_add(results.scenarios[members[0]]),
                 }

@@ -10,13 +10,13 @@ from typing import Any
 import pandas as pd
 
 from tempora import analysis
-from tempora._numbers import percent
+from tempora._numbers import percent, points
+from tempora.analysis.certainty import how_sure_along
 from tempora.analysis.doubt import Doubt
 from tempora.analysis.frames import is_offline
 from tempora.cards import CATALOGUE, Cards
 from tempora.errors import TemporaError
 from tempora.published.methods import STANDARD
-from tempora.report.certainty import how_sure
 from tempora.report.tables.parts import shift_title
 from tempora.scenarios.diagnosis import Finding
 from tempora.store.verdicts import ON_WINNERS
@@ -166,18 +166,24 @@ def _not_scored(utilities: pd.DataFrame, name: str) -> dict[str, int]:
 
 
 def _choices(part: pd.DataFrame, best_offline: str | None, doubt: Doubt, cards: Cards) -> list[Choice]:
-    """Neighbouring scenarios with the same winner are one choice, as sure as the least sure of them."""
+    """Neighbouring scenarios with the same winner are one choice: its numbers are those of the strictest; how sure it
+    is may change on the way."""
     best = [_best(rows) for _, rows in part.groupby("scenario", sort=False)]
     choices = []
     for method, stretch in groupby(best, key=lambda winner: winner[0]):
         stretches = [rows for _, rows in stretch]
         first, last = stretches[0], stretches[-1]
-        where = _stretch(str(first.iloc[0]["label"]), str(last.iloc[0]["label"]))
-        judged = [found for rows in stretches if (found := doubt.judgement(rows.iloc[0])) is not None]
-        least = max(judged, key=lambda found: ON_WINNERS.index(found.verdict), default=None)
-        verdict, certainty = "" if least is None else least.verdict, how_sure(least, cards)
+        strictest, most_relaxed = (str(rows.iloc[0]["label"]) for rows in (first, last))
+        judged = [(str(rows.iloc[0]["label"]), doubt.judgement(rows.iloc[0])) for rows in stretches]
+        verdicts = [found.verdict for _, found in judged if found is not None]
         choices.append(
-            Choice(method, where, _sentence(method, first, best_offline, cards), verdict, certainty)
+            Choice(
+                method,
+                _stretch(strictest, most_relaxed),
+                _sentence(method, first, best_offline, cards, strictest if len(stretches) > 1 else ""),
+                max(verdicts, key=ON_WINNERS.index, default=""),
+                how_sure_along(judged, _stretch, cards),
+            )
         )
     return choices
 
@@ -201,16 +207,18 @@ def _best(rows: pd.DataFrame) -> tuple[str, pd.DataFrame]:
     return str(rows.sort_values("utility", ascending=False, kind="stable").iloc[0]["method"]), rows
 
 
-def _sentence(method: str, rows: pd.DataFrame, best_offline: str | None, cards: Cards) -> str:
-    """Utility, gain over standard inference, and the term that made the difference, at the strictest point."""
+def _sentence(
+    method: str, rows: pd.DataFrame, best_offline: str | None, cards: Cards, where: str = ""
+) -> str:
+    """Utility, gain over standard inference, and the term that made the difference, at the strictest point: `where`
+    that is, if there are others."""
     by_method = {str(row["method"]): row for _, row in rows.iterrows()}
     own = by_method[method]
-    text = f"{percent(own['utility'])}"
+    text = f"{percent(own['utility'])}{where and f' at {where}'}"
     if method == STANDARD:
         text += ", and no adaptation pays"
     elif STANDARD in by_method:
-        gain = 100 * (own["utility"] - by_method[STANDARD]["utility"])
-        text += f", {gain:.1f} points above standard inference"
+        text += f", {points(own['utility'] - by_method[STANDARD]['utility'])} above standard inference"
     if best_offline is None or best_offline not in by_method:
         return f"{text}."
     if best_offline == method:

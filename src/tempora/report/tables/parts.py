@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from tempora.analysis.frames import SCENARIO, keys
+from tempora.analysis.outcomes import winning_methods
 from tempora.analysis.ranks import incomplete
 from tempora.cards import Cards
 from tempora.names import CORRUPTION_GROUPS
@@ -26,6 +27,9 @@ from tempora.store.verdicts import EQUAL, UNDECIDED
 
 _SIGNS = {EQUAL: EQUAL_SIGN, UNDECIDED: UNDECIDED_SIGN}
 """At winners; one that holds has none."""
+
+_MOST_WINNERS = 2
+"""Named in one cell."""
 
 
 class Layout(NamedTuple):
@@ -70,6 +74,19 @@ def scenario_slices(rows: pd.DataFrame, cards: Cards) -> list[Slice]:
             title += f", {first['rule']}"
         slices.append(Slice(title, cards.title(protocol), group))
     return slices
+
+
+def won_by(row: Mapping[str, Any] | pd.Series[Any], cards: Cards) -> str:
+    """Everybody whose win a row of `analysis.winners` is; of many the first two.
+
+    >>> from tempora.cards import CATALOGUE
+    >>> won_by({"winner": "eta", "shared_with": "sar, tent"}, CATALOGUE)
+    'ETA, SAR +1'
+    """
+    names = [cards.label(method) for method in winning_methods(row)]
+    return ", ".join(names[:_MOST_WINNERS]) + (
+        f" +{len(names) - _MOST_WINNERS}" if names[_MOST_WINNERS:] else ""
+    )
 
 
 def method_cell(method: str, cards: Cards) -> TableCell:

@@ -23,6 +23,7 @@ from tempora.report.tables.parts import (
     shifts_by_scenario,
     table_of,
     with_summary,
+    won_by,
 )
 
 TERMS: dict[str, Column] = {
@@ -51,15 +52,16 @@ def winners(cells: pd.DataFrame, cards: Cards) -> Table:
     """Who wins where: one row per shift, one column per scenario, wins counted below."""
 
     def cell(row: pd.Series[Any]) -> TableCell:
-        shown = cards.method(str(row["winner"]))
-        return TableCell(shown.label, flag=signs[row.name], colour=shown.colour)
+        colour = cards.method(str(row["winner"])).colour
+        return TableCell(won_by(row, cards), flag=signs[row.name], colour=colour)
 
     signs = dict(zip(cells.index, flags(cells), strict=True))
 
     layout = shifts_by_scenario(cells, cell, Column(""), list(cells["shift"].unique()), cards)
     wins = ", ".join(f"{cards.label(name)} {wins}" for name, wins in analysis.wins_of(cells, cards).items())
-    shared = cells.get("shared_with", pd.Series("", index=cells.index)) != ""
-    apart = len(analysis.counted(cells)) < len(cells)
+    counting = analysis.counted(cells)
+    shared = counting.get("shared_with", pd.Series("", index=counting.index)) != ""
+    apart = len(counting) < len(cells)
     notes = (
         f"wins: {wins}"
         + ("; a cell that methods share counts for each" if shared.any() else "")

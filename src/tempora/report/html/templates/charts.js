@@ -53,5 +53,7 @@ function feed(view, data) {
 }
 
 const methodColour = (run, method) => run.methods[method][darkMode.matches ? "dark" : "colour"];
-const percent = (fraction, digits = 1) => `${(100 * fraction).toFixed(digits)} %`;
+// As tempora._numbers: sums in another order end in other last digits, which must not tip a number over an edge.
+const hundredths = (fraction, digits) => Number((100 * fraction).toFixed(9)).toFixed(digits);
+const percent = (fraction, digits = 1) => `${hundredths(fraction, digits)} %`;
 const rangeText = (lo, hi) => (hi > lo ? `${percent(lo)} to ${percent(hi)}` : "–");

@@ -29,7 +29,7 @@ class WhatIf {
 
   // Show what the address names: #what-if/PROTOCOL/VALUE/SHIFT/VARIANT. Shifts and variants are positions.
   follow() {
-    const [section, protocol, value, shift, variant] = location.hash.slice(1).split("/").map(decodeURIComponent);
+    const [section, protocol, value, shift, variant] = location.hash.slice(1).split("/").map(decoded);
     const at = section === "what-if" && this.present ? this.present.findIndex((card) => card.protocol === protocol) : -1;
     if (at < 0) return false;
     this.tabs[at].firstChild.checked = true;
@@ -156,10 +156,13 @@ class WhatIf {
 
   // What a method without an answer here got at its evaluated neighbours, if it was evaluated there.
   near(method) {
-    const found = this.beside.map((point) => ({ ...answerMethod(this.run, method, this.shifts, { ...this.limit, value: point.x, scenario: point.scenario }), label: point.label })).filter((one) => !one.why);
+    const found = this.beside.map((point) => ({ ...answerMethod(this.run, method, this.shifts, { ...this.limit, value: point.x, scenario: point.scenario }), x: point.x, label: point.label })).filter((one) => !one.why);
     if (!found.length) return null;
     const utilities = found.map((one) => one.utility);
-    return { lo: Math.min(...utilities), hi: Math.max(...utilities), labels: found.map((one) => one.label) };
+    // Below the strictest that was measured a method may lose everything at once: nothing bounds it from there.
+    const bounded = found.some(({ x }) => (this.card.rising ? x >= this.x : x <= this.x));
+    const lo = Math.min(...utilities);
+    return { lo, hi: Math.max(...utilities), labels: found.map((one) => one.label), bounded, least: bounded ? lo : 0 };
   }
 
   redraw() { this.show(); this.drawCurves(); }
@@ -167,20 +170,28 @@ class WhatIf {
   recommend(best, unknown) {
     const place = byId("recommendation"), count = best.length + unknown.filter((one) => !one.why.startsWith("failed")).length;
     if (!best.length) { place.textContent = "No method has an exact answer here; the reasons are below."; return; }
-    const [first, second] = best, standard = best.find((one) => this.run.methods[one.method].standard);
-    const equal = best.filter((one) => one !== first && Math.abs(one.utility - first.utility) < 1e-12).map((one) => this.run.methods[one.method].label);
-    const words = [];
-    if (standard === first) words.push(`: no adaptation pays here. Utility ${percent(first.utility)}`);
-    else words.push(`: utility ${percent(first.utility)}`, standard ? `, ${points(first.utility - standard.utility)} above standard inference` : "");
-    if (equal.length) words.push(`. Equal with ${equal.join(", ")}`);
-    else if (second && second !== standard) words.push(`, ${points(first.utility - second.utility)} ahead of ${this.run.methods[second.method].label}`);
-    const rivals = unknown.filter((one) => one.near && one.near.hi > first.utility).sort((a, b) => b.near.hi - a.near.hi);
-    if (rivals.length) words.push(`, unless ${rivals.map((one) => `${this.run.methods[one.method].label}, ${nearText(one.near)}`).join(", or ")}`);
-    words.push(".");
-    if (best.length < count) words.push(` Among the ${best.length} of ${count} methods that have an exact answer here.`);
+    const [first] = best, rivals = unknown.filter((one) => one.near && one.near.hi > first.utility).sort((a, b) => b.near.hi - a.near.hi);
+    // Whoever was better at every neighbour leads, as in tempora.analysis.neighbours.favourite.
+    const [favourite] = rivals.filter((one) => one.near.least > first.utility).sort((a, b) => b.near.least - a.near.least);
+    const others = rivals.filter((one) => one !== favourite).map((one) => `${this.run.methods[one.method].label}, ${nearText(one.near)}`);
+    const words = [this.ahead(best), others.length ? `, unless ${others.join(", or ")}` : "", "."];
+    const among = best.length < count ? `the ${best.length} of ${count} methods with an exact answer` : "";
     const sure = this.certainty();
     if (sure) words.push(` ${sure}`);
-    place.replaceChildren("Use ", methodName(this.run, first.method), words.join(""));
+    if (favourite) {
+      place.replaceChildren("Probably ", methodName(this.run, favourite.method), `, ${nearText(favourite.near)}; it was not measured here. Of ${among}, `, methodName(this.run, first.method), " is best", words.join(""));
+    } else place.replaceChildren("Use ", methodName(this.run, first.method), among ? `, best of ${among}` : "", words.join(""));
+  }
+
+  // How far the first is ahead, in words that follow its name.
+  ahead([first, ...rest]) {
+    const standard = [first, ...rest].find((one) => this.run.methods[one.method].standard);
+    const equal = rest.filter((one) => one.rank === 1).map((one) => this.run.methods[one.method].label);
+    const words = [standard === first ? `: no adaptation that has an answer pays here. Utility ${percent(first.utility)}` : `: utility ${percent(first.utility)}`];
+    if (standard && standard !== first) words.push(`, ${points(first.utility - standard.utility)} above standard inference`);
+    if (equal.length) words.push(`. Equal with ${equal.join(", ")}`);
+    else if (rest.length && rest[0] !== standard) words.push(`, ${points(first.utility - rest[0].utility)} ahead of ${this.run.methods[rest[0].method].label}`);
+    return words.join("");
   }
 
   // How sure an evaluated point is, on all shifts or one of them; Python worked it out.
@@ -231,7 +242,8 @@ class WhatIf {
     });
     keepFocus(byId("ranking"), () => byId("ranking").replaceChildren(...known, ...others));
     const spec = { ...this.card.spec, [this.card.parameter]: Number(this.x.toPrecision(12)) };
-    byId("unanswered").textContent = unknown.length && this.card.limit !== "threshold_ms"
+    const measurable = unknown.some((one) => !one.why.startsWith("failed")) && !(this.card.limit === "threshold_ms" && this.x <= this.run.baseline_ms);
+    byId("unanswered").textContent = measurable
       ? `To measure what is missing: add --set 'scenarios=[{${Object.entries(spec).map(([name, value]) => `${name}: ${yaml(value)}`).join(", ")}}]' to the command of this run.` : "";
   }
 
@@ -277,13 +289,18 @@ class WhatIf {
   }
 
   dot(one, x, scenario, evaluated, best) {
-    const { name, label, history_free } = this.run.methods[one.method];
-    const guide = !(BETWEEN[this.card.limit] && (this.card.limit === "threshold_ms" || history_free)); // a line that only joins dots
+    const { name, label, history_free, time_aware } = this.run.methods[one.method];
+    const guide = time_aware || !(BETWEEN[this.card.limit] && (this.card.limit === "threshold_ms" || history_free)); // a line that only joins dots
     return { x, utility: one.utility, method: name, label, guide, scenario, evaluated, best, colour: methodColour(this.run, one.method), range: rangeText(one.lo, one.hi), rank: one.rank ? String(one.rank) : "", how: one.how };
   }
 }
 
-const nearText = ({ lo, hi, labels }) => (labels.length > 1 ? `between ${percent(lo)} and ${percent(hi)} at ${labels.join(" and ")}` : `${percent(hi)} at ${labels[0]}`);
+// The words of tempora.analysis.neighbours.
+const nearText = ({ lo, hi, labels, bounded }) => `${labels.length > 1 ? `between ${percent(lo)} and ${percent(hi)}` : percent(hi)} at ${labels.join(" and ")}${bounded ? "" : ", which is more relaxed"}`;
+// An address that somebody cut off in the middle of a letter says nothing, and breaks nothing.
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return ""; }
+}
 const unitName = (unit) => (unit === "ms" ? "milliseconds" : unit);
 const yaml = (value) => (typeof value === "string" && /^\w+$/.test(value) ? value : JSON.stringify(value));
-const points = (difference) => `${(100 * difference).toFixed(1)} points`;
+const points = (difference) => `${hundredths(difference, 1)} points`;
