@@ -142,6 +142,8 @@ def _takes(kind: Any) -> str:
 
 
 def _default(value: Any) -> str:
+    if value is inspect.Parameter.empty:
+        return "required"
     return "" if value is None or isinstance(value, bool) else f"`{value}`"
 
 

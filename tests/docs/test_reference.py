@@ -46,6 +46,8 @@ def test_the_command_line_page_has_every_command_and_option(generate):
         "`--set`",
     ):
         assert words in page
+    assert "inspect._empty" not in page
+    assert "| `--out` | path | The folder to write the site to. | required |" in page
 
 
 def _documented() -> list[str]:

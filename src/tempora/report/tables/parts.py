@@ -26,6 +26,7 @@ from tempora.store.verdicts import EQUAL, UNDECIDED
 
 _SIGNS = {EQUAL: EQUAL_SIGN, UNDECIDED: UNDECIDED_SIGN}
 """At winners; one that holds has none."""
+INTERVAL_NOTE = "± half of the 95 % interval over other samples"
 
 
 class Layout(NamedTuple):
@@ -209,6 +210,13 @@ def _transposed(columns: Sequence[Sequence[TableCell]]) -> tuple[tuple[TableCell
 def table_of(
     name: str, caption: str, layout: Layout, data: pd.DataFrame, notes: tuple[str, ...] = ()
 ) -> Table:
+    """A table, with what ± means below it where it has any."""
+    intervals = any(
+        cell.reach_text(column)
+        for row in layout.rows
+        for column, cell in zip(layout.columns, row, strict=True)
+    )
+    notes = (*notes, INTERVAL_NOTE) if intervals else notes
     return Table(name, caption, layout.columns, layout.rows, data, layout.rules, notes)
 
 
