@@ -84,9 +84,11 @@ def utility_cells(rows: pd.DataFrame) -> dict[str, TableCell]:
     standard = values.get(STANDARD, float("-inf"))
     comparable = list(rows["utility"].astype(float).where(~incomplete(rows)))
     return {
-        method: TableCell(value, int(rank), mark or ("below" if value < standard else ""), flag, reach=reach)
-        for (method, value), rank, mark, flag, reach in zip(
-            values.items(), rows["rank"], marks(comparable), flags(rows), reaches(rows), strict=True
+        method: TableCell(
+            value, int(rank), mark or ("below" if value < standard else ""), flag, interval=interval
+        )
+        for (method, value), rank, mark, flag, interval in zip(
+            values.items(), rows["rank"], marks(comparable), flags(rows), intervals(rows), strict=True
         )
     }
 
@@ -101,11 +103,14 @@ def flags(rows: pd.DataFrame) -> list[str]:
     ]
 
 
-def reaches(rows: pd.DataFrame) -> list[float | None]:
-    """Half of the 95 % interval of each row's utility over other batches; None where it was not worked out."""
+def intervals(rows: pd.DataFrame) -> list[tuple[float, float] | None]:
+    """The 95 % interval of each row's utility over other samples; None where it was not worked out."""
     if "sample_lo" not in rows:
         return [None] * len(rows)
-    return [float(reach) for reach in (rows["sample_hi"] - rows["sample_lo"]) / 2]
+    return [
+        (float(low), float(high)) if high >= low else None
+        for low, high in zip(rows["sample_lo"], rows["sample_hi"], strict=True)
+    ]
 
 
 def flag_notes(rows: pd.DataFrame) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ _BETWEEN = 2
 def renderable(table: Table, width: int = 80) -> Group:
     """What `rich` prints: one grid, or several below each other if one would not fit."""
     parts: list[RichTable | Text] = [Text(visible(table.caption), style="bold")]
-    for columns in _cut(table, width):
+    for columns in cut(table, width):
         parts += [Text(), _grid(table, columns)]
     if table.notes:
         parts += [Text(), *(Text(visible(note), style="dim") for note in table.notes)]
@@ -87,8 +87,8 @@ def _cells(table: Table, number: int, heading: str) -> list[Text]:
     return [Text(" " * (room - head)) + text for text, head in zip(texts, heads, strict=True)]
 
 
-def _cut(table: Table, width: int) -> list[list[int]]:
-    """Column numbers of each grid: as many whole groups as fit, the first column repeated in each."""
+def cut(table: Table, width: int) -> list[list[int]]:
+    """Column numbers of each grid of that many characters: as many whole groups as fit, the first column repeated in each."""
     grids: list[list[int]] = [[0]]
     for group in _groups(table.columns):
         if len(grids[-1]) > 1 and _width(table, [*grids[-1], *group]) > width:

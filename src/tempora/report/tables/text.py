@@ -77,7 +77,7 @@ def to_latex(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """A pipe table: best bold, second underlined, ranks in brackets."""
-    titles = map(_whole_title, table.columns)
+    titles = [column.whole_title for column in table.columns]
     lines = [
         f"**{_markdown_text(table.caption)}**",
         "",
@@ -89,15 +89,6 @@ def to_markdown(table: Table) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", *(_markdown_text(note) for note in table.notes)] if table.notes else []
     return "\n".join(lines) + "\n"
-
-
-def _whole_title(column: Column) -> str:
-    """With the group that other formats write above it, unless that says the same: not "Offline offline"."""
-    return (
-        column.title
-        if column.group.lower() == column.title.lower()
-        else f"{column.group} {column.title}".strip()
-    )
 
 
 def to_csv(table: Table) -> str:
