@@ -690,8 +690,8 @@ def test_what_was_asked_is_printed_with_the_answer(browser: Browser, page: Path)
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
         seen = browser.run(
-            """return ["#protocols :checked + span", "#whatif-shift", "#slider-name", "#exact", "#exact-unit", "#slider"]
-              .map((one) => document.querySelector(one).getClientRects().length > 0)"""
+            """const parts = ["#protocols :checked + span", "#whatif-shift", "#slider-name", "#exact", "#exact-unit"];
+            return [...parts, "#slider"].map((one) => document.querySelector(one).getClientRects().length > 0)"""
         )
         assert seen == [True] * 5 + [False]
         others = "return [...document.querySelectorAll('#protocols label')].filter((one) => one.offsetHeight).length"

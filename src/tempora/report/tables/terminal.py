@@ -88,7 +88,7 @@ def _cells(table: Table, number: int, heading: str) -> list[Text]:
 
 
 def cut(table: Table, width: int) -> list[list[int]]:
-    """Column numbers of each grid of that many characters: as many whole groups as fit, the first column repeated in each."""
+    """Column numbers of each grid of that many characters: whole groups where they fit, the first column in each."""
     grids: list[list[int]] = [[0]]
     for group in _groups(table.columns):
         if len(grids[-1]) > 1 and _width(table, [*grids[-1], *group]) > width:
