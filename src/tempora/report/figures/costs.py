@@ -116,15 +116,14 @@ def _overhead_axis(axes: Axes, seconds: pd.Series[float]) -> None:
     """Seconds from 0 on: linear, unless they are of several sizes, which only a logarithm tells apart."""
     spent = seconds[seconds > 0]
     if spent.empty or spent.max() < 20 * spent.min():
-        axes.set_xlim(left=0)
-        axes.set_xlabel("Overhead spent (s)")
+        axes.set_xlabel("Overhead spent (s), linear")
         return
     # Zero has no logarithm: up to the first power of ten below what was spent the axis is linear.
     first, last = math.floor(math.log10(spent.min())), math.ceil(math.log10(spent.max()))
-    between = (1, 2, 5) if last - first <= 3 else (1,)
+    between = (1, 2, 5) if last - first <= 2 else (1,)
     ticks = [step * 10**power for power in range(first, last + 1) for step in between]
-    axes.set_xscale("symlog", linthresh=10**first)
-    axes.set_xlim(0, 1.15 * spent.max())
+    axes.set_xscale("symlog", linthresh=10**first, linscale=0.5)
+    axes.set_xlim(-0.12 * 10**first, 1.15 * spent.max())
     axes.set_xticks([0, *(tick for tick in ticks if tick <= 1.15 * spent.max())])
     axes.set_xticks([], minor=True)
     axes.xaxis.set_major_formatter(lambda second, _: f"{second:g}")
