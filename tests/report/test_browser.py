@@ -416,6 +416,24 @@ def test_is_usable_on_a_phone(browser: Browser, page: Path, dark: bool) -> None:
     assert (max(map(int, re.findall(r"\d+", background))) < 60) == dark
 
 
+def test_numbers_below_a_chart_keep_their_distance_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    """Limits of 12.5 to 250 ms: a logarithmic axis numbers 10, 20, 30, 40, 50 and so on."""
+    limits = [Continuous(threshold_ms=ms) for ms in (12.5, 25.0, 50.0, 100.0, 250.0)]
+    browser.open(write_report(write_run(tmp_path, scenarios=[Offline(), *limits])), width=390)
+    touching = browser.run(
+        """return [...document.querySelectorAll(".chart .role-axis")].flatMap((axis) => {
+          const boxes = [...axis.querySelectorAll(".role-axis-label text")]
+            .filter((label) => label.textContent && getComputedStyle(label).opacity > 0)
+            .map((label) => [label.textContent, label.getBoundingClientRect()]);
+          const near = (one, other) => one.left < other.right + 3 && other.left < one.right + 3
+            && one.top < other.bottom && other.top < one.bottom;
+          return boxes.flatMap(([text, box], place) => boxes.slice(place + 1)
+            .filter(([, other]) => near(box, other)).map(([other]) => `${text}|${other}`));
+        })"""
+    )
+    assert touching == []
+
+
 def test_tables_sort_and_copy(opened: Browser) -> None:
     opened.run("document.querySelector('#table-choice').focus()")
     rows = "[...document.querySelectorAll('[data-table=\"0\"] table:not(.part) tbody tr')]"
@@ -698,6 +716,18 @@ def test_what_was_asked_is_printed_with_the_answer(browser: Browser, page: Path)
         assert browser.run(others) == 1, "only the kind of deployment that the answer is about"
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_the_command_that_decides_more_takes_one_line_until_it_is_opened(
+    browser: Browser, tmp_path: Path
+) -> None:
+    browser.open(write_report(write_run(tmp_path, batches=8)), width=1200)
+    line = "return document.querySelector('.remedy').getBoundingClientRect().height"
+    assert browser.run(line) < 40
+    browser.run("document.querySelector('.remedy summary').click()")
+    assert browser.run(line) > 40
+    assert browser.run("return document.getElementById('copy-remedy').getClientRects().length") == 1
+    assert "batches" in browser.text("#remedy")
 
 
 def test_arrows_go_from_cell_to_cell(opened: Browser) -> None:
