@@ -425,7 +425,7 @@ def test_numbers_below_a_chart_keep_their_distance_on_a_phone(browser: Browser, 
           const boxes = [...axis.querySelectorAll(".role-axis-label text")]
             .filter((label) => label.textContent && getComputedStyle(label).opacity > 0)
             .map((label) => [label.textContent, label.getBoundingClientRect()]);
-          const near = (one, other) => one.left < other.right + 3 && other.left < one.right + 3
+          const near = (one, other) => one.left < other.right + 2 && other.left < one.right + 2
             && one.top < other.bottom && other.top < one.bottom;
           return boxes.flatMap(([text, box], place) => boxes.slice(place + 1)
             .filter(([, other]) => near(box, other)).map(([other]) => `${text}|${other}`));
