@@ -23,6 +23,7 @@ from tempora.cli.app import app
 from tempora.cli.examples import EXAMPLES, line
 from tempora.engine.config import DataConfig, RunConfig, template
 from tempora.measure.verdict import Limits
+from tempora.report.html.glossary import WORDS
 from tempora.scenarios.specs import KINDS
 from tempora.store.schema_page import as_markdown
 
@@ -37,6 +38,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "cli.md": cli(),
         DOCS / "reference" / "config.md": config(),
         **filled("published.md", {"setups": setups(), "inconsistencies": inconsistencies()}),
+        **filled("concepts/glossary.md", {"words": words()}),
         **filled("concepts/timing-and-verdict.md", {"limits": limits()}),
         **filled("tasks/tune-equally.md", {"tuning": tuning()}),
         **filled("tasks/share-results.md", {"board": board()}),
@@ -142,6 +144,8 @@ def _takes(kind: Any) -> str:
 
 
 def _default(value: Any) -> str:
+    if value is inspect.Parameter.empty:
+        return "required"
     return "" if value is None or isinstance(value, bool) else f"`{value}`"
 
 
@@ -375,6 +379,13 @@ def limits() -> str:
     ):
         rows.append([what, *map(written, bounds)])
     return markdown_table(rows)
+
+
+def words() -> str:
+    """The words that the page of a run explains, as it explains them."""
+    symbols = {"Utility": "U", "Adapted fraction": "φ", "Calibration error": "ECE"}
+    rows = [[word, symbols.get(word, ""), meaning] for word, meaning in sorted(WORDS.items())]
+    return markdown_table([["word", "symbol", "meaning"], *rows])
 
 
 # -- the published numbers -------------------------------------------------------------------------------------

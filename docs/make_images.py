@@ -7,8 +7,8 @@ From a demo, README's picture and the words that README quotes:
 From another run those of the docs, which are of this one (about ten minutes on two cores); the screenshot needs
 Chromium:
 
-    tempora run --clock published:rn50_inc --shifts impulse_noise,defocus_blur,brightness,contrast --batches 40 \
-        --threads 1 --out runs/picture
+    tempora run --clock published:rn50_inc --methods standard,neo,lame,adabn,tent,eta,shot_im,deyo,cmf,sar \
+        --shifts impulse_noise,defocus_blur,brightness,contrast --batches 40 --threads 1 --out runs/picture
 
 From the example board (about ten minutes on one core), its picture:
 

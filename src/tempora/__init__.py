@@ -37,3 +37,8 @@ def __getattr__(name: str) -> Any:
 
         return open_run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, lazy ones too: what a notebook offers after `tempora.`."""
+    return sorted(__all__)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from made_runs import METHODS, Pace
 from made_runs import measured_run as write_run
-from tempora.analysis.compare import _machines, compare_runs, machine_name
+from tempora.analysis.compare import _lengths, _machines, compare_runs, machine_name
 from tempora.analysis.doubt import doubt
 from tempora.errors import TemporaError
 from tempora.scenarios import Continuous, Discrete, Offline
@@ -170,6 +170,22 @@ def test_what_else_differs_is_said(run: Results, tmp_path: Path) -> None:
         "scenarios only there: T 99 ms",
     ):
         assert part in notes
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ({"fog": 12, "snow": 12, "rain": 12, "hail": 12}, []),
+        ({"fog": 12, "frost": 9}, []),
+        (
+            {"fog": 8, "snow": 8, "rain": 6},
+            ["12 batches of fog, snow here and 8 there", "12 batches of rain here and 6 there"],
+        ),
+    ],
+)
+def test_only_shifts_of_both_runs_can_differ_in_length(there: dict[str, int], expected: list[str]) -> None:
+    """A run of more shifts is not one of other batches."""
+    assert _lengths({"fog": 12, "snow": 12, "rain": 12}, there) == expected
 
 
 def test_machines_are_named_by_what_the_times_are_about() -> None:

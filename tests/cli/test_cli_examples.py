@@ -24,19 +24,30 @@ def _leaves(command, path=()):
 
 
 COMMANDS = dict(_leaves(ROOT))
-LINES = [(name, example) for name, examples in EXAMPLES.items() if name in COMMANDS for example in examples]
+GROUPS = {name for name, command in ROOT.commands.items() if name not in COMMANDS}
+LINES = [(name, example) for name, examples in EXAMPLES.items() for example in examples]
 
 
-def test_every_command_has_two():
-    assert {name for name in COMMANDS if len(EXAMPLES.get(name, ())) < 2} == set()
+def test_every_command_and_every_group_has_two():
+    assert {name for name in {*COMMANDS, *GROUPS} if len(EXAMPLES.get(name, ())) < 2} == set()
+    assert set(EXAMPLES) <= {*COMMANDS, *GROUPS}
 
 
 @pytest.mark.parametrize(("name", "example"), LINES, ids=[line(*each) for each in LINES])
 def test_each_is_understood(name, example):
     arguments = shlex.split(example.arguments.partition("|")[0])
+    if name in GROUPS:
+        name = f"{name} {arguments.pop(0)}"
     COMMANDS[name].make_context(name, arguments)  # raises where an option or an argument is none
 
 
 def test_help_shows_them():
     shown = CliRunner().invoke(app, ["recommend", "--help"], env={"COLUMNS": "120"}).output
     assert "tempora recommend runs/mine --fps 30 --cameras 8" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("group", sorted(GROUPS))
+def test_help_of_a_group_shows_them(group):
+    shown = CliRunner().invoke(app, [group, "--help"], env={"COLUMNS": "120"}).output
+    for example in EXAMPLES[group]:
+        assert line(group, example) in " ".join(shown.split())

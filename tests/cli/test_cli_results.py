@@ -116,6 +116,7 @@ def test_the_overview_of_one_shift_has_its_numbers(run: Path) -> None:
         (["--by-shift"], "--by-shift: .*--table with one of offline, discrete, continuous, amortised"),
         (["--scenario", "x"], "--scenario is about one table: say which with --table"),
         (["--format", "csv"], "--format csv is about one table"),
+        (["--format", "xml"], "unknown format 'xml': allowed: csv, json, latex, markdown, terminal"),
     ],
 )
 def test_what_the_overview_cannot_show_is_said(run: Path, arguments: list[str], message: str) -> None:

@@ -17,6 +17,8 @@ import yaml
 
 import tempora.analysis
 from tempora import __version__
+from tempora.analysis import outcomes
+from tempora.report.html.glossary import WORDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +48,27 @@ def test_the_command_line_page_has_every_command_and_option(generate):
         "`--set`",
     ):
         assert words in page
+    assert "inspect._empty" not in page
+    assert "| `--out` | path | The folder to write the site to. | required |" in page
+
+
+def test_no_word_is_explained_in_two_ways(generate):
+    """What the report explains, the docs quote (`generate`); beside it they explain other words only."""
+    page = (ROOT / "docs" / "concepts" / "glossary.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \|", page.partition("<!-- end -->")[2], re.MULTILINE)
+    by_hand = {word for row in rows for word in row.lower().split(", ")}
+    assert {"queue", "stream"} <= by_hand
+    assert by_hand.isdisjoint({word.lower() for word in WORDS})
+    assert by_hand.isdisjoint({"winner", "wins", "champion", "cell", "pressured cell", "baseline latency"})
+
+
+def test_the_glossary_defines_what_the_analysis_counts():
+    """`analysis.outcomes` decides what a cell, a win and a champion are."""
+    decides = " ".join(inspect.getdoc(outcomes).split())
+    assert "A *cell* is one shift under one scenario, its seeds taken together" in decides
+    assert WORDS["Cell"] == "One shift under one scenario, its seeds taken together."
+    assert "The *champion* of a scenario wins it over all shifts together" in decides
+    assert WORDS["Champion"] == "Of a scenario: the method that wins it over all shifts together."
 
 
 def _documented() -> list[str]:

@@ -8,10 +8,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
+from io import StringIO
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from made_runs import BASELINE_MS, METHODS, WIDE_GRID, write_run
@@ -19,6 +21,7 @@ from tempora._numbers import percent, points
 from tempora.analysis.doubt import doubt
 from tempora.analysis.recommend import recommend
 from tempora.analysis.replays import answer
+from tempora.report import tables
 from tempora.report.frames import offline_batches
 from tempora.report.html import write_report
 from tempora.report.html.page import template
@@ -415,9 +418,27 @@ def test_is_usable_on_a_phone(browser: Browser, page: Path, dark: bool) -> None:
     assert (max(map(int, re.findall(r"\d+", background))) < 60) == dark
 
 
+def test_numbers_below_a_chart_keep_their_distance_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    """Limits of 12.5 to 250 ms: a logarithmic axis numbers 10, 20, 30, 40, 50 and so on."""
+    limits = [Continuous(threshold_ms=ms) for ms in (12.5, 25.0, 50.0, 100.0, 250.0)]
+    browser.open(write_report(write_run(tmp_path, scenarios=[Offline(), *limits])), width=390)
+    touching = browser.run(
+        """return [...document.querySelectorAll(".chart .role-axis")].flatMap((axis) => {
+          const boxes = [...axis.querySelectorAll(".role-axis-label text")]
+            .filter((label) => label.textContent && getComputedStyle(label).opacity > 0)
+            .map((label) => [label.textContent, label.getBoundingClientRect()]);
+          const near = (one, other) => one.left < other.right + 2 && other.left < one.right + 2
+            && one.top < other.bottom && other.top < one.bottom;
+          return boxes.flatMap(([text, box], place) => boxes.slice(place + 1)
+            .filter(([, other]) => near(box, other)).map(([other]) => `${text}|${other}`));
+        })"""
+    )
+    assert touching == []
+
+
 def test_tables_sort_and_copy(opened: Browser) -> None:
     opened.run("document.querySelector('#table-choice').focus()")
-    rows = "[...document.querySelectorAll('[data-table=\"0\"] tbody tr')]"
+    rows = "[...document.querySelectorAll('[data-table=\"0\"] table:not(.part) tbody tr')]"
     column = f"return {rows}.map((row) => row.cells[2].dataset.value)"
     heading = "[data-table='0'] thead tr:last-child th:nth-child(3) button"
     for _ in range(2):
@@ -434,9 +455,38 @@ def test_tables_sort_and_copy(opened: Browser) -> None:
         return new Promise((done) => setTimeout(() => done(window.copied), 50));"""
     )
     lines = [line.split("\t") for line in text.split("\n")]
-    assert lines[0][0] == "Method"
+    assert lines[0][:2] == ["Method", "Discrete ρ 100 %"]
     assert {line[0] for line in lines[1:]} == {"Standard", "LAME", "AdaBN", "Tent", "SAR"}
     assert all(len(line) == len(lines[0]) for line in lines)
+
+
+def test_a_downloaded_table_has_numbers_in_columns_of_numbers(browser: Browser, tmp_path: Path) -> None:
+    """Sign, interval and rank stand beside a number, not in its cell."""
+    written = write_run(tmp_path, scenarios=WIDE_GRID)
+    browser.open(write_report(written))
+    text = browser.run(
+        """let blob = null;
+        URL.createObjectURL = (given) => { blob = given; return "#"; };
+        document.getElementById("download-table").click();
+        return blob.text();"""
+    )
+    table = pd.read_csv(StringIO(text))
+    built = tables.build("sweep", written.utilities, cards=written.cards, doubt=doubt(written))
+    assert list(table["Method"]) == [str(row[0].value) for row in built.rows]
+    signs = 0
+    for number, column in enumerate(built.columns[1:], 1):
+        cells, title = [row[number] for row in built.rows], column.whole_title
+        assert list(table[title]) == pytest.approx(
+            [100 * float(str(cell.value)) for cell in cells], abs=0.006
+        )
+        assert list(table[f"{title} rank"]) == [cell.rank for cell in cells]
+        for place, name in enumerate(("low", "high")):
+            ends = [100 * cell.interval[place] for cell in cells if cell.interval]
+            assert list(table[f"{title} {name}"].dropna()) == pytest.approx(ends, abs=0.006)
+        if any(cell.flag for cell in cells):
+            assert list(table[f"{title} sign"].fillna("")) == [cell.flag for cell in cells]
+            signs += 1
+    assert signs, "some winner is equal or undecided"
 
 
 def test_names_are_text_whatever_they_contain(browser: Browser, tmp_path: Path) -> None:
@@ -613,6 +663,73 @@ def test_on_paper_nothing_is_cut_off_and_no_word_is_broken(browser: Browser, pag
         assert broken == []
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.parametrize("font", ["", "monospace"])
+def test_on_paper_numbers_are_whole_and_wide_tables_come_in_parts(
+    browser: Browser, tmp_path: Path, font: str
+) -> None:
+    many = {f"tuned{number}": METHODS["tent"] for number in range(15)}
+    written = write_run(tmp_path, scenarios=WIDE_GRID, methods={**METHODS, **many})
+    browser.open(write_report(written), width=1047)
+    if font:
+        browser.run("document.body.style.setProperty('--sans', arguments[0])", font)
+        browser.run("document.body.style.fontFamily = arguments[0]", font)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        broken = browser.run(
+            """return [...document.querySelectorAll("[data-table] td")].filter((cell) => {
+              const text = [...cell.childNodes].find((node) => node.nodeType === Node.TEXT_NODE);
+              if (!cell.getClientRects().length || !text) return false;
+              const range = document.createRange();
+              range.selectNodeContents(text);
+              const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size;
+              return lines > text.textContent.trim().split(/\\s+/).length;
+            }).map((cell) => cell.textContent)"""
+        )
+        assert broken == []
+        wide = browser.run(
+            """return [...document.querySelectorAll("[data-table] table")]
+              .filter((table) => table.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+              .map((table) => table.caption.textContent)"""
+        )
+        assert wide == []
+        printed = browser.run(
+            """return [...document.querySelectorAll('[data-name="amortised"]')].at(-1).innerText"""
+        )
+        assert "part 2 of" in printed
+        assert all(label in printed for label in ("Standard", *many)), "no method is lost"
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_what_was_asked_is_printed_with_the_answer(browser: Browser, page: Path) -> None:
+    browser.open(page, width=1047)
+    browser.limit("discrete", 19.0)
+    browser.choose("whatif-shift", "Fog")
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        seen = browser.run(
+            """const parts = ["#protocols :checked + span", "#whatif-shift", "#slider-name", "#exact", "#exact-unit"];
+            return [...parts, "#slider"].map((one) => document.querySelector(one).getClientRects().length > 0)"""
+        )
+        assert seen == [True] * 5 + [False]
+        others = "return [...document.querySelectorAll('#protocols label')].filter((one) => one.offsetHeight).length"
+        assert browser.run(others) == 1, "only the kind of deployment that the answer is about"
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_the_command_that_decides_more_takes_one_line_until_it_is_opened(
+    browser: Browser, tmp_path: Path
+) -> None:
+    browser.open(write_report(write_run(tmp_path, batches=8)), width=1200)
+    line = "return document.querySelector('.remedy').getBoundingClientRect().height"
+    assert browser.run(line) < 40
+    browser.run("document.querySelector('.remedy summary').click()")
+    assert browser.run(line) > 40
+    assert browser.run("return document.getElementById('copy-remedy').getClientRects().length") == 1
+    assert "batches" in browser.text("#remedy")
 
 
 def test_arrows_go_from_cell_to_cell(opened: Browser) -> None:

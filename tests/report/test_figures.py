@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -17,9 +18,9 @@ from tempora.errors import TemporaError
 from tempora.published.methods import card_of
 from tempora.report.colours import BASELINE, EXTRINSIC, FALLBACK, FROZEN, IDLE, INTRINSIC
 from tempora.report.figures import FORMATS, make_figures
-from tempora.report.figures.costs import latency
+from tempora.report.figures.costs import _overhead_axis, latency
 from tempora.report.figures.protocols import protocols
-from tempora.report.figures.style import styled
+from tempora.report.figures.style import new_figure, styled
 from tempora.report.figures.timelines import timelines
 from tempora.report.figures.utility import chosen_shifts, utility
 from tempora.report.figures.winners import winners
@@ -240,3 +241,34 @@ def test_names_are_text(tmp_path: Path) -> None:
 def test_an_unknown_format_is_named(results: Results, tmp_path: Path) -> None:
     with pytest.raises(TemporaError, match="unknown figure format 'pgn': did you mean 'png'"):
         make_figures(results, tmp_path, ["pgn"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "scale", "ticks"),
+    [
+        ([0, 0.5, 2.0], "linear", None),
+        ([0, 0.012, 0.39], "symlog", ["0", "0.01", "0.02", "0.05", "0.1", "0.2"]),
+        ([0, 0.0003, 0.07], "symlog", ["0", "0.0001", "0.001", "0.01"]),
+        ([0, 0.2, 900.0], "symlog", ["0", "0.1", "1", "10", "100", "1000"]),
+    ],
+)
+def test_overheads_have_readable_ticks_whatever_their_size(
+    seconds: list[float], scale: str, ticks: list[str] | None
+) -> None:
+    figure, axes = new_figure(7, 4)
+    axes.plot(seconds, [1, 2, 3])
+    _overhead_axis(axes, pd.Series(seconds))
+    figure.draw_without_rendering()
+    shown = [label.get_text() for label in axes.get_xticklabels()]
+    assert axes.get_xscale() == scale
+    assert ("logarithmic from" if scale == "symlog" else "linear") in axes.get_xlabel()
+    assert len(shown) >= 4 if ticks is None else shown == ticks
+    assert axes.get_xlim()[0] < 0 < max(seconds) < axes.get_xlim()[1], "what costs nothing is seen whole"
+
+
+def test_type_is_of_weights_that_every_font_has(results: Results) -> None:
+    """Others make matplotlib complain, and look different on every machine."""
+    from matplotlib.text import Text
+
+    weights = {text.get_fontweight() for text in winners(results).findobj(Text)}
+    assert weights <= {"normal", "bold"}

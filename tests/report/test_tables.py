@@ -255,6 +255,24 @@ def test_winners_that_do_not_hold_are_marked_and_nobody_else() -> None:
     assert '"sample_lo":0.3' in tables.render(table, "json").replace(" ", "")
 
 
+@pytest.mark.parametrize("width", [60, 80, 120, 250])
+def test_intervals_are_shown_and_explained_however_wide_the_terminal_is(width: int) -> None:
+    run = a_run(shifts=("fog",)).assign(verdict="holds", why="", sample_lo=0.3, sample_hi=0.32)
+    table = tables.build("sweep", run)
+    text = tables.to_terminal(table, width)
+    numbers = sum(cell.rank is not None for row in table.rows for cell in row)
+    assert text.count("±1.0") == numbers
+    for format in ("terminal", "markdown"):
+        assert "± half of the 95 % interval over other samples" in tables.render(table, format)
+    assert "±" not in tables.render(tables.build("winners", run)), "no interval, nothing to explain"
+
+
+def test_a_group_that_says_what_its_column_says_is_named_once_in_markdown() -> None:
+    text = tables.render(tables.build("winners", a_run()), "markdown")
+    assert "offline" in text.lower()
+    assert "Offline offline" not in text
+
+
 HOSTILE = r"evil:<script>alert(1)</script>|[bold]_x_ & 50% \input{x} " + "very long " * 8
 
 

@@ -330,9 +330,10 @@ def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str
             f"λ is {lambdas[0]:.4g} ms here and {lambdas[1]:.4g} ms there "
             f"({percent(lambdas[1] / lambdas[0] - 1, 0, signed=True)})"
         )
-    for name in ("model", "dataset", "severity", "batch_size", "batches"):
+    for name in ("model", "dataset", "severity", "batch_size"):
         if mine.get(name) != theirs.get(name):
             said.append(f"{name} is {_short(mine.get(name))} here and {_short(theirs.get(name))} there")
+    said += _lengths(mine.get("batches") or {}, theirs.get("batches") or {})
     configs = [manifest.get("config") or {} for manifest in (mine, theirs)]
     if configs[0].get("preset") != configs[1].get("preset"):
         said.append(f"preset is {configs[0].get('preset')} here and {configs[1].get('preset')} there")
@@ -352,6 +353,18 @@ def _made_otherwise(run: Results, other: Results) -> list[str]:
     return said + [
         f"{run.cards.label(method)} has other settings: {how}"
         for method, how in differences(run, other).items()
+    ]
+
+
+def _lengths(mine: Mapping[str, int], theirs: Mapping[str, int]) -> list[str]:
+    """Shifts of both whose streams are not equally long, those with the same two lengths together."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for shift in mine:
+        if shift in theirs and mine[shift] != theirs[shift]:
+            found.setdefault((mine[shift], theirs[shift]), []).append(shift)
+    return [
+        f"{here} batches of {_short(', '.join(shifts))} here and {there} there"
+        for (here, there), shifts in found.items()
     ]
 
 

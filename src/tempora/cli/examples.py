@@ -1,4 +1,4 @@
-"""Two examples for every command: its --help ends with them, and so does its entry in the docs.
+"""Two examples for every command and group of commands: its --help ends with them, and so does its entry in the docs.
 
 A test parses each of them, so that none names an option that is gone.
 """
@@ -33,6 +33,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("runs/before runs/after", "what changed beyond noise"),
         Example("runs/mine --published rn50_inc", "side by side with the paper's tables"),
     ),
+    "data": (
+        Example("fetch cifar10_c --to ~/data", "download, check and unpack a published dataset"),
+        Example("corrupt photos photos-c --corruptions noise", "shifts made of your own clean images"),
+    ),
     "data corrupt": (
         Example("photos photos-c --corruptions noise", "noise of your own clean images, severity 5"),
         Example("photos photos-c --corruptions fog,snow --severity 3", "two corruptions, milder"),
@@ -54,6 +58,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example(
             "--clock published:rn50_inc", "the same with the paper's latencies: no profile, always the same"
         ),
+    ),
+    "import": (
+        Example("authors logs --out runs/authors", "the authors' logs as a run folder"),
+        Example("authors logs --out runs/vit --model vit", "those of one network"),
     ),
     "import authors": (
         Example("logs --out runs/authors", "the authors' logs as a run folder"),
@@ -128,14 +136,16 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
 
 
 def add_examples(group: typer.Typer, above: str = "") -> None:
-    """Every command's --help ends with its examples."""
+    """The --help of every command, and of every group of them, ends with its examples."""
     for command in group.registered_commands:
         assert command.callback is not None
         name = f"{above}{command.name or command.callback.__name__}"
         command.epilog = as_epilog(name)
     for inner in group.registered_groups:
         assert inner.typer_instance is not None
-        add_examples(inner.typer_instance, f"{above}{inner.typer_instance.info.name} ")
+        name = f"{above}{inner.typer_instance.info.name}"
+        add_examples(inner.typer_instance, f"{name} ")
+        inner.typer_instance.info.epilog = as_epilog(name)
 
 
 def as_epilog(name: str) -> str:

@@ -50,8 +50,10 @@ def show(
     ] = "terminal",
 ) -> None:
     """Who wins where, how sure that is, and every table of the paper for this run."""
-    from tempora.errors import TemporaError
+    from tempora.errors import TemporaError, unknown
 
+    if format not in completion.FORMATS:
+        raise unknown("format", format, completion.FORMATS)
     console = new_console()
     if table is None:
         if by_shift:

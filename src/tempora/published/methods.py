@@ -72,22 +72,38 @@ STANDARD = "standard"
 
 METHODS: dict[str, MethodCard] = {
     "standard": MethodCard("Standard", "gradient-free", "#767676"),
-    "neo": MethodCard("NEO", "gradient-free", "#92c6ff", ("activations",)),
-    "lame": MethodCard("LAME", "gradient-free", "#46412f", ("output",)),
-    "adabn": MethodCard("AdaBN", "gradient-free", "#2784e7", ("activations",)),
-    "tent": MethodCard("Tent", "gradient-based", "#ecb300", ("parameters",)),
-    "eta": MethodCard("ETA", "gradient-based", "#62964f", ("parameters",)),
-    "shot_im": MethodCard("SHOT-IM", "gradient-based", "#ad6db2", ("parameters",)),
-    "deyo": MethodCard("DeYO", "gradient-based", "#833c00", ("parameters",)),
-    "cmf": MethodCard("CMF", "gradient-based", "#4049a4", ("output", "parameters")),
-    "sar": MethodCard("SAR", "gradient-based", "#b17801", ("parameters",)),
-    "spa": MethodCard("SPA", "gradient-based", "#703b70", ("parameters",)),
-    "zerosiam": MethodCard("ZeroSIAM", "gradient-based", "#26dda2", ("parameters",)),
-    "eta_star": MethodCard("ETA*", "gradient-based", "#a5cfab", ("parameters",)),
-    "shot_im_star": MethodCard("SHOT-IM*", "gradient-based", "#dcbcdd", ("parameters",)),
+    "neo": MethodCard("NEO", "gradient-free", "#a8c2ff", ("activations",)),
+    "lame": MethodCard("LAME", "gradient-free", "#886243", ("output",)),
+    "adabn": MethodCard("AdaBN", "gradient-free", "#689ef6", ("activations",)),
+    "tent": MethodCard("Tent", "gradient-based", "#e6bd00", ("parameters",)),
+    "eta": MethodCard("ETA", "gradient-based", "#90af66", ("parameters",)),
+    "shot_im": MethodCard("SHOT-IM", "gradient-based", "#803eff", ("parameters",)),
+    "deyo": MethodCard("DeYO", "gradient-based", "#ab3c03", ("parameters",)),
+    "cmf": MethodCard("CMF", "gradient-based", "#4e5fd5", ("output", "parameters")),
+    "sar": MethodCard("SAR", "gradient-based", "#c58500", ("parameters",)),
+    "spa": MethodCard("SPA", "gradient-based", "#a72a94", ("parameters",)),
+    "zerosiam": MethodCard("ZeroSIAM", "gradient-based", "#29d9a4", ("parameters",)),
+    "eta_star": MethodCard("ETA*", "gradient-based", "#8acbbc", ("parameters",)),
+    "shot_im_star": MethodCard("SHOT-IM*", "gradient-based", "#b8909c", ("parameters",)),
 }
-"""In the order of the paper's tables. The first twelve colours stay apart for colour-blind readers too, of all
-three kinds."""
+"""In the order of the paper's tables."""
+
+OTHER_COLOURS = {
+    "alpha_bn": "#5b049f",
+    "t3a": "#c002d5",
+    "foa": "#750953",
+    "eata": "#8d864b",
+    "rdumb": "#31b9ca",
+    "cotta": "#2eb525",
+    "rotta": "#479969",
+    "roid": "#f4a594",
+    "memo": "#866aff",
+    "settle": "#c8c65c",
+    "pace": "#f171ba",
+}
+"""Of the bundled methods that are not the paper's. All colours here stay apart on light and on dark paper; those of
+the paper's methods and of Tempora's own (settle, pace) also for colour-blind readers of all three kinds. So many
+cannot all be far apart with two kinds of cones: the others are told apart at a second glance, and by their names."""
 
 HISTORY_FREE = ("standard", "lame", "adabn")
 STATELESS = ("standard", "lame")
@@ -110,7 +126,8 @@ def card_of(method: str) -> MethodCard:
         return METHODS[method]
     name, _, runtime = method.partition("@")
     known = METHODS.get(name)
-    colour = colour_in(runtime, known.colour if known else _written(_colour_of_its_own(name)))
+    own = known.colour if known else OTHER_COLOURS.get(name) or _written(_colour_of_its_own(name))
+    colour = colour_in(runtime, own)
     shown = method.rsplit(":", 1)[-1]
     return (
         MethodCard(shown, known.family, colour, known.modifies)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tempora import analysis
@@ -14,6 +15,8 @@ from tempora.report.figures.style import FAINT, LINE, SOFT, new_figure, short, t
 from tempora.report.frames import offline_batches
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from tempora.store import Results
@@ -95,10 +98,7 @@ def pareto(results: Results) -> Figure | None:
             color=SOFT,
             bbox={"facecolor": "white", "alpha": 0.85, "linewidth": 0, "pad": 1},
         )
-    axes.set_xscale("symlog", linthresh=0.1)
-    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
-    axes.set_xlim(left=-0.005)
-    axes.set_xlabel("Overhead spent (s)")
+    _overhead_axis(axes, curves["overhead_ms"] / 1000)
     axes.set_ylabel("Utility (%)")
     axes.grid(axis="y", color=LINE, lw=0.6)
     axes.set_axisbelow(True)
@@ -110,6 +110,24 @@ def pareto(results: Results) -> Figure | None:
     )
     tell(figure, f"Nobody gets more utility for less overhead than: {points}.")
     return figure
+
+
+def _overhead_axis(axes: Axes, seconds: pd.Series[float]) -> None:
+    """Seconds from 0 on: linear, unless they are of several sizes, which only a logarithm tells apart."""
+    spent = seconds[seconds > 0]
+    if spent.empty or spent.max() < 20 * spent.min():
+        axes.set_xlabel("Overhead spent (s), linear")
+        return
+    # Zero has no logarithm: up to the first power of ten below what was spent the axis is linear.
+    first, last = math.floor(math.log10(spent.min())), math.ceil(math.log10(spent.max()))
+    between = (1, 2, 5) if last - first <= 2 else (1,)
+    ticks = [step * 10**power for power in range(first, last + 1) for step in between]
+    axes.set_xscale("symlog", linthresh=10**first, linscale=0.5)
+    axes.set_xlim(-0.12 * 10**first, 1.15 * spent.max())
+    axes.set_xticks([0, *(tick for tick in ticks if tick <= 1.15 * spent.max())])
+    axes.set_xticks([], minor=True)
+    axes.xaxis.set_major_formatter(lambda second, _: f"{second:g}")
+    axes.set_xlabel(f"Overhead spent (s), logarithmic from {10**first:g} s on")
 
 
 def _part_legend(figure: Figure) -> None:

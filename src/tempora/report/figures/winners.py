@@ -91,7 +91,7 @@ def _square(axes: Axes, row: pd.Series[Any], x: float, y: int, cards: Cards) -> 
         va="center",
         fontsize=6.6,
         color=text_on(shown.colour),
-        weight=600,
+        weight="bold",
     )
 
 

@@ -282,7 +282,7 @@ def pareto() -> alt.LayerChart | alt.FacetChart:
     rows, front = alt.NamedData("rows"), alt.NamedData("front")
     x = alt.X(
         "overhead_s:Q",
-        title="Overhead spent (s)",
+        title="Overhead spent (s), logarithmic beyond 0.1 s",
         scale=alt.Scale(type="symlog", constant=0.1),
         axis=alt.Axis(grid=False, tickCount=6),
     )

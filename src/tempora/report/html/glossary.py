@@ -1,10 +1,10 @@
-"""The words and symbols of the page, each in a sentence."""
+"""The words and symbols of the page, each in a sentence; the glossary of the docs quotes them."""
 
 from __future__ import annotations
 
 from tempora.store import Results
 
-_WORDS = {
+WORDS = {
     "Utility": "What a deployment gets out of a method: the share of all batches that is right, in time and served.",
     "λ": "The time of standard inference for one batch, with a provision: the unit in which deployments are strict.",
     "Calibration error": "ECE: how far a method's confidence is from how often it is right, on what it serves.",
@@ -15,7 +15,10 @@ _WORDS = {
     "Intrinsic overhead": "The part of a method's time that delays the answer to the batch itself.",
     "Extrinsic overhead": "The part after the answer, which delays the batches that follow.",
     "Under pressure": "Every scenario but offline, where the stream waits for the method.",
-    "Win": "The highest utility of a cell (a shift and a scenario, its seeds together). Equal ones win both.",
+    "Cell": "One shift under one scenario, its seeds taken together.",
+    "Win": "The highest utility of a cell. Methods that are equal to twelve digits all win it.",
+    "Champion": "Of a scenario: the method that wins it over all shifts together.",
+    "Insolvent": "Even if all its predictions were right, a method would lose to the best one here.",
     "Holds": "The winner is ahead of all rivals at once with 95 % certainty, over other batches and times.",
     "Equal": "Surely within half a point of the winner, so that there is nothing to choose.",
     "Undecided": "The run cannot tell, by sampling (too few batches) or by timing (times known too roughly).",
@@ -26,7 +29,7 @@ _WORDS = {
 
 def glossary(results: Results) -> dict[str, str]:
     """Word or symbol -> meaning; the knobs of the run's scenarios in the words of their cards."""
-    found = dict(_WORDS)
+    found = dict(WORDS)
     for protocol in results.cards.in_protocol_order(results.contenders["protocol"]):
         card = results.cards.scenario(protocol)
         if card.symbol and card.parameter:

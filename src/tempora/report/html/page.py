@@ -27,7 +27,7 @@ from tempora.report.html.glossary import glossary
 from tempora.report.html.grid import winners_grid
 from tempora.report.html.packing import compress
 from tempora.report.html.payload import axes, payload
-from tempora.report.html.tables import all_tables, heading_groups
+from tempora.report.html.tables import all_tables, heading_groups, printed_parts
 from tempora.report.stream_story import stream_story
 from tempora.store import Results
 from tempora.store.atomic import remove_leftovers, write_atomically
@@ -183,6 +183,7 @@ def _environment(cards: Cards) -> Environment:
         situation=lambda protocol: cards.scenario(protocol).situation,
         shift_title=shift_title,
         heading_groups=heading_groups,
+        printed_parts=printed_parts,
     )
     return found
 

@@ -29,6 +29,16 @@ class Column:
     group: str = ""
     """A heading above neighbouring columns."""
 
+    @property
+    def whole_title(self) -> str:
+        """With the heading above it, unless that says the same.
+
+        >>> Column("T 5λ", group="Continuous").whole_title, Column("offline", group="Offline").whole_title
+        ('Continuous T 5λ', 'offline')
+        """
+        again = self.group.lower() == self.title.lower()
+        return self.title if again else f"{self.group} {self.title}".strip()
+
     def text(self, value: object) -> str:
         """A value as people read it, in percent where the data hold fractions; a dash where there is none.
 
@@ -54,20 +64,21 @@ class Column:
 
 @dataclass(frozen=True)
 class TableCell:
-    """A value, its rank where shown, how it stands out, a sign about it, and half of its 95 % interval."""
+    """A value, its rank where shown, how it stands out, a sign about it, and its 95 % interval."""
 
     value: object = None
     rank: int | None = None
     mark: Mark = ""
     flag: str = ""
     colour: str | None = None
-    reach: float | None = None
+    interval: tuple[float, float] | None = None
 
     def reach_text(self, column: Column) -> str:
         """The half of the interval, with one digit less than its value; empty where none is known."""
-        if self.reach is None or math.isnan(self.reach):
+        if self.interval is None:
             return ""
-        return f"±{replace(column, digits=max(1, column.digits - 1)).text(self.reach)}"
+        low, high = self.interval
+        return f"±{replace(column, digits=max(1, column.digits - 1)).text((high - low) / 2)}"
 
 
 @dataclass(frozen=True)

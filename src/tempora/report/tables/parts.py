@@ -27,6 +27,7 @@ from tempora.store.verdicts import EQUAL, UNDECIDED
 
 _SIGNS = {EQUAL: EQUAL_SIGN, UNDECIDED: UNDECIDED_SIGN}
 """At winners; one that holds has none."""
+INTERVAL_NOTE = "± half of the 95 % interval over other samples"
 
 _MOST_WINNERS = 2
 """Named in one cell."""
@@ -100,9 +101,11 @@ def utility_cells(rows: pd.DataFrame) -> dict[str, TableCell]:
     standard = values.get(STANDARD, float("-inf"))
     comparable = list(rows["utility"].astype(float).where(~incomplete(rows)))
     return {
-        method: TableCell(value, int(rank), mark or ("below" if value < standard else ""), flag, reach=reach)
-        for (method, value), rank, mark, flag, reach in zip(
-            values.items(), rows["rank"], marks(comparable), flags(rows), reaches(rows), strict=True
+        method: TableCell(
+            value, int(rank), mark or ("below" if value < standard else ""), flag, interval=interval
+        )
+        for (method, value), rank, mark, flag, interval in zip(
+            values.items(), rows["rank"], marks(comparable), flags(rows), intervals(rows), strict=True
         )
     }
 
@@ -117,11 +120,14 @@ def flags(rows: pd.DataFrame) -> list[str]:
     ]
 
 
-def reaches(rows: pd.DataFrame) -> list[float | None]:
-    """Half of the 95 % interval of each row's utility over other batches; None where it was not worked out."""
+def intervals(rows: pd.DataFrame) -> list[tuple[float, float] | None]:
+    """The 95 % interval of each row's utility over other samples; None where it was not worked out."""
     if "sample_lo" not in rows:
         return [None] * len(rows)
-    return [float(reach) for reach in (rows["sample_hi"] - rows["sample_lo"]) / 2]
+    return [
+        (float(low), float(high)) if high >= low else None
+        for low, high in zip(rows["sample_lo"], rows["sample_hi"], strict=True)
+    ]
 
 
 def flag_notes(rows: pd.DataFrame) -> tuple[str, ...]:
@@ -226,6 +232,13 @@ def _transposed(columns: Sequence[Sequence[TableCell]]) -> tuple[tuple[TableCell
 def table_of(
     name: str, caption: str, layout: Layout, data: pd.DataFrame, notes: tuple[str, ...] = ()
 ) -> Table:
+    """A table, with what ± means below it where it has any."""
+    intervals = any(
+        cell.reach_text(column)
+        for row in layout.rows
+        for column, cell in zip(layout.columns, row, strict=True)
+    )
+    notes = (*notes, INTERVAL_NOTE) if intervals else notes
     return Table(name, caption, layout.columns, layout.rows, data, layout.rules, notes)
 
 

@@ -22,15 +22,8 @@ _BETWEEN = 2
 def renderable(table: Table, width: int = 80) -> Group:
     """What `rich` prints: one grid, or several below each other if one would not fit."""
     parts: list[RichTable | Text] = [Text(visible(table.caption), style="bold")]
-    cuts, reach = _cut(table, width), False
-    if any(
-        cell.reach_text(column) for row in table.rows for column, cell in zip(table.columns, row, strict=True)
-    ):
-        wider = _cut(table, width, reach=True)
-        if len(wider) == len(cuts):  # intervals are shown where they cost no second grid
-            cuts, reach = wider, True
-    for columns in cuts:
-        parts += [Text(), _grid(table, columns, reach)]
+    for columns in cut(table, width):
+        parts += [Text(), _grid(table, columns)]
     if table.notes:
         parts += [Text(), *(Text(visible(note), style="dim") for note in table.notes)]
     return Group(*parts)
@@ -46,26 +39,25 @@ def to_terminal(table: Table, width: int = 80, colour: bool = False) -> str:
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
-def cell_text(column: Column, cell: TableCell, reach: bool = False) -> Text:
-    """`49.13±0.4¹`: the value, marked, its flag, half of its interval if asked for, and the rank small and grey."""
+def cell_text(column: Column, cell: TableCell) -> Text:
+    """`49.13±0.4¹`: the value, marked, its flag, half of its interval, and the rank small and grey."""
     text = Text(column.text(cell.value), style=_STYLES[cell.mark])
     if cell.colour:
         text.stylize(cell.colour)
     text.append(cell.flag, style="yellow not bold not underline")
-    if reach:
-        text.append(cell.reach_text(column), style="dim not bold not underline")
+    text.append(cell.reach_text(column), style="dim not bold not underline")
     if cell.rank is not None:
         text.append(str(cell.rank).translate(_SUPERSCRIPTS), style="dim not bold not underline")
     return text
 
 
-def _grid(table: Table, columns: Sequence[int], reach: bool) -> RichTable:
+def _grid(table: Table, columns: Sequence[int]) -> RichTable:
     grid = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
     headings = _headings(table, columns)
     for heading, number in zip(headings, columns, strict=True):
         left = table.columns[number].unit == "text"
         grid.add_column(Text(heading, justify="left" if left else "right"), no_wrap=True)
-    cells = [_cells(table, number, heading, reach) for heading, number in zip(headings, columns, strict=True)]
+    cells = [_cells(table, number, heading) for heading, number in zip(headings, columns, strict=True)]
     for place, row in enumerate(zip(*cells, strict=True)):
         if place in table.rules:
             grid.add_section()
@@ -83,10 +75,10 @@ def _headings(table: Table, columns: Sequence[int]) -> list[str]:
     return [f"{start}\n{title}" for start, title in zip(starts, titles, strict=True)]
 
 
-def _cells(table: Table, number: int, heading: str, reach: bool) -> list[Text]:
+def _cells(table: Table, number: int, heading: str) -> list[Text]:
     """The texts of a column. Numbers are indented so that they align, whatever follows them."""
     column, cells = table.columns[number], [row[number] for row in table.rows]
-    texts = [cell_text(column, cell, reach) for cell in cells]
+    texts = [cell_text(column, cell) for cell in cells]
     if column.unit == "text":
         return texts
     heads = [len(column.text(cell.value)) for cell in cells]
@@ -95,14 +87,14 @@ def _cells(table: Table, number: int, heading: str, reach: bool) -> list[Text]:
     return [Text(" " * (room - head)) + text for text, head in zip(texts, heads, strict=True)]
 
 
-def _cut(table: Table, width: int, reach: bool = False) -> list[list[int]]:
-    """Column numbers of each grid: as many whole groups as fit, the first column repeated in each."""
+def cut(table: Table, width: int) -> list[list[int]]:
+    """Column numbers of each grid of that many characters: whole groups where they fit, the first column in each."""
     grids: list[list[int]] = [[0]]
     for group in _groups(table.columns):
-        if len(grids[-1]) > 1 and _width(table, [*grids[-1], *group], reach) > width:
+        if len(grids[-1]) > 1 and _width(table, [*grids[-1], *group]) > width:
             grids.append([0])
         for number in group:
-            if len(grids[-1]) > 1 and _width(table, [*grids[-1], number], reach) > width:
+            if len(grids[-1]) > 1 and _width(table, [*grids[-1], number]) > width:
                 grids.append([0])
             grids[-1].append(number)
     return grids
@@ -118,11 +110,11 @@ def _groups(columns: Sequence[Column]) -> list[list[int]]:
     return groups
 
 
-def _width(table: Table, columns: Sequence[int], reach: bool) -> int:
+def _width(table: Table, columns: Sequence[int]) -> int:
     widths = [
         max(
             *map(len, heading.split("\n")),
-            *(text.cell_len for text in _cells(table, number, heading, reach)),
+            *(text.cell_len for text in _cells(table, number, heading)),
             0,
         )
         for heading, number in zip(_headings(table, columns), columns, strict=True)

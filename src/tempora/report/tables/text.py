@@ -77,9 +77,7 @@ def to_latex(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """A pipe table: best bold, second underlined, ranks in brackets."""
-    titles = [
-        f"{column.group} {column.title}".strip() if column.group else column.title for column in table.columns
-    ]
+    titles = [column.whole_title for column in table.columns]
     lines = [
         f"**{_markdown_text(table.caption)}**",
         "",

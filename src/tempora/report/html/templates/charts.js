@@ -11,6 +11,8 @@ function chartTheme() {
   return {
     background: null, font, text: { fill: colour("--ink") }, view: { stroke: null },
     axis: { ...text, labelFont: font, titleFont: font, labelFontSize: 12, titleFontSize: 12, titleFontWeight: 500, gridColor: colour("--line"), domainColor: colour("--faint"), tickColor: colour("--faint"), titlePadding: 10 },
+    axisQuantitative: { labelOverlap: "greedy", labelSeparation: 3 }, // on a phone, fewer numbers rather than "4050"
+    axisX: { labelBound: 6 }, // and none that the edge would cut
     legend: { labelColor: colour("--soft"), labelFont: font, labelFontSize: 12, symbolType: "square" },
   };
 }

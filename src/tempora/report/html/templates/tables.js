@@ -1,4 +1,4 @@
-// Tables that sort by any column and copy as tab-separated text; and copying in general.
+// Tables that sort by any column, copy as tab-separated text and download as CSV; and copying in general.
 
 function setUpTables() {
   const tables = [...document.querySelectorAll("[data-table]")];
@@ -8,7 +8,7 @@ function setUpTables() {
   const chosen = () => tables.find((table) => !table.hidden);
   byId("copy-table").addEventListener("click", () => copy(asText(chosen()), "table-copied"));
   byId("download-table").addEventListener("click", () => download(`${chosen().dataset.name}.csv`, asCsv(chosen())));
-  byId("copy-command")?.addEventListener("click", () => copy(byId("command").textContent, "command-copied"));
+  for (const what of ["command", "remedy"]) byId(`copy-${what}`)?.addEventListener("click", () => copy(byId(what).textContent, `${what}-copied`));
 }
 
 function sortBy(heading) {
@@ -30,16 +30,33 @@ function sortBy(heading) {
   heading.setAttribute("aria-sort", falling ? "ascending" : "descending");
 }
 
-function asText(table) {
-  const text = (cell) => [...cell.childNodes].filter((node) => !["SUP", "SMALL"].includes(node.nodeName)).map((node) => node.textContent).join("").trim();
-  return [...table.querySelectorAll("tr:not(.groups)")].map((row) => [...row.cells].map(text).join("\t")).join("\n");
+// The table as a spreadsheet wants it: a number alone in its cell; interval, rank and sign in columns of their own.
+function asRows(table) {
+  const whole = table.querySelector("table"), columns = [...whole.tHead.rows].at(-1).cells, lines = [...whole.tBodies[0].rows];
+  const found = [...columns].flatMap((heading, place) => {
+    const cells = lines.map((line) => line.cells[place]), title = heading.dataset.title;
+    const parts = [
+      [title, heading.classList.contains("text") ? ownText : number],
+      [`${title} low`, (cell) => cell.dataset.lo ?? ""], [`${title} high`, (cell) => cell.dataset.hi ?? ""],
+      [`${title} rank`, (cell) => textOf(cell, "sup")], [`${title} sign`, (cell) => textOf(cell, ".flag")],
+    ];
+    return parts.map(([name, text]) => [name, ...cells.map(text)]).filter((column, part) => part === 0 || column.slice(1).some(Boolean));
+  });
+  return found[0].map((_, line) => found.map((column) => column[line]));
 }
 
-// What is seen, one line per row. A name that a spreadsheet would calculate gets a quote before it.
+const textOf = (cell, selector) => cell.querySelector(selector)?.textContent ?? "";
+const ownText = (cell) => [...cell.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE).map((node) => node.textContent).join("").trim();
+// "1,234", "+0.5" and "3.00×" are for people; a dash is no number.
+const number = (cell) => ownText(cell).replace(/[,+×]|^–$/g, "");
+
+const asText = (table) => asRows(table).map((row) => row.join("\t")).join("\n");
+
+// One line per row. A name that a spreadsheet would calculate gets a quote before it.
 function asCsv(table) {
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const safe = (text) => (/^[=+@\t\r]|^-(?![\d.]+$)/.test(text) ? `'${text}` : text);
-  return asText(table).split("\n").map((line) => line.split("\t").map((text) => quoted(safe(text))).join(",")).join("\n") + "\n";
+  return asRows(table).map((row) => row.map((text) => quoted(safe(text))).join(",")).join("\n") + "\n";
 }
 
 function download(name, text) {
