@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 from typer.testing import CliRunner
 
 import tempora
@@ -97,6 +98,9 @@ def test_whoever_shares_a_win_is_seen_in_its_square(run: Results, page: str) -> 
     assert f"<span>{both}</span>" in grid
     assert re.search(rf'title="Fog, offline: {both} [\d.]+ %\. AdaBN is equal with', grid)
     assert f"{both} " in tempora.open_run(run.path)._repr_html_()
+    drawn = [text.get_text() for text in winners_figure(run).findobj(Text)]
+    assert "AdaBN +1" in drawn
+    assert "+1: shared with another method" in "; ".join(drawn)
 
 
 def test_sharing_is_explained_only_where_it_counts(run: Results) -> None:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from tempora import analysis
 from tempora.analysis.doubt import EQUAL, UNDECIDED, doubt
+from tempora.analysis.outcomes import winning_methods
 from tempora.cards import Cards
 from tempora.report.colours import text_on
 from tempora.report.figures.style import SOFT, bare, new_figure, short, tell, verdict_note
@@ -43,10 +44,7 @@ def winners(results: Results) -> Figure:
     )
     axes.tick_params(length=0)
     _legend(axes, best, results.cards)
-    if (best["verdict"] == UNDECIDED).any():
-        causes = " or by ".join(sorted({str(why) for why in best.loc[best["verdict"] == UNDECIDED, "why"]}))
-        text = f"hatched: undecided, by {causes}" if causes else "hatched: undecided"
-        figure.text(0.005, -0.01, text, ha="left", va="top", color=SOFT, fontsize=7)
+    figure.text(0.005, -0.01, "; ".join(_signs(best)), ha="left", va="top", color=SOFT, fontsize=7)
     verdict_note(figure, results)
     wins = ", ".join(
         f"{results.cards.label(name)} {count}"
@@ -54,6 +52,17 @@ def winners(results: Results) -> Figure:
     )
     tell(figure, f"Cells won: {wins}. {doubt(results).summary.sentence()}")
     return figure
+
+
+def _signs(best: pd.DataFrame) -> list[str]:
+    """What hatching and +1 mean, where they are drawn."""
+    said = []
+    if (best["verdict"] == UNDECIDED).any():
+        causes = " or by ".join(sorted({str(why) for why in best.loc[best["verdict"] == UNDECIDED, "why"]}))
+        said.append(f"hatched: undecided, by {causes}" if causes else "hatched: undecided")
+    if any(len(winning_methods(row)) > 1 for _, row in best.iterrows()):
+        said.append("+1: shared with another method")
+    return said
 
 
 def _columns(best: pd.DataFrame) -> dict[int, float]:
@@ -82,7 +91,8 @@ def _square(axes: Axes, row: pd.Series[Any], x: float, y: int, cards: Cards) -> 
         **_hatched(row, text_on(shown.colour)),
     )
     axes.add_patch(box)
-    name = short(shown.label, 9) + (" =" if row["verdict"] == EQUAL else "")
+    sharing = len(winning_methods(row)) - 1
+    name = short(shown.label, 9) + (f" +{sharing}" if sharing else " =" if row["verdict"] == EQUAL else "")
     axes.text(
         x + 0.5,
         y + 0.52,
