@@ -10,7 +10,8 @@ from scipy import stats
 
 from made_runs import METHODS, Pace
 from made_runs import measured_run as write_run
-from tempora.analysis.compare import _lengths, _machines, compare_runs, machine_name
+from tempora.analysis.circumstances import _lengths, _machines, machine_name
+from tempora.analysis.compare import compare_runs
 from tempora.analysis.doubt import doubt
 from tempora.errors import TemporaError
 from tempora.scenarios import Continuous, Discrete, Offline

@@ -105,7 +105,7 @@ def _print(
 
 
 def _about_runs(console: Console, run: Results, other: Results, found: RunComparison) -> None:
-    from tempora.analysis.compare import machine_name
+    from tempora.analysis.circumstances import machine_name
 
     for where, results in (("here ", run), ("there", other)):
         baseline_ms = results.manifest["baseline"]["baseline_ms"]

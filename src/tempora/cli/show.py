@@ -174,7 +174,7 @@ def _percent(value: float | None) -> str:
 
 def describe(manifest: Mapping[str, Any]) -> str:
     """One paragraph: what was run, where, with which lambda."""
-    from tempora.analysis.compare import machine_name
+    from tempora.analysis.circumstances import machine_name
     from tempora.analysis.outcomes import shift_words
     from tempora.errors import counted
 

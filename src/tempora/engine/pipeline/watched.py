@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from tempora.errors import TemporaError, TemporaWarning
@@ -14,7 +15,7 @@ class LeftBehind(TemporaError):
     """A call has not come back, and nobody listens to its thread any more."""
 
 
-class Watched:
+class Watched(ABC):
     """A thread that does not come back from a call is left behind, and another takes its place, unless `_hangs` says
     that this would be of no use.
 
@@ -55,16 +56,17 @@ class Watched:
         generation = self._generation
         return start(lambda: self._work(generation), self._name)
 
+    @abstractmethod
     def _work(self, generation: int) -> None:
-        raise NotImplementedError
+        """What the thread of this generation does, until its end."""
 
+    @abstractmethod
     def _hangs(self, failure: str) -> bool:
         """A thread was left behind: whether another is to go on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _give_up(self, reason: str) -> None:
         """Nobody goes on."""
-        raise NotImplementedError
 
 
 def start(work: Callable[[], None], name: str) -> threading.Thread:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from tempora.analysis.compare import SHIPPED, machine_name
+from tempora.analysis.circumstances import SHIPPED, machine_name
 from tempora.analysis.doubt import doubt
 from tempora.analysis.frames import scored
 from tempora.analysis.outcomes import counted, over_shifts
