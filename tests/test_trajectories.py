@@ -216,13 +216,12 @@ def test_reforward_predicts_again_after_the_step(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", ["eta", "sar", "deyo"])
 def test_the_filters_keep_and_drop(name: str, kind: str) -> None:
     """Without this, the trajectories above could agree while no filter ever decided anything."""
-    oracle = oracle_of(name, trained(kind))
-    for x in stream():
-        oracle.predict(x)
-        oracle.adapt()
+    # SAR's usual perturbation moves few samples across the limit, and on some processors none
+    far = {"rho": 0.5} if name == "sar" else {}
+    method, oracle = pair(name, trained(kind), **far)
+    follow(method, oracle, stream())
     assert any(0 < first < n for n, first, _ in oracle.kept)
-    if (name, kind) != ("sar", "vit"):  # there the perturbation moves no sample across the limit
-        assert any(0 < second < first for _, first, second in oracle.kept)
+    assert any(0 < second < first for _, first, second in oracle.kept)
 
 
 @pytest.mark.parametrize("kind", ["bn", "gn", "vit"])
