@@ -108,7 +108,8 @@ function placesOf(board, network) {
 // What a column is called: its device, and whatever else tells it from the others; at last the run's own name.
 function headingsOf(places, board) {
   const more = board.varying.filter((name) => !["network", "device"].includes(name) && unique(places.map((run) => run[name])).length > 1);
-  const called = places.map((run) => [run.device, ...more.map((name) => SOMETIMES.includes(name) ? `${titled(name)} ${run[name]}` : run[name])].join(", "));
+  const told = (run, name) => SOMETIMES.includes(name) && name !== "shifts" ? `${titled(name)} ${run[name]}` : run[name]; // "5 shifts" says so itself
+  const called = places.map((run) => unique([run.device, ...more.map((name) => told(run, name))]).join(", "));
   return called.map((text, place) => called.filter((other) => other === text).length > 1 ? `${text} (${places[place].name})` : text);
 }
 
