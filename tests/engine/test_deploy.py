@@ -27,6 +27,7 @@ from tempora.engine.pipeline.door import all_finite
 from tempora.engine.pipeline.live_time import WallClock
 from tempora.engine.pipeline.operator import Operator
 from tempora.engine.pipeline.scores import have_a_best_class
+from tempora.engine.pipeline.worker import Worker
 from tempora.errors import TemporaWarning
 from tempora.methods import Method, create
 from tempora.scenarios import Deployment, Poisson
@@ -472,11 +473,12 @@ def test_a_method_that_hangs_while_it_is_saved_or_loaded_is_left_behind(call, tm
 
 
 def test_what_hung_and_comes_back_changes_nothing_of_what_was_loaded_since(tmp_path):
-    let, clock, back = threading.Event(), FakeClock(), threading.Event()
+    let, clock, hangs, back = threading.Event(), FakeClock(), threading.Event(), threading.Event()
 
     class Hanging(Held):
         def adapt(self):
-            hung = self.let_adapt is not None
+            if hung := self.let_adapt is not None:
+                hangs.set()
             done = super().adapt()
             if hung:
                 back.set()
@@ -487,7 +489,7 @@ def test_what_hung_and_comes_back_changes_nothing_of_what_was_loaded_since(tmp_p
             pipeline.save(tmp_path / "state")
             Hanging.let_adapt = let
             pipeline.submit(image()).result(PATIENCE_S)
-            _in_hand(pipeline)
+            assert hangs.wait(PATIENCE_S)
             clock.advance(1001)
             until(lambda: pipeline.stats()["failure"] is not None)
             Hanging.let_adapt = None
@@ -498,6 +500,31 @@ def test_what_hung_and_comes_back_changes_nothing_of_what_was_loaded_since(tmp_p
             pipeline.submit(image()).result(PATIENCE_S)
             assert pipeline.wait(PATIENCE_S)
             assert (pipeline._operator.method.seen, pipeline.stats()["failure"]) == (1, None)
+
+
+def test_who_was_left_behind_before_it_adapts_leaves_the_next_method_alone(tmp_path, monkeypatch):
+    """Between the answer and adapt() a thread may lose the processor for long."""
+    late, clock, adapt = threading.Event(), FakeClock(), Worker._adapt
+    threads = []
+
+    def adapt_late(self, *turn):
+        if not threads:
+            threads.append(threading.current_thread())
+            assert late.wait(PATIENCE_S)
+        adapt(self, *turn)
+
+    with pytest.warns(TemporaWarning, match="a call has not ended"):  # noqa: PT031, SIM117
+        with tempora.deploy(tiny_network(), held(), device="cpu", clock=clock, too_long_ms=1000) as pipeline:
+            pipeline.save(tmp_path / "state")
+            monkeypatch.setattr(Worker, "_adapt", adapt_late)
+            pipeline.submit(image()).result(PATIENCE_S)
+            until(lambda: threads)
+            clock.advance(1001)
+            until(lambda: pipeline.stats()["failure"] is not None)
+            pipeline.load(tmp_path / "state")
+            late.set()
+            threads[0].join(PATIENCE_S)
+            assert pipeline._operator.method.seen == 0
 
 
 def test_where_no_other_method_can_be_made_nothing_is_loaded_into_one_that_hangs(tmp_path):

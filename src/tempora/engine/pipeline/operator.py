@@ -181,11 +181,11 @@ class Operator:
         outcome.refused = refused
         return outcome
 
-    def adapt(self, moment: Callable[[], Moment]) -> tuple[str, str | None]:
-        """The rest of the work on the last batch: what was done, or why the method is not to be asked again."""
-        method = self.method
+    def adapt(self, method: Method, moment: Callable[[], Moment]) -> tuple[str, str | None]:
+        """The rest of the work on the last batch, by the method that it was begun with: what was done, or why it is
+        not to be asked again."""
         try:
-            action = self._adapt(moment, self._guard)
+            action = self._adapt(method, moment, self._guard)
             self._synchronise()
             if self.beside is not None and method is self.method:  # no other was made while this one hung
                 self.beside.publish(method)
@@ -276,7 +276,7 @@ class Operator:
         emission_ms = clock.now_ms()
         costs.predicted(self.mode(), emission_ms - began_ms)
         try:
-            action = self._adapt(lambda: UNTOLD, guard)
+            action = self._adapt(self.method, lambda: UNTOLD, guard)
         except BaseException as error:
             return reason(self.method, "adapt", error)
         self._synchronise()
@@ -287,10 +287,10 @@ class Operator:
         self._learns_from_parts |= in_part and self.method.family == "gradient-based"
         return None
 
-    def _adapt(self, moment: Callable[[], Moment], guard: Guard) -> str:
-        adapt: Any = self.method.adapt
+    def _adapt(self, method: Method, moment: Callable[[], Moment], guard: Guard) -> str:
+        adapt: Any = method.adapt
         with guard("adapt"):
-            action = adapt(moment()) if self.method.time_aware else adapt()
+            action = adapt(moment()) if method.time_aware else adapt()
         try:
             return checked_action(self.name, action)
         except TemporaError as error:

@@ -151,11 +151,15 @@ class Worker(Watched):
 
     def _adapt(self, turn: Turn, generation: int, standing: bool) -> None:
         """The rest of the work on a batch; a method that was given up meanwhile is not asked for it."""
-        shared, operator, outcome = self._shared, self._operator, self._emitted
+        shared, operator = self._shared, self._operator
+        with shared.lock:
+            if generation != self._generation:
+                return  # left behind since the answer: by now the method may be another
+            method, outcome = operator.method, self._emitted
         assert outcome is not None
         action, failure = "none", None
         if standing:
-            action, failure = operator.adapt(lambda: shared.moment(turn, emitted=True))
+            action, failure = operator.adapt(method, lambda: shared.moment(turn, emitted=True))
         with shared.lock:
             if generation != self._generation:
                 return
