@@ -27,7 +27,6 @@ from tempora.engine.pipeline.door import all_finite
 from tempora.engine.pipeline.live_time import WallClock
 from tempora.engine.pipeline.operator import Operator
 from tempora.engine.pipeline.scores import have_a_best_class
-from tempora.engine.pipeline.worker import Worker
 from tempora.errors import TemporaWarning
 from tempora.methods import Method, create
 from tempora.scenarios import Deployment, Poisson
@@ -504,19 +503,19 @@ def test_what_hung_and_comes_back_changes_nothing_of_what_was_loaded_since(tmp_p
 
 def test_who_was_left_behind_before_it_adapts_leaves_the_next_method_alone(tmp_path, monkeypatch):
     """Between the answer and adapt() a thread may lose the processor for long."""
-    late, clock, adapt = threading.Event(), FakeClock(), Worker._adapt
+    late, clock, adapt = threading.Event(), FakeClock(), Operator.adapt
     threads = []
 
-    def adapt_late(self, *turn):
+    def adapt_late(self, *given):
         if not threads:
             threads.append(threading.current_thread())
             assert late.wait(PATIENCE_S)
-        adapt(self, *turn)
+        return adapt(self, *given)
 
     with pytest.warns(TemporaWarning, match="a call has not ended"):  # noqa: PT031, SIM117
         with tempora.deploy(tiny_network(), held(), device="cpu", clock=clock, too_long_ms=1000) as pipeline:
             pipeline.save(tmp_path / "state")
-            monkeypatch.setattr(Worker, "_adapt", adapt_late)
+            monkeypatch.setattr(Operator, "adapt", adapt_late)
             pipeline.submit(image()).result(PATIENCE_S)
             until(lambda: threads)
             clock.advance(1001)
