@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 from hypothesis import settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What is printed is tested as in a plain terminal, whatever this one is: typer and rich read these when imported.
+for variable in (
+    *("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+    *("COLUMNS", "LINES"),
+):
+    os.environ.pop(variable, None)
+if os.environ.get("TERM") in ("dumb", "unknown"):
+    os.environ["TERM"] = "xterm-256color"
 
 settings.register_profile("tempora", deadline=None, print_blob=True)
 settings.load_profile("tempora")
