@@ -26,8 +26,8 @@ import typer
 import ratios
 from common import RESULTS, Device, JsonFile, console
 from ratios import TOLERANCE, Change, Ratio, Table, Verdict
-from tempora._numbers import percent
-from tempora.errors import TemporaError, unknown
+from tempora_tta._numbers import percent
+from tempora_tta.errors import TemporaError, unknown
 
 HERE = Path(__file__).parent
 REPEATS = 3
@@ -113,7 +113,7 @@ def about(device: str, quick: bool, load: float) -> dict[str, Any]:
     """What a reader of the table needs to know; nothing that names the machine or its folders."""
     import torch
 
-    from tempora.measure.machine import device_kind, machine_facts
+    from tempora_tta.measure.machine import device_kind, machine_facts
 
     if device == "cpu":
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))

@@ -24,9 +24,9 @@ from common import JsonFile, console, timed, write
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from made_runs import WIDE_GRID, write_run
-from tempora.report.board import gather, write_board
-from tempora.store import RunFolder, pack
-from tempora.store.suite_claims import departures_of
+from tempora_tta.report.board import gather, write_board
+from tempora_tta.store import RunFolder, pack
+from tempora_tta.store.suite_claims import departures_of
 
 
 def main(

@@ -25,15 +25,15 @@ from typing import Annotated, Any
 import torch
 import typer
 
-import tempora
-import tempora.methods
-import tempora.models
+import tempora_tta as tempora
+import tempora_tta.methods
+import tempora_tta.models
 from common import Device, JsonFile, timed, write
-from tempora.data import CORRUPTIONS, bundled, open_stream
-from tempora.engine.config import RunConfig
-from tempora.engine.setup_data import source_images
-from tempora.models import Classifier
-from tempora.scenarios import Amortised, Continuous, Discrete
+from tempora_tta.data import CORRUPTIONS, bundled, open_stream
+from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.setup_data import source_images
+from tempora_tta.models import Classifier
+from tempora_tta.scenarios import Amortised, Continuous, Discrete
 
 SHIFTS = ("gaussian_noise", "motion_blur", "frost", "contrast")
 SEEDS = (2025, 2026, 2027)
@@ -107,8 +107,8 @@ def material(task: Task, model: Classifier) -> Any:
 def time_of(network: str, method: str, device: str) -> dict[str, Any]:
     """Median milliseconds of predict and adapt on the first shift."""
     torch.set_num_threads(1)
-    model = tempora.models.load(network).to(device)
-    made = tempora.methods.create(method, model, source=source_images(RunConfig(), model))
+    model = tempora_tta.models.load(network).to(device)
+    made = tempora_tta.methods.create(method, model, source=source_images(RunConfig(), model))
     warm_up, count = (1, 3) if method == "memo" else (WARM_UP, WARM_UP + TIMED)
     (batches,) = material(Task("single", network, method, SHIFTS[0], SEEDS[0], count), model).values()
     found = []
@@ -130,7 +130,7 @@ def time_of(network: str, method: str, device: str) -> dict[str, Any]:
 def run(task: Task, clock: dict[str, Any], device: str) -> dict[str, Any]:
     """What the method got out of each scenario."""
     torch.set_num_threads(1)
-    model = tempora.models.load(task.network)
+    model = tempora_tta.models.load(task.network)
     continual = task.kind == "continual"
     settings = SETTINGS.get(task.method, {}) if continual else {}
     results = tempora.evaluate(
@@ -242,7 +242,7 @@ def summed_up(done: list[dict[str, Any]]) -> dict[str, Any]:
                     "x_standard": times[row["network"], row["method"]] / times[row["network"], "standard"],
                 }
             )
-    order = {name: place for place, name in enumerate(tempora.methods.names())}
+    order = {name: place for place, name in enumerate(tempora_tta.methods.names())}
     streams.sort(key=lambda row: (list(NETWORKS).index(row["network"]), order[row["method"]]))
     rows.sort(key=lambda row: (list(NETWORKS).index(row["network"]), order[row["method"]]))
     return {
@@ -347,7 +347,7 @@ def write_page(found: dict[str, Any]) -> None:
         "Made by `python benchmarks/bundled.py`. Utilities in percent, means over",
         f"{shifts} (severity 5, batches of 64) and over seeds.",
         f"Times are those of {found['device']}, and the clock of every scenario:",
-        f"{discrete}, {continuous}, {amortised}. Settings are those of `src/tempora/models/recipes.json`,",
+        f"{discrete}, {continuous}, {amortised}. Settings are those of `src/tempora_tta/models/recipes.json`,",
         "where there are any. *Stepped* is the share of batches that a method learned from when it might have",
         "learned from all.",
         "",

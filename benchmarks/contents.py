@@ -17,10 +17,10 @@ from typing import Annotated
 
 import typer
 
-import tempora.data as data
+import tempora_tta.data as data
 from common import JsonFile, console, write
-from tempora.data import contents
-from tempora.data.class_folders import scan
+from tempora_tta.data import contents
+from tempora_tta.data.class_folders import scan
 
 PER_CLASS = 50
 

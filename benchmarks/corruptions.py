@@ -16,7 +16,7 @@ import torch
 import typer
 
 from common import Device, JsonFile, console, timed, write
-from tempora.data.corruptions import corrupt, names
+from tempora_tta.data.corruptions import corrupt, names
 
 OUTSIDE_IMAGES = 4
 

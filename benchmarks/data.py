@@ -25,10 +25,10 @@ from torch.utils.data import DataLoader
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
-import tempora.data as data
+import tempora_tta.data as data
 from common import Device, JsonFile, console, write
-from tempora.data.decode import default_workers
-from tempora.models.preprocessing import Preprocessing
+from tempora_tta.data.decode import default_workers
+from tempora_tta.models.preprocessing import Preprocessing
 
 PREPROCESSING = Preprocessing(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 BATCH_SIZE = 64

@@ -26,16 +26,16 @@ import torch
 import typer
 from rich.table import Table
 
-import tempora
+import tempora_tta as tempora
 from common import Device, JsonFile, console, write
 from engine import synthetic
-from tempora import methods, models
-from tempora.cli.live import _made, show_lived
-from tempora.engine.live import LivedCell, live
-from tempora.engine.own_profile import PROFILE_FILE
-from tempora.measure.device import synchroniser
-from tempora.methods.testing import sharpened
-from tempora.scenarios import Offline
+from tempora_tta import methods, models
+from tempora_tta.cli.live import _made, show_lived
+from tempora_tta.engine.live import LivedCell, live
+from tempora_tta.engine.own_profile import PROFILE_FILE
+from tempora_tta.measure.device import synchroniser
+from tempora_tta.methods.testing import sharpened
+from tempora_tta.scenarios import Offline
 
 app = typer.Typer()
 
@@ -43,7 +43,9 @@ app = typer.Typer()
 @app.command()
 def overhead(
     device: Device = "cpu",
-    model: Annotated[str, typer.Option(help="Any name that tempora.models.load takes.")] = "fashion_resnet",
+    model: Annotated[
+        str, typer.Option(help="Any name that tempora_tta.models.load takes.")
+    ] = "fashion_resnet",
     only: Annotated[str, typer.Option(help="Methods, with commas.")] = "standard,neo,tent",
     batch_size: int = 64,
     batches: int = 200,

@@ -19,16 +19,16 @@ import torch
 import typer
 from rich.table import Table
 
-import tempora
+import tempora_tta as tempora
 from common import Device, JsonFile, console, write
-from tempora import methods, models
-from tempora._numbers import percent
-from tempora.data import from_batches
-from tempora.engine.passes import Pass
-from tempora.measure import MeasuredClock
-from tempora.methods import Method
-from tempora.scenarios import Offline, relative_grid
-from tempora.store import Results
+from tempora_tta import methods, models
+from tempora_tta._numbers import percent
+from tempora_tta.data import from_batches
+from tempora_tta.engine.passes import Pass
+from tempora_tta.measure import MeasuredClock
+from tempora_tta.methods import Method
+from tempora_tta.scenarios import Offline, relative_grid
+from tempora_tta.store import Results
 
 GRADIENT_FREE = ("standard", "adabn", "lame", "neo")
 

@@ -22,7 +22,7 @@ import typer
 import yaml
 
 from common import console
-from tempora.names import SUITES, file_of
+from tempora_tta.names import SUITES, file_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -115,7 +115,7 @@ def _name(entry: Any) -> str:
 
 def tempora(source: Path, *words: str) -> None:
     environment = os.environ | {"PYTHONPATH": str(source / "src"), "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-m", "tempora", *words], check=True, env=environment)
+    subprocess.run([sys.executable, "-m", "tempora_tta", *words], check=True, env=environment)
 
 
 def git(*words: str) -> None:

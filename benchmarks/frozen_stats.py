@@ -15,10 +15,10 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-import tempora
+import tempora_tta as tempora
 from common import RESULTS
-from tempora import data, models
-from tempora.scenarios import Amortised
+from tempora_tta import data, models
+from tempora_tta.scenarios import Amortised
 
 CLOCK = "library:h200-resnet50"
 BUDGETS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)

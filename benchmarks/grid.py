@@ -24,16 +24,16 @@ import torch
 import typer
 from rich.table import Table
 
-import tempora
+import tempora_tta as tempora
 from common import Device, JsonFile, console, write
 from engine import fitting, gpu_idle, synthetic
 from methods import OPEN
-from tempora import models
-from tempora._numbers import percent
-from tempora.engine import Observer
-from tempora.methods.testing import sharpened
-from tempora.scenarios import relative_grid
-from tempora.store import Results, RunFolder
+from tempora_tta import models
+from tempora_tta._numbers import percent
+from tempora_tta.engine import Observer
+from tempora_tta.methods.testing import sharpened
+from tempora_tta.scenarios import relative_grid
+from tempora_tta.store import Results, RunFolder
 
 
 class Stopwatch(Observer):
@@ -120,7 +120,9 @@ def doubts(run: Path) -> list[str]:
 
 def main(
     device: Device = "cpu",
-    model: Annotated[str, typer.Option(help="Any name that tempora.models.load takes.")] = "fashion_resnet",
+    model: Annotated[
+        str, typer.Option(help="Any name that tempora_tta.models.load takes.")
+    ] = "fashion_resnet",
     batches: Annotated[int, typer.Option(help="78 of 64 images: one shift of 5,000.")] = 78,
     batch_size: int = 64,
     only: Annotated[str, typer.Option(help="Methods, with commas; default all that fit.")] = "",

@@ -13,9 +13,9 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from tempora import models
-from tempora.models.bundled import MEAN, STD, ResNet8
-from tempora.models.wrapping import wrap
+from tempora_tta import models
+from tempora_tta.models.bundled import MEAN, STD, ResNet8
+from tempora_tta.models.wrapping import wrap
 
 SIDE = 448
 

@@ -19,12 +19,12 @@ import typer
 from rich.table import Table
 
 from common import JsonFile, console, write
-from tempora._numbers import percent
-from tempora.analysis.doubt import HOLDS, Replicates, judge, leads, replicate
-from tempora.analysis.doubt.blocks import CONFIDENCE, FloatArray
-from tempora.analysis.doubt.resampling import DRAWS
-from tempora.analysis.doubt.timing import PREDICT, Kind, Rounds, Steady
-from tempora.scenarios import decay
+from tempora_tta._numbers import percent
+from tempora_tta.analysis.doubt import HOLDS, Replicates, judge, leads, replicate
+from tempora_tta.analysis.doubt.blocks import CONFIDENCE, FloatArray
+from tempora_tta.analysis.doubt.resampling import DRAWS
+from tempora_tta.analysis.doubt.timing import PREDICT, Kind, Rounds, Steady
+from tempora_tta.scenarios import decay
 
 LENGTHS = (40, 78, 200, 700, 1500)
 CORRELATIONS = (0.0, 0.5, 0.8)

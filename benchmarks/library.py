@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from common import RESULTS, console
-from tempora.measure.profile import ANY_ACTION, MethodTimes, Profile
-from tempora.measure.steady import PROVISION_X
-from tempora.names import METHODS, PROFILES, file_of
+from tempora_tta.measure.profile import ANY_ACTION, MethodTimes, Profile
+from tempora_tta.measure.steady import PROVISION_X
+from tempora_tta.names import METHODS, PROFILES, file_of
 
 TITLE = re.compile(
     r"(?P<model>\w+), batch (?P<batch>\d+), cuda \((?P<gpu>[^)]+)\), torch (?P<torch>\S+), (?P<rounds>\d+)"

@@ -17,13 +17,13 @@ import typer
 from rich.table import Table
 
 from common import JsonFile, console, write
-from tempora import methods, models
-from tempora.data import Walk, array_shift, draw, open_stream
-from tempora.engine.clocks import open_clock
-from tempora.engine.passes import Pass
-from tempora.models.preprocessing import Preprocessing
-from tempora.scenarios import Offline
-from tempora.store import Trace
+from tempora_tta import methods, models
+from tempora_tta.data import Walk, array_shift, draw, open_stream
+from tempora_tta.engine.clocks import open_clock
+from tempora_tta.engine.passes import Pass
+from tempora_tta.models.preprocessing import Preprocessing
+from tempora_tta.scenarios import Offline
+from tempora_tta.store import Trace
 
 SHIFTS, IMAGES, BATCH, PER_VISIT = 15, 1000, 8, 10
 SHORT = 1_500

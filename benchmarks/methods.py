@@ -24,15 +24,15 @@ from rich.table import Table
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import tempora.methods
-import tempora.models
+import tempora_tta.methods
+import tempora_tta.models
 from common import Device, JsonFile, console, timed, write
-from tempora.errors import TemporaError
-from tempora.methods import Method
-from tempora.methods.contract import adapt_at, predict_at
-from tempora.methods.norm import BatchStatistics
-from tempora.methods.testing import sharpened
-from tempora.models import Classifier
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods import Method
+from tempora_tta.methods.contract import adapt_at, predict_at
+from tempora_tta.methods.norm import BatchStatistics
+from tempora_tta.methods.testing import sharpened
+from tempora_tta.models import Classifier
 
 OPEN: dict[str, dict[str, Any]] = {
     **{name: {"margin": 1.0, "max_similarity": 2.0} for name in ("eta", "eata", "rdumb")},
@@ -92,7 +92,7 @@ def counted(name: str, method: Method, n: int, amount: float) -> dict[str, float
 
 def floor_of(name: str) -> str:
     """The floor that a method is held against."""
-    method = tempora.methods.get(name)
+    method = tempora_tta.methods.get(name)
     if method.family == "gradient-based":
         return f"fwd+bwd {BACKWARD.get(name, 'norm')}"
     return STATISTICS if name in ("adabn", "alpha_bn") else FORWARD
@@ -110,10 +110,10 @@ def subjects(
     everything = tuple(name for name, _ in model.named_parameters())
     for name in names:
         options = {**OPEN.get(name, {}), **settings.get(name, {})}
-        if hasattr(tempora.methods.get(name).Settings, "samples"):
+        if hasattr(tempora_tta.methods.get(name).Settings, "samples"):
             options["samples"] = len(source)
         try:
-            method = tempora.methods.create(name, model, source=source, **options)
+            method = tempora_tta.methods.create(name, model, source=source, **options)
         except TemporaError:
             continue
         methods[name] = method
@@ -197,7 +197,7 @@ def table(rows: list[dict[str, Any]], title: str) -> Table:
 
 def main(
     device: Device = "cpu",
-    model: Annotated[str, typer.Option(help="Any name that tempora.models.load takes.")] = "resnet50",
+    model: Annotated[str, typer.Option(help="Any name that tempora_tta.models.load takes.")] = "resnet50",
     batch: Annotated[int, typer.Option(help="Images per batch.")] = 64,
     repeats: Annotated[int, typer.Option(help="Rounds to take the median over.")] = 20,
     warmup: Annotated[int, typer.Option(help="Rounds before them.")] = 3,
@@ -209,11 +209,11 @@ def main(
 ) -> None:
     """Print the table."""
     torch.manual_seed(0)
-    classifier = tempora.models.load(model, pretrained=pretrained).to(device)
+    classifier = tempora_tta.models.load(model, pretrained=pretrained).to(device)
     x = torch.randn(batch, *classifier.preprocessing.input_size, device=device)
     settings = {name: {"kept_only": kept_only} for name in ("eta", "sar", "deyo")} if kept_only else {}
     source = torch.randn(128, *x.shape[1:], device=device)
-    names = method or tempora.methods.names()
+    names = method or tempora_tta.methods.names()
     contenders = subjects(sharpened(classifier, x), names, settings, source)
     times: dict[str, list[tuple[float, float, str, float]]] = {name: [] for name in contenders}
     for _ in range(warmup):

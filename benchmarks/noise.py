@@ -25,8 +25,8 @@ import pandas as pd
 import typer
 
 from common import RESULTS, console, write
-from tempora.analysis.doubt import EQUAL, HOLDS, doubt
-from tempora.store import Results, open_run
+from tempora_tta.analysis.doubt import EQUAL, HOLDS, doubt
+from tempora_tta.store import Results, open_run
 
 ALONE, BESIDE = "alone", "beside a busy loop on each core"
 DEMOS = {"alone": ALONE, "beside-1": BESIDE, "beside-2": BESIDE}
@@ -69,7 +69,7 @@ def cores() -> int:
 
 def demo(folder: Path, beside: str, quick: bool) -> dict[str, Any]:
     """One demo into a folder of its own, and how long it took."""
-    command = [sys.executable, "-m", "tempora", "demo", "--plain", "--out", str(folder)]
+    command = [sys.executable, "-m", "tempora_tta", "demo", "--plain", "--out", str(folder)]
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     console.print(f"{folder.name}: {beside}; load average {load} before it")
     with busy_loops(cores() if beside == BESIDE else 0):

@@ -18,22 +18,22 @@ import torch
 import typer
 from rich.table import Table
 
-import tempora
+import tempora_tta as tempora
 from common import Device, JsonFile, console, write
 from engine import fitting, synthetic
 from methods import OPEN
-from tempora import models
-from tempora._numbers import percent
-from tempora.engine.executors import local
-from tempora.engine.job import Job
-from tempora.engine.own_profile import OwnProfile
-from tempora.engine.passes import Pass
-from tempora.engine.run import Run
-from tempora.engine.sentinel import Sentinel
-from tempora.methods import Method
-from tempora.methods.testing import sharpened
-from tempora.scenarios import relative_grid
-from tempora.store import RunFolder
+from tempora_tta import models
+from tempora_tta._numbers import percent
+from tempora_tta.engine.executors import local
+from tempora_tta.engine.job import Job
+from tempora_tta.engine.own_profile import OwnProfile
+from tempora_tta.engine.passes import Pass
+from tempora_tta.engine.run import Run
+from tempora_tta.engine.sentinel import Sentinel
+from tempora_tta.methods import Method
+from tempora_tta.methods.testing import sharpened
+from tempora_tta.scenarios import relative_grid
+from tempora_tta.store import RunFolder
 
 PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "service": ((Pass, "_serve_adapting"),),
@@ -91,7 +91,9 @@ class Ledger:
 
 def main(
     device: Device = "cpu",
-    model: Annotated[str, typer.Option(help="Any name that tempora.models.load takes.")] = "fashion_resnet",
+    model: Annotated[
+        str, typer.Option(help="Any name that tempora_tta.models.load takes.")
+    ] = "fashion_resnet",
     batches: int = 78,
     batch_size: int = 64,
     shifts: int = 2,

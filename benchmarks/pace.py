@@ -28,11 +28,11 @@ import typer
 from scipy import stats
 
 from common import RESULTS, Device, console, timed
-from tempora import data, evaluate, models, open_run
-from tempora.errors import TemporaError
-from tempora.methods import Moment, create
-from tempora.scenarios import Amortised, Continuous, Discrete, Scenario
-from tempora.scenarios import grid as grid_of
+from tempora_tta import data, evaluate, models, open_run
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods import Moment, create
+from tempora_tta.scenarios import Amortised, Continuous, Discrete, Scenario
+from tempora_tta.scenarios import grid as grid_of
 
 PACE, STANDARD = "pace", "standard"
 NETWORKS = ("fashion_resnet", "fashion_vit")
@@ -147,7 +147,7 @@ def made_profile(folder: Path, common: list[str], seconds: float) -> Path:
 def tempora(folder: Path, options: list[str]) -> bool:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "log.txt").open("w", encoding="utf-8") as log:
-        command = [sys.executable, "-m", "tempora", *options, "--dataset", "fashion", "--plain"]
+        command = [sys.executable, "-m", "tempora_tta", *options, "--dataset", "fashion", "--plain"]
         return subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode == 0
 
 

@@ -172,7 +172,7 @@ no knowledge of how long the stream is.
 
     tempora.deploy(model, "pace", interval_ms=33, deadline_ms=50, example=batch)
 
-What `pace` does, in the order of `src/tempora/methods/pace.py`:
+What `pace` does, in the order of `src/tempora_tta/methods/pace.py`:
 
 - **Score.** The mutual information of predictions and samples, H(mean p) - mean H, as a share of the most that
   it can be: ln of the classes, or of the samples of a batch if they are fewer. It needs no labels and lies near

@@ -13,7 +13,7 @@ from typing import Any
 
 from common import RESULTS
 from ratios import READERS, TOLERANCE, Table
-from tempora._numbers import percent
+from tempora_tta._numbers import percent
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

@@ -27,12 +27,12 @@ import typer
 from PIL import Image
 from torch import Tensor, nn
 
-import tempora
+import tempora_tta as tempora
 from common import RESULTS, console, write
-from tempora.data.corruptions import corrupt
-from tempora.models import Classifier
-from tempora.models.wrapping import wrap
-from tempora.scenarios import grid
+from tempora_tta.data.corruptions import corrupt
+from tempora_tta.models import Classifier
+from tempora_tta.models.wrapping import wrap
+from tempora_tta.scenarios import grid
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDE, LARGER_SIDE, BATCH = 224, 260, 64

@@ -24,13 +24,13 @@ from common import JsonFile, console, timed, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-import tempora
+import tempora_tta as tempora
 from made_runs import METHODS, WIDE_GRID, Pace, write_run
-from tempora import analysis
-from tempora.analysis.outcomes import CLEAN
-from tempora.published.setups import CORRUPTIONS
-from tempora.report.figures import make_figures
-from tempora.report.html import charts, write_report
+from tempora_tta import analysis
+from tempora_tta.analysis.outcomes import CLEAN
+from tempora_tta.published.setups import CORRUPTIONS
+from tempora_tta.report.figures import make_figures
+from tempora_tta.report.html import charts, write_report
 
 PACES = {
     **METHODS,

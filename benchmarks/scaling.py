@@ -22,12 +22,12 @@ import typer
 from rich.table import Table
 
 from common import RESULTS, JsonFile, console, write
-from tempora import methods
-from tempora._numbers import percent
-from tempora.engine.sentinel import SENTINEL_BATCHES
-from tempora.published import profile
-from tempora.scenarios import Amortised, Continuous, Resolved, Scenario, paper_grid, relative_grid, route
-from tempora.store import ADAPTED, Trace
+from tempora_tta import methods
+from tempora_tta._numbers import percent
+from tempora_tta.engine.sentinel import SENTINEL_BATCHES
+from tempora_tta.published import profile
+from tempora_tta.scenarios import Amortised, Continuous, Resolved, Scenario, paper_grid, relative_grid, route
+from tempora_tta.store import ADAPTED, Trace
 
 GPUS = (1, 8, 64, 512)
 SHIFTS, SEEDS, WARM_UP = 15, 3, 5

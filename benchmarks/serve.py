@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from common import JsonFile, console, timed, write
-from tempora.scenarios import Discrete, serve
+from tempora_tta.scenarios import Discrete, serve
 
 ARRIVALS = (10_000, 100_000, 1_000_000)
 BATCHES = 781

@@ -31,7 +31,7 @@ MAKE = """
 import sys
 from pathlib import Path
 from report.made_run import METHODS, Pace, make_run
-from tempora.published.setups import CORRUPTIONS
+from tempora_tta.published.setups import CORRUPTIONS
 
 folder, shifts, methods, batches = Path(sys.argv[1]), *map(int, sys.argv[2:])
 more = {"neo": Pace(39.0, 0.0, 0.02), "eta": Pace(42.0, 52.0, 0.2), "shot_im": Pace(42.0, 70.0, 0.17),
@@ -47,13 +47,13 @@ make_run(folder, methods=paces, shifts={name: 0.3 + 0.02 * place for place, name
 TIME = """
 import gc, json, sys, time
 from pathlib import Path
-import tempora
-from tempora import analysis
-from tempora.errors import TemporaError
-from tempora.report.figures import make_figures
-from tempora.report.frames import offline_batches
-from tempora.report.html import charts, write_report
-from tempora.report.tables import build
+import tempora_tta as tempora
+from tempora_tta import analysis
+from tempora_tta.errors import TemporaError
+from tempora_tta.report.figures import make_figures
+from tempora_tta.report.frames import offline_batches
+from tempora_tta.report.html import charts, write_report
+from tempora_tta.report.tables import build
 
 folder, out = Path(sys.argv[1]), Path(sys.argv[2])
 found = {}
@@ -83,7 +83,7 @@ for name in ("winners", "offline", "discrete", "continuous", "amortised", "sweep
 timed("report", lambda: write_report(tempora.open(folder), out / "page.html"))
 found["page"] = found["report"]
 try:
-    from tempora.analysis.doubt import doubt
+    from tempora_tta.analysis.doubt import doubt
 except ImportError:
     pass
 else:

@@ -24,22 +24,22 @@ import numpy as np
 import torch
 import typer
 
-import tempora
+import tempora_tta as tempora
 from common import Device, console, write
 from engine import synthetic
 from methods import OPEN
-from tempora import methods, models
-from tempora.engine import Observer, Stopped
-from tempora.engine.evaluate import job_from_batches
-from tempora.engine.job import Job, MethodSpec
-from tempora.engine.life import live_once
-from tempora.engine.live import not_livable
-from tempora.engine.own_profile import PROFILE_FILE
-from tempora.errors import TemporaError
-from tempora.measure import SteadyProfile, load_profile
-from tempora.methods.testing import sharpened
-from tempora.scenarios import Offline, relative_grid
-from tempora.store import Results
+from tempora_tta import methods, models
+from tempora_tta.engine import Observer, Stopped
+from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.job import Job, MethodSpec
+from tempora_tta.engine.life import live_once
+from tempora_tta.engine.live import not_livable
+from tempora_tta.engine.own_profile import PROFILE_FILE
+from tempora_tta.errors import TemporaError
+from tempora_tta.measure import SteadyProfile, load_profile
+from tempora_tta.methods.testing import sharpened
+from tempora_tta.scenarios import Offline, relative_grid
+from tempora_tta.store import Results
 
 METHODS = "standard,adabn,lame,neo,tent,eta,deyo,cmf"
 SEED = 2025
@@ -303,7 +303,9 @@ def _spread(count: int) -> list[int]:
 def main(
     out: Annotated[Path, typer.Option(help="A folder for steady.json and the runs.")],
     device: Device = "cpu",
-    model: Annotated[str, typer.Option(help="Any name that tempora.models.load takes.")] = "fashion_resnet",
+    model: Annotated[
+        str, typer.Option(help="Any name that tempora_tta.models.load takes.")
+    ] = "fashion_resnet",
     seconds: Annotated[float, typer.Option(help="What does not fit is left out, and said.")] = 120.0,
     profile_s: Annotated[float, typer.Option(help="Of them, for the profile.")] = 30.0,
     lives: Annotated[int, typer.Option(help="Of every method, for its live service times.")] = 3,

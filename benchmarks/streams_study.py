@@ -20,15 +20,15 @@ import typer
 from scipy.special import stdtrit
 
 from common import RESULTS, console, write
-from tempora import analysis
-from tempora._numbers import percent
-from tempora.engine.load_config import load_config
-from tempora.engine.run import Run
-from tempora.engine.setup import job_from_config
-from tempora.report.figures.streams import stream
-from tempora.report.figures.style import save, styled
-from tempora.report.stream_story import stream_story
-from tempora.store import Results, RunFolder
+from tempora_tta import analysis
+from tempora_tta._numbers import percent
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.run import Run
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.report.figures.streams import stream
+from tempora_tta.report.figures.style import save, styled
+from tempora_tta.report.stream_story import stream_story
+from tempora_tta.store import Results, RunFolder
 
 DOCS = Path(__file__).parent.parent / "docs"
 PROFILE, FIGURES = RESULTS / "streams-profile.json", RESULTS / "streams-study.json"

@@ -28,19 +28,19 @@ import torch
 import typer
 from rich.table import Table
 
-import tempora
+import tempora_tta as tempora
 from common import Device, JsonFile, console, write
 from engine import synthetic
 from methods import OPEN
-from tempora import methods, models
-from tempora.data import Stream, from_batches
-from tempora.engine.kept_states import BudgetWatch
-from tempora.engine.passes import Pass
-from tempora.measure import MeasuredClock
-from tempora.methods import Method
-from tempora.methods.contract import adapt_at, predict_at
-from tempora.methods.testing import sharpened
-from tempora.scenarios import Budget, Offline
+from tempora_tta import methods, models
+from tempora_tta.data import Stream, from_batches
+from tempora_tta.engine.kept_states import BudgetWatch
+from tempora_tta.engine.passes import Pass
+from tempora_tta.measure import MeasuredClock
+from tempora_tta.methods import Method
+from tempora_tta.methods.contract import adapt_at, predict_at
+from tempora_tta.methods.testing import sharpened
+from tempora_tta.scenarios import Budget, Offline
 
 T = TypeVar("T")
 
@@ -117,7 +117,9 @@ def measured(
 
 def main(
     device: Device = "cpu",
-    model: Annotated[str, typer.Option(help="Any name that tempora.models.load takes.")] = "fashion_resnet",
+    model: Annotated[
+        str, typer.Option(help="Any name that tempora_tta.models.load takes.")
+    ] = "fashion_resnet",
     only: Annotated[str, typer.Option(help="Methods, with commas.")] = "standard,tent,eta,deyo",
     batches: int = 24,
     batch_size: int = 64,

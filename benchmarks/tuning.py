@@ -24,11 +24,11 @@ import torch
 import typer
 
 from common import Device, JsonFile, console, write
-from tempora import data, methods, models
-from tempora.data import Stream, bundled, open_stream
-from tempora.engine.config import SourceConfig
-from tempora.engine.setup_data import SOURCES, images_of
-from tempora.engine.tuning import (
+from tempora_tta import data, methods, models
+from tempora_tta.data import Stream, bundled, open_stream
+from tempora_tta.engine.config import SourceConfig
+from tempora_tta.engine.setup_data import SOURCES, images_of
+from tempora_tta.engine.tuning import (
     COLLAPSED,
     LABEL_FREE,
     LABELS,
@@ -41,9 +41,9 @@ from tempora.engine.tuning import (
     plan,
     trial_of,
 )
-from tempora.errors import TemporaError
-from tempora.models import Classifier
-from tempora.names import METHODS
+from tempora_tta.errors import TemporaError
+from tempora_tta.models import Classifier
+from tempora_tta.names import METHODS
 
 DATASET = "fashion"
 EVALUATED = ("gaussian_noise", "motion_blur", "frost", "contrast")

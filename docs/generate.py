@@ -17,15 +17,15 @@ import typer
 import yaml
 from typer.models import ArgumentInfo
 
-from tempora import methods, published
-from tempora._numbers import percent
-from tempora.cli.app import app
-from tempora.cli.examples import EXAMPLES, line
-from tempora.engine.config import DataConfig, RunConfig, template
-from tempora.measure.verdict import Limits
-from tempora.report.html.glossary import WORDS
-from tempora.scenarios.specs import KINDS
-from tempora.store.schema_page import as_markdown
+from tempora_tta import methods, published
+from tempora_tta._numbers import percent
+from tempora_tta.cli.app import app
+from tempora_tta.cli.examples import EXAMPLES, line
+from tempora_tta.engine.config import DataConfig, RunConfig, template
+from tempora_tta.measure.verdict import Limits
+from tempora_tta.report.html.glossary import WORDS
+from tempora_tta.scenarios.specs import KINDS
+from tempora_tta.store.schema_page import as_markdown
 
 DOCS = Path(__file__).parent
 MADE = "Made by `python docs/generate.py` from the code."

@@ -27,10 +27,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tempora.cli.show import show_overview
-from tempora.report.figures import make_figures
-from tempora.report.html import write_report
-from tempora.store import Results, open_run
+from tempora_tta.cli.show import show_overview
+from tempora_tta.report.figures import make_figures
+from tempora_tta.report.html import write_report
+from tempora_tta.store import Results, open_run
 
 IMAGES = Path(__file__).parent / "images"
 README = Path(__file__).parent.parent / "README.md"

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-import tempora
-from tempora import data, models
+import tempora_tta as tempora
+from tempora_tta import data, models
 
 
 def write_video(path: Path, frames: int, model: models.Classifier) -> np.ndarray:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tempora.methods import Method, Settings, register, setting
+from tempora_tta.methods import Method, Settings, register, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-import tempora
-from tempora import data, models
-from tempora.scenarios import Amortised, Continuous, Discrete
-from tempora.store import Results
+import tempora_tta as tempora
+from tempora_tta import data, models
+from tempora_tta.scenarios import Amortised, Continuous, Discrete
+from tempora_tta.store import Results
 
 TRAIN = range(5_000)
 SERVED = range(5_000, 5_000 + 20 * 64)

@@ -25,10 +25,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-import tempora
-from tempora import data, models
-from tempora.engine.pipeline import prometheus
-from tempora.scenarios import Poisson
+import tempora_tta as tempora
+from tempora_tta import data, models
+from tempora_tta.engine.pipeline import prometheus
+from tempora_tta.scenarios import Poisson
 
 SHAPE = (1, 28, 28)
 

@@ -3,7 +3,7 @@
     python recipes/bundle_source.py DATA
 
 DATA holds the four gzipped IDX files of Fashion-MNIST (Debian: dataset-fashion-mnist). The first 2,000 training
-images, which the bundled networks were trained on, become src/tempora/data/fashion/train2k-*.gz: clean samples of
+images, which the bundled networks were trained on, become src/tempora_tta/data/fashion/train2k-*.gz: clean samples of
 the source domain that are part of no stream, neither the benchmark's (test images) nor the tuning's (the last
 10,000 training images).
 """
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tempora.data.bundled import SOURCE_SAMPLES, parse_idx
+from tempora_tta.data.bundled import SOURCE_SAMPLES, parse_idx
 
-FOLDER = Path(__file__).parents[1] / "src/tempora/data/fashion"
+FOLDER = Path(__file__).parents[1] / "src/tempora_tta/data/fashion"
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -2,7 +2,7 @@
 
     python recipes/fashion_table.py [--networks fashion_resnet] [--seeds 2025,2026,2027] [--batches 156] [--jobs 16]
 
-Every method with the settings of src/tempora/models/recipes.json, offline, over the clean images and the fifteen
+Every method with the settings of src/tempora_tta/models/recipes.json, offline, over the clean images and the fifteen
 corruptions at severity 5, 156 batches of 64, one order of the images per seed. Every finished stream is kept in
 runs/fashion_table.jsonl, and the same command goes on from there: about two hours of one core in all.
 """
@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from tempora import methods
-from tempora.data import CORRUPTIONS, Stream, bundled, open_stream
-from tempora.models import Classifier, load
+from tempora_tta import methods
+from tempora_tta.data import CORRUPTIONS, Stream, bundled, open_stream
+from tempora_tta.models import Classifier, load
 
 ROOT = Path(__file__).parents[1]
 PASSES = ROOT / "runs/fashion_table.jsonl"

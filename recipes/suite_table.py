@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from tempora import methods
-from tempora.errors import TemporaError
-from tempora.store import open_run
+from tempora_tta import methods
+from tempora_tta.errors import TemporaError
+from tempora_tta.store import open_run
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/suite.md"

@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tempora.data.bundled import parse_idx
-from tempora.models.bundled import MEAN, NAMES, STD, architecture
+from tempora_tta.data.bundled import parse_idx
+from tempora_tta.models.bundled import MEAN, NAMES, STD, architecture
 
 HELD_OUT = 10_000
 BATCH_SIZE = 128
@@ -30,7 +30,7 @@ OPTIMISERS = {
     "fashion_vit": lambda p: torch.optim.AdamW(p, lr=3e-3, weight_decay=0.05),
     "fashion_vit_token": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.05),
 }
-WEIGHTS = Path(__file__).parents[1] / "src/tempora/models/weights"
+WEIGHTS = Path(__file__).parents[1] / "src/tempora_tta/models/weights"
 
 
 def begin(name: str) -> nn.Module:

@@ -12,7 +12,7 @@ one number, which have no learning rate. EATA and RDumb have ETA's recipe, which
 
 Dearer methods are tuned on the first batches of the same streams (`BATCHES`).
 
-Writes src/tempora/models/recipes.json, method by method; what is there already is not tuned again.
+Writes src/tempora_tta/models/recipes.json, method by method; what is there already is not tuned again.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ import torch
 from torch import Tensor
 from train_fashion import HELD_OUT, images_and_labels
 
-from tempora import methods
-from tempora.data import Shift, Stream, array_shift, bundled, open_stream
-from tempora.data.corruptions import corrupt
-from tempora.engine import setup_data
-from tempora.engine.config import RunConfig
-from tempora.models import Classifier, load
+from tempora_tta import methods
+from tempora_tta.data import Shift, Stream, array_shift, bundled, open_stream
+from tempora_tta.data.corruptions import corrupt
+from tempora_tta.engine import setup_data
+from tempora_tta.engine.config import RunConfig
+from tempora_tta.models import Classifier, load
 
-RECIPES = Path(__file__).parents[1] / "src/tempora/models/recipes.json"
+RECIPES = Path(__file__).parents[1] / "src/tempora_tta/models/recipes.json"
 LADDER = (1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 1e-1, 2.5e-1)
 WORTHWHILE = 0.001  # a change that gains less is noise, and the default stays
 EVERYWHERE = ("tent", "eta", "shot_im", "sar", "deyo", "cmf", "roid", "t3a", "rotta", "memo", "cotta")

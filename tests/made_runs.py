@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tempora.cards import Cards, scenario_cards
-from tempora.published.methods import HISTORY_FREE, STATELESS
-from tempora.scenarios import (
+from tempora_tta.cards import Cards, scenario_cards
+from tempora_tta.published.methods import HISTORY_FREE, STATELESS
+from tempora_tta.scenarios import (
     Amortised,
     Continuous,
     Discrete,
@@ -23,7 +23,7 @@ from tempora.scenarios import (
     route,
     to_record,
 )
-from tempora.store import (
+from tempora_tta.store import (
     ADAPTED,
     FROZEN,
     Cell,
@@ -34,7 +34,7 @@ from tempora.store import (
     utilities_frame,
     utility_row,
 )
-from tempora.store.resources import Resources
+from tempora_tta.store.resources import Resources
 
 BASELINE_MS, BATCHES, BATCH_SIZE = 10.0, 40, 50
 GRID: tuple[Scenario, ...] = (

@@ -36,13 +36,13 @@ RUN = (
     ),
 )
 PREPARED = (
-    *("altair", "timm", "torch.utils.data", "vl_convert", "tempora.cli.app", "tempora.cli.progress"),
+    *("altair", "timm", "torch.utils.data", "vl_convert", "tempora_tta.cli.app", "tempora_tta.cli.progress"),
     *(
-        "tempora.data.bundled",
-        "tempora.engine.plan",
-        "tempora.engine.setup",
-        "tempora.models.bundled",
-        "tempora.report.html",
+        "tempora_tta.data.bundled",
+        "tempora_tta.engine.plan",
+        "tempora_tta.engine.setup",
+        "tempora_tta.models.bundled",
+        "tempora_tta.report.html",
     ),
 )
 """Imported before forking, so that a command begins at once."""
@@ -86,7 +86,7 @@ class Command:
             sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
             if most_bytes is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
-            from tempora.cli import main
+            from tempora_tta.cli import main
 
             sys.argv = ["tempora", *words]
             main()

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import tempora.methods
-import tempora.models
+import tempora_tta.methods
+import tempora_tta.models
 from oracles import more
 from oracles.compare import assert_close, assert_same_state, by_name
 from oracles.networks import sharpen, stream, trained
@@ -31,8 +31,8 @@ def clean(n: int) -> Tensor:
 
 
 def create(name: str, network: nn.Module, **settings: Any) -> Any:
-    model = tempora.models.wrap(network, mean=(0.5,) * 3, std=(0.5,) * 3)
-    return tempora.methods.create(name, model, seed=1, **settings)
+    model = tempora_tta.models.wrap(network, mean=(0.5,) * 3, std=(0.5,) * 3)
+    return tempora_tta.methods.create(name, model, seed=1, **settings)
 
 
 def turning_view() -> Callable[[Tensor], Tensor]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import tempora
-from tempora.names import METHODS
-from tempora.scenarios.specs import KINDS
+import tempora_tta as tempora
+from tempora_tta.names import METHODS
+from tempora_tta.scenarios.specs import KINDS
 
 ROOT = Path(tempora.__file__).parent
 ROOMS = ("scenarios", "methods", "published")

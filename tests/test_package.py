@@ -72,7 +72,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy(source, tree / name)
     for left in (
         *("runs/mine/run.json", "tempora-demo/report.html", "data/cifar.txt", "site/index.html"),
-        *("src/tempora/__pycache__/app.cpython-311.pyc", "src/tempora/.cache/old.json"),
+        *("src/tempora_tta/__pycache__/app.cpython-311.pyc", "src/tempora_tta/.cache/old.json"),
     ):
         (tree / left).parent.mkdir(parents=True, exist_ok=True)
         (tree / left).write_text("left behind")
@@ -85,7 +85,7 @@ def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_is_the_package_all_of_it_and_nothing_else(wheel: Path) -> None:
-    package = ROOT / "src" / "tempora"
+    package = ROOT / "src" / "tempora_tta"
     there = {path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert set(files_in(wheel)) == {path.relative_to(ROOT / "src").as_posix() for path in there}
     with zipfile.ZipFile(wheel) as archive:
@@ -143,7 +143,7 @@ def test_there_really_is_no_network(installed: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_imported_is_the_wheel(installed: Path, tmp_path: Path) -> None:
-    code = "import tempora; print(tempora.__file__)"
+    code = "import tempora_tta as tempora; print(tempora.__file__)"
     found = ran(installed / "python", "-c", code, cwd=tmp_path).stdout
     assert found.startswith(str(installed.parent))
 

@@ -1,8 +1,8 @@
-"""What `import tempora` offers: the public names, and nothing that only the module itself needs."""
+"""What `import tempora_tta as tempora` offers: the public names, and nothing that only the module itself needs."""
 
 from __future__ import annotations
 
-import tempora
+import tempora_tta as tempora
 
 
 def test_a_notebook_is_offered_the_public_names_and_no_others() -> None:

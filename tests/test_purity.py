@@ -29,5 +29,5 @@ def test_pure_packages_do_not_import_torch():
 
 
 def test_the_command_line_starts_light():
-    loaded = modules_loaded_by("import tempora.cli")
+    loaded = modules_loaded_by("import tempora_tta.cli")
     assert not loaded & {"torch", "pandas", "pyarrow", "numpy", "pydantic", "scipy", "matplotlib"}

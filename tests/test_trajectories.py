@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-import tempora.methods
-import tempora.models
+import tempora_tta.methods
+import tempora_tta.models
 from oracles import gradient_based, gradient_free
 from oracles.compare import assert_close, assert_same_state, follow
 from oracles.networks import sharpen, stream, trained, widen
@@ -48,8 +48,8 @@ def _one_thread() -> Iterator[None]:
 
 def create(name: str, network: nn.Module, mean: float = 0.5, std: float = 0.5, **settings: Any) -> Any:
     """The method, its random parts replaced by fixed images."""
-    model = tempora.models.wrap(network, mean=(mean,) * 3, std=(std,) * 3)
-    method = tempora.methods.create(name, model, seed=1, **settings)
+    model = tempora_tta.models.wrap(network, mean=(mean,) * 3, std=(std,) * 3)
+    method = tempora_tta.methods.create(name, model, seed=1, **settings)
     if name == "deyo":
         method.shuffle = fixed_shuffle
     elif name == "cmf":

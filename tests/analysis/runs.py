@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Scenario, Score
+from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Scenario, Score
 
 BASELINE_MS = 10.0
 TIMES_MS = {"standard": (9.0, 0.0), "adabn": (10.5, 0.0), "tent": (10.0, 14.0), "sar": (10.0, 31.0)}

@@ -10,12 +10,12 @@ from scipy import stats
 
 from made_runs import METHODS, Pace
 from made_runs import measured_run as write_run
-from tempora.analysis.circumstances import _lengths, _machines, machine_name
-from tempora.analysis.compare import compare_runs
-from tempora.analysis.doubt import doubt
-from tempora.errors import TemporaError
-from tempora.scenarios import Continuous, Discrete, Offline
-from tempora.store import Results
+from tempora_tta.analysis.circumstances import _lengths, _machines, machine_name
+from tempora_tta.analysis.compare import compare_runs
+from tempora_tta.analysis.doubt import doubt
+from tempora_tta.errors import TemporaError
+from tempora_tta.scenarios import Continuous, Discrete, Offline
+from tempora_tta.store import Results
 
 FEW = (Offline(), Discrete(interval_ms=25.0), Continuous(threshold_ms=15.0))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from made_runs import measured_run as write_run
-from tempora.analysis.doubt import (
+from tempora_tta.analysis.doubt import (
     EQUAL,
     HOLDS,
     SAMPLING,
@@ -32,14 +32,14 @@ from tempora.analysis.doubt import (
     replicate,
     with_doubt,
 )
-from tempora.analysis.doubt.blocks import Blocks, choose_blocks
-from tempora.analysis.doubt.drawn import Drawn, Passes, rescored, worth_of
-from tempora.analysis.doubt.rescoring import Rescorer
-from tempora.analysis.doubt.run import times_of
-from tempora.analysis.doubt.timing import ADAPT, PREDICT, Factors, Kind, Rounds, Steady, rounds_of
-from tempora.errors import TemporaWarning
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Poisson, Scenario
-from tempora.store import ADAPTED, FROZEN, Results, RunFolder, Trace, open_run
+from tempora_tta.analysis.doubt.blocks import Blocks, choose_blocks
+from tempora_tta.analysis.doubt.drawn import Drawn, Passes, rescored, worth_of
+from tempora_tta.analysis.doubt.rescoring import Rescorer
+from tempora_tta.analysis.doubt.run import times_of
+from tempora_tta.analysis.doubt.timing import ADAPT, PREDICT, Factors, Kind, Rounds, Steady, rounds_of
+from tempora_tta.errors import TemporaWarning
+from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Poisson, Scenario
+from tempora_tta.store import ADAPTED, FROZEN, Results, RunFolder, Trace, open_run
 
 FloatArray = NDArray[np.float64]
 
@@ -449,7 +449,7 @@ def test_the_stored_columns_are_those_of_each_seed(tmp_path: Path) -> None:
 
 
 def test_pooled_rows_get_pooled_doubt(tmp_path: Path) -> None:
-    from tempora.analysis import pool
+    from tempora_tta.analysis import pool
 
     run = write_run(tmp_path / "run", seeds=(1, 2))
     found = doubt(run)
@@ -463,7 +463,7 @@ def test_pooled_rows_get_pooled_doubt(tmp_path: Path) -> None:
 def test_folders_of_0_1_0_open_and_their_doubt_is_worked_out(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    from tempora.store import integrity
+    from tempora_tta.store import integrity
 
     run = write_run(tmp_path / "run", verdict="WARN")
     path = run.path / "utilities.parquet"

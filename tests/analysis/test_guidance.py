@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 
 from analysis.runs import frame
 from made_runs import BATCHES, METHODS, write_run
-from tempora import analysis
-from tempora.analysis.certainty import how_sure, how_sure_along
-from tempora.analysis.diagnoses import (
+from tempora_tta import analysis
+from tempora_tta.analysis.certainty import how_sure, how_sure_along
+from tempora_tta.analysis.diagnoses import (
     Case,
     collapse,
     correlated_classes,
     diagnoses,
     too_small_batches,
 )
-from tempora.analysis.doubt import EQUAL, HOLDS, UNDECIDED, Judgement
-from tempora.analysis.guidance import Guidance, Setting
-from tempora.analysis.regret import cell_regrets
-from tempora.cards import CATALOGUE
-from tempora.report.frames import offline_batches
-from tempora.scenarios import Discrete, Offline
+from tempora_tta.analysis.doubt import EQUAL, HOLDS, UNDECIDED, Judgement
+from tempora_tta.analysis.guidance import Guidance, Setting
+from tempora_tta.analysis.regret import cell_regrets
+from tempora_tta.cards import CATALOGUE
+from tempora_tta.report.frames import offline_batches
+from tempora_tta.scenarios import Discrete, Offline
 
 
 def judged(method: str, verdict: str, *others: str) -> Judgement:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from made_runs import BASELINE_MS, BATCHES, METHODS
 from made_runs import measured_run as write_run
-from tempora.analysis.peak import LEAST_ARRIVALS, Peak, Streams, Times, highest_rate, peak
-from tempora.errors import TemporaError
-from tempora.scenarios import Deployment, Offline, Poisson, Resolved
-from tempora.store import Results, Trace
+from tempora_tta.analysis.peak import LEAST_ARRIVALS, Peak, Streams, Times, highest_rate, peak
+from tempora_tta.errors import TemporaError
+from tempora_tta.scenarios import Deployment, Offline, Poisson, Resolved
+from tempora_tta.store import Results, Trace
 
 LONG = 10_000
 """A queue that loses nothing."""

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.runs import a_run, frame
-from tempora import analysis
-from tempora.scenarios import SIX_TERMS
+from tempora_tta import analysis
+from tempora_tta.scenarios import SIX_TERMS
 
 
 @settings(max_examples=8)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from tempora import analysis, published
-from tempora.analysis.headline import compose
+from tempora_tta import analysis, published
+from tempora_tta.analysis.headline import compose
 
 IMAGENET_C = ("rn50_inc", "vit_inc")
 SCENARIO = ["protocol", "label"]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.runs import a_run, frame
-from tempora import analysis
-from tempora.errors import TemporaError
+from tempora_tta import analysis
+from tempora_tta.errors import TemporaError
 
 utilities = st.lists(st.integers(0, 8).map(lambda eighth: eighth / 8), min_size=1, max_size=12)
 """Coarse on purpose: ties must be common."""

@@ -10,14 +10,14 @@ from scipy import stats
 
 from made_runs import BASELINE_MS, GRID, METHODS, Pace
 from made_runs import measured_run as write_run
-from tempora._numbers import percent
-from tempora.analysis.asked import Asked
-from tempora.analysis.recommend import NoExactAnswer, recommend
-from tempora.analysis.replays import answer
-from tempora.analysis.requirements import Requirements
-from tempora.errors import TemporaError
-from tempora.report.tables import build
-from tempora.scenarios import (
+from tempora_tta._numbers import percent
+from tempora_tta.analysis.asked import Asked
+from tempora_tta.analysis.recommend import NoExactAnswer, recommend
+from tempora_tta.analysis.replays import answer
+from tempora_tta.analysis.requirements import Requirements
+from tempora_tta.errors import TemporaError
+from tempora_tta.report.tables import build
+from tempora_tta.scenarios import (
     Amortised,
     Continuous,
     Deployment,
@@ -27,8 +27,8 @@ from tempora.scenarios import (
     Resolved,
     Scenario,
 )
-from tempora.store import Results, Trace
-from tempora.store.resources import Resources
+from tempora_tta.store import Results, Trace
+from tempora_tta.store.resources import Resources
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempora.analysis import by_segment, over_the_stream
-from tempora.store.segments import on_end
+from tempora_tta.analysis import by_segment, over_the_stream
+from tempora_tta.store.segments import on_end
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 8))

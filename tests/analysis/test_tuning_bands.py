@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from made_runs import METHODS, write_run
-from tempora.analysis.outcomes import over_shifts
-from tempora.analysis.tuning import bands
-from tempora.scenarios import Offline
+from tempora_tta.analysis.outcomes import over_shifts
+from tempora_tta.analysis.tuning import bands
+from tempora_tta.scenarios import Offline
 
 TENT, ADABN = METHODS["tent"], METHODS["adabn"]
 

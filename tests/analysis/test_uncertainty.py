@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from analysis.runs import frame
-from tempora import analysis
-from tempora.errors import TemporaError
-from tempora.scenarios import Continuous
+from tempora_tta import analysis
+from tempora_tta.errors import TemporaError
+from tempora_tta.scenarios import Continuous
 
 
 def test_pairing_by_batch_is_scipy_s_paired_t() -> None:

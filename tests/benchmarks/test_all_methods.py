@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tempora.names import METHODS
+from tempora_tta.names import METHODS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 

@@ -11,7 +11,7 @@ import page
 
 sys.path.pop(0)  # benchmarks/ and tests/ have names in common
 
-from tempora.measure import SteadyProfile, load_profile
+from tempora_tta.measure import SteadyProfile, load_profile
 
 
 def figures(utility: float, p90_ms: float | None = None) -> dict[str, float | None]:

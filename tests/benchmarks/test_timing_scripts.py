@@ -18,16 +18,16 @@ import timed_passes
 
 sys.path.pop(0)  # benchmarks/ and tests/ have names in common
 
-import tempora.methods
-from tempora import models
-from tempora.data import from_batches
+import tempora_tta.methods
+from tempora_tta import models
+from tempora_tta.data import from_batches
 
 
 @pytest.mark.parametrize("name", ["pace", "tent"])
 def test_a_method_that_looks_at_the_clock_is_timed_as_any_other(name):
     model = models.load("fashion_resnet")
     x = torch.randn(4, *model.preprocessing.input_size)
-    method = tempora.methods.create(name, model)
+    method = tempora_tta.methods.create(name, model)
     predict_s, adapt_s, action, _ = timing.measure(name, method, x)
     assert predict_s > 0
     assert adapt_s >= 0

@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 
-from tempora import __version__
-from tempora.errors import unknown
+from tempora_tta import __version__
+from tempora_tta.errors import unknown
 
 
 def tempora(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "tempora", *arguments], capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-m", "tempora_tta", *arguments], capture_output=True, text=True)
 
 
 def test_version():
@@ -36,7 +36,7 @@ def test_suggestions_find_the_nearest_name():
 
 def test_what_the_terminal_cannot_show_is_spelt_out():
     narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "tempora", "list", "clocks"]
+    command = [sys.executable, "-m", "tempora_tta", "list", "clocks"]
     result = subprocess.run(command, capture_output=True, text=True, env=narrow)
     assert result.returncode == 0, result.stderr
     assert r"\u03bb 39.9" in result.stdout

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import tempora
-from tempora.cli import app, completion
+import tempora_tta as tempora
+from tempora_tta.cli import app, completion
 
 
 def offered(line: str) -> list[str]:
@@ -94,18 +94,18 @@ def test_every_shell_gets_its_script_and_answers(shell: str) -> None:
 
 
 def test_the_names_are_those_that_there_are() -> None:
-    from tempora import methods, models, names
-    from tempora.cli.list_ import LISTS
-    from tempora.cli.query import FORMATS
-    from tempora.data import CORRUPTIONS, EXTRA, GROUPS, datasets
-    from tempora.data.corruptions.constants import CONSTANTS
-    from tempora.engine import suites
-    from tempora.engine.config import RunConfig
-    from tempora.hooks import HOOKS
-    from tempora.measure.profile import clock_names
-    from tempora.published import setups
-    from tempora.report import tables
-    from tempora.scenarios import GRIDS
+    from tempora_tta import methods, models, names
+    from tempora_tta.cli.list_ import LISTS
+    from tempora_tta.cli.query import FORMATS
+    from tempora_tta.data import CORRUPTIONS, EXTRA, GROUPS, datasets
+    from tempora_tta.data.corruptions.constants import CONSTANTS
+    from tempora_tta.engine import suites
+    from tempora_tta.engine.config import RunConfig
+    from tempora_tta.hooks import HOOKS
+    from tempora_tta.measure.profile import clock_names
+    from tempora_tta.published import setups
+    from tempora_tta.report import tables
+    from tempora_tta.scenarios import GRIDS
 
     # Other tests register methods and datasets of their own in this process.
     ours = [name for name in methods.names() if methods.get(name).__module__.startswith("tempora.")]
@@ -144,7 +144,7 @@ def test_the_shell_does_not_wait_for_torch() -> None:
         "import atexit, sys\n"
         "heavy = {'torch', 'pandas', 'numpy', 'pyarrow'}\n"
         "atexit.register(lambda: print(sorted(heavy & set(sys.modules)), file=sys.stderr))\n"
-        "from tempora.cli import app\n"
+        "from tempora_tta.cli import app\n"
         "app(prog_name='tempora')\n"
     )
     asked = {

@@ -19,13 +19,13 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from made_runs import METHODS, write_run
-from tempora._plain_text import no_formula, visible
-from tempora.cli import app, progress
-from tempora.cli.terminal import console
-from tempora.errors import TemporaError
-from tempora.report import tables
-from tempora.scenarios import Amortised, Continuous, Discrete, Offline
-from tempora.store import open_run
+from tempora_tta._plain_text import no_formula, visible
+from tempora_tta.cli import app, progress
+from tempora_tta.cli.terminal import console
+from tempora_tta.errors import TemporaError
+from tempora_tta.report import tables
+from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline
+from tempora_tta.store import open_run
 
 FEW = (Offline(), Discrete(interval_ms=10.0), Continuous(threshold_ms=15.0), Amortised(budget_ms=60.0))
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
@@ -94,7 +94,7 @@ def test_json_still_holds_the_very_name(named: Path) -> None:
 
 
 def test_an_error_is_plain_text(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tempora", "show", str(tmp_path / EVIL)]
+    words = [sys.executable, "-m", "tempora_tta", "show", str(tmp_path / EVIL)]
     ended = subprocess.run(words, capture_output=True, text=True)
     assert ended.returncode == 1
     assert "is not a run folder" in " ".join(ended.stderr.split())
@@ -230,7 +230,7 @@ PRINTED = pytest.mark.parametrize(
 
 
 def command(run: Path, words: tuple[str, ...]) -> list[str]:
-    return [sys.executable, "-m", "tempora", *(str(run) if word == "RUN" else word for word in words)]
+    return [sys.executable, "-m", "tempora_tta", *(str(run) if word == "RUN" else word for word in words)]
 
 
 @needs_full
@@ -295,7 +295,7 @@ def test_a_closed_stream_is_no_traceback(run: Path, closed: str) -> None:
 
 
 def test_a_message_is_no_book(capsys: pytest.CaptureFixture[str]) -> None:
-    from tempora.cli.terminal import print_error
+    from tempora_tta.cli.terminal import print_error
 
     print_error("x" * 3_000_000)
     assert len(capsys.readouterr().err) < 11_000

@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tempora.cli import app
-from tempora.cli.examples import EXAMPLES, line
+from tempora_tta.cli import app
+from tempora_tta.cli.examples import EXAMPLES, line
 
 ROOT = typer.main.get_command(app)
 

@@ -22,9 +22,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from made_runs import write_run
-from tempora.cli import app, bar, completion, main, progress
-from tempora.errors import TemporaError
-from tempora.scenarios import Amortised, Continuous, Discrete, Offline
+from tempora_tta.cli import app, bar, completion, main, progress
+from tempora_tta.errors import TemporaError
+from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline
 
 FEW = (Offline(), Discrete(interval_ms=10.0), Continuous(threshold_ms=15.0), Amortised(budget_ms=60.0))
 SMALL = ("--batches", "4", "--batch-size", "8", "--threads", "1", "--set", "data.workers=0", "--grid", "none")
@@ -145,7 +145,7 @@ def test_quiet_is_quiet(tmp_path: Path) -> None:
 
 def tempora(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tempora", *words],
+        [sys.executable, "-m", "tempora_tta", *words],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -180,7 +180,7 @@ def test_a_place_that_cannot_be_used_is_a_mistake_too(
     def write() -> None:
         raise PermissionError(13, "Permission denied", "/etc/report.html")
 
-    monkeypatch.setattr(sys.modules["tempora.cli.app"], "app", write)
+    monkeypatch.setattr(sys.modules["tempora_tta.cli.app"], "app", write)
     with pytest.raises(SystemExit, match="1"):
         main()
     assert capsys.readouterr().err.startswith(
@@ -196,7 +196,7 @@ def on_a_terminal(columns: int, *words: str, **env: str) -> str:
         name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")
     }
     child = subprocess.Popen(
-        [sys.executable, "-m", "tempora", *words],
+        [sys.executable, "-m", "tempora_tta", *words],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -17,17 +17,17 @@ import typer
 from typer.testing import CliRunner
 
 from made_runs import METHODS, Pace, write_run
-from tempora.cli.compare import compare
-from tempora.cli.import_ import import_app
-from tempora.cli.list_ import list_
-from tempora.cli.peak import peak
-from tempora.cli.query import query
-from tempora.cli.recommend import measuring_command, recommend
-from tempora.cli.show import show
-from tempora.errors import TemporaError, TemporaWarning
-from tempora.report import tables
-from tempora.scenarios import Amortised, Continuous, Discrete, Offline
-from tempora.store import Results, open_run
+from tempora_tta.cli.compare import compare
+from tempora_tta.cli.import_ import import_app
+from tempora_tta.cli.list_ import list_
+from tempora_tta.cli.peak import peak
+from tempora_tta.cli.query import query
+from tempora_tta.cli.recommend import measuring_command, recommend
+from tempora_tta.cli.show import show
+from tempora_tta.errors import TemporaError, TemporaWarning
+from tempora_tta.report import tables
+from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline
+from tempora_tta.store import Results, open_run
 
 app = typer.Typer(pretty_exceptions_enable=False)
 for name, command in (
@@ -233,8 +233,8 @@ def test_ties_are_called_ties(tmp_path: Path) -> None:
 
 def test_the_command_is_the_run_with_one_scenario_more() -> None:
     """What the command line would make of it is the configuration that the run had, and the scenario."""
-    from tempora.engine.config import RunConfig
-    from tempora.engine.load_config import load_config
+    from tempora_tta.engine.config import RunConfig
+    from tempora_tta.engine.load_config import load_config
 
     config = RunConfig.model_validate(
         {

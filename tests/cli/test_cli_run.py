@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import tempora
-from tempora.cli import app
-from tempora.errors import TemporaError
-from tempora.store.pictures import read_pictures
+import tempora_tta as tempora
+from tempora_tta.cli import app
+from tempora_tta.errors import TemporaError
+from tempora_tta.store.pictures import read_pictures
 
 runner = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"})
 SMALL = ["--batches", "4", "--batch-size", "16", "--threads", "1", "--set", "data.workers=0"]
@@ -49,7 +49,7 @@ def test_the_severity_is_an_option(tmp_path, monkeypatch):
         opened.append(options["severity"])
         raise TemporaError("far enough")
 
-    monkeypatch.setattr("tempora.data.open", stop)
+    monkeypatch.setattr("tempora_tta.data.open", stop)
     written = tmp_path / "run.yaml"
     written.write_text("data: {severity: 4}\n")
     for more in ([], ["--severity", "2"]):
@@ -119,7 +119,7 @@ def test_failing_cells_set_the_exit_status(tmp_path):
 
 
 def _clock_without_neo(folder: Path) -> Path:
-    from tempora.measure import load_profile
+    from tempora_tta.measure import load_profile
 
     load_profile({"baseline_ms": 40, "standard": (38, 0)}).save(folder / "clock.json")
     return folder / "clock.json"
@@ -149,8 +149,8 @@ def test_mistakes_are_user_errors(arguments, message, tmp_path, monkeypatch):
 
 
 def test_the_quick_demo_fits_both_networks() -> None:
-    from tempora import methods, models
-    from tempora.cli.demo import QUICK_METHODS
+    from tempora_tta import methods, models
+    from tempora_tta.cli.demo import QUICK_METHODS
 
     for model, names in QUICK_METHODS.items():
         for name in names:
@@ -160,7 +160,7 @@ def test_the_quick_demo_fits_both_networks() -> None:
 def test_a_demo_under_a_recorded_clock_has_the_methods_that_it_knows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from tempora.cli.demo import METHODS, with_times
+    from tempora_tta.cli.demo import METHODS, with_times
 
     known = with_times(METHODS["fashion_resnet"], "published:rn50_inc")
     assert set(METHODS["fashion_resnet"]) - set(known) == {"settle"}

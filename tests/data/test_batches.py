@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from tempora.data import Stream, from_batches
-from tempora.errors import TemporaError, TemporaWarning
+from tempora_tta.data import Stream, from_batches
+from tempora_tta.errors import TemporaError, TemporaWarning
 
 
 def _batch(size: int = 4, fill: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:

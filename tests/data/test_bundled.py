@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from tempora import methods
-from tempora.data import bundled, open_stream
-from tempora.data.groups import CORRUPTIONS
-from tempora.data.images import ArrayImages
-from tempora.data.shift import Shift
-from tempora.errors import TemporaError
-from tempora.models import Classifier, load
+from tempora_tta import methods
+from tempora_tta.data import bundled, open_stream
+from tempora_tta.data.groups import CORRUPTIONS
+from tempora_tta.data.images import ArrayImages
+from tempora_tta.data.shift import Shift
+from tempora_tta.errors import TemporaError
+from tempora_tta.models import Classifier, load
 
 CLEAN_ACCURACY = {"fashion_resnet": 0.915, "fashion_vit": 0.88, "fashion_vit_token": 0.88}
 

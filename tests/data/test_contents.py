@@ -12,10 +12,10 @@ import pytest
 import torch
 from torchvision.datasets import ImageFolder
 
-import tempora.data as data
-from tempora.data import contents, imagenet_classes
-from tempora.data.corruptions.folder import corrupt_folder
-from tempora.errors import TemporaError
+import tempora_tta.data as data
+from tempora_tta.data import contents, imagenet_classes
+from tempora_tta.data.corruptions.folder import corrupt_folder
+from tempora_tta.errors import TemporaError
 
 from .trees import CIFAR_LIKE, picture, save_picture
 
@@ -145,7 +145,7 @@ def test_a_picture_changed_between_opening_and_decoding_is_refused(
     class_tree: Callable[..., Path], workers: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Else it would be kept, and served for ever, under the fingerprint of the old one."""
-    monkeypatch.setattr("tempora.data.decode._BLOCK_BYTES", 2 * 3 * 32 * 32)
+    monkeypatch.setattr("tempora_tta.data.decode._BLOCK_BYTES", 2 * 3 * 32 * 32)
     root = class_tree("mine", ["cat", "dog"], each=4)
     (shift,) = data.open("folder", root, classes=["cat", "dog"]).values()
     overwrite(root / "dog" / "3.jpg", 2, keep_times=True)

@@ -9,10 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
-from tempora.data.corruptions import corrupt
-from tempora.data.corruptions import folder as corrupt_folder_module
-from tempora.data.corruptions.folder import corrupt_folder
-from tempora.errors import TemporaError
+from tempora_tta.data.corruptions import corrupt
+from tempora_tta.data.corruptions import folder as corrupt_folder_module
+from tempora_tta.data.corruptions.folder import corrupt_folder
+from tempora_tta.errors import TemporaError
 
 from .trees import save_picture
 

@@ -18,12 +18,12 @@ from imagecorruptions import corruptions as outside
 from PIL import Image
 from torch import Tensor
 
-from tempora.data.corruptions import SEVERITIES, corrupt, names
-from tempora.data.corruptions.blur import displace, motion_blur
-from tempora.data.corruptions.constants import CONSTANTS
-from tempora.data.corruptions.digital import elastic_transform
-from tempora.data.corruptions.weather import fog, plasma, snow
-from tempora.errors import TemporaError
+from tempora_tta.data.corruptions import SEVERITIES, corrupt, names
+from tempora_tta.data.corruptions.blur import displace, motion_blur
+from tempora_tta.data.corruptions.constants import CONSTANTS
+from tempora_tta.data.corruptions.digital import elastic_transform
+from tempora_tta.data.corruptions.weather import fog, plasma, snow
+from tempora_tta.errors import TemporaError
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -272,7 +272,7 @@ def test_batches_grey_images_and_odd_sizes(name: str, constants: str) -> None:
 def test_a_large_set_is_worked_through_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     images = torch.full((7, 1, 8, 8), 128, dtype=torch.uint8)
     whole = corrupt(images, "gaussian_noise")
-    monkeypatch.setattr("tempora.data.corruptions.core._VALUES_AT_A_TIME", 2 * 64)
+    monkeypatch.setattr("tempora_tta.data.corruptions.core._VALUES_AT_A_TIME", 2 * 64)
     assert torch.equal(corrupt(images, "gaussian_noise"), whole)
     assert len(corrupt(images[:0], "gaussian_noise")) == 0
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import tempora.data as data
-from tempora.cli.data import data_app
-from tempora.errors import TemporaError
+import tempora_tta.data as data
+from tempora_tta.cli.data import data_app
+from tempora_tta.errors import TemporaError
 
 from .trees import CIFAR_LIKE, save_picture
 

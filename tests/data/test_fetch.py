@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tempora.data as data
-from tempora.data import imagenet_classes, registry
-from tempora.data.download import download
-from tempora.data.fetch import fetch
-from tempora.data.registry import Archive
-from tempora.data.unpack import unpack
-from tempora.data.verify import Check, verify
-from tempora.errors import TemporaError
+import tempora_tta.data as data
+from tempora_tta.data import imagenet_classes, registry
+from tempora_tta.data.download import download
+from tempora_tta.data.fetch import fetch
+from tempora_tta.data.registry import Archive
+from tempora_tta.data.unpack import unpack
+from tempora_tta.data.verify import Check, verify
+from tempora_tta.errors import TemporaError
 
 
 @dataclass

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tempora import data
-from tempora.data.sampler import draw
-from tempora.data.walk import Walk
-from tempora.errors import TemporaError
+from tempora_tta import data
+from tempora_tta.data.sampler import draw
+from tempora_tta.data.walk import Walk
+from tempora_tta.errors import TemporaError
 
 from .trees import save_picture
 

@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 from torchvision.datasets import ImageFolder
 
-from tempora.data import from_dataset
-from tempora.errors import TemporaError
+from tempora_tta.data import from_dataset
+from tempora_tta.errors import TemporaError
 
 from .trees import CIFAR_LIKE, picture, save_picture
 

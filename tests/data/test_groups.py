@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tempora.data import CORRUPTIONS, EXTRA, GROUPS, expand, group_of
-from tempora.errors import TemporaError
+from tempora_tta.data import CORRUPTIONS, EXTRA, GROUPS, expand, group_of
+from tempora_tta.errors import TemporaError
 
 
 def test_the_papers_fifteen_in_four_groups() -> None:

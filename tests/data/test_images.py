@@ -12,11 +12,11 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
-from tempora.data.from_dataset import from_dataset
-from tempora.data.geometry import Geometry
-from tempora.data.images import ArrayImages, FileImages
-from tempora.errors import TemporaError
-from tempora.models.preprocessing import Preprocessing
+from tempora_tta.data.from_dataset import from_dataset
+from tempora_tta.data.geometry import Geometry
+from tempora_tta.data.images import ArrayImages, FileImages
+from tempora_tta.errors import TemporaError
+from tempora_tta.models.preprocessing import Preprocessing
 
 
 def _geometry(**settings: object) -> Geometry:

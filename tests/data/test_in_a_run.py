@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tempora.data import Stream
-from tempora.engine import Observer, Stopped
-from tempora.engine.job import Job
-from tempora.engine.load_config import load_config
-from tempora.engine.setup import job_from_config
-from tempora.errors import TemporaError
-from tempora.store import Trace
+from tempora_tta.data import Stream
+from tempora_tta.engine import Observer, Stopped
+from tempora_tta.engine.job import Job
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.errors import TemporaError
+from tempora_tta.store import Trace
 
 
 def _opened(job: Job) -> Stream:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import tempora.data as data
-from tempora.data.corruptions.folder import corrupt_folder
-from tempora.data.images import ArrayImages, FileImages
-from tempora.data.verify import verify
-from tempora.engine import Observer
-from tempora.engine.load_config import load_config
-from tempora.engine.setup import job_from_config
-from tempora.engine.setup_data import left_out
-from tempora.errors import TemporaError
+import tempora_tta.data as data
+from tempora_tta.data.corruptions.folder import corrupt_folder
+from tempora_tta.data.images import ArrayImages, FileImages
+from tempora_tta.data.verify import verify
+from tempora_tta.engine import Observer
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.engine.setup_data import left_out
+from tempora_tta.errors import TemporaError
 
 from .trees import save_picture
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import tempora.data as data
-from tempora.data import imagenet_classes, plain_pickle
-from tempora.errors import TemporaError
+import tempora_tta.data as data
+from tempora_tta.data import imagenet_classes, plain_pickle
+from tempora_tta.errors import TemporaError
 
 from .trees import CIFAR_LIKE, save_picture
 
@@ -467,7 +467,7 @@ class TestRegistry:
 
     def test_a_new_dataset_is_one_function(self, monkeypatch: pytest.MonkeyPatch) -> None:
         data.datasets()
-        monkeypatch.setattr("tempora.data.registry._DATASETS", {})
+        monkeypatch.setattr("tempora_tta.data.registry._DATASETS", {})
 
         @data.dataset("dots", what="dots", size="small", licence="none", source="here")
         def dots(amount: int = 3) -> dict[str, data.Shift]:

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import tempora.data as data
-from tempora.cli import app
-from tempora.data import registry
-from tempora.errors import TemporaError
-from tempora.store import open_run
+import tempora_tta.data as data
+from tempora_tta.cli import app
+from tempora_tta.data import registry
+from tempora_tta.errors import TemporaError
+from tempora_tta.store import open_run
 
 MODULE = """
 from pathlib import Path
 
 import numpy as np
 
-from tempora.data import LayoutError, array_shift, dataset
+from tempora_tta.data import LayoutError, array_shift, dataset
 
 number = 3
 

@@ -13,10 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tempora.data import Order, Shift, Walk, array_shift, draw, open_stream, pictures, stream_order
-from tempora.data.sampler import by_class
-from tempora.errors import TemporaError
-from tempora.models.preprocessing import Preprocessing
+from tempora_tta.data import Order, Shift, Walk, array_shift, draw, open_stream, pictures, stream_order
+from tempora_tta.data.sampler import by_class
+from tempora_tta.errors import TemporaError
+from tempora_tta.models.preprocessing import Preprocessing
 
 GREY = Preprocessing(mean=(0.5,), std=(0.25,), input_size=(1, 2, 2), crop_pct=1.0)
 

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tempora.data import Order, Shift, Stream, Streams, array_shift, open_stream, pictures, stream_order
-from tempora.data.images import FileImages
-from tempora.data.sampler import single
-from tempora.errors import TemporaError
-from tempora.models.preprocessing import Preprocessing
+from tempora_tta.data import Order, Shift, Stream, Streams, array_shift, open_stream, pictures, stream_order
+from tempora_tta.data.images import FileImages
+from tempora_tta.data.sampler import single
+from tempora_tta.errors import TemporaError
+from tempora_tta.models.preprocessing import Preprocessing
 
 from .trees import CIFAR_LIKE, save_picture
 
@@ -151,7 +151,9 @@ def _files(paths: list[Path]) -> Shift:
 def test_workers_cache_and_this_process_give_the_same_pixels(
     noise_pictures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempora.data.decode._BLOCK_BYTES", 5 * 3 * 32 * 32)  # several blocks for each worker
+    monkeypatch.setattr(
+        "tempora_tta.data.decode._BLOCK_BYTES", 5 * 3 * 32 * 32
+    )  # several blocks for each worker
     shift, progress = _files(noise_pictures), []
     here = open_stream(shift, CIFAR_LIKE, 8, workers=0)
     workers = open_stream(shift, CIFAR_LIKE, 8, workers=2, progress=lambda *counts: progress.append(counts))
@@ -192,7 +194,7 @@ def test_a_damaged_cache_is_made_again(noise_pictures: list[Path], tmp_path: Pat
 def test_a_truncated_image_is_named(
     noise_pictures: list[Path], tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempora.data.decode._BLOCK_BYTES", 8 * 3 * 32 * 32)
+    monkeypatch.setattr("tempora_tta.data.decode._BLOCK_BYTES", 8 * 3 * 32 * 32)
     bad = noise_pictures[23]
     bad.write_bytes(bad.read_bytes()[:-200])
     with pytest.raises(TemporaError, match=f"{bad.name}: cannot be read as an image"):
@@ -201,7 +203,7 @@ def test_a_truncated_image_is_named(
 
 
 def test_a_worker_that_dies_is_noticed(noise_pictures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempora.data.decode._BLOCK_BYTES", 8 * 3 * 32 * 32)
+    monkeypatch.setattr("tempora_tta.data.decode._BLOCK_BYTES", 8 * 3 * 32 * 32)
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(RuntimeError, match=r"ended early .exit status 1.; workers=0"):
         open_stream(_files(noise_pictures), CIFAR_LIKE, 8, workers=2)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tempora.data import datasets
-from tempora.data import registry as data_registry
-from tempora.methods import registry as method_registry
+from tempora_tta.data import datasets
+from tempora_tta.data import registry as data_registry
+from tempora_tta.methods import registry as method_registry
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-PACKAGE = REPOSITORY / "src" / "tempora"
+PACKAGE = REPOSITORY / "src" / "tempora_tta"
 
 
 def mentioned() -> set[str]:
@@ -17,7 +17,7 @@ def mentioned() -> set[str]:
 
 def test_every_place_on_the_map_is_there() -> None:
     assert len(mentioned()) > 25
-    for name in mentioned() - {"src/tempora/"}:
+    for name in mentioned() - {"src/tempora_tta/"}:
         assert any(
             (root / name).exists() for root in (PACKAGE, REPOSITORY, PACKAGE / "engine", PACKAGE / "store")
         ), name

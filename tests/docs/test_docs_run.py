@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tempora.cli import app
+from tempora_tta.cli import app
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(

@@ -9,9 +9,9 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-import tempora
-from tempora import methods, models
-from tempora.methods.testing import check
+import tempora_tta as tempora
+from tempora_tta import methods, models
+from tempora_tta.methods.testing import check
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CLOCK = {

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-import tempora.analysis
-from tempora import __version__
-from tempora.analysis import outcomes
-from tempora.report.html.glossary import WORDS
+import tempora_tta as tempora
+import tempora_tta.analysis
+from tempora_tta import __version__
+from tempora_tta.analysis import outcomes
+from tempora_tta.report.html.glossary import WORDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,7 +80,7 @@ def _documented() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("package", [tempora, tempora.analysis], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [tempora, tempora_tta.analysis], ids=lambda package: package.__name__)
 def test_every_public_name_is_in_the_reference(package):
     listed = {name.rpartition(".")[2] for name in _documented()}
     assert set(package.__all__) - {"__version__"} <= listed

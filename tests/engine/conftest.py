@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tempora import data, models
+from tempora_tta import data, models
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tempora.methods import Method
+from tempora_tta.methods import Method
 
 JUMPS_AFTER = 5
 

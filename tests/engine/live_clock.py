@@ -9,8 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from tempora import models
-from tempora.methods import Method
+from tempora_tta import models
+from tempora_tta.methods import Method
 
 
 class FakeClock:

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from latencies import CLOCK
 
-import tempora
-from tempora import TemporaError
-from tempora.engine import Run
-from tempora.engine.audit import audit
-from tempora.engine.load_config import load_config
-from tempora.engine.plan import make_plan
-from tempora.engine.profiling import overhead_rows, record_profile
-from tempora.engine.setup import job_from_config
-from tempora.measure import Verdict, load_profile
-from tempora.store import RunFolder, manifest
+import tempora_tta as tempora
+from tempora_tta import TemporaError
+from tempora_tta.engine import Run
+from tempora_tta.engine.audit import audit
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.plan import make_plan
+from tempora_tta.engine.profiling import overhead_rows, record_profile
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.measure import Verdict, load_profile
+from tempora_tta.store import RunFolder, manifest
 
 
 @pytest.fixture(scope="module")

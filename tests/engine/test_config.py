@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tempora import TemporaError
-from tempora.engine.config import RunConfig, template
-from tempora.engine.load_config import load_config
-from tempora.engine.setup import scenarios
-from tempora.scenarios import GRIDS, Recorded, grid
+from tempora_tta import TemporaError
+from tempora_tta.engine.config import RunConfig, template
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.setup import scenarios
+from tempora_tta.scenarios import GRIDS, Recorded, grid
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
@@ -187,8 +187,8 @@ def test_every_grid_is_a_grid_of_a_run(name):
 def test_source_samples_are_drawn_from_another_dataset_than_the_stream_s(tmp_path):
     from PIL import Image
 
-    from tempora import models
-    from tempora.engine.setup_data import source_images
+    from tempora_tta import models
+    from tempora_tta.engine.setup_data import source_images
 
     for label in ("a", "b"):
         for index in range(3):
@@ -211,8 +211,8 @@ def test_the_bundled_benchmark_has_source_samples_of_its_own():
     """All 2,000 of them, though they are no whole number of batches of 64; also by one word."""
     import torch
 
-    from tempora import models
-    from tempora.engine.setup_data import source_images
+    from tempora_tta import models
+    from tempora_tta.engine.setup_data import source_images
 
     model = models.load("fashion_resnet")
     own = source_images(load_config(None), model)

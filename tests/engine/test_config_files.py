@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tempora.engine._config_files import MOST_BYTES
-from tempora.engine.load_config import load_config
-from tempora.errors import TemporaError
+from tempora_tta.engine._config_files import MOST_BYTES
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.errors import TemporaError
 
 
 def load(tmp_path: Path, text: str, *overrides: str) -> object:

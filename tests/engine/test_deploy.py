@@ -19,17 +19,17 @@ from hypothesis import strategies as st
 from live_clock import FakeClock, tiny_network
 from torch import nn
 
-import tempora
-from tempora import TemporaError
-from tempora.engine.moments import Costs
-from tempora.engine.pipeline import Pipeline, prometheus
-from tempora.engine.pipeline.door import all_finite
-from tempora.engine.pipeline.live_time import WallClock
-from tempora.engine.pipeline.operator import Operator
-from tempora.engine.pipeline.scores import have_a_best_class
-from tempora.errors import TemporaWarning
-from tempora.methods import Method, create
-from tempora.scenarios import Deployment, Poisson
+import tempora_tta as tempora
+from tempora_tta import TemporaError
+from tempora_tta.engine.moments import Costs
+from tempora_tta.engine.pipeline import Pipeline, prometheus
+from tempora_tta.engine.pipeline.door import all_finite
+from tempora_tta.engine.pipeline.live_time import WallClock
+from tempora_tta.engine.pipeline.operator import Operator
+from tempora_tta.engine.pipeline.scores import have_a_best_class
+from tempora_tta.errors import TemporaWarning
+from tempora_tta.methods import Method, create
+from tempora_tta.scenarios import Deployment, Poisson
 
 PATIENCE_S = 60
 """A watchdog for what must not hang; nothing is decided by it while things go well."""
@@ -956,8 +956,8 @@ LEAVING = """
 import sys, threading, torch
 sys.path.insert(0, {tests!r})
 from live_clock import tiny_network
-import tempora
-from tempora.methods import Method
+import tempora_tta as tempora
+from tempora_tta.methods import Method
 
 class Busy(Method):
     name = "busy"

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-import tempora
-from tempora import TemporaError
-from tempora.engine.job import MethodSpec
-from tempora.scenarios import Discrete
-from tempora.store import Evaluated
+import tempora_tta as tempora
+from tempora_tta import TemporaError
+from tempora_tta.engine.job import MethodSpec
+from tempora_tta.scenarios import Discrete
+from tempora_tta.store import Evaluated
 
 PATIENCE_S = 60
 

@@ -13,8 +13,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-import tempora
-from tempora import TemporaError, models
+import tempora_tta as tempora
+from tempora_tta import TemporaError, models
 
 PATIENCE_S = 60
 

@@ -11,10 +11,10 @@ import torch
 from live_clock import tiny_network
 from torch import nn
 
-import tempora
-from tempora import TemporaError, models
-from tempora.errors import TemporaWarning
-from tempora.methods import Method
+import tempora_tta as tempora
+from tempora_tta import TemporaError, models
+from tempora_tta.errors import TemporaWarning
+from tempora_tta.methods import Method
 
 PATIENCE_S = 60
 KNOWN = {"mean": (0.0,), "std": (1.0,), "input_size": (1, 2, 2)}
@@ -59,7 +59,7 @@ def aware():
 @pytest.fixture
 def lambda_is_the_size(monkeypatch):
     """Standard inference takes a millisecond an image."""
-    module = import_module("tempora.engine.deploy")  # whose name is that of the function, too
+    module = import_module("tempora_tta.engine.deploy")  # whose name is that of the function, too
     monkeypatch.setattr(module, "measured_baseline", lambda standard, x: float(len(x)))
 
 

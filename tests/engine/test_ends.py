@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tempora.analysis.doubt import contested
-from tempora.engine import Observer
-from tempora.engine.ends import Contested, Ends
-from tempora.engine.evaluate import job_from_batches
-from tempora.engine.run import Run
-from tempora.measure import SteadyClock
-from tempora.measure.steady import Entry, Rounds, SteadyProfile
-from tempora.scenarios import Continuous, Discrete
-from tempora.store import RunFolder
+from tempora_tta.analysis.doubt import contested
+from tempora_tta.engine import Observer
+from tempora_tta.engine.ends import Contested, Ends
+from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.run import Run
+from tempora_tta.measure import SteadyClock
+from tempora_tta.measure.steady import Entry, Rounds, SteadyProfile
+from tempora_tta.scenarios import Continuous, Discrete
+from tempora_tta.store import RunFolder
 
 INTERVAL_MS = 20.0
 SCENARIOS = [Discrete(interval_ms=INTERVAL_MS), Continuous(threshold_x=2.5)]
@@ -121,8 +121,8 @@ def test_a_run_makes_them_where_timing_leaves_its_winner_open(
     job: Any, folder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether eight batches are undecided by timing is chance, so who is contested is said here."""
-    import tempora.engine.executors.local as local
-    import tempora.engine.run as runs
+    import tempora_tta.engine.executors.local as local
+    import tempora_tta.engine.run as runs
 
     class Known:
         def __init__(self, job: Any, clock: Any, folder: Any, observer: Any) -> None:
@@ -145,7 +145,7 @@ def test_a_run_makes_them_where_timing_leaves_its_winner_open(
 
 
 def test_nobody_is_contested_where_times_are_exact(job: Any, folder: Any) -> None:
-    from tempora.measure import SteadyClock as Clock
+    from tempora_tta.measure import SteadyClock as Clock
 
     exact = replace(job, clock=Clock(profile(error=0.0), own=False))
     results = Run(exact, folder).execute()

@@ -12,19 +12,19 @@ import pytest
 import torch
 from latencies import CLOCK
 
-import tempora
-from tempora import TemporaError
-from tempora.analysis import answer
-from tempora.cli.recommend import recommend
-from tempora.data import from_batches
-from tempora.engine.clocks import open_clock
-from tempora.engine.sentinel import Sentinel
-from tempora.measure import Baseline
-from tempora.methods import Method, create
-from tempora.report.html.page import render
-from tempora.report.tables import build, to_terminal
-from tempora.scenarios import Amortised, Continuous, Discrete
-from tempora.store import UTILITIES, RunFolder, Trace
+import tempora_tta as tempora
+from tempora_tta import TemporaError
+from tempora_tta.analysis import answer
+from tempora_tta.cli.recommend import recommend
+from tempora_tta.data import from_batches
+from tempora_tta.engine.clocks import open_clock
+from tempora_tta.engine.sentinel import Sentinel
+from tempora_tta.measure import Baseline
+from tempora_tta.methods import Method, create
+from tempora_tta.report.html.page import render
+from tempora_tta.report.tables import build, to_terminal
+from tempora_tta.scenarios import Amortised, Continuous, Discrete
+from tempora_tta.store import UTILITIES, RunFolder, Trace
 
 SCENARIOS = [Discrete(utilisation=1), Continuous(threshold_ms=100), Amortised(budget_ms=100)]
 
@@ -171,7 +171,7 @@ def test_a_recorded_clock_knows_what_wrapped_methods_do(network, batches, name):
 
 MINE = """
 import torch
-from tempora.methods import Method
+from tempora_tta.methods import Method
 
 class Mine(Method):
     name = "mine"

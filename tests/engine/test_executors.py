@@ -19,17 +19,17 @@ import pytest
 import torch
 from latencies import CLOCK
 
-from tempora import TemporaError
-from tempora.engine import Observer, Run, Stopped
-from tempora.engine.config import RunConfig
-from tempora.engine.executors import cores, ray_cluster
-from tempora.engine.executors.devices import Devices
-from tempora.engine.executors.ray import RayExecutor, driver_job
-from tempora.engine.schedule import Pending, pick, rough_cost
-from tempora.engine.setup import job_from_config
-from tempora.measure import load_profile
-from tempora.methods import Method
-from tempora.store import RunFolder
+from tempora_tta import TemporaError
+from tempora_tta.engine import Observer, Run, Stopped
+from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.executors import cores, ray_cluster
+from tempora_tta.engine.executors.devices import Devices
+from tempora_tta.engine.executors.ray import RayExecutor, driver_job
+from tempora_tta.engine.schedule import Pending, pick, rough_cost
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.measure import load_profile
+from tempora_tta.methods import Method
+from tempora_tta.store import RunFolder
 
 SHIFTS, METHODS = ["contrast", "clean"], ["standard", "lame", "tent"]
 
@@ -147,9 +147,7 @@ def test_cores_go_to_one_worker_each_and_come_back_when_it_ends(tmp_path, monkey
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # the cores of this test alone
     monkeypatch.setattr(tempfile, "tempdir", None)
     every = len(os.sched_getaffinity(0))
-    claim = (
-        "from tempora.engine.executors.cores import claim_cores; print(claim_cores({0}), flush=True); input()"
-    )
+    claim = "from tempora_tta.engine.executors.cores import claim_cores; print(claim_cores({0}), flush=True); input()"
 
     def worker(count: int) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -418,7 +416,7 @@ def test_an_address_where_nobody_listens_is_said_at_once(monkeypatch, clock_file
 def test_wrong_options(tmp_path, options, message):
     from typer.testing import CliRunner
 
-    from tempora.cli.app import app
+    from tempora_tta.cli.app import app
 
     result = CliRunner().invoke(app, ["run", "--out", str(tmp_path / "run"), *options])
     assert isinstance(result.exception, TemporaError)
@@ -528,7 +526,7 @@ def test_a_restarted_head_loses_nothing(cluster, clock_file, local, tmp_path):
 
     def command(address: str) -> list[str]:
         options = ["--quiet", "--executor", "ray", "--address", address, "--out", str(out)]
-        return [sys.executable, "-m", "tempora", "run", str(config), *options]
+        return [sys.executable, "-m", "tempora_tta", "run", str(config), *options]
 
     driver = subprocess.Popen(
         command(cluster.address), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-import tempora
-from tempora.methods import Method
-from tempora.scenarios import Deployment, Poisson, grid
+import tempora_tta as tempora
+from tempora_tta.methods import Method
+from tempora_tta.scenarios import Deployment, Poisson, grid
 
 CLOCK = {"baseline_ms": 40, "standard": (30, 0), "counting": (60, 40), "tent": (41, 56)}
 

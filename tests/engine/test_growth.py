@@ -8,10 +8,10 @@ import pytest
 from latencies import CLOCK
 from typer.testing import CliRunner
 
-import tempora
-from tempora.cli.app import app
-from tempora.engine import Observer
-from tempora.scenarios import Discrete
+import tempora_tta as tempora
+from tempora_tta.cli.app import app
+from tempora_tta.engine import Observer
+from tempora_tta.scenarios import Discrete
 
 HALF, FULL = Discrete(utilisation=0.5), Discrete(utilisation=1)
 
@@ -95,7 +95,7 @@ def test_other_streams_and_other_times_are_said(grow, batches):
 
 def test_an_edited_method_of_ones_own_goes(grow, tmp_path, monkeypatch):
     text = (
-        "from tempora.methods import Method\nclass Mine(Method):\n    name = 'neo'\n"
+        "from tempora_tta.methods import Method\nclass Mine(Method):\n    name = 'neo'\n"
         "    def predict(self, x):\n        return self.model(x)\n"
     )
     (tmp_path / "grows.py").write_text(text)

@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tempora.engine.pipeline.line import Line, driven_live
-from tempora.engine.pipeline.live_time import Lived
-from tempora.scenarios import Deployment, replay
+from tempora_tta.engine.pipeline.line import Line, driven_live
+from tempora_tta.engine.pipeline.live_time import Lived
+from tempora_tta.scenarios import Deployment, replay
 
 
 class Lives:

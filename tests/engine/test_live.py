@@ -11,22 +11,22 @@ import pytest
 from latencies import CLOCK
 from typer.testing import CliRunner
 
-from tempora import TemporaError
-from tempora.cli import app
-from tempora.cli import live as cli_live
-from tempora.data import Stream
-from tempora.engine import Observer, Run, audit
-from tempora.engine import life as life_of
-from tempora.engine import live as living
-from tempora.engine.load_config import load_config
-from tempora.engine.pipeline import Pipeline
-from tempora.engine.profiling import record
-from tempora.engine.setup import job_from_config
-from tempora.measure import SteadyClock, SteadyProfile, device_kind, load_profile, machine_facts
-from tempora.measure.timer import Elapsed
-from tempora.scenarios import Bursty, Deployment, Periodic, Poisson
-from tempora.store import ADAPTED, FALLBACK, FROZEN, RunFolder, Trace
-from tempora.store.trace import SKIPPED
+from tempora_tta import TemporaError
+from tempora_tta.cli import app
+from tempora_tta.cli import live as cli_live
+from tempora_tta.data import Stream
+from tempora_tta.engine import Observer, Run, audit
+from tempora_tta.engine import life as life_of
+from tempora_tta.engine import live as living
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.pipeline import Pipeline
+from tempora_tta.engine.profiling import record
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.measure import SteadyClock, SteadyProfile, device_kind, load_profile, machine_facts
+from tempora_tta.measure.timer import Elapsed
+from tempora_tta.scenarios import Bursty, Deployment, Periodic, Poisson
+from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, RunFolder, Trace
+from tempora_tta.store.trace import SKIPPED
 
 PATIENT = [
     {"protocol": "deployment", "arrivals": {"poisson": {"interval_ms": 5.0}}, "queue": 100},

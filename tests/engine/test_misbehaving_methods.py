@@ -13,16 +13,16 @@ import torch
 from latencies import CLOCK
 from typer.testing import CliRunner
 
-import tempora
-from tempora import TemporaError
-from tempora.cli.app import app
-from tempora.engine import Observer
-from tempora.engine.evaluate import job_from_batches
-from tempora.engine.profiling import record_profile
-from tempora.errors import TemporaWarning
-from tempora.methods import Method
-from tempora.methods.testing import check
-from tempora.scenarios import Continuous, Deployment, Discrete
+import tempora_tta as tempora
+from tempora_tta import TemporaError
+from tempora_tta.cli.app import app
+from tempora_tta.engine import Observer
+from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.profiling import record_profile
+from tempora_tta.errors import TemporaWarning
+from tempora_tta.methods import Method
+from tempora_tta.methods.testing import check
+from tempora_tta.scenarios import Continuous, Deployment, Discrete
 
 SCENARIOS = [Discrete(utilisation=0.5)]
 
@@ -308,7 +308,7 @@ def test_check_on_the_command_line_fails_where_python_would_end(tmp_path, monkey
 
 def test_what_a_module_changes_when_it_is_imported_is_put_back(tmp_path, monkeypatch, network, batches):
     (tmp_path / "imports_loudly.py").write_text(
-        "import torch\nfrom tempora.methods import Method\ntorch.set_default_dtype(torch.float64)\n"
+        "import torch\nfrom tempora_tta.methods import Method\ntorch.set_default_dtype(torch.float64)\n"
         "class Mine(Method):\n    name = 'mine'\n    def predict(self, x):\n        return self.model(x)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

@@ -10,9 +10,9 @@ import torch
 from live_clock import FakeClock, tiny_network
 from torch import Tensor
 
-import tempora
-from tempora.methods import Method, Moment
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Poisson, Scenario
+import tempora_tta as tempora
+from tempora_tta.methods import Method, Moment
+from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Poisson, Scenario
 
 CLOCK = {"baseline_ms": 40, "standard": (38, 0), "listener": (42, 30)}
 STREAM = [(torch.full((2, 1, 2, 2), float(number)), torch.zeros(2, dtype=torch.int64)) for number in range(6)]

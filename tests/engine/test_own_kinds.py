@@ -15,26 +15,26 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import tempora
-from tempora import data, models, names
-from tempora.cards import CATALOGUE, Cards, scenario_cards
-from tempora.cli.app import app
-from tempora.engine.load_config import load_config
-from tempora.engine.setup import scenarios as scenarios_of
-from tempora.errors import TemporaError
-from tempora.report import tables
-from tempora.report.figures import make_figures
-from tempora.report.html.page import render
-from tempora.scenarios import Discrete, Scenario, from_spec, to_spec
-from tempora.store import Results, open_run
+import tempora_tta as tempora
+from tempora_tta import data, models, names
+from tempora_tta.cards import CATALOGUE, Cards, scenario_cards
+from tempora_tta.cli.app import app
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.setup import scenarios as scenarios_of
+from tempora_tta.errors import TemporaError
+from tempora_tta.report import tables
+from tempora_tta.report.figures import make_figures
+from tempora_tta.report.html.page import render
+from tempora_tta.scenarios import Discrete, Scenario, from_spec, to_spec
+from tempora_tta.store import Results, open_run
 
 LAB = '''
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from tempora.methods import Method
-from tempora.scenarios import Deployment, Scenario, ScenarioCard
+from tempora_tta.methods import Method
+from tempora_tta.scenarios import Deployment, Scenario, ScenarioCard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +268,7 @@ def test_the_report_and_what_if_explain_them(run: Path) -> None:
 
 def test_two_runs_that_call_one_method_differently_show_their_own_labels(tmp_path: Path, run: Path) -> None:
     other = open_run(run).save(tmp_path / "other")
-    from tempora.store import RunFolder
+    from tempora_tta.store import RunFolder
 
     manifest = open_run(other).manifest
     manifest["cards"]["methods"]["mine"] |= {"label": "Another name", "family": "gradient-free"}
@@ -294,8 +294,8 @@ def test_a_larger_value_may_be_more_pressure() -> None:
     import pandas as pd
 
     from analysis.runs import frame
-    from tempora.analysis import ordered, strictest
-    from tempora.scenarios import ScenarioCard
+    from tempora_tta.analysis import ordered, strictest
+    from tempora_tta.scenarios import ScenarioCard
 
     cards = Cards(scenarios={"rate": ScenarioCard.of("rate", "rate_hz", ScenarioCard(rising=True))})
     rows = pd.concat(
@@ -349,7 +349,7 @@ class TestNaming:
             ("lab_named:Alternatig", "did you mean 'Alternating'"),
             ("no_such_module:Kind", "there is no module"),
             ("json:codecs", "is not a subclass"),
-            ("lab_named:Mine", "is not a subclass of tempora.scenarios.Scenario"),
+            ("lab_named:Mine", "is not a subclass of tempora_tta.scenarios.Scenario"),
             ("alternating", "write module:Class"),
             ({"scenario": "lab_named:Plain", "interval": 3}, "did you mean 'interval_ms'"),
         ],
@@ -374,7 +374,7 @@ class TestNaming:
 
 
 def test_a_run_that_does_not_say_what_a_scenario_stands_for_is_refused() -> None:
-    from tempora.scenarios import from_record
+    from tempora_tta.scenarios import from_record
 
     with pytest.raises(TemporaError, match="does not say what it stands for"):
         from_record({"scenario": "os:system"})

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from latencies import CLOCK
 
-import tempora
-from tempora.engine.own_source import own_source
-from tempora.methods import Method, Tent
+import tempora_tta as tempora
+from tempora_tta.engine.own_source import own_source
+from tempora_tta.methods import Method, Tent
 
 MINE = """
-from tempora.methods import Method
+from tempora_tta.methods import Method
 from {package}.base import Base
 import {package}.tools as tools
 
@@ -28,7 +28,7 @@ class Mine(Base):
 FILES = {
     "__init__.py": "",
     "mine.py": MINE,
-    "base.py": "from tempora.methods import Method\nfrom .deeper import FACTOR\nclass Base(Method):\n    pass\n",
+    "base.py": "from tempora_tta.methods import Method\nfrom .deeper import FACTOR\nclass Base(Method):\n    pass\n",
     "deeper.py": "FACTOR = 1\n",
     "tools.py": "def scaled(x):\n    return x\n",
     "late.py": "NOTHING = 0\n",

@@ -9,12 +9,12 @@ import pytest
 from latencies import CLOCK
 from typer.testing import CliRunner
 
-from tempora.cli.app import app
-from tempora.engine import Run
-from tempora.engine.load_config import load_config
-from tempora.engine.setup import job_from_config
-from tempora.measure import load_profile
-from tempora.store import RunFolder
+from tempora_tta.cli.app import app
+from tempora_tta.engine import Run
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.measure import load_profile
+from tempora_tta.store import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def peaks(*arguments: object) -> dict[str, dict]:
 
 def test_passes_that_take_what_was_recorded_confirm_the_replay(run, monkeypatch):
     """Tent takes the same time on every batch, whichever it skips; one of twelve may be lost."""
-    monkeypatch.setattr(import_module("tempora.analysis.peak"), "LEAST_ARRIVALS", 12)
+    monkeypatch.setattr(import_module("tempora_tta.analysis.peak"), "LEAST_ARRIVALS", 12)
     asked = (run, "--p90-ms", 500, "--queue", 0)
     replayed, lived = peaks(*asked), peaks(*asked, "--run-it")
     assert {name: one["answer"] for name, one in replayed.items()} == {

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_clock import FakeClock, Scripted, ScriptedStandard, numbered, tiny_network
 
-from tempora.engine.pipeline import Pipeline
-from tempora.engine.pipeline.operator import Operator
-from tempora.scenarios import Deployment, replay
+from tempora_tta.engine.pipeline import Pipeline
+from tempora_tta.engine.pipeline.operator import Operator
+from tempora_tta.scenarios import Deployment, replay
 
 NETWORK = tiny_network()
 LAMBDA_MS = 10.0

@@ -17,11 +17,11 @@ import pytest
 import torch
 from live_clock import tiny_network
 
-import tempora
-from tempora import TemporaError
-from tempora.errors import TemporaWarning
-from tempora.methods import Method
-from tempora.scenarios import Bursty, Poisson
+import tempora_tta as tempora
+from tempora_tta import TemporaError
+from tempora_tta.errors import TemporaWarning
+from tempora_tta.methods import Method
+from tempora_tta.scenarios import Bursty, Poisson
 
 WATCHDOG_S = 300
 MEAN_GAP_MS = 0.3

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-import tempora
-from tempora import TemporaError
-from tempora.engine import Observer
-from tempora.engine.config import RunConfig
-from tempora.engine.executors.ray import driver_job
-from tempora.engine.predicting import check_predict_with
-from tempora.methods import Method
-from tempora.report.html import write_report
-from tempora.scenarios import Amortised, Discrete
+import tempora_tta as tempora
+from tempora_tta import TemporaError
+from tempora_tta.engine import Observer
+from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.executors.ray import driver_job
+from tempora_tta.engine.predicting import check_predict_with
+from tempora_tta.methods import Method
+from tempora_tta.report.html import write_report
+from tempora_tta.scenarios import Amortised, Discrete
 
 CLOCK = {"baseline_ms": 10.0, "standard": (9.5, 0.0), "lame": (10.0, 0.0), "tent": (10.0, 14.0)}
 SCENARIOS = [Discrete(utilisation=0.5), Amortised(budget_x=0.25)]

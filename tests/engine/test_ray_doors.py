@@ -11,9 +11,9 @@ LISTENERS = """
 import ipaddress, sys
 if "imported before" in sys.argv:
     import ray
-from tempora.engine import Observer
-from tempora.engine.config import RunConfig
-from tempora.engine.executors.ray_cluster import Cluster
+from tempora_tta.engine import Observer
+from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.executors.ray_cluster import Cluster
 
 class Prints(Observer):
     def note(self, text):

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from latencies import CLOCK
 
-import tempora
-from tempora import TemporaError
-from tempora.engine import Observer, Stopped
-from tempora.measure import load_profile
-from tempora.scenarios import Amortised, Discrete
-from tempora.store import RunFolder, atomic, pack
-from tempora.store.packs import check_run
+import tempora_tta as tempora
+from tempora_tta import TemporaError
+from tempora_tta.engine import Observer, Stopped
+from tempora_tta.measure import load_profile
+from tempora_tta.scenarios import Amortised, Discrete
+from tempora_tta.store import RunFolder, atomic, pack
+from tempora_tta.store.packs import check_run
 
 SCENARIOS = [
     Discrete(utilisation=1),
@@ -180,11 +180,11 @@ def _passes(folder: Path) -> int:
 def test_killed_at_random_moments_and_resumed_loses_nothing(tmp_path):
     """kill -9, many times, at random: no row lost, doubled or changed against an uninterrupted run."""
     clock = tmp_path / "clock.json"
-    from tempora.measure import load_profile
+    from tempora_tta.measure import load_profile
 
     load_profile(CLOCK).save(clock)
     command = [
-        *(sys.executable, "-m", "tempora", "run", "--quiet", "--threads", "1", "--clock", str(clock)),
+        *(sys.executable, "-m", "tempora_tta", "run", "--quiet", "--threads", "1", "--clock", str(clock)),
         *("--shifts", "contrast,clean", "--methods", "standard,adabn,tent,shot_im"),
         *("--batches", "8", "--batch-size", "16", "--set", "data.workers=0"),
     ]

@@ -9,14 +9,14 @@ import pytest
 import torch
 from latencies import CLOCK
 
-from tempora import TemporaError, methods
-from tempora.engine import Job, MethodSpec, Observer, Run
-from tempora.engine.config import RunConfig
-from tempora.engine.evaluate import job_from_batches
-from tempora.engine.runtime import PARTS, Runtime, _tf32, compiled_graphs
-from tempora.engine.setup import job_from_config
-from tempora.scenarios import Amortised, Discrete
-from tempora.store import RunFolder
+from tempora_tta import TemporaError, methods
+from tempora_tta.engine import Job, MethodSpec, Observer, Run
+from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.runtime import PARTS, Runtime, _tf32, compiled_graphs
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.scenarios import Amortised, Discrete
+from tempora_tta.store import RunFolder
 
 
 class Notes(Observer):

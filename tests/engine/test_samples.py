@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tempora.data import Walk, array_shift, bundled, draw
-from tempora.engine.config import DataConfig
-from tempora.engine.samples import SAMPLES, SIDE, may_be_kept, sample_pictures
-from tempora.models.preprocessing import Preprocessing
+from tempora_tta.data import Walk, array_shift, bundled, draw
+from tempora_tta.engine.config import DataConfig
+from tempora_tta.engine.samples import SAMPLES, SIDE, may_be_kept, sample_pictures
+from tempora_tta.models.preprocessing import Preprocessing
 
 SMALL = Preprocessing(mean=(0.5,), std=(0.25,), input_size=(1, 28, 28), crop_pct=1.0)
 LARGE = Preprocessing(mean=(0.5,) * 3, std=(0.25,) * 3, input_size=(3, 224, 224), crop_pct=1.0)

@@ -11,16 +11,16 @@ import typer
 from latencies import CLOCK
 from typer.testing import CliRunner
 
-from tempora import TemporaError
-from tempora.analysis.doubt import keep_doubt
-from tempora.cli.merge import merge as merge_command
-from tempora.engine import Run
-from tempora.engine.config import RunConfig
-from tempora.engine.schedule import Shard
-from tempora.engine.setup import job_from_config
-from tempora.measure import load_profile
-from tempora.store import RunFolder
-from tempora.store.merge import merge
+from tempora_tta import TemporaError
+from tempora_tta.analysis.doubt import keep_doubt
+from tempora_tta.cli.merge import merge as merge_command
+from tempora_tta.engine import Run
+from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.schedule import Shard
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.measure import load_profile
+from tempora_tta.store import RunFolder
+from tempora_tta.store.merge import merge
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ import pytest
 import torch
 from latencies import CLOCK
 
-import tempora
-from tempora import methods
-from tempora.engine.config import RunConfig
-from tempora.engine.setup import settle_torch
-from tempora.measure import MethodTimes, Profile
-from tempora.methods import Method, register
-from tempora.scenarios import (
+import tempora_tta as tempora
+from tempora_tta import methods
+from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.setup import settle_torch
+from tempora_tta.measure import MethodTimes, Profile
+from tempora_tta.methods import Method, register
+from tempora_tta.scenarios import (
     Amortised,
     Bursty,
     Continuous,

@@ -13,29 +13,29 @@ import pytest
 import torch
 from late_action import Late
 
-import tempora
-from tempora import TemporaError, methods
-from tempora.analysis.doubt import keep_doubt
-from tempora.engine import Observer, Run
-from tempora.engine import sentinel as sentinels
-from tempora.engine.config import RunConfig
-from tempora.engine.evaluate import job_from_batches
-from tempora.engine.executors import LocalExecutor
-from tempora.engine.executors.processes import ProcessExecutor, cores_for
-from tempora.engine.own_profile import added, needs, profiled_device
-from tempora.engine.profiling import allowance, profiled_batches, warming
-from tempora.engine.profiling.stations import Station
-from tempora.engine.profiling.walker import Walker
-from tempora.engine.schedule import Shard
-from tempora.engine.setup import job_from_config, settle_torch
-from tempora.engine.shard_profile import take_profile
-from tempora.measure import Verdict, load_profile
-from tempora.measure.steady import Entry, Residuals, Rounds, Spent, SteadyProfile
-from tempora.measure.timer import Timer
-from tempora.methods import Method
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete
-from tempora.store import RunFolder
-from tempora.store.merge import merge
+import tempora_tta as tempora
+from tempora_tta import TemporaError, methods
+from tempora_tta.analysis.doubt import keep_doubt
+from tempora_tta.engine import Observer, Run
+from tempora_tta.engine import sentinel as sentinels
+from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.executors import LocalExecutor
+from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
+from tempora_tta.engine.own_profile import added, needs, profiled_device
+from tempora_tta.engine.profiling import allowance, profiled_batches, warming
+from tempora_tta.engine.profiling.stations import Station
+from tempora_tta.engine.profiling.walker import Walker
+from tempora_tta.engine.schedule import Shard
+from tempora_tta.engine.setup import job_from_config, settle_torch
+from tempora_tta.engine.shard_profile import take_profile
+from tempora_tta.measure import Verdict, load_profile
+from tempora_tta.measure.steady import Entry, Residuals, Rounds, Spent, SteadyProfile
+from tempora_tta.measure.timer import Timer
+from tempora_tta.methods import Method
+from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete
+from tempora_tta.store import RunFolder
+from tempora_tta.store.merge import merge
 
 SCENARIOS = [
     Discrete(utilisation=1),
@@ -336,7 +336,7 @@ def test_methods_of_a_later_run_are_added_to_the_profile():
 
 
 def test_what_has_to_be_profiled(network, batches, clock):
-    from tempora.engine.evaluate import job_from_batches
+    from tempora_tta.engine.evaluate import job_from_batches
 
     def job(*methods):
         return job_from_batches(
@@ -352,7 +352,7 @@ def test_what_has_to_be_profiled(network, batches, clock):
 def test_times_of_a_method_that_was_edited_or_set_otherwise_are_stale(
     network, batches, clock, tmp_path, monkeypatch
 ):
-    from tempora.engine.evaluate import job_from_batches
+    from tempora_tta.engine.evaluate import job_from_batches
 
     def job(*methods):
         return job_from_batches(
@@ -360,7 +360,7 @@ def test_times_of_a_method_that_was_edited_or_set_otherwise_are_stale(
         )
 
     text = (
-        "from tempora.methods import Method\nclass Mine(Method):\n    name = 'mine'\n"
+        "from tempora_tta.methods import Method\nclass Mine(Method):\n    name = 'mine'\n"
         "    def predict(self, x):\n        return self.model(x)\n"
     )
     (tmp_path / "stale.py").write_text(text)
@@ -530,11 +530,11 @@ def test_invalid_passes_are_repeated_and_offline_is_never_marked(network, batche
 
 def test_stolen_processor_time_does_not_touch_a_gpu(network, batches, monkeypatch):
     """A device that is not the processor: its passes are judged without what the hypervisor took."""
-    from tempora.data import from_batches
-    from tempora.measure import Baseline, MeasuredClock
-    from tempora.measure.process import ProcessorTime
-    from tempora.methods import create
-    from tempora.store import Trace
+    from tempora_tta.data import from_batches
+    from tempora_tta.measure import Baseline, MeasuredClock
+    from tempora_tta.measure.process import ProcessorTime
+    from tempora_tta.methods import create
+    from tempora_tta.store import Trace
 
     monkeypatch.setattr(ProcessorTime, "stolen_since", lambda self, before: 0.5)
     standard = create("standard", network("fashion_resnet"))

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-import tempora
-from tempora import methods
-from tempora.models import Classifier
-from tempora.names import METHODS
-from tempora.report.tables import build
-from tempora.scenarios import Amortised, Discrete
-from tempora.store import Results, Trace
-from tempora.store.schema import ADDED_LATER
+import tempora_tta as tempora
+from tempora_tta import methods
+from tempora_tta.models import Classifier
+from tempora_tta.names import METHODS
+from tempora_tta.report.tables import build
+from tempora_tta.scenarios import Amortised, Discrete
+from tempora_tta.store import Results, Trace
+from tempora_tta.store.schema import ADDED_LATER
 
 Batches = list[tuple[Tensor, Tensor]]
 CLOCK = {"baseline_ms": 40.0, "standard": (40.0, 0.0), "neo": (40.0, 0.0), "picky": (42.0, 58.0)}

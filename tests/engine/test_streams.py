@@ -12,30 +12,30 @@ import torch
 from latencies import CLOCK
 from test_sharing import same
 
-import tempora
-from tempora import data, models
-from tempora._numbers import percent
-from tempora.analysis.diagnoses import diagnoses
-from tempora.analysis.doubt import keep_doubt
-from tempora.data import Walk, draw
-from tempora.data.batches import given_shift, open_given
-from tempora.engine.audit import audit
-from tempora.engine.clocks import open_clock
-from tempora.engine.load_config import load_config
-from tempora.engine.passes import Pass
-from tempora.engine.run import Run
-from tempora.engine.setup import job_from_config
-from tempora.engine.setup_data import walk_of
-from tempora.errors import TemporaError
-from tempora.methods import Method, create, register
-from tempora.report import tables
-from tempora.report.figures import make_figures
-from tempora.report.frames import offline_batches
-from tempora.report.html.page import render
-from tempora.report.stream_story import stream_story
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
-from tempora.store import RunFolder
-from tempora.store.merge import merge
+import tempora_tta as tempora
+from tempora_tta import data, models
+from tempora_tta._numbers import percent
+from tempora_tta.analysis.diagnoses import diagnoses
+from tempora_tta.analysis.doubt import keep_doubt
+from tempora_tta.data import Walk, draw
+from tempora_tta.data.batches import given_shift, open_given
+from tempora_tta.engine.audit import audit
+from tempora_tta.engine.clocks import open_clock
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.passes import Pass
+from tempora_tta.engine.run import Run
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.engine.setup_data import walk_of
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods import Method, create, register
+from tempora_tta.report import tables
+from tempora_tta.report.figures import make_figures
+from tempora_tta.report.frames import offline_batches
+from tempora_tta.report.html.page import render
+from tempora_tta.report.stream_story import stream_story
+from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
+from tempora_tta.store import RunFolder
+from tempora_tta.store.merge import merge
 
 GRID = [
     Discrete(utilisation=1.0),

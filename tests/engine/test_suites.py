@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tempora import TemporaError
-from tempora.engine import Observer, suites
-from tempora.engine.config import MethodConfig
-from tempora.engine.load_config import load_config
-from tempora.engine.setup import job_from_config
+from tempora_tta import TemporaError
+from tempora_tta.engine import Observer, suites
+from tempora_tta.engine.config import MethodConfig
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.setup import job_from_config
 
 FROZEN = {
     "tempora-fashion-streams-v1/resnet-continual": "694a5793fcdd86c0e76673e831db98b3c4b4b433960332dd3e692becede190b7",
@@ -58,7 +58,7 @@ def test_what_is_installed_is_the_suite(name):
 
 
 def test_the_machine_and_methods_of_ones_own_are_free():
-    mine = {"name": "tempora.methods.sar:SAR", "label": "mine", "lr": 0.5}
+    mine = {"name": "tempora_tta.methods.sar:SAR", "label": "mine", "lr": 0.5}
     flags = {"threads": 1, "clock": "measured", "methods": ["standard", "tent", mine]}
     config = load_config(Path("tempora-fashion-v1/resnet"), flags=flags)
     assert config.methods[1] == MethodConfig(name="tent", lr=0.0025)

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tempora import data, methods, models
-from tempora.analysis import winners
-from tempora.analysis.recommend import recommend
-from tempora.cli import app
-from tempora.engine import Run
-from tempora.engine.load_config import load_config
-from tempora.engine.observer import Observer
-from tempora.engine.own_profile import needs
-from tempora.engine.recipes import read_recipes, write_recipes
-from tempora.engine.schedule import Shard
-from tempora.engine.setup import job_from_config
-from tempora.engine.setup_methods import method_specs
-from tempora.engine.tuning import (
+from tempora_tta import data, methods, models
+from tempora_tta.analysis import winners
+from tempora_tta.analysis.recommend import recommend
+from tempora_tta.cli import app
+from tempora_tta.engine import Run
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.observer import Observer
+from tempora_tta.engine.own_profile import needs
+from tempora_tta.engine.recipes import read_recipes, write_recipes
+from tempora_tta.engine.schedule import Shard
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.engine.setup_methods import method_specs
+from tempora_tta.engine.tuning import (
     LABEL_FREE,
     SELECTORS,
     Trial,
@@ -35,11 +35,11 @@ from tempora.engine.tuning import (
     one_pass,
     plan,
 )
-from tempora.errors import TemporaError
-from tempora.methods.search import searched, trials
-from tempora.report.html.page import render
-from tempora.scenarios import Offline
-from tempora.store import Results, RunFolder, open_run
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods.search import searched, trials
+from tempora_tta.report.html.page import render
+from tempora_tta.scenarios import Offline
+from tempora_tta.store import Results, RunFolder, open_run
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +305,7 @@ def test_a_place_that_cannot_be_written_is_said_before_any_trial(tmp_path: Path)
 
 
 def test_all_methods_are_those_that_fit_and_need_no_clock(network) -> None:
-    from tempora.cli.tune import _named
+    from tempora_tta.cli.tune import _named
 
     found = _named("tent,all", network, torch.zeros(2000, 1, 28, 28))
     assert found[0] == "tent"

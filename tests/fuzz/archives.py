@@ -47,8 +47,8 @@ def case(rng: Random) -> None:
 
 
 def _unpack(archive: Path, expected: dict[str, bytes] | None) -> None:
-    from tempora.data.unpack import unpack
-    from tempora.errors import TemporaError
+    from tempora_tta.data.unpack import unpack
+    from tempora_tta.errors import TemporaError
 
     out = Path("deep/deeper/out")
     before = _around(out)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from tempora.errors import TemporaError
+from tempora_tta.errors import TemporaError
 
 TIME_LIMIT_S = 60.0
 """Generous, since machines are shared: the slowest honest case takes a few seconds."""

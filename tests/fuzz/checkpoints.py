@@ -34,7 +34,7 @@ def case(rng: Random) -> None:
 
 
 def _load(path: Path, expected: dict[str, torch.Tensor] | None) -> None:
-    from tempora.models import load
+    from tempora_tta.models import load
 
     with restrained():
         model = load("fashion_resnet", checkpoint=path)
@@ -109,6 +109,6 @@ def _damaged(rng: Random, content: bytes) -> bytes:
 
 @cache
 def _weights() -> dict[str, torch.Tensor]:
-    from tempora.models import load
+    from tempora_tta.models import load
 
     return dict(load("fashion_resnet").network.state_dict())

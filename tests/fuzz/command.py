@@ -1,4 +1,4 @@
-"""The `tempora` command in this process, as `tempora.cli:main` runs it, without a network and without long work."""
+"""The `tempora` command in this process, as `cli:main` runs it, without a network and without long work."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Said:
 
 def tempora(*arguments: str, encoding: str = "utf-8") -> Said:
     """Run the command; fails the case unless it ends as a command should."""
-    from tempora.cli import main
+    from tempora_tta.cli import main
 
     out, err = (
         io.TextIOWrapper(io.BytesIO(), encoding, errors, write_through=True)
@@ -95,8 +95,8 @@ def _no_network(*_: Any, **__: Any) -> None:
 
 def _long_work() -> list[tuple[Any, str, Callable[..., bool]]]:
     """Where long work begins, and what tells whether it is short."""
-    from tempora.engine import plan, profiling, run, setup_data, tuning
-    from tempora.methods import testing
+    from tempora_tta.engine import plan, profiling, run, setup_data, tuning
+    from tempora_tta.methods import testing
 
     return [
         (run.Run, "execute", lambda begun: _short_job(begun.job)),
@@ -134,7 +134,7 @@ def _short_stream(
 
 
 def _known_method(method: str, *_: Any) -> bool:
-    from tempora import methods
+    from tempora_tta import methods
 
     methods.get(method)
     return False

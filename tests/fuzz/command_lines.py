@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import yaml
-from command import tempora
+from command import tempora_tta as tempora
 from configurations import PROFILE, TINY
 from image_files import TREES
 from mutations import ODD_TEXTS, misspelt, spoil_text
@@ -129,7 +129,7 @@ def _commands() -> list[tuple[list[str], Any]]:
     """Every command of the app by the words that call it."""
     import typer
 
-    from tempora.cli import app
+    from tempora_tta.cli import app
 
     def below(words: list[str], command: Any) -> list[tuple[list[str], Any]]:
         inner = getattr(command, "commands", None)

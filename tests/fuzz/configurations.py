@@ -100,7 +100,7 @@ def _configuration(rng: Random) -> tuple[bytes, list[str]]:
 
 @cache
 def _texts() -> list[str]:
-    from tempora.engine.config import template
+    from tempora_tta.engine.config import template
 
     shipped = [path.read_text(encoding="utf-8") for path in sorted(CONFIGS.glob("*.yaml"))]
     loops = "model: &m [*m]\n"
@@ -134,13 +134,13 @@ def _read(overrides: list[str], whole: bool) -> None:
     """As far as `tempora run` goes before it loads anything; `whole`: as far as it goes before the first batch."""
     import torch
 
-    from tempora.engine.clocks import open_clock
-    from tempora.engine.config import RunConfig
-    from tempora.engine.job import with_offline
-    from tempora.engine.load_config import load_config
-    from tempora.engine.runtime import Runtime
-    from tempora.engine.setup import job_from_config, scenarios
-    from tempora.measure import choose_device
+    from tempora_tta.engine.clocks import open_clock
+    from tempora_tta.engine.config import RunConfig
+    from tempora_tta.engine.job import with_offline
+    from tempora_tta.engine.load_config import load_config
+    from tempora_tta.engine.runtime import Runtime
+    from tempora_tta.engine.setup import job_from_config, scenarios
+    from tempora_tta.measure import choose_device
 
     config = load_config(Path("config.yaml"), overrides)
     stored = json.loads(json.dumps(config.model_dump(mode="json")))

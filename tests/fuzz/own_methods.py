@@ -101,7 +101,7 @@ def _source(rng: Random) -> str:
         ("", "self.seen = getattr(self, 'seen', 0) + 1\n        if self.seen % 2: return self.model(x)")
     )
     parts = [
-        "import sys, time, torch\nfrom tempora.methods import Method",
+        "import sys, time, torch\nfrom tempora_tta.methods import Method",
         *(line for line in wrong["import"]),
         "class Mine(Method):\n    name = 'mine'",
         *(f"    {line}" for line in declared),
@@ -132,7 +132,7 @@ def _hangs(name: str) -> bool:
 
 
 def _check(name: str) -> None:
-    from tempora.methods.testing import PROMISES, check
+    from tempora_tta.methods.testing import PROMISES, check
 
     if _hangs(name):
         return  # nobody stops a check but Ctrl-C
@@ -141,7 +141,7 @@ def _check(name: str) -> None:
 
 
 def _run(methods: list[str], **options: Any) -> Any:
-    import tempora
+    import tempora_tta as tempora
 
     return tempora.evaluate(
         _model(),
@@ -171,7 +171,7 @@ def _standard_alone() -> list[int]:
 
 @cache
 def _model() -> Any:
-    from tempora.models import load
+    from tempora_tta.models import load
 
     return load("fashion_resnet")
 

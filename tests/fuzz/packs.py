@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import pandas as pd
-from command import tempora
+from command import tempora_tta as tempora
 from mutations import ODD_TEXTS, odd_value, spoil_bytes, spoil_data, spoil_text
 from run_folders import pristine
 
@@ -52,7 +52,7 @@ def case(rng: Random) -> None:
 
 def _read(file: Path) -> None:
     """A pack that opens holds what the run did: every change is refused, none is only warned about."""
-    import tempora
+    import tempora_tta as tempora
 
     results = tempora.open(file)
     untouched = tempora.open(pristine())
@@ -99,7 +99,7 @@ def _forge(rng: Random, file: Path) -> None:
 
 
 def _write(rng: Random, file: Path, listed: Any, members: dict[str, bytes]) -> None:
-    from tempora.store.integrity import checksum
+    from tempora_tta.store.integrity import checksum
 
     if isinstance(listed, dict) and rng.random() < 0.8:
         told = {name: value for name, value in listed.items() if name != "checksum"}
@@ -116,7 +116,7 @@ def _write(rng: Random, file: Path, listed: Any, members: dict[str, bytes]) -> N
 
 @cache
 def _untouched() -> bytes:
-    from tempora.store import pack
+    from tempora_tta.store import pack
 
     return pack(pristine(), pristine().parent / "untouched.tempora").read_bytes()
 

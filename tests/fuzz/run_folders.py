@@ -20,7 +20,7 @@ from cases import Accepted
 from command import Said, restrained, tempora
 from mutations import spoil_bytes, spoil_data, spoil_file, spoil_text
 
-from tempora.errors import TemporaWarning
+from tempora_tta.errors import TemporaWarning
 
 CONFIG: dict[str, Any] = {
     "data.shifts": ["clean", "contrast"],
@@ -118,7 +118,7 @@ def read(rng: Random, folder: Path) -> None:
 
 
 def _read_from_python(folder: Path) -> None:
-    import tempora
+    import tempora_tta as tempora
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TemporaWarning)
@@ -137,10 +137,10 @@ def _read_from_python(folder: Path) -> None:
 
 def _go_on(folder: Path) -> None:
     """The same command mends whatever was spoilt, or says why it cannot."""
-    from tempora.engine import Run
-    from tempora.engine.load_config import load_config
-    from tempora.engine.setup import job_from_config
-    from tempora.store import RunFolder, open_run
+    from tempora_tta.engine import Run
+    from tempora_tta.engine.load_config import load_config
+    from tempora_tta.engine.setup import job_from_config
+    from tempora_tta.store import RunFolder, open_run
 
     with restrained(), RunFolder.for_writing(folder) as opened:
         Run(job_from_config(load_config(None, flags=CONFIG)), opened).execute()
@@ -157,10 +157,10 @@ def _go_on(folder: Path) -> None:
 @cache
 def pristine() -> Path:
     """A real run, tiny, with a recorded clock; made once."""
-    from tempora.engine import Run
-    from tempora.engine.load_config import load_config
-    from tempora.engine.setup import job_from_config
-    from tempora.store import RunFolder
+    from tempora_tta.engine import Run
+    from tempora_tta.engine.load_config import load_config
+    from tempora_tta.engine.setup import job_from_config
+    from tempora_tta.store import RunFolder
 
     place = Path(tempfile.mkdtemp(prefix="tempora-pristine-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
@@ -179,7 +179,7 @@ def copy_of_pristine(name: str) -> Path:
 
 @cache
 def _frames() -> dict[str, pd.DataFrame]:
-    from tempora.store import open_run
+    from tempora_tta.store import open_run
 
     results = open_run(pristine())
     return {"utilities": results.utilities, "traces": results.traces}

@@ -92,7 +92,7 @@ def _spec(rng: Random) -> dict[str, Any]:
 
 def _in_python(rng: Random, spec: dict[str, Any]) -> None:
     """Accepted ones survive being stored, and their scores hold together."""
-    from tempora.scenarios import SIX_TERMS, from_spec, to_spec
+    from tempora_tta.scenarios import SIX_TERMS, from_spec, to_spec
 
     scenario = from_spec(spec)
     stored = json.loads(json.dumps(to_spec(scenario)))
@@ -106,7 +106,7 @@ def _in_python(rng: Random, spec: dict[str, Any]) -> None:
         np.array([rng.choice((0.0, 1e-9, 20.0, 41.0, 500.0, rng.uniform(0, 90))) for _ in range(batches)])
         for _ in range(2)
     )
-    from tempora.scenarios import replay
+    from tempora_tta.scenarios import replay
 
     course = replay(resolved.timeline(), predict_ms, adapt_ms, predict_ms)
     accuracy = np.array([rng.choice((0.0, 1.0, rng.random())) for _ in range(batches)])
@@ -125,8 +125,8 @@ def _in_python(rng: Random, spec: dict[str, Any]) -> None:
 
 
 def _in_a_file(rng: Random, spec: Any) -> None:
-    from tempora.engine.load_config import load_config
-    from tempora.engine.setup import scenarios
+    from tempora_tta.engine.load_config import load_config
+    from tempora_tta.engine.setup import scenarios
 
     text = yaml.safe_dump({**TINY, "scenarios": [spec]}, default_flow_style=rng.choice((None, True, False)))
     if rng.random() < 0.2:

@@ -116,8 +116,8 @@ def _settings(rng: Random) -> dict[str, Any]:
 
 def _in_a_file(rng: Random, whole: bool) -> None:
     """Accepted ones make streams of that many whole batches."""
-    from tempora.engine.load_config import load_config
-    from tempora.engine.setup import job_from_config
+    from tempora_tta.engine.load_config import load_config
+    from tempora_tta.engine.setup import job_from_config
 
     settings = _settings(rng)
     data = {
@@ -162,7 +162,7 @@ def _on_the_command_line(rng: Random) -> None:
 
 @cache
 def _network() -> Any:
-    from tempora import models
+    from tempora_tta import models
 
     torch.set_num_threads(1)
     return models.load("fashion_resnet")
@@ -193,8 +193,8 @@ def _batch(rng: Random, size: int) -> Any:
 
 
 def _of_one_s_own(rng: Random) -> None:
-    import tempora
-    from tempora.scenarios import Discrete
+    import tempora_tta as tempora
+    from tempora_tta.scenarios import Discrete
 
     sizes = [rng.choice((4, 4, 4, 1, 3, 0)) for _ in range(rng.choice((0, 1, 2, 3)))]
     if rng.random() < 0.5:

@@ -12,7 +12,7 @@ import pytest
 import run
 import run_folders
 
-from tempora.errors import TemporaError, TemporaWarning
+from tempora_tta.errors import TemporaError, TemporaWarning
 
 QUICK = {name: kind.quick for name, kind in run.TARGETS.items()}
 
@@ -82,7 +82,7 @@ def test_a_case_is_its_target_and_its_seed():
 def test_a_wrong_result_without_a_warning_would_be_a_failure(monkeypatch):
     """Without the checksums, an edited time would go unnoticed by Tempora, and the case would fail."""
     for room in ("integrity", "scoring"):
-        monkeypatch.setattr(f"tempora.store.{room}.warn", lambda *_, **__: None)
+        monkeypatch.setattr(f"tempora_tta.store.{room}.warn", lambda *_, **__: None)
 
     def edited(rng: Random) -> None:
         folder = run_folders.copy_of_pristine("run")
@@ -99,7 +99,7 @@ def test_a_command_that_shows_the_inside_is_a_failure(monkeypatch):
     def broken(*_: object) -> None:
         raise TemporaError("ArrowInvalid: not a Parquet file, and so on")
 
-    monkeypatch.setattr("tempora.store.folder.RunFolder.manifest", broken)
+    monkeypatch.setattr("tempora_tta.store.folder.RunFolder.manifest", broken)
     with pytest.raises(AssertionError, match="ArrowInvalid"):
         command.tempora("show", "nowhere")
 
@@ -114,7 +114,7 @@ def test_a_folder_that_lost_files_is_really_mended(tmp_path, monkeypatch):
 
 
 def test_the_untouched_folder_gives_no_warning():
-    import tempora
+    import tempora_tta as tempora
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", TemporaWarning)

@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from made_runs import METHODS, write_run
-from tempora.cli.progress import LiveProgress
-from tempora.engine.observer import Observer, Together
-from tempora.errors import TemporaError
-from tempora.hooks import open_hooks
-from tempora.hooks.summary import facts, metrics
-from tempora.scenarios import Discrete, Offline
-from tempora.store import Results
+from tempora_tta.cli.progress import LiveProgress
+from tempora_tta.engine.observer import Observer, Together
+from tempora_tta.errors import TemporaError
+from tempora_tta.hooks import open_hooks
+from tempora_tta.hooks.summary import facts, metrics
+from tempora_tta.scenarios import Discrete, Offline
+from tempora_tta.store import Results
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_every_call_of_an_observer_reaches_all() -> None:
 def test_a_hook_of_ones_own_and_names_that_are_none(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_hook.py").write_text(
-        "from tempora.engine import Observer\n"
+        "from tempora_tta.engine import Observer\n"
         "class Mine(Observer):\n"
         "    def __init__(self, folder):\n"
         "        self.folder = folder\n"
@@ -143,7 +143,7 @@ def test_mlflow_goes_where_the_environment_says_with_any_number_of_metrics(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
     monkeypatch.chdir(tmp_path)  # where such a database keeps its artifacts
     many = {f"utility/method {number}/offline": number / 2000 for number in range(1234)}
-    monkeypatch.setattr("tempora.hooks.mlflow.metrics", lambda results: many)
+    monkeypatch.setattr("tempora_tta.hooks.mlflow.metrics", lambda results: many)
     (hook,) = open_hooks(["mlflow"], results.path)
     hook.finished(results)
     (run,) = runs_in(tmp_path / "elsewhere.db")
@@ -156,7 +156,7 @@ def test_a_run_that_mlflow_would_not_take_is_marked_there(
     pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tempora.hooks.mlflow.files", lambda results: [tmp_path / "nowhere"])
+    monkeypatch.setattr("tempora_tta.hooks.mlflow.files", lambda results: [tmp_path / "nowhere"])
     (hook,) = open_hooks(["mlflow"], results.path)
     with pytest.raises(OSError, match="nowhere"):
         hook.finished(results)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tempora.cli import app
-from tempora.errors import TemporaError
-from tempora.measure import load_profile
-from tempora.measure.steady import SteadyProfile
-from tempora.names import PROFILES, file_of
+from tempora_tta.cli import app
+from tempora_tta.errors import TemporaError
+from tempora_tta.measure import load_profile
+from tempora_tta.measure.steady import SteadyProfile
+from tempora_tta.names import PROFILES, file_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -39,7 +39,7 @@ def test_it_holds_the_medians_that_were_measured(name: str) -> None:
 
 
 def test_all_files_are_listed_and_an_unknown_name_is_told_the_others() -> None:
-    files = {path.stem for path in file_of("tempora.measure.library:x").parent.glob("*.json")}
+    files = {path.stem for path in file_of("tempora_tta.measure.library:x").parent.glob("*.json")}
     assert files == set(PROFILES)
     with pytest.raises(TemporaError, match="h200-resnet50"):
         load_profile("library:h200-resnet5")

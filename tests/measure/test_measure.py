@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tempora import TemporaError
-from tempora.measure import (
+from tempora_tta import TemporaError
+from tempora_tta.measure import (
     Baseline,
     Batch,
     MeasuredClock,
@@ -23,7 +23,7 @@ from tempora.measure import (
     machine,
     machine_facts,
 )
-from tempora.measure.process import ProcessorTime
+from tempora_tta.measure.process import ProcessorTime
 
 PROFILE = Profile(
     40.0,

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from tempora import TemporaError
-from tempora.measure import Batch, SteadyClock, SteadyProfile, load_profile
-from tempora.measure import fits as fitting
-from tempora.measure.settling import (
+from tempora_tta import TemporaError
+from tempora_tta.measure import Batch, SteadyClock, SteadyProfile, load_profile
+from tempora_tta.measure import fits as fitting
+from tempora_tta.measure.settling import (
     MethodCourse,
     Moved,
     is_relative,
@@ -22,10 +22,10 @@ from tempora.measure.settling import (
     tolerance,
     worth_more,
 )
-from tempora.measure.steady import Entry, Residuals, Rounds
-from tempora.measure.timer import clean_device_rounds
-from tempora.measure.work import Kind, Sample
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
+from tempora_tta.measure.steady import Entry, Residuals, Rounds
+from tempora_tta.measure.timer import clean_device_rounds
+from tempora_tta.measure.work import Kind, Sample
+from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 
 STANDARD = Kind("standard", "predict")
 STEP = Kind("tent", "adapt", "", "step")

@@ -10,8 +10,8 @@ from timm.models.resnet import BasicBlock, ResNet
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
-from tempora.methods.testing import sharpened
-from tempora.models import Classifier, wrap
+from tempora_tta.methods.testing import sharpened
+from tempora_tta.models import Classifier, wrap
 
 HALF = (0.5, 0.5, 0.5)
 

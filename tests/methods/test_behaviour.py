@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tempora.data.bundled import test_set as fashion_images
-from tempora.errors import TemporaError
-from tempora.methods import Every, Reforward, StopAfter, create
-from tempora.methods.lame import affinity
-from tempora.methods.testing import run
-from tempora.models import Classifier, load
+from tempora_tta.data.bundled import test_set as fashion_images
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods import Every, Reforward, StopAfter, create
+from tempora_tta.methods.lame import affinity
+from tempora_tta.methods.testing import run
+from tempora_tta.models import Classifier, load
 
 
 def accuracy_frozen_after(count: int, name: str, **settings: str) -> float:
@@ -153,7 +153,7 @@ def test_neo_ignores_a_batch_that_would_spoil_its_mean(vit: Classifier, batches:
 
 def test_lame_stops_where_checking_every_step_would(vit: Classifier, batches: list[Tensor]) -> None:
     """Looking at the energies seldom must not change the step at which it stops."""
-    import tempora.methods.lame as lame
+    import tempora_tta.methods.lame as lame
 
     method = create("lame", vit, tolerance=1e-4)
     seldom = method.predict(batches[0])

@@ -14,12 +14,12 @@ import typer
 from torch import Tensor
 from typer.testing import CliRunner
 
-import tempora.methods
-from tempora.cli.check import check as check_command
-from tempora.errors import TemporaError
-from tempora.methods import Method, Moment, Settings
-from tempora.methods.testing import PROMISES, check
-from tempora.models import Classifier
+import tempora_tta.methods
+from tempora_tta.cli.check import check as check_command
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods import Method, Moment, Settings
+from tempora_tta.methods.testing import PROMISES, check
+from tempora_tta.models import Classifier
 
 ON_VIT_ONLY = ("spa", "zerosiam", "foa")
 ON_BATCHNORM_ONLY = ("adabn", "alpha_bn")
@@ -28,7 +28,8 @@ SMALL: dict[str, dict[str, object]] = {"memo": {"views": 4}, "cotta": {"views": 
 
 
 NAMES = [
-    pytest.param(name, marks=pytest.mark.slow) if name == "memo" else name for name in tempora.methods.names()
+    pytest.param(name, marks=pytest.mark.slow) if name == "memo" else name
+    for name in tempora_tta.methods.names()
 ]
 
 
@@ -47,7 +48,7 @@ def test_on_a_batchnorm_resnet(name: str, resnet: Classifier) -> None:
         name
         if name in ("standard", "lame", "tent", *ON_VIT_ONLY)
         else pytest.param(name, marks=pytest.mark.slow)
-        for name in tempora.methods.names()
+        for name in tempora_tta.methods.names()
     ],
 )
 def test_on_a_layernorm_vit(name: str, vit: Classifier) -> None:
@@ -59,7 +60,7 @@ def test_on_a_layernorm_vit(name: str, vit: Classifier) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("model", ["resnet", "vit"])
-@pytest.mark.parametrize("name", tempora.methods.names())
+@pytest.mark.parametrize("name", tempora_tta.methods.names())
 def test_on_a_gpu(name: str, model: str, request: pytest.FixtureRequest) -> None:
     report = check(name, copy.deepcopy(request.getfixturevalue(model)).to("cuda"), **SMALL.get(name, {}))
     assert report.passed, report

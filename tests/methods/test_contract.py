@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import tempora.methods
-from tempora.errors import TemporaError
-from tempora.methods import Method, create, get, names, register
-from tempora.models import Classifier, wrap
+import tempora_tta.methods
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods import Method, create, get, names, register
+from tempora_tta.models import Classifier, wrap
 
 PAPER = (
     "standard",
@@ -63,7 +63,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("neo", {"every": 2}, "has no effect"),
     ("nowhere:Mine", {}, "there is no module 'nowhere'"),
     ("json:Decoder", {}, r"unknown class of json 'Decoder': did you mean 'JSONDecoder'\?"),
-    ("json:JSONDecoder", {}, "is not a subclass of tempora.methods.Method"),
+    ("json:JSONDecoder", {}, "is not a subclass of tempora_tta.methods.Method"),
 ]
 
 
@@ -174,7 +174,7 @@ def test_your_own_method_by_module_and_class(
 ) -> None:
     (tmp_path / "my_methods.py").write_text(
         "import torch\n"
-        "from tempora.methods import Method\n"
+        "from tempora_tta.methods import Method\n"
         "class Shy(Method):\n"
         "    name = 'shy'\n"
         "    @torch.no_grad()\n"
@@ -198,4 +198,4 @@ def test_names_are_taken_once() -> None:
         register(Unnamed)
     with pytest.raises(TemporaError, match="already a method 'tent'"):
         register(Impostor)
-    assert get("tent") is tempora.methods.Tent
+    assert get("tent") is tempora_tta.methods.Tent

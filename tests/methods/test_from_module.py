@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tempora.errors import TemporaError
-from tempora.methods import create, from_module, get
-from tempora.methods.testing import check, run
-from tempora.models import Classifier
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods import create, from_module, get
+from tempora_tta.methods.testing import check, run
+from tempora_tta.models import Classifier
 
 
 class Outside(nn.Module):

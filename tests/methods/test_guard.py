@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 import torch
 
-from tempora import TemporaError
-from tempora._global_state import _UNKNOWN, SWITCHES, GlobalState, own_randomness
-from tempora.methods.guard import Guard, MethodTimedOut
+from tempora_tta import TemporaError
+from tempora_tta._global_state import _UNKNOWN, SWITCHES, GlobalState, own_randomness
+from tempora_tta.methods.guard import Guard, MethodTimedOut
 
 
 def _enter(context) -> None:
@@ -140,7 +140,7 @@ def test_a_call_in_time_is_left_alone_and_so_is_an_alarm_of_the_caller():
 def test_a_library_that_never_returns_ends_the_process_with_a_message():
     code = """
     import ctypes
-    from tempora.methods import watchdog
+    from tempora_tta.methods import watchdog
     watchdog.GRACE_S = 0.5
     mutex, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)
 

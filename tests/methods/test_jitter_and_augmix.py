@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torchvision.transforms.v2 import functional as tv
 
-from tempora.methods import augmix, create, jitter
-from tempora.models import Classifier
+from tempora_tta.methods import augmix, create, jitter
+from tempora_tta.models import Classifier
 
 SIDE = 32
 

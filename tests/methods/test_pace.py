@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tempora import data, models
-from tempora.data import open_stream
-from tempora.methods import Method, Moment, create
-from tempora.methods.information import score
-from tempora.methods.pace import GAIN_OF_LOOK, Pace
-from tempora.methods.price import price
-from tempora.models import Classifier
+from tempora_tta import data, models
+from tempora_tta.data import open_stream
+from tempora_tta.methods import Method, Moment, create
+from tempora_tta.methods.information import score
+from tempora_tta.methods.pace import GAIN_OF_LOOK, Pace
+from tempora_tta.methods.price import price
+from tempora_tta.models import Classifier
 
 LEISURE = Moment(now_ms=0.0, arrived_ms=0.0)
 WAITED_FOR = Moment(now_ms=0.0, arrived_ms=0.0, baseline_ms=20.0, threshold_ms=25.0)

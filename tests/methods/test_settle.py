@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tempora import data, models
-from tempora.data import open_stream
-from tempora.methods import create
-from tempora.models import Classifier
+from tempora_tta import data, models
+from tempora_tta.data import open_stream
+from tempora_tta.methods import create
+from tempora_tta.models import Classifier
 
 
 def images(network: Classifier, shift: str, batches: int) -> list[Tensor]:

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tempora.errors import TemporaError
-from tempora.methods import Method, create
-from tempora.methods.state import restored, saved
-from tempora.methods.testing import check, run
-from tempora.models import Classifier
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods import Method, create
+from tempora_tta.methods.state import restored, saved
+from tempora_tta.methods.testing import check, run
+from tempora_tta.models import Classifier
 
 OPTIMISERS = [
     torch.optim.SGD,
@@ -197,7 +197,7 @@ def test_promises_and_labels_are_not_inherited(resnet: Classifier, batches: list
 
 
 def tempora_class(name: str) -> Any:
-    from tempora.methods import get
+    from tempora_tta.methods import get
 
     return get(name)
 

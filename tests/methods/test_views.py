@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import resized_crop
 
-from tempora.methods import create, crops
-from tempora.models import Classifier
+from tempora_tta.methods import create, crops
+from tempora_tta.models import Classifier
 
 
 @pytest.fixture

@@ -9,18 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tempora.methods import create, rotta
-from tempora.methods.cma import Constants
-from tempora.methods.foa import FOA
-from tempora.methods.functions import cross_entropy
-from tempora.methods.memo import marginal_entropy
-from tempora.methods.memory import Memory
-from tempora.methods.mixed import MixedNorm, follow
-from tempora.methods.norm import Copies
-from tempora.methods.optimizers import SGD, Adam
-from tempora.methods.rotta import RobustNorm
-from tempora.methods.weighted import likelihood_ratio, smoothed_prior
-from tempora.models import Classifier, wrap
+from tempora_tta.methods import create, rotta
+from tempora_tta.methods.cma import Constants
+from tempora_tta.methods.foa import FOA
+from tempora_tta.methods.functions import cross_entropy
+from tempora_tta.methods.memo import marginal_entropy
+from tempora_tta.methods.memory import Memory
+from tempora_tta.methods.mixed import MixedNorm, follow
+from tempora_tta.methods.norm import Copies
+from tempora_tta.methods.optimizers import SGD, Adam
+from tempora_tta.methods.rotta import RobustNorm
+from tempora_tta.methods.weighted import likelihood_ratio, smoothed_prior
+from tempora_tta.models import Classifier, wrap
 
 
 def values(*numbers: float) -> Tensor:

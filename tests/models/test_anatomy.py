@@ -8,7 +8,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from tempora.models import anatomy, wrap
+from tempora_tta.models import anatomy, wrap
 
 
 def test_the_top_of_a_transformer_is_a_quarter_of_its_blocks_rounded_up() -> None:

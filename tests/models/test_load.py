@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tempora.errors import TemporaError
-from tempora.models import checkpoint, load, names
+from tempora_tta.errors import TemporaError
+from tempora_tta.models import checkpoint, load, names
 
 
 class Dangerous:

@@ -9,17 +9,17 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-import tempora
-from tempora.cli.app import app
-from tempora.engine.load_config import load_config
-from tempora.engine.setup import job_from_config
-from tempora.errors import TemporaError
-from tempora.models import load, wrap
+import tempora_tta as tempora
+from tempora_tta.cli.app import app
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.errors import TemporaError
+from tempora_tta.models import load, wrap
 
 MODULE = """
 import torch
 from torch import nn
-from tempora import models
+from tempora_tta import models
 
 classes = 10
 broken = nn.Linear(2, 2)

@@ -13,8 +13,8 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from tempora.errors import TemporaError
-from tempora.models import Classifier, wrap
+from tempora_tta.errors import TemporaError
+from tempora_tta.models import Classifier, wrap
 
 
 class Small(nn.Module):

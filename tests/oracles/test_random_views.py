@@ -12,14 +12,14 @@ from torch.nn.functional import interpolate
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2.functional import resized_crop
 
-import tempora.methods
-import tempora.models
+import tempora_tta.methods
+import tempora_tta.models
 from oracles.networks import build
 
 
 def create(name: str, kind: str, seed: int = 1, **settings: Any) -> Any:
-    model = tempora.models.wrap(build(kind), mean=(0.5,) * 3, std=(0.5,) * 3)
-    return tempora.methods.create(name, model, seed=seed, **settings)
+    model = tempora_tta.models.wrap(build(kind), mean=(0.5,) * 3, std=(0.5,) * 3)
+    return tempora_tta.methods.create(name, model, seed=seed, **settings)
 
 
 def images(n: int, height: int, width: int) -> Tensor:

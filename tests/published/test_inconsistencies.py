@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tempora import published
-from tempora.published import Inconsistency, known_inconsistencies
+from tempora_tta import published
+from tempora_tta.published import Inconsistency, known_inconsistencies
 
 
 def known(number: int) -> Inconsistency:

@@ -8,12 +8,12 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from tempora import published
-from tempora.errors import TemporaError
-from tempora.methods import create, get, names
-from tempora.models import load
-from tempora.published import methods
-from tempora.report.colours import DARK_PAPER, contrast, on_dark
+from tempora_tta import published
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods import create, get, names
+from tempora_tta.models import load
+from tempora_tta.published import methods
+from tempora_tta.report.colours import DARK_PAPER, contrast, on_dark
 
 # Machado, Oliveira & Fernandes (2009), severity 1: how linear RGB looks to protanopes, deuteranopes and tritanopes.
 VISION = {

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tempora import published
-from tempora.errors import TemporaError
+from tempora_tta import published
+from tempora_tta.errors import TemporaError
 
 ROWS = {
     "offline": 394,

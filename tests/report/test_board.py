@@ -14,15 +14,15 @@ import yaml
 from typer.testing import CliRunner
 
 from made_runs import METHODS, write_run
-from tempora.analysis.doubt import keep_doubt
-from tempora.cli import app
-from tempora.errors import TemporaError
-from tempora.names import SUITES, file_of
-from tempora.report.board import gather, write_board
-from tempora.scenarios import Amortised, Discrete, Offline, grid
-from tempora.store import Results, RunFolder, open_run, pack
-from tempora.store.integrity import checksum
-from tempora.store.suite_claims import departures_of
+from tempora_tta.analysis.doubt import keep_doubt
+from tempora_tta.cli import app
+from tempora_tta.errors import TemporaError
+from tempora_tta.names import SUITES, file_of
+from tempora_tta.report.board import gather, write_board
+from tempora_tta.scenarios import Amortised, Discrete, Offline, grid
+from tempora_tta.store import Results, RunFolder, open_run, pack
+from tempora_tta.store.integrity import checksum
+from tempora_tta.store.suite_claims import departures_of
 from test_purity import modules_loaded_by
 
 SCENARIOS = (Offline(), Discrete(utilisation=0.5))
@@ -176,7 +176,7 @@ def test_what_only_a_report_notices_refuses_the_run_too(
             raise TypeError("a surprise")
         path.write_text("a report")
 
-    monkeypatch.setattr("tempora.report.board.site.write_report", fails)
+    monkeypatch.setattr("tempora_tta.report.board.site.write_report", fails)
     gathered = gather(runs[:3], departures_of)
     board = write_board(gathered, tmp_path)
     assert [entry.name for entry in gathered.entries] == ["later", "other device"]
@@ -347,7 +347,7 @@ def test_methods_of_a_suite_keep_its_settings_and_others_are_free(runs: list[Pat
 
 def test_a_board_needs_no_torch(runs: list[Path], tmp_path: Path) -> None:
     words = ["board", str(runs[1]), "--out", str(tmp_path), "--no-reports"]
-    code = f"from tempora.cli import app\napp({words!r}, standalone_mode=False)"
+    code = f"from tempora_tta.cli import app\napp({words!r}, standalone_mode=False)"
     assert "torch" not in modules_loaded_by(code)
 
 

@@ -9,10 +9,10 @@ import pytest
 from made_runs import METHODS
 from report.test_board import board, of, runs  # noqa: F401
 from report.test_browser import Browser, browser, pytestmark  # noqa: F401
-from tempora.report.board import gather, write_board
-from tempora.report.colours import contrast
-from tempora.scenarios import Discrete, Offline
-from tempora.store.suite_claims import departures_of
+from tempora_tta.report.board import gather, write_board
+from tempora_tta.report.colours import contrast
+from tempora_tta.scenarios import Discrete, Offline
+from tempora_tta.store.suite_claims import departures_of
 
 
 @pytest.fixture

@@ -17,16 +17,16 @@ import pandas as pd
 import pytest
 
 from made_runs import BASELINE_MS, METHODS, WIDE_GRID, write_run
-from tempora._numbers import percent, points
-from tempora.analysis.doubt import doubt
-from tempora.analysis.recommend import recommend
-from tempora.analysis.replays import answer
-from tempora.report import tables
-from tempora.report.frames import offline_batches
-from tempora.report.html import write_report
-from tempora.report.html.page import template
-from tempora.report.over_time import over_time
-from tempora.scenarios import (
+from tempora_tta._numbers import percent, points
+from tempora_tta.analysis.doubt import doubt
+from tempora_tta.analysis.recommend import recommend
+from tempora_tta.analysis.replays import answer
+from tempora_tta.report import tables
+from tempora_tta.report.frames import offline_batches
+from tempora_tta.report.html import write_report
+from tempora_tta.report.html.page import template
+from tempora_tta.report.over_time import over_time
+from tempora_tta.scenarios import (
     Amortised,
     Continuous,
     Deployment,
@@ -35,7 +35,7 @@ from tempora.scenarios import (
     Scenario,
     ScenarioCard,
 )
-from tempora.store import Results
+from tempora_tta.store import Results
 
 pytestmark = [
     pytest.mark.browser,

@@ -13,19 +13,19 @@ import pytest
 from PIL import Image
 
 from made_runs import GRID, METHODS, WIDE_GRID, write_run
-from tempora import analysis
-from tempora.errors import TemporaError
-from tempora.published.methods import card_of
-from tempora.report.colours import BASELINE, EXTRINSIC, FALLBACK, FROZEN, IDLE, INTRINSIC
-from tempora.report.figures import FORMATS, make_figures
-from tempora.report.figures.costs import _overhead_axis, latency
-from tempora.report.figures.protocols import protocols
-from tempora.report.figures.style import new_figure, styled
-from tempora.report.figures.timelines import timelines
-from tempora.report.figures.utility import chosen_shifts, utility
-from tempora.report.figures.winners import winners
-from tempora.scenarios import Deployment, Discrete, serve
-from tempora.store import Results
+from tempora_tta import analysis
+from tempora_tta.errors import TemporaError
+from tempora_tta.published.methods import card_of
+from tempora_tta.report.colours import BASELINE, EXTRINSIC, FALLBACK, FROZEN, IDLE, INTRINSIC
+from tempora_tta.report.figures import FORMATS, make_figures
+from tempora_tta.report.figures.costs import _overhead_axis, latency
+from tempora_tta.report.figures.protocols import protocols
+from tempora_tta.report.figures.style import new_figure, styled
+from tempora_tta.report.figures.timelines import timelines
+from tempora_tta.report.figures.utility import chosen_shifts, utility
+from tempora_tta.report.figures.winners import winners
+from tempora_tta.scenarios import Deployment, Discrete, serve
+from tempora_tta.store import Results
 
 NAMES = {"winners", "timelines", "utility", "protocols", "pareto", "profiles", "latency"}
 

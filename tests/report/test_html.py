@@ -18,23 +18,23 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from made_runs import METHODS, WIDE_GRID, Pace, write_run
-from tempora import analysis
-from tempora._numbers import percent
-from tempora.analysis.doubt import doubt
-from tempora.cli.report import report
-from tempora.cli.show import show
-from tempora.errors import TemporaError
-from tempora.published.methods import METHODS as SHOWN
-from tempora.report.colours import DARK_PAPER, contrast, on_dark, text_on
-from tempora.report.frames import offline_batches, scenario_titles
-from tempora.report.html import charts, write_report
-from tempora.report.html.packing import compress, pack
-from tempora.report.html.page import render
-from tempora.report.html.payload import payload
-from tempora.report.html.words import advice, headline, troubles
-from tempora.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
-from tempora.store import Results, RunFolder
-from tempora.store.pictures import write_pictures
+from tempora_tta import analysis
+from tempora_tta._numbers import percent
+from tempora_tta.analysis.doubt import doubt
+from tempora_tta.cli.report import report
+from tempora_tta.cli.show import show
+from tempora_tta.errors import TemporaError
+from tempora_tta.published.methods import METHODS as SHOWN
+from tempora_tta.report.colours import DARK_PAPER, contrast, on_dark, text_on
+from tempora_tta.report.frames import offline_batches, scenario_titles
+from tempora_tta.report.html import charts, write_report
+from tempora_tta.report.html.packing import compress, pack
+from tempora_tta.report.html.page import render
+from tempora_tta.report.html.payload import payload
+from tempora_tta.report.html.words import advice, headline, troubles
+from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
+from tempora_tta.store import Results, RunFolder
+from tempora_tta.store.pictures import write_pictures
 
 FEW = (WIDE_GRID[0], WIDE_GRID[3], WIDE_GRID[8], WIDE_GRID[13])
 """Offline and one point of each protocol, for what does not depend on the grid."""

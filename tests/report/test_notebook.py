@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import tempora
+import tempora_tta as tempora
 from made_runs import METHODS, WIDE_GRID, Pace, write_run
-from tempora._numbers import percent
-from tempora.analysis.recommend import recommend
-from tempora.cli.app import app
-from tempora.engine.observer import Observer
-from tempora.engine.one_line import OneLine, watched
-from tempora.errors import TemporaError
-from tempora.results import Results
-from tempora.scenarios import Amortised, Continuous, Offline
+from tempora_tta._numbers import percent
+from tempora_tta.analysis.recommend import recommend
+from tempora_tta.cli.app import app
+from tempora_tta.engine.observer import Observer
+from tempora_tta.engine.one_line import OneLine, watched
+from tempora_tta.errors import TemporaError
+from tempora_tta.results import Results
+from tempora_tta.scenarios import Amortised, Continuous, Offline
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,9 @@ def test_the_chart_has_every_method_and_kind_of_scenario(results: Results):
 def test_the_report_is_beside_the_run_or_where_one_says(results: Results, tmp_path: Path, monkeypatch):
     assert results.report() == results.path / "report.html"
     page = (results.path / "report.html").read_text(encoding="utf-8")
-    monkeypatch.setattr("tempora.report.html.page.render", lambda results: page)  # it would be the same again
+    monkeypatch.setattr(
+        "tempora_tta.report.html.page.render", lambda results: page
+    )  # it would be the same again
     assert results.report(tmp_path / "mine.html").exists()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(results, "keeps_alive", object())

@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 import torch
 
-import tempora
+import tempora_tta as tempora
 from made_runs import METHODS, write_run
-from tempora import TemporaError, analysis, models
-from tempora.report.html.page import render
-from tempora.report.tables import build
-from tempora.report.tables.build import BUILDERS, build_from
-from tempora.report.tables.material import material
-from tempora.scenarios import Amortised, Continuous, Discrete, Offline
+from tempora_tta import TemporaError, analysis, models
+from tempora_tta.report.html.page import render
+from tempora_tta.report.tables import build
+from tempora_tta.report.tables.build import BUILDERS, build_from
+from tempora_tta.report.tables.material import material
+from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline
 
 CLOCK = {"baseline_ms": 40, "standard": (38, 0), "adabn": (41, 0), "tent": (41, 56)}
 GRIDS = {

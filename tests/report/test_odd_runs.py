@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tempora import TemporaError, published
-from tempora.analysis import headline
-from tempora.report import tables
+from tempora_tta import TemporaError, published
+from tempora_tta.analysis import headline
+from tempora_tta.report import tables
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]
 

@@ -14,18 +14,18 @@ import pytest
 from matplotlib.text import Text
 from typer.testing import CliRunner
 
-import tempora
+import tempora_tta as tempora
 from made_runs import METHODS, Pace, write_run
-from tempora import analysis
-from tempora.analysis.doubt import doubt
-from tempora.analysis.recommend import recommend
-from tempora.cli.app import app
-from tempora.report import tables
-from tempora.report.figures.winners import winners as winners_figure
-from tempora.report.html.page import render
-from tempora.report.html.words import advice, headline, troubles
-from tempora.scenarios import Continuous, Discrete, Offline
-from tempora.store import Results
+from tempora_tta import analysis
+from tempora_tta.analysis.doubt import doubt
+from tempora_tta.analysis.recommend import recommend
+from tempora_tta.cli.app import app
+from tempora_tta.report import tables
+from tempora_tta.report.figures.winners import winners as winners_figure
+from tempora_tta.report.html.page import render
+from tempora_tta.report.html.words import advice, headline, troubles
+from tempora_tta.scenarios import Continuous, Discrete, Offline
+from tempora_tta.store import Results
 
 SCENARIOS = (Offline(), Discrete(interval_ms=10.0), Discrete(interval_ms=25.0), Continuous(threshold_ms=15.0))
 TWIN = "mocks"

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from analysis.runs import a_run
-from tempora import published
-from tempora.errors import TemporaError
-from tempora.report import tables
-from tempora.report.tables.model import marks
+from tempora_tta import published
+from tempora_tta.errors import TemporaError
+from tempora_tta.report import tables
+from tempora_tta.report.tables.model import marks
 
 
 @cache

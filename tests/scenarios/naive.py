@@ -1,6 +1,6 @@
 """The timing rules of docs/concepts/scenarios.md, restated from their text as one plain loop: an oracle for tests.
 
-It shares no code and no idea with `tempora.scenarios`: batches are dealt with one by one, times are Python floats,
+It shares no code and no idea with `scenarios`: batches are dealt with one by one, times are Python floats,
 and the terms are the sums that define them.
 """
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from naive import expected
 
-from tempora.scenarios import Bursty, Deployment, Periodic, Poisson, Recorded
+from tempora_tta.scenarios import Bursty, Deployment, Periodic, Poisson, Recorded
 
 KNOBS = ("queue", "threshold_ms", "deadline_ms", "budget_ms", "fallback", "fallback_cost", "rule")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempora import TemporaError
-from tempora.scenarios import (
+from tempora_tta import TemporaError
+from tempora_tta.scenarios import (
     Arrivals,
     Bursty,
     Deployment,

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from tempora import TemporaError
-from tempora.scenarios import (
+from tempora_tta import TemporaError
+from tempora_tta.scenarios import (
     Amortised,
     Continuous,
     Discrete,

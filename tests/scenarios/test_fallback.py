@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempora import TemporaError
-from tempora.scenarios import Deployment, Discrete, Offline, Recorded, percentiles, replay
+from tempora_tta import TemporaError
+from tempora_tta.scenarios import Deployment, Discrete, Offline, Recorded, percentiles, replay
 
 duration = st.one_of(st.integers(0, 120).map(float), st.floats(0, 120))
 fraction = st.floats(0, 1)

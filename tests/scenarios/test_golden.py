@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tempora.scenarios import (
+from tempora_tta.scenarios import (
     Amortised,
     Continuous,
     Deployment,

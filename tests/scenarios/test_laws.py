@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempora.scenarios import (
+from tempora_tta.scenarios import (
     Continuous,
     Course,
     Deployment,
@@ -20,8 +20,8 @@ from tempora.scenarios import (
     replay,
     serve,
 )
-from tempora.scenarios.lanes import serve_lanes
-from tempora.scenarios.replaying import step_by_step
+from tempora_tta.scenarios.lanes import serve_lanes
+from tempora_tta.scenarios.replaying import step_by_step
 
 queues = st.sampled_from([0, 1, 2, 3, 5])
 

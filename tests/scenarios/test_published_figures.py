@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tempora.scenarios import (
+from tempora_tta.scenarios import (
     Continuous,
     Deployment,
     Discrete,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tempora.scenarios import (
+from tempora_tta.scenarios import (
     Amortised,
     Continuous,
     Deployment,
@@ -15,7 +15,7 @@ from tempora.scenarios import (
     replay,
     route,
 )
-from tempora.scenarios.grids import GRIDS
+from tempora_tta.scenarios.grids import GRIDS
 
 N, LAMBDA = 20, 40.0
 

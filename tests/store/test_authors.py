@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tempora import analysis, published
-from tempora.errors import TemporaError
-from tempora.report.html import write_report
-from tempora.scenarios import Amortised, Continuous, Discrete, Offline, Scenario
-from tempora.store import UTILITIES, Results, Trace
-from tempora.store.authors import import_authors
+from tempora_tta import analysis, published
+from tempora_tta.errors import TemporaError
+from tempora_tta.report.html import write_report
+from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline, Scenario
+from tempora_tta.store import UTILITIES, Results, Trace
+from tempora_tta.store.authors import import_authors
 
 BATCHES, BATCH_SIZE = 30, 64
 TIMES_MS = {"basic": (38.0, 0.0), "adabn": (41.0, 0.0), "tent": (41.0, 56.0), "shot": (41.0, 70.0)}

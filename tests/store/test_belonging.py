@@ -12,14 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from made_runs import METHODS, write_run
-from tempora.cli import app
-from tempora.errors import TemporaError, TemporaWarning
-from tempora.scenarios import Continuous, Offline
-from tempora.store import RunFolder, open_run
-from tempora.store.integrity import checksum
-from tempora.store.merge import merge
-from tempora.store.packs import check_run
-from tempora.store.segments import segments_frame
+from tempora_tta.cli import app
+from tempora_tta.errors import TemporaError, TemporaWarning
+from tempora_tta.scenarios import Continuous, Offline
+from tempora_tta.store import RunFolder, open_run
+from tempora_tta.store.integrity import checksum
+from tempora_tta.store.merge import merge
+from tempora_tta.store.packs import check_run
+from tempora_tta.store.segments import segments_frame
 
 FEW = (Offline(), Continuous(threshold_ms=15.0))
 
@@ -200,7 +200,7 @@ def test_a_steady_run_without_its_profile_is_noticed(tmp_path: Path) -> None:
 
 def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = mixed(runs, tmp_path / "run")
-    monkeypatch.setattr("tempora.store.manifest.MOST_MANIFEST_BYTES", 1 << 20)
+    monkeypatch.setattr("tempora_tta.store.manifest.MOST_MANIFEST_BYTES", 1 << 20)
     (folder / "run.json").write_bytes(b" " * (1 << 20) + (folder / "run.json").read_bytes())
     with pytest.raises(TemporaError, match=r"run\.json is damaged .* more than 1 MiB"):
         open_run(folder)

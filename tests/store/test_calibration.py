@@ -9,12 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tempora
-from tempora import models
-from tempora.engine.predictions import _probabilities
-from tempora.scenarios import Discrete, Offline
-from tempora.store import Trace
-from tempora.store.calibration import BINS, expected_error, gaps
+import tempora_tta as tempora
+from tempora_tta import models
+from tempora_tta.engine.predictions import _probabilities
+from tempora_tta.scenarios import Discrete, Offline
+from tempora_tta.store import Trace
+from tempora_tta.store.calibration import BINS, expected_error, gaps
 
 
 def plain_error(confidence: np.ndarray, right: np.ndarray) -> float:

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tempora.analysis.recommend import recommend
-from tempora.errors import TemporaError, TemporaWarning
-from tempora.scenarios import Amortised, Continuous, Discrete, Offline, Scenario, to_spec
-from tempora.store import (
+from tempora_tta.analysis.recommend import recommend
+from tempora_tta.errors import TemporaError, TemporaWarning
+from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline, Scenario, to_spec
+from tempora_tta.store import (
     ADAPTED,
     Cell,
     RunFolder,
@@ -27,7 +27,7 @@ from tempora.store import (
     utilities_frame,
     utility_row,
 )
-from tempora.store.folder import read_pass
+from tempora_tta.store.folder import read_pass
 
 SCENARIOS: tuple[Scenario, ...] = (
     Offline(),
@@ -37,7 +37,9 @@ SCENARIOS: tuple[Scenario, ...] = (
 )
 BATCHES, BASELINE_MS = 6, 40.0
 
-pytestmark = pytest.mark.filterwarnings("ignore::tempora.errors.TemporaWarning")  # those beside the one meant
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::tempora_tta.errors.TemporaWarning"
+)  # those beside the one meant
 
 
 def a_trace(adapt_ms: float, correct: int) -> Trace:

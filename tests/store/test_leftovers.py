@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from made_runs import write_run
-from tempora.report.figures import make_figures
-from tempora.report.html import write_report
-from tempora.scenarios import Offline
-from tempora.store import Results, RunFolder
+from tempora_tta.report.figures import make_figures
+from tempora_tta.report.html import write_report
+from tempora_tta.scenarios import Offline
+from tempora_tta.store import Results, RunFolder
 
 
 @pytest.fixture

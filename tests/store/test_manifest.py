@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tempora.errors import TemporaError
-from tempora.store import RunFolder, manifest
-from tempora.store.verdicts import Verdict, verdict_of
+from tempora_tta.errors import TemporaError
+from tempora_tta.store import RunFolder, manifest
+from tempora_tta.store.verdicts import Verdict, verdict_of
 
 LEAST: dict[str, Any] = {
     "model": "net",

@@ -16,15 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-import tempora
+import tempora_tta as tempora
 from made_runs import METHODS, write_run
-from tempora.cli import app
-from tempora.errors import TemporaError, TemporaWarning
-from tempora.scenarios import Amortised, Discrete, Offline
-from tempora.store import RunFolder, pack, unpack
-from tempora.store.integrity import checksum
-from tempora.store.packs import check_run
-from tempora.store.pictures import write_pictures
+from tempora_tta.cli import app
+from tempora_tta.errors import TemporaError, TemporaWarning
+from tempora_tta.scenarios import Amortised, Discrete, Offline
+from tempora_tta.store import RunFolder, pack, unpack
+from tempora_tta.store.integrity import checksum
+from tempora_tta.store.packs import check_run
+from tempora_tta.store.pictures import write_pictures
 
 FEW = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
 SCENARIOS = (Offline(), Discrete(utilisation=0.5), Amortised(budget_x=0.25))
@@ -304,7 +304,7 @@ def test_a_table_of_endless_equal_numbers_is_refused(packed: Path, tmp_path: Pat
         pq.write_table(pa.table({"x": pa.nulls(1_000_000, pa.int8())}), target)
         members["segments.parquet"] = target.getvalue()
 
-    monkeypatch.setattr("tempora.store.packs.MOST_VALUES", 999_999)
+    monkeypatch.setattr("tempora_tta.store.packs.MOST_VALUES", 999_999)
     huge = rewritten(packed, tmp_path / "huge.tempora", endless, relist=True)
     with pytest.raises(TemporaError, match="numbers, more than a run has"):
         unpack(huge, tmp_path / "target")
@@ -328,7 +328,7 @@ def test_a_table_of_one_endless_text_is_refused_before_it_is_repeated(
     def decoded(*_: object) -> None:
         raise AssertionError("the texts were repeated")
 
-    monkeypatch.setattr("tempora.store.integrity.rows_checksum", decoded)
+    monkeypatch.setattr("tempora_tta.store.integrity.rows_checksum", decoded)
     huge = rewritten(packed, tmp_path / "huge.tempora", endless, relist=True)
     with pytest.raises(TemporaError, match=r"label holds texts of \d+ bytes, more than a run has"):
         unpack(huge, tmp_path / "target")

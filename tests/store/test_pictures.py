@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tempora.errors import TemporaWarning
-from tempora.store.pictures import FILE, MOST_BYTES, read_pictures, write_pictures
+from tempora_tta.errors import TemporaWarning
+from tempora_tta.store.pictures import FILE, MOST_BYTES, read_pictures, write_pictures
 
 JPEG = b"\xff\xd8\xff\xe0 and so on"
 

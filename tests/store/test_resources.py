@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempora.scenarios import Amortised, Course, Offline
-from tempora.store.resources import Resources
+from tempora_tta.scenarios import Amortised, Course, Offline
+from tempora_tta.store.resources import Resources
 
 
 def course_of(predict_ms: float, adapt_ms: float, batches: int = 8, budget_ms: float | None = None) -> Course:

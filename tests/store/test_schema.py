@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from made_runs import GRID, write_run
-from tempora import TemporaError
-from tempora.errors import TemporaWarning
-from tempora.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, integrity, read_pass
-from tempora.store.folder import StoredPass
-from tempora.store.schema_page import as_markdown
+from tempora_tta import TemporaError
+from tempora_tta.errors import TemporaWarning
+from tempora_tta.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, integrity, read_pass
+from tempora_tta.store.folder import StoredPass
+from tempora_tta.store.schema_page import as_markdown
 
 DOCS = Path(__file__).parents[2] / "docs" / "schema.md"
 

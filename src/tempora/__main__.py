@@ -1,3 +1,0 @@
-from tempora.cli import main
-
-main()

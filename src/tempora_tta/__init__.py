@@ -1,0 +1,44 @@
+"""Tempora: which test-time adaptation method is worth its time in your deployment?
+
+import tempora_tta as tempora
+results = tempora.evaluate(model, batches, methods=["standard", "adabn", "tent"])
+results.utilities                 # one row per method, shift and scenario
+results.winners()                 # who wins where, and how sure that is
+results.recommend(interval_ms=50) # the method to use, and why
+results.report()                  # the whole of it as one page
+tempora.open_run("runs/mine")     # the results of an earlier run
+tempora.deploy(model, results.recommend(interval_ms=50), interval_ms=50)      # serve what was chosen, as evaluated
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tempora_tta._version import __version__
+from tempora_tta.errors import TemporaError
+
+if TYPE_CHECKING:
+    from tempora_tta.engine.deploy import deploy
+    from tempora_tta.engine.evaluate import evaluate
+    from tempora_tta.results import open_run
+    from tempora_tta.results import open_run as open
+
+__all__ = ["TemporaError", "__version__", "deploy", "evaluate", "open", "open_run"]
+
+
+def __getattr__(name: str) -> Any:
+    """`deploy` and `evaluate` need torch, `open_run` needs pandas: each is imported when first used."""
+    if name in ("deploy", "evaluate"):
+        from tempora_tta import engine
+
+        return getattr(engine, name)
+    if name in ("open", "open_run"):
+        from tempora_tta.results import open_run
+
+        return open_run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, lazy ones too: what a notebook offers after `tempora.`."""
+    return sorted(__all__)

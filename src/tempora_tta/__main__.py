@@ -1,0 +1,3 @@
+from tempora_tta.cli import main
+
+main()

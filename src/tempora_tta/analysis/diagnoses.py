@@ -1,0 +1,179 @@
+"""Causes: why a method is worse than standard inference, as far as a run shows it.
+
+`scenarios.diagnosis` says which term of a utility gave way; this says what was behind it. One function per
+cause, from a `Case` to a `Finding` or None; `DIAGNOSES` lists them. A new cause is a function and its place there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tempora_tta.analysis.doubt.blocks import FloatArray
+from tempora_tta.analysis.frames import is_offline
+from tempora_tta.analysis.outcomes import over_shifts
+from tempora_tta.cards import Cards
+from tempora_tta.errors import TemporaError, counted
+from tempora_tta.published.methods import STANDARD
+from tempora_tta.scenarios.diagnosis import Finding
+from tempora_tta.store import Results
+from tempora_tta.store.schema import COLLAPSE_BATCHES
+
+FEW_SAMPLES = 16
+"""A batch of so many or fewer says little about the mean and variance of a channel."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One method of a run, and what there is to look at."""
+
+    method: str
+    offline: Mapping[str, float]
+    """Accuracy of every method without pressure, over all shifts together."""
+    batches: pd.DataFrame
+    """One row per batch of the offline passes of this method and of standard inference, in order."""
+    batch_size: int
+    batch_alone: frozenset[str]
+    """Methods whose predictions depend on the statistics of the batch at hand and on nothing else."""
+    batch_statistics: frozenset[str]
+    """Methods that normalise with the statistics of the batch at hand."""
+    classes: str
+    """How classes are correlated in time; empty where they are shuffled."""
+    cards: Cards
+
+    @property
+    def harmed(self) -> bool:
+        return self.offline.get(self.method, 1.0) < self.offline.get(STANDARD, 0.0)
+
+    def lost(self, method: str) -> float:
+        """What a method loses against standard inference without any pressure."""
+        return self.offline[STANDARD] - self.offline[method]
+
+
+def too_small_batches(case: Case) -> Finding | None:
+    """Statistics of a few samples (batches of 1 or 16 under BatchNorm), shown by a method that uses nothing else."""
+    if case.batch_size > FEW_SAMPLES or not case.harmed or case.method not in case.batch_statistics:
+        return None
+    losses = {name: case.lost(name) for name in case.batch_alone if name in case.offline}
+    shown = max(losses, key=lambda name: (losses[name], name), default=case.method)
+    lost = case.lost(shown)
+    if lost <= 0:
+        return None
+    who = "it" if shown == case.method else f"{case.cards.label(shown)}, which uses nothing else,"
+    return Finding(
+        "too small batches",
+        f"the statistics of {counted(case.batch_size, 'sample')} are worse than the network's own: {who} loses "
+        f"{100 * lost:.1f} points without any pressure; use batches of {4 * FEW_SAMPLES}",
+        {"batch_size": case.batch_size, "lost": lost},
+    )
+
+
+def correlated_classes(case: Case) -> Finding | None:
+    """A batch of few classes has their statistics, not those of the shift."""
+    if not case.classes or not case.harmed or case.method not in case.batch_statistics:
+        return None
+    lost = case.lost(case.method)
+    return Finding(
+        "correlated classes",
+        f"classes come together ({case.classes}), and the statistics of a batch are those of its few classes: it "
+        f"loses {100 * lost:.1f} points to standard inference without any pressure",
+        {"lost": lost},
+    )
+
+
+def collapse(case: Case) -> Finding | None:
+    """It was no worse than standard inference at first, and then is so for good."""
+    found = []
+    for (shift, seed), stream in case.batches.groupby(["shift", "seed"], sort=False):
+        accuracy = {
+            method: (part["correct"] / part["total"]).to_numpy() for method, part in stream.groupby("method")
+        }
+        if {case.method, STANDARD} <= accuracy.keys():
+            lasted = _below_at_the_end(accuracy[case.method], accuracy[STANDARD])
+            if COLLAPSE_BATCHES <= lasted < len(accuracy[STANDARD]):
+                found.append((lasted, len(accuracy[STANDARD]) - lasted, f"{shift}, seed {seed}"))
+    if not found:
+        return None
+    lasted, first, where = max(found)
+    more = f", and on {len(found) - 1} more streams" if len(found) > 1 else ""
+    return Finding(
+        "collapse",
+        f"below standard inference from batch {first} to the end, {lasted} batches ({where}{more})",
+        {"first_batch": float(first), "batches": float(lasted)},
+    )
+
+
+def _below_at_the_end(own: FloatArray, standard: FloatArray) -> int:
+    """How many batches up to the last one are all below standard inference."""
+    no_worse = np.flatnonzero(own >= standard)
+    return len(own) if not len(no_worse) else int(len(own) - 1 - no_worse[-1])
+
+
+DIAGNOSES: tuple[Callable[[Case], Finding | None], ...] = (
+    too_small_batches,
+    correlated_classes,
+    collapse,
+)
+"""In the order in which they are said."""
+
+
+def diagnoses(results: Results, batches: pd.DataFrame) -> dict[str, list[Finding]]:
+    """Method -> the causes that were found. `batches` are those of the offline passes, in order."""
+    cards = results.cards
+    rows = over_shifts(results.contenders, cards)
+    rows = rows[is_offline(rows, cards)]
+    offline = {str(name): float(value) for name, value in zip(rows["method"], rows["utility"], strict=True)}
+    alone, statistics = _by_batch(results, cards)
+    classes = how_correlated(results.manifest)
+    found = {}
+    for method in cards.in_order(results.contenders["method"]):
+        if method == STANDARD:
+            continue
+        case = Case(
+            method,
+            offline,
+            batches[batches["method"].isin([method, STANDARD])],
+            int(results.manifest["batch_size"]),
+            alone,
+            statistics,
+            classes,
+            cards,
+        )
+        causes = [cause for look in DIAGNOSES if (cause := look(case)) is not None]
+        if causes:
+            found[method] = causes
+    return found
+
+
+def how_correlated(manifest: Mapping[str, Any]) -> str:
+    """How classes follow each other on the streams of a run, as its settings say; empty where they are shuffled.
+
+    >>> how_correlated({"stream": {"classes": {"dirichlet": 0.1}}}), how_correlated({})
+    ('Dirichlet 0.1', '')
+    """
+    classes = (manifest.get("stream") or {}).get("classes", "shuffled")
+    if isinstance(classes, Mapping):
+        return f"Dirichlet {classes['dirichlet']:g}"
+    return "" if classes == "shuffled" else str(classes)
+
+
+def _by_batch(results: Results, cards: Cards) -> tuple[frozenset[str], frozenset[str]]:
+    """Methods that look at nothing but the batch's statistics, and all that normalise with them. A pass says the
+    latter itself; those of earlier versions do not, and there whoever changes the network is taken to."""
+    alone, statistics = set(), set()
+    try:
+        passes = results.folder.passes().values()
+    except TemporaError:  # a damaged pass is an error for whoever needs its batches
+        return frozenset(), frozenset()
+    for stored in passes:
+        method = str(stored.identity.get("method"))
+        modifies = set(cards.method(method).modifies)
+        if stored.history_free and "activations" in modifies:
+            alone.add(method)
+        if stored.facts.get("batch_statistics", bool(modifies & {"activations", "parameters"})):
+            statistics.add(method)
+    return frozenset(alone), frozenset(statistics)

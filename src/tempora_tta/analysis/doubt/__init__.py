@@ -1,0 +1,55 @@
+"""Doubt by consequence: which answers of a run would change if it had had other batches or other times.
+
+One set of replicates, each of which draws whole rounds of the profile and paired blocks of batches, and scores every
+method again. Every table, figure, page and command that says how sure something is asks this package.
+"""
+
+from tempora_tta.analysis.doubt.judgement import (
+    SAMPLING,
+    TIMING,
+    Judgement,
+    Leads,
+    Replicates,
+    judge,
+    leads,
+    pooled,
+)
+from tempora_tta.analysis.doubt.open_cells import contested
+from tempora_tta.analysis.doubt.remedy import remedy
+from tempora_tta.analysis.doubt.resampling import replicate
+from tempora_tta.analysis.doubt.run import (
+    Doubt,
+    Summary,
+    doubt,
+    keep_doubt,
+    summarised,
+    times_of,
+    with_doubt,
+)
+from tempora_tta.analysis.outcomes import ALL
+from tempora_tta.store.verdicts import EQUAL, HOLDS, UNDECIDED
+
+__all__ = [
+    "ALL",
+    "EQUAL",
+    "HOLDS",
+    "SAMPLING",
+    "TIMING",
+    "UNDECIDED",
+    "Doubt",
+    "Judgement",
+    "Leads",
+    "Replicates",
+    "Summary",
+    "contested",
+    "doubt",
+    "judge",
+    "keep_doubt",
+    "leads",
+    "pooled",
+    "remedy",
+    "replicate",
+    "summarised",
+    "times_of",
+    "with_doubt",
+]

@@ -1,0 +1,255 @@
+"""What the replicates of a cell say: does its winner hold, is it equal with others, or is it undecided, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from tempora_tta.analysis.doubt.blocks import CONFIDENCE, FloatArray
+from tempora_tta.store.verdicts import EQUAL, HOLDS, UNDECIDED
+
+TIMING, SAMPLING = "timing", "sampling"
+EQUAL_WITHIN = 0.005
+"""Half a point: methods that are surely closer than this are equal to whoever has to choose."""
+NOTHING = 1e-12
+"""Utilities that differ by less differ by rounding."""
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """The utilities of the methods of one cell, and how they might have come out.
+
+    A replicate's utility is `utility + sampled + timed`. Replicates come in groups, one per draw of the times, so
+    that `timed` has a row for each group.
+    """
+
+    methods: tuple[str, ...]
+    utility: FloatArray
+    """(methods,)"""
+    sampled: FloatArray
+    """(replicates, methods): what other batches would change. NaN where the stream is too short to say."""
+    timed: FloatArray
+    """(draws, methods): what other times would change; one row of zeros where times are exact."""
+    variance: FloatArray
+    """(methods,): of each utility over other batches, from its own batches alone: the same series has the same
+    interval whoever it is compared with. Leads are judged from `sampled`, in pairs. NaN where that is."""
+    freedom: FloatArray
+    """(methods,): degrees of freedom of `variance`."""
+    batches: int = 1
+    """The weight of the cell among others."""
+
+    @cached_property
+    def timing(self) -> FloatArray:
+        """`timed` for every replicate."""
+        return np.repeat(self.timed, len(self.sampled) // len(self.timed), axis=0)
+
+    @cached_property
+    def utilities(self) -> FloatArray:
+        """(replicates, methods)"""
+        return np.round(self.utility + self.sampled + self.timing, 12)
+
+    def of(self, methods: Sequence[str]) -> Replicates:
+        """Some of the methods."""
+        if tuple(methods) == self.methods:
+            return self
+        places = [self.methods.index(method) for method in methods]
+        return Replicates(
+            tuple(methods),
+            self.utility[places],
+            self.sampled[:, places],
+            self.timed[:, places],
+            self.variance[places],
+            self.freedom[places],
+            self.batches,
+        )
+
+    @cached_property
+    def sample_interval(self) -> tuple[FloatArray, FloatArray]:
+        """The 95 % interval of each utility, as far as its batches decide it."""
+        half = np.where(self.variance > 0, stdtrit(self.freedom, (1 + CONFIDENCE) / 2), 0.0)
+        half = half * np.sqrt(self.variance)
+        return np.clip(self.utility - half, 0.0, 1.0), np.clip(self.utility + half, 0.0, 1.0)
+
+    def interval_of(self, method: str) -> tuple[float, float]:
+        """Of one method, over batches and times together; NaN where the stream is too short to say."""
+        place = self.methods.index(method)
+        tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+        lo, hi = np.quantile(self.sampled[:, place] + self.timing[:, place], tails)
+        found = float(self.utility[place])
+        return float(np.clip(found + min(lo, 0.0), 0.0, 1.0)), float(np.clip(found + max(hi, 0.0), 0.0, 1.0))
+
+
+def pooled(cells: Sequence[Replicates]) -> Replicates:
+    """The mean of cells by their batches, as tables pool shifts and seeds, of the methods that all of them have.
+
+    A draw of the times is one draw for all cells; batches are drawn in each for itself.
+    """
+    common = [method for method in cells[0].methods if all(method in cell.methods for cell in cells)]
+    same = [cell.of(common) for cell in cells]
+    if len(same) == 1:
+        return same[0]
+    weights = np.array([cell.batches for cell in same], dtype=np.float64)
+    weights /= weights.sum()
+    draws = max(len(cell.timed) for cell in same)
+    timed = [np.broadcast_to(cell.timed, (draws, len(common))) for cell in same]
+    return Replicates(
+        tuple(common),
+        _mean([cell.utility for cell in same], weights),
+        _mean([cell.sampled for cell in same], weights),
+        _mean(timed, weights),
+        *_pooled_variance(same, weights),
+        sum(cell.batches for cell in same),
+    )
+
+
+def _pooled_variance(cells: Sequence[Replicates], weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Of a mean of independent cells; its degrees of freedom are Welch and Satterthwaite's."""
+    parts = np.stack([weight**2 * cell.variance for cell, weight in zip(cells, weights, strict=True)])
+    freedom = np.stack([cell.freedom for cell in cells])
+    total = parts.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        together = total**2 / (parts**2 / freedom).sum(axis=0)
+    return total, np.where(total > 0, together, freedom.sum(axis=0))
+
+
+def _mean(parts: Sequence[FloatArray], weights: FloatArray) -> FloatArray:
+    total = np.zeros_like(parts[0])
+    for part, weight in zip(parts, weights, strict=True):
+        total = total + weight * part
+    return total
+
+
+@dataclass(frozen=True)
+class Leads:
+    """How far one method is ahead of the others, with bounds that hold for all of them together at 95 %."""
+
+    rivals: tuple[str, ...]
+    lead: FloatArray
+    lower: FloatArray
+    """One-sided: all leads are above these."""
+    lo: FloatArray
+    """Two-sided: all leads are between these and `hi`."""
+    hi: FloatArray
+    by_timing: NDArray[np.bool_]
+    """Whether times contribute more than batches to what is not known about a lead."""
+
+
+def leads(cell: Replicates, of: int) -> Leads:
+    """The leads of the method at place `of` over all others.
+
+    Bounds are the lead minus (plus) so many of its own standard errors, the same number for all rivals: that
+    which 95 % of the replicates respect for every rival at once.
+    """
+    others = [place for place in range(len(cell.methods)) if place != of]
+    lead = cell.utility[of] - cell.utility[others]
+    sampled = cell.sampled[:, [of]] - cell.sampled[:, others]
+    timing = cell.timing[:, [of]] - cell.timing[:, others]
+    fallen = -(sampled + timing)
+    error = np.sqrt((fallen**2).mean(axis=0))
+    error = np.where(error < NOTHING, 0.0, error)
+    in_errors = np.divide(fallen, error, out=np.zeros_like(fallen), where=~(error == 0))
+    below = _simultaneous(in_errors)
+    around = _simultaneous(np.abs(in_errors))
+    return Leads(
+        tuple(cell.methods[place] for place in others),
+        lead,
+        lead - below * error,
+        lead - around * error,
+        lead + around * error,
+        (timing**2).mean(axis=0) > (sampled**2).mean(axis=0),
+    )
+
+
+def _simultaneous(in_errors: FloatArray) -> float:
+    if not in_errors.shape[1]:
+        return 0.0
+    return float(np.quantile(in_errors.max(axis=1), CONFIDENCE))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Who wins a cell and how sure that is."""
+
+    method: str
+    """The method with the highest utility; of several, the first."""
+    utility: float
+    verdict: str
+    """`holds`: ahead of every rival. `equal`: ahead of all but those in `equal_with`, within half a point of these.
+    `undecided`: neither can be said."""
+    why: str
+    """`timing` or `sampling` where undecided, whichever leaves more open; empty elsewhere."""
+    equal_with: tuple[str, ...]
+    rivals: tuple[str, ...]
+    """Those that might be better: where undecided, the rivals whose lead over it cannot be excluded."""
+    p_best: dict[str, float]
+    """The share of replicates in which no other method is better. Equal methods are both best."""
+    rank_lo: dict[str, int]
+    rank_hi: dict[str, int]
+    """The 95 % interval of each method's rank."""
+
+
+def judge(cell: Replicates) -> Judgement:
+    """The winner of a cell and the verdict on it."""
+    winner = int(np.argmax(np.round(cell.utility, 12)))
+    found = leads(cell, winner)
+    same = np.abs(found.lead) < NOTHING
+    near = same | ((found.lo >= -EQUAL_WITHIN) & (found.hi <= EQUAL_WITHIN))
+    ahead = (found.lower > 0) & ~same
+    if ahead.all():
+        verdict = HOLDS
+    elif (ahead | near).all():
+        verdict = EQUAL
+    else:
+        verdict = UNDECIDED
+    open_ = ~(ahead | near)
+    why = ""
+    if verdict == UNDECIDED:
+        closest = int(np.argmin(np.where(open_, np.nan_to_num(found.lower, nan=-np.inf), np.inf)))
+        why = TIMING if found.by_timing[closest] else SAMPLING
+    rank_lo, rank_hi = _ranks(cell)
+    return Judgement(
+        method=cell.methods[winner],
+        utility=float(cell.utility[winner]),
+        verdict=verdict,
+        why=why,
+        equal_with=_named(found, near & ~ahead) if verdict == EQUAL else (),
+        rivals=_named(found, open_) if verdict == UNDECIDED else (),
+        p_best=dict(zip(cell.methods, _probability_best(cell).tolist(), strict=True)),
+        rank_lo=dict(zip(cell.methods, rank_lo.tolist(), strict=True)),
+        rank_hi=dict(zip(cell.methods, rank_hi.tolist(), strict=True)),
+    )
+
+
+def _named(found: Leads, which: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Rivals, the nearest first."""
+    return tuple(found.rivals[place] for place in np.argsort(found.lead, kind="stable") if which[place])
+
+
+def _probability_best(cell: Replicates) -> FloatArray:
+    if np.isnan(cell.sampled).any():
+        return np.full(len(cell.methods), np.nan)
+    best = cell.utilities.max(axis=1, keepdims=True)
+    shares: FloatArray = (cell.utilities >= best).mean(axis=0)
+    return shares
+
+
+def _ranks(cell: Replicates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Between which ranks each method is in 95 % of the replicates, its rank as found included."""
+    found = _rank(cell.utility[None])[0]
+    if np.isnan(cell.sampled).any():
+        return np.ones_like(found), np.full_like(found, len(found))
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    lo, hi = np.quantile(_rank(cell.utilities), tails, axis=0, method="nearest")
+    return np.minimum(lo, found), np.maximum(hi, found)
+
+
+def _rank(utilities: FloatArray) -> NDArray[np.int64]:
+    """Ranks along each row; ties share the better one."""
+    higher = utilities[:, None, :] > utilities[:, :, None]
+    ranks: NDArray[np.int64] = 1 + higher.sum(axis=2)
+    return ranks

@@ -1,0 +1,155 @@
+"""What each batch of a cell adds to its utility: under the times as they were, and under those of every draw.
+
+The drawn times go through the same timeline as the run's own. Batches that were not served, and that other times
+would reach, get the mean of those that were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tempora_tta.analysis.doubt.blocks import FloatArray
+from tempora_tta.analysis.doubt.drawn import Drawn, Passes, worth_of
+from tempora_tta.analysis.doubt.timing import Factors, Times
+from tempora_tta.scenarios import Resolved, Scenario
+from tempora_tta.store import Results, Trace
+from tempora_tta.store.integrity import damaged
+from tempora_tta.store.schema import CELL_COLUMNS
+
+_JUST_BELOW = 1 - 1e-6
+
+
+class Rescorer:
+    """Scores the cells of one stream again. Passes are shared by cells, so what was read of them is kept."""
+
+    def __init__(self, results: Results, times: Times, scenario: Scenario | None = None) -> None:
+        """`scenario`: all cells are of this one, which the run need not have evaluated."""
+        self._results, self._times, self._scenario = results, times, scenario
+        self._read: dict[str, tuple[Trace, Factors | None]] = {}
+        self._both_ends = {} if scenario else _ends(results)
+        self._resolved: dict[tuple[int, int, float], Resolved] = {}
+
+    def worth(self, cell: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.int8]]:
+        """What each batch added, as it was (the mean is the utility), and its phase: (batches,) both.
+
+        Kept with the results: doubt asks for it, and so does every run that this one is compared with.
+        """
+        known = self._results.known.setdefault("worth", {})
+        assert isinstance(known, dict)
+        key = tuple(cell[name] for name in ("method", *CELL_COLUMNS))
+        if key not in known:
+            known[key] = self._as_it_was(cell)
+        found: tuple[FloatArray, NDArray[np.int8]] = known[key]
+        return found
+
+    def _as_it_was(self, cell: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.int8]]:
+        placed = self._results.trace(cell, predictions=False)
+        return placed.worth(self._results.resolved(cell, placed.num_batches)), placed.phase
+
+    def drawn(self, cell: pd.Series[Any], worth: FloatArray) -> Drawn | None:
+        """The cell under drawn times, to be `rescored` beside others; None where no draw changes anything."""
+        if not self._times.draws:
+            return None
+        keys = [cell[name] for name in ("adapting_pass", "frozen_pass", "fallback_pass")]
+        (adapting, own), (frozen, of_frozen), (fallback, of_fallback) = (
+            self._pass(key if isinstance(key, str) else keys[0]) for key in keys
+        )
+        factors = (own, of_frozen, of_fallback)
+        if all(one is None for one in factors) or self._untouched(cell, worth, adapting, own):
+            return None
+        return Drawn(
+            Passes(adapting, frozen, fallback),
+            factors,
+            self._deployments(cell, len(worth)),
+            self._times.draws,
+            self._nearest(cell, adapting, own),
+        )
+
+    def _nearest(
+        self, cell: pd.Series[Any], trace: Trace, factors: Factors | None
+    ) -> list[FloatArray] | None:
+        """What was right in each draw: by the pass whose times were nearest to the drawn ones, where the method was
+        run at both ends of the profile too."""
+        ends = self._both_ends.get(_key(cell))
+        if not ends or factors is None:
+            return None
+        right = [trace.correct, *(self._pass(key)[0].correct for _, key in ends)]
+        service_ms = (trace.predict_ms + trace.adapt_ms).sum()
+        drawn_ms = (factors.predict * trace.predict_ms + factors.adapt * trace.adapt_ms).sum(axis=1)
+        pace = drawn_ms / service_ms / self._times.baseline
+        places = np.array([1.0, *(times_x for times_x, _ in ends)])
+        return [right[place] for place in np.abs(pace[:, None] - places).argmin(axis=1)]
+
+    def _untouched(
+        self, cell: pd.Series[Any], worth: FloatArray, adapting: Trace, factors: Factors | None
+    ) -> bool:
+        """Far from any limit: every batch is served, adapted and in full value even if all that can be slow is slow,
+        and lambda, with whatever is relative to it, as short as it can be. Then it is so in every draw."""
+        if factors is None or not np.array_equal(worth, adapting.accuracy):
+            return False
+        slowest = adapting.scaled(factors.predict.max(axis=0), factors.adapt.max(axis=0))
+        nothing = replace(
+            slowest, correct=np.zeros(len(worth))
+        )  # what is frozen, or a fallback's, would show
+        shortest = self._deployment(cell, len(worth), float(self._times.baseline.min()))
+        return np.array_equal(worth_of(Passes(slowest, nothing, nothing), shortest), worth)
+
+    def _pass(self, key: str) -> tuple[Trace, Factors | None]:
+        if key not in self._read:
+            folder = self._results.folder
+            trace = folder.trace(key, predictions=False)
+            self._read[key] = trace.filled(), self._times.factors(folder.stored(key), trace)
+        return self._read[key]
+
+    def _deployments(self, cell: pd.Series[Any], num_batches: int) -> list[Resolved]:
+        """In each draw; one, where lambda is the same in all."""
+        baseline = self._times.baseline
+        alike = baseline[:1] if (baseline == baseline[0]).all() else baseline
+        return [self._deployment(cell, num_batches, float(baseline_x)) for baseline_x in alike]
+
+    def _deployment(self, cell: pd.Series[Any], num_batches: int, baseline_x: float) -> Resolved:
+        key = (int(cell["scenario"]), num_batches, float(cell["baseline_ms"]) * baseline_x)
+        if key not in self._resolved:
+            scenario = self._scenario or self._results.scenarios[key[0]]
+            identity = self._results.folder.stored(cell["adapting_pass"]).identity
+            self._resolved[key] = scenario.resolve(
+                num_batches=num_batches,
+                baseline_ms=_applicable(scenario, key[2]),
+                seed=int(identity["seed"]),
+                shift=str(identity["shift"]),
+            )
+        return self._resolved[key]
+
+
+def _key(cell: Mapping[str, Any] | pd.Series[Any]) -> tuple[str, str, str, int, int]:
+    return (
+        str(cell["method"]),
+        str(cell["model"]),
+        str(cell["shift"]),
+        int(cell["seed"]),
+        int(cell["scenario"]),
+    )
+
+
+def _ends(results: Results) -> dict[tuple[str, str, str, int, int], list[tuple[float, str]]]:
+    """The passes at both ends of the profile that the run made, by cell."""
+    told = results.manifest.get("ends") or []
+    there = results.folder.passes() if told else {}
+    try:
+        found = {_key(cell): [(float(times_x), str(key)) for times_x, key in cell["passes"]] for cell in told}
+        return {cell: ends for cell, ends in found.items() if all(key in there for _, key in ends)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(results.path / "run.json", f"its ends are none: {error}") from error
+
+
+def _applicable(scenario: Scenario, baseline_ms: float) -> float:
+    """A drawn lambda may reach a threshold that is given in milliseconds: then the least below it stands for it."""
+    if scenario.not_applicable(baseline_ms) is None:
+        return baseline_ms
+    return scenario.deployment().threshold(baseline_ms) * _JUST_BELOW

@@ -1,0 +1,67 @@
+"""`tempora audit`: run some cells again, unshared and live, and compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tempora_tta._numbers import percent
+from tempora_tta.cli import options
+from tempora_tta.cli.terminal import console, plain_table
+
+
+def audit(
+    run: Annotated[Path, options.RUN],
+    cells: Annotated[int, options.CELLS] = 5,
+    seed: Annotated[int, options.CELLS_SEED] = 0,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--realtime",
+            "--live",
+            help="Against the wall clock: the pipeline of `tempora live`, in real time.",
+        ),
+    ] = False,
+) -> None:
+    """Check a run's results by making some of them again, one pass per cell. Exit status 1: some disagree."""
+    from tempora_tta.cli.execute import prepare_environment
+
+    prepare_environment()
+    from rich.text import Text
+
+    from tempora_tta.engine.audit import MEASURED_TOLERANCE
+    from tempora_tta.engine.audit import audit as audit_cells
+    from tempora_tta.errors import counted
+    from tempora_tta.store import open_run
+
+    results = open_run(run)
+    if live:
+        from tempora_tta.cli.live import noting, show_lived
+        from tempora_tta.engine.live import live as live_cells
+
+        if not show_lived(live_cells(results, cells, seed, observer=noting())):
+            raise typer.Exit(1)
+        return
+    audited = audit_cells(results, cells, seed)
+    utilities = ("stored", "again")
+    table = plain_table("method", "shift", "scenario", "was", *utilities, "verdict", numbers=utilities)
+    for cell in audited:
+        verdict = Text("agrees", "green") if cell.agrees else Text("differs", "bold red")
+        if not cell.same_predictions:
+            verdict.append("; other predictions", "yellow")
+        names = (Text(name) for name in (cell.method, cell.shift, cell.label))
+        table.add_row(*names, cell.origin, f"{percent(cell.stored, 2)}", f"{percent(cell.again, 2)}", verdict)
+    out = console()
+    out.print(table)
+    measured = results.manifest["clock"] == "measured"
+    rule = (
+        f"within the timing interval and {percent(MEASURED_TOLERANCE, 0)}"
+        if measured
+        else "exactly (recorded clock)"
+    )
+    agreeing = sum(cell.agrees for cell in audited)
+    out.print(f"\n{agreeing} of {counted(len(audited), 'cell')} agree {rule}")
+    if agreeing < len(audited):
+        raise typer.Exit(1)

@@ -1,0 +1,149 @@
+"""A configuration run into a folder, with progress, and what came out: for `tempora run`, `demo` and others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tempora_tta.cli.terminal import console as new_console
+from tempora_tta.cli.terminal import is_live
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tempora_tta.engine.config import RunConfig
+    from tempora_tta.store import Results
+
+
+def prepare_environment() -> None:
+    """Before torch is imported: idle OpenMP threads sleep instead of spinning on the cores that are timed."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def execute(
+    config: RunConfig,
+    folder: Path,
+    *,
+    executor: str = "local",
+    address: str | None = None,
+    shard: str | None = None,
+    mix_devices: bool = False,
+    dry_run: bool = False,
+    redo: str | None = None,
+    log: Sequence[str] = (),
+    quiet: bool = False,
+    plain: bool = False,
+    say_how_long: bool = False,
+) -> None:
+    """Run a configuration into a folder with progress, then show what came out."""
+    from tempora_tta.cli.progress import LiveProgress
+    from tempora_tta.engine import Run, Stopped
+    from tempora_tta.engine.observer import Together
+    from tempora_tta.engine.plan import make_plan
+    from tempora_tta.engine.schedule import Shard
+    from tempora_tta.hooks import open_hooks
+    from tempora_tta.store import RunFolder
+
+    console = new_console()
+    part = Shard.parse(shard) if shard else None
+    observer = LiveProgress(console, plain=plain, quiet=quiet)
+    job, make = _job_and_executor(config, executor, address, observer)
+    if dry_run or say_how_long:
+        make_plan(job).show(console)
+    if dry_run:
+        return
+    hooks = open_hooks(log, folder)
+    with RunFolder.for_writing(folder) as opened, observer.watching():
+        if redo is not None:
+            _forget_invalid(opened, redo, observer)
+        run = Run(job, opened, Together(observer, hooks), make, mix_devices, part)
+        try:
+            results = run.execute()
+        except (Stopped, KeyboardInterrupt):
+            console.print(
+                f"stopped; everything finished is in {folder}. The same command goes on from there.",
+                markup=False,
+                soft_wrap=True,
+            )
+            raise typer.Exit(130) from None
+    from tempora_tta.cli.show import show_overview
+
+    page = _write_report(results, console, drawing=is_live(console) and not quiet)
+    if not quiet:
+        console.print(f"report: {page}", markup=False, soft_wrap=True)
+        console.print()
+        show_overview(results, console)
+    if run.failed:
+        _show_failures(run.rows, console)
+        raise typer.Exit(1)
+
+
+def _job_and_executor(
+    config: RunConfig, executor: str, address: str | None, observer: Any
+) -> tuple[Any, Any]:
+    """The job as this process needs it, and what makes its tasks."""
+    from functools import partial
+
+    from tempora_tta.engine.executors import LocalExecutor
+    from tempora_tta.engine.setup import job_from_config
+    from tempora_tta.errors import TemporaError, unknown
+
+    if executor == "ray":
+        from tempora_tta.engine.executors.ray import RayExecutor, driver_job
+
+        return driver_job(config, observer), partial(RayExecutor, config=config, address=address)
+    if executor != "local":
+        raise unknown("--executor", executor, ["local", "ray"])
+    if address is not None:
+        raise TemporaError(f"--address {address}: only with --executor ray")
+    from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
+
+    job = job_from_config(config, observer)
+    processes = cores_for(config, job)
+    if processes > 1:
+        return job, partial(ProcessExecutor, config=config, processes=processes)
+    return job, LocalExecutor
+
+
+def _show_failures(rows: list[dict[str, Any]], console: Console) -> None:
+    """How many cells failed, and each reason once."""
+    from rich.text import Text
+
+    from tempora_tta.engine.run import failures
+    from tempora_tta.errors import counted
+
+    failed = [row for row in rows if row["status"].startswith("failed")]
+    console.print(Text(f"{len(failed)} of {counted(len(rows), 'cell')} failed:", style="red"))
+    for reason in failures(rows):
+        console.print(Text(f"  {reason}"))
+
+
+def _write_report(results: Results, console: Console, drawing: bool) -> Path:
+    from tempora_tta.report.html import write_report
+
+    with console.status("writing the report") if drawing else nullcontext():
+        return write_report(results)
+
+
+def _forget_invalid(folder: Any, redo: str, observer: Any) -> None:
+    from tempora_tta.errors import counted, unknown
+
+    if redo != "invalid":
+        raise unknown("--redo", redo, ["invalid"])
+    bad = [
+        key
+        for key, found in folder.passes().items()
+        if found.facts.get("verdict", {}).get("status") == "INVALID"
+    ]
+    for key in bad:
+        folder.remove_pass(key)
+    observer.note(f"{counted(len(bad), 'invalid pass')} will be made again")
+    manifest = folder.manifest() if folder.has_manifest() else {}
+    if (manifest.get("baseline_verdict") or {}).get("status") == "INVALID":
+        folder.write_manifest({**manifest, "baselines": {}, "finished": False})
+        observer.note("lambda will be measured again, and whatever depends on it")

@@ -1,0 +1,222 @@
+"""`tempora live`: some cells of a run lived in real time, beside what was simulated."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tempora_tta.cli import completion, options
+from tempora_tta.cli.terminal import console, plain_table
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tempora_tta.engine import Observer
+    from tempora_tta.engine.live import LivedCell
+    from tempora_tta.store import Results
+
+
+def live(
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A run folder. Without one, a small run is made first, from the options below.",
+            autocompletion=completion.run_folder,
+        ),
+    ] = None,
+    cells: Annotated[int, options.CELLS] = 5,
+    seed: Annotated[int, options.CELLS_SEED] = 0,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each is lived.")] = 3,
+    model: Annotated[str | None, options.MODEL] = None,
+    dataset: Annotated[str | None, options.DATASET] = None,
+    root: Annotated[Path | None, options.ROOT] = None,
+    shifts: Annotated[str | None, options.SHIFTS] = None,
+    methods: Annotated[str | None, options.METHODS] = None,
+    grid: Annotated[str | None, options.GRID] = None,
+    batches: Annotated[int | None, options.BATCHES] = None,
+    batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
+    clock: Annotated[str | None, options.CLOCK] = None,
+    device: Annotated[str | None, options.DEVICE] = None,
+    threads: Annotated[int | None, options.THREADS] = None,
+) -> None:
+    """Serve a scenario's arrivals in real time on the pipeline of tempora.deploy: simulated beside lived.
+
+    The lived arrivals and times are replayed through the simulator, too: what differs from the lived utility there is
+    wrong logic, what differs only from the simulated one is a wrong clock.
+    """
+    from tempora_tta.cli.execute import prepare_environment
+    from tempora_tta.cli.run import _names
+
+    prepare_environment()
+    from tempora_tta.engine.live import live as live_cells
+    from tempora_tta.store import open_run
+
+    flags: dict[str, Any] = {
+        "model": model,
+        "data.dataset": dataset,
+        "data.root": root,
+        "data.shifts": shifts,
+        "methods": _names(methods),
+        "grid": grid,
+        "batches": batches,
+        "batch_size": batch_size,
+        "clock": clock,
+        "device": device,
+        "threads": threads,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    if run is not None and given:
+        from tempora_tta.errors import TemporaError
+
+        said = ", ".join(f"--{name.rpartition('.')[2].replace('_', '-')}" for name in given)
+        raise TemporaError(f"{said}: {run} was run with its own; give a run folder, or options for a new run")
+    results = open_run(run) if run is not None else _made(given)
+    show_lived(live_cells(results, cells, seed, repeats, noting()))
+
+
+def _made(flags: dict[str, Any]) -> Results:
+    """A run in a temporary folder that lives as long as its results."""
+    import tempfile
+
+    from tempora_tta.engine import Run
+    from tempora_tta.engine.load_config import load_config
+    from tempora_tta.engine.setup import job_from_config
+    from tempora_tta.store import RunFolder
+
+    config = load_config(None, flags=flags)
+    temporary = tempfile.TemporaryDirectory(prefix="tempora-")
+    with RunFolder.for_writing(temporary.name) as folder:
+        results = Run(job_from_config(config), folder).execute()
+    results.keeps_alive = temporary
+    return results
+
+
+def noting() -> Observer:
+    """Prints what the user should read before the table, and nothing else."""
+    from rich.text import Text
+
+    from tempora_tta.engine import Observer
+
+    class Noting(Observer):
+        def note(self, text: str) -> None:
+            console().print(Text.assemble(("note", "yellow"), f": {text}"))
+
+    return Noting()
+
+
+def show_lived(cells: list[LivedCell]) -> bool:
+    """A table of the cells, and what both comparisons come to; whether nothing speaks against the simulator."""
+    from rich.text import Text
+
+    numbers = ("simulated %", "lived %", "available %", "response ms")
+    table = plain_table("cell", *numbers, "profile tells", numbers=numbers)
+    one_shift = len({cell.shift for cell in cells}) == 1
+    for cell in cells:
+        interval = cell.interval()
+        half = "" if interval is None else f" ±{50 * (interval[1] - interval[0]):.1f}"
+        what = cell.method if one_shift else f"{cell.method}, {cell.shift}"
+        table.add_row(
+            Text(f"{what}\n  {cell.label}"),
+            f"{100 * cell.simulated.utility:.2f}",
+            f"{100 * cell.mean():.2f}{half}",
+            f"{100 * cell.simulated.availability:.0f}, {100 * cell.mean('availability'):.0f}",
+            f"{_ms(cell.simulated.response_p50_ms)}, {_ms(cell.mean('response_p50_ms'))}",
+            _verdict(cell),
+        )
+    out = console()
+    if one_shift:
+        out.print(f"On {cells[0].shift}:\n")
+    out.print(table)
+    out.print(f"\n{summary(cells)}")
+    if (speed := machine_speed(cells)) is not None:
+        out.print(speed)
+    if (others := busy_machine()) is not None:
+        out.print(others, style="yellow")
+    return all(cell.stands for cell in cells)
+
+
+def machine_speed(cells: list[LivedCell]) -> str | None:
+    """How fast the machine was beside its profile, and what was done about it."""
+    from tempora_tta.engine.live import LIKE_ITSELF, made_up_for
+
+    found = sorted(x for cell in cells for x in cell.speeds_x)
+    if not found:
+        return None
+    beyond = sum(made_up_for(x) != x for x in found)
+    said = (
+        f"Standard inference took {found[len(found) // 2]:.2f} times as long as when the machine was profiled "
+        f"({found[0]:.2f} to {found[-1]:.2f}), looked at before each life."
+    )
+    if beyond < len(found):
+        said += (
+            " Arrivals, deadlines and budgets were lived so many times as long, and responses are told at the "
+            "profile's speed."
+        )
+    if beyond:
+        said += (
+            f" In {beyond} of {len(found)} lives that was not made up for: a machine that takes less than "
+            f"{LIKE_ITSELF[0]:.2g} or more than {LIKE_ITSELF[1]:.2g} times its profile does something else besides."
+        )
+    return said
+
+
+def busy_machine() -> str | None:
+    """That lived times are not this machine's own, where more wanted to run than it has cores."""
+    cores = os.cpu_count() or 1
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load <= cores + 0.5:  # our own worker and client are part of it
+        return None
+    return (
+        f"Other programs were at work (load {load:.1f} on {cores} cores), and the lived times hold what they took: "
+        "live it again on a quiet machine before you blame the profile."
+    )
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None or value != value else f"{value:.1f}"
+
+
+def _verdict(cell: LivedCell) -> Text:
+    from rich.text import Text
+
+    if not cell.logic_agrees:
+        return Text("wrong logic", "bold red")
+    if cell.outside is not None:
+        return Text(f"not judged:\n{cell.outside}", "dim")
+    return Text("agrees", "green") if cell.clock_agrees else Text("differs", "bold red")
+
+
+def summary(cells: list[LivedCell]) -> str:
+    """Both comparisons in words."""
+    from tempora_tta.engine.live import (
+        CLOCK_TOLERANCE,
+        LOGIC_TOLERANCE,
+        MOST_UTILISATION,
+        SHORTEST_DEADLINE_X,
+    )
+    from tempora_tta.errors import counted
+
+    lives = [life for cell in cells for life in cell.lives]
+    judged = [cell for cell in cells if cell.outside is None]
+    agreeing = sum(cell.clock_agrees for cell in judged)
+    largest = max((abs(cell.clock_error) for cell in judged), default=0.0)
+    logic = max(cell.logic_error for cell in cells)
+    right = sum(cell.logic_agrees for cell in cells)
+    clock = (
+        f"{agreeing} of {counted(len(judged), 'cell')} agree within {100 * CLOCK_TOLERANCE:g} point (largest "
+        f"difference {100 * largest:.2f})"
+        if judged
+        else "no cell is of the kind that a profile can be expected to tell"
+    )
+    return (
+        f"Profile against lived: {clock}: those with a schedule of utilisation up to {MOST_UTILISATION:g}, a queue, "
+        f"and no deadline below {SHORTEST_DEADLINE_X:g} λ. Not judged, and shown as they are: "
+        f"{len(cells) - len(judged)}.\n"
+        f"Lived times replayed against lived: {right} of {counted(len(cells), 'cell')} agree within "
+        f"{100 * LOGIC_TOLERANCE:g} points (largest difference {100 * logic:.4f}).\n"
+        f"lived: mean of {len(lives) // len(cells)}, ± half its 95 % interval. available and response (median): "
+        "simulated, then lived."
+    )

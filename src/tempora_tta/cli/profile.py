@@ -1,0 +1,163 @@
+"""`tempora profile`: record this machine's latencies, for reading and as a clock for later runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tempora_tta._numbers import percent
+from tempora_tta.cli import completion, options
+from tempora_tta.cli.terminal import console as new_console
+from tempora_tta.cli.terminal import plain_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from tempora_tta.measure import SteadyProfile
+
+
+def profile(
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the profile (JSON). Default: profile.json.")
+    ] = None,
+    model: Annotated[str, options.MODEL] = "fashion_resnet",
+    dataset: Annotated[str, options.DATASET] = "fashion",
+    root: Annotated[Path | None, options.ROOT] = None,
+    methods: Annotated[str, options.METHODS] = "all",
+    shifts: Annotated[
+        str | None,
+        typer.Option(
+            help="Corruptions or groups, with commas; the first three are fitted on, the fourth checks.",
+            autocompletion=completion.some_of(completion.SHIFTS),
+            rich_help_panel=options.WHAT,
+        ),
+    ] = None,
+    profile_s: Annotated[
+        float,
+        typer.Option(help="Seconds that it may take; it ends when it is good.", rich_help_panel=options.HOW),
+    ] = 180.0,
+    batch_size: Annotated[int, options.BATCH_SIZE] = 64,
+    device: Annotated[str, options.DEVICE] = "auto",
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads; one unless more are given.", rich_help_panel=options.HOW)
+    ] = None,
+    share: Annotated[
+        bool,
+        typer.Option(
+            "--share",
+            help="Write it ready to contribute: named by device, network and batch size, without your command line. "
+            "--out is then the folder that it goes to.",
+        ),
+    ] = False,
+    plain: Annotated[bool, options.PLAIN] = False,
+) -> None:
+    """Record how long every method's work takes on this machine (the paper's Table 2) and keep it as a clock."""
+    from tempora_tta.cli.execute import prepare_environment
+
+    prepare_environment()
+    from tempora_tta.cli.progress import LiveProgress
+    from tempora_tta.engine.load_config import load_config
+    from tempora_tta.engine.own_profile import recorded_alone
+    from tempora_tta.engine.setup import job_from_config
+
+    place = _folder_for(out, share)
+    usual = ["gaussian_noise", "contrast", "brightness", "fog"] if dataset == "fashion" else None
+    flags = {
+        "model": model,
+        "data.dataset": dataset,
+        "data.root": root,
+        "data.shifts": usual if shifts is None else shifts,
+        "methods": [name.strip() for name in methods.split(",")],
+        "batch_size": batch_size,
+        "device": device,
+        "threads": threads,
+        "profile_s": profile_s,
+    }
+    console = new_console()
+    observer = LiveProgress(console, plain=plain)
+    job = job_from_config(load_config(None, flags=flags), observer)
+    with observer.watching():
+        recorded = recorded_alone(job, observer)
+    if share:
+        recorded = recorded.to_share()
+    file = place / f"{recorded.name}.json" if share else out or Path("profile.json")
+    recorded.save(file)
+    _show(recorded, console)
+    console.print(f"wrote {file}; use it with: tempora run ... --clock {file}", markup=False, soft_wrap=True)
+    if share:
+        console.print(
+            "To contribute it: put it into src/tempora_tta/measure/library, and its name into PROFILES of "
+            "src/tempora_tta/names.py",
+            soft_wrap=True,
+        )
+
+
+def _folder_for(out: Path | None, share: bool) -> Path:
+    """Where the profile goes; looked at before anything is measured."""
+    from tempora_tta.errors import TemporaError
+
+    place = Path(".") if out is None else out if share else out.parent
+    if not place.is_dir():
+        raise TemporaError(f"--out {out}: there is no folder {place}; make it, or give another")
+    return place
+
+
+def _overheads(recorded: SteadyProfile) -> Table:
+    """The paper's Table 2."""
+    from rich.text import Text
+
+    from tempora_tta.engine.profiling import overhead_rows
+
+    times = ("δ ms", "e ms", "e − λ ms", "ℓ ms", "±", "δ / λ", "memory", "energy", "parameters")
+    shown = plain_table("method", *times, numbers=times)
+    for row in overhead_rows(recorded):
+        spent = row["spent"]
+        shown.add_row(
+            Text(row["method"]),
+            f"{row['service_ms']:.1f}",
+            f"{row['predict_ms']:.1f}",
+            f"{row['intrinsic_ms']:.1f}",
+            f"{row['adapt_ms']:.1f}",
+            f"{percent(row['error'])}",
+            f"{row['slowdown']:.2f}×",
+            "–" if spent.peak_memory_bytes is None else f"{spent.peak_memory_bytes / 1e6:,.0f} MB",
+            "–" if spent.energy_joules is None else f"{spent.energy_joules:.2f} J",
+            f"{spent.updated_parameters:,}",
+        )
+    return shown
+
+
+def _show(recorded: SteadyProfile, console: Console) -> None:
+    """λ, the tail, how good the profile is, and what every method takes."""
+    console.print(
+        f"λ = {recorded.baseline_ms:.2f} ms on {recorded.device}: 1.03 × {recorded.standard_ms:.2f} ms of "
+        f"{recorded.times}",
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print(_tail(recorded), markup=False, soft_wrap=True)
+    console.print(
+        f"{len(recorded.rounds.shift)} rounds, {percent(recorded.clean_share, 0)} clean; {recorded.verdict}",
+        markup=False,
+    )
+    console.print()
+    console.print(_overheads(recorded))
+    if recorded.unmet:
+        told = "; ".join(f"{method}: {', '.join(words)}" for method, words in recorded.unmet.items())
+        console.print(
+            f"never met, so without a time (each is profiled when a run here meets it): {told}",
+            markup=False,
+            soft_wrap=True,
+        )
+    console.print()
+
+
+def _tail(recorded: SteadyProfile) -> str:
+    """What is known of this machine's slow batches."""
+    if recorded.tail_x is None:
+        samples = recorded.residuals.clean_samples
+        return f"tail: not known on this machine ({samples} clean samples; 299 would tell)"
+    return f"tail: clean 99th percentile / median is {recorded.tail_x:.2f} (provision_x: tail uses it)"

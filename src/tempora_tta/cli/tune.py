@@ -1,0 +1,192 @@
+"""`tempora tune`: every method's declared settings, under one budget of trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tempora_tta import names
+from tempora_tta._numbers import percent
+from tempora_tta.cli import completion, options
+from tempora_tta.cli.terminal import console as new_console
+from tempora_tta.cli.terminal import plain_table, say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from torch import Tensor
+
+    from tempora_tta.data import Stream
+    from tempora_tta.engine.tuning import Tuned
+    from tempora_tta.models import Classifier
+
+LABELLED_CLEAN = "fashion"
+"""The dataset that has labelled clean images beside its shifts."""
+
+
+def tune(
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="Names or module:Class, with commas; all: those that fit the model and are neither costly nor "
+            "decide by the clock.",
+            autocompletion=completion.some_of(names.METHODS),
+            rich_help_panel=options.WHAT,
+        ),
+    ],
+    trials: Annotated[int, typer.Option(help="Per method, its default included.")] = 8,
+    out: Annotated[Path, typer.Option(help="The recipe file to write.")] = Path("recipes.json"),
+    select: Annotated[
+        str,
+        typer.Option(
+            help="labels (an oracle, and marked as one), or without them: mutual_information, confidence, entropy, "
+            "atc (on fashion, whose clean images are labelled).",
+            autocompletion=completion.one_of(completion.SELECTORS),
+        ),
+    ] = "mutual_information",
+    model: Annotated[str, options.MODEL] = "fashion_resnet",
+    dataset: Annotated[str, options.DATASET] = "fashion",
+    root: Annotated[Path | None, options.ROOT] = None,
+    shifts: Annotated[
+        str | None,
+        typer.Option(
+            help="Default: the corruptions outside the fifteen, which no run evaluates.",
+            autocompletion=completion.some_of(completion.SHIFTS),
+            rich_help_panel=options.WHAT,
+        ),
+    ] = None,
+    batches: Annotated[int, typer.Option(help="Of each shift.", rich_help_panel=options.WHAT)] = 20,
+    batch_size: Annotated[int, options.BATCH_SIZE] = 64,
+) -> None:
+    """Search each method's few settings, the same number of trials for all, and write a recipe file for run."""
+    from tempora_tta.cli.execute import prepare_environment
+
+    prepare_environment()
+    from tempora_tta import models
+    from tempora_tta.engine.recipes import check_place, write_recipes
+    from tempora_tta.engine.tuning import LABELS
+    from tempora_tta.engine.tuning import tune as tuned_by
+
+    _check_selector(select, dataset)
+    check_place(out)
+    network = models.load(model)
+    streams = _streams(dataset, root, shifts, network, batch_size, batches)
+    source, threshold = _clean_images(dataset, network, batch_size, batches)
+
+    def progress(name: str, number: int, of: int) -> None:
+        say(f"{name}: trial {number} of {of}", err=True)
+
+    asked = _named(methods, network, source)
+    standard = tuned_by("standard", network, streams, 1).default.accuracy
+    found = [
+        tuned_by(name, network, streams, trials, progress, source=source, threshold=threshold)
+        for name in asked
+    ]
+    console = new_console()
+    console.print(_table(found, select, standard))
+    console.print()
+    about = {
+        "model": model,
+        "dataset": dataset,
+        "shifts": [stream.name for stream in streams],
+        "batches": batches,
+        "batch_size": batch_size,
+        "trials": trials,
+    }
+    write_recipes(out, found, select, about)
+    marked = " (by labels: an oracle, no deployment has them)" if select == LABELS else ""
+    console.print(
+        f"Standard {percent(standard)}. wrote {out}, chosen by {select}{marked}; use it with: tempora run ... "
+        f"--recipes {out}",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _named(methods: str, network: Classifier, source: Tensor | None) -> list[str]:
+    """The methods by name, each once; `all` as in a run, less those that cannot be tuned without a clock."""
+    from tempora_tta.engine.observer import Observer
+    from tempora_tta.engine.setup_methods import fitting
+    from tempora_tta.methods import get
+
+    class Said(Observer):
+        def note(self, text: str) -> None:
+            say(text, err=True)
+
+    found: list[str] = []
+    for name in (part.strip() for part in methods.split(",")):
+        if name != "all":
+            found.append(name)
+            continue
+        for spec in fitting(network, None, source, Said()):
+            if get(spec.name).time_aware:
+                Said().note(
+                    f"left out {spec.name}: it decides by the clock, so it cannot be tuned without one"
+                )
+            else:
+                found.append(str(spec.name))
+    return list(dict.fromkeys(found))
+
+
+def _check_selector(select: str, dataset: str) -> None:
+    from tempora_tta.engine.tuning import ATC, SELECTORS
+    from tempora_tta.errors import TemporaError, unknown
+
+    if select not in SELECTORS:
+        raise unknown("way to select", select, SELECTORS)
+    if select == ATC and dataset != LABELLED_CLEAN:
+        raise TemporaError(
+            f"--select {ATC}: needs labelled clean images beside the shifts, and only fashion has them here; "
+            "use mutual_information"
+        )
+
+
+def _streams(
+    dataset: str, root: Path | None, shifts: str | None, network: Classifier, batch_size: int, batches: int
+) -> list[Stream]:
+    """The streams that settings are tried on."""
+    from tempora_tta import data
+    from tempora_tta.data import bundled, open_stream
+
+    usual = bundled.TUNING if dataset == LABELLED_CLEAN else names.EXTRA_CORRUPTIONS
+    opened = data.open(dataset, root=root, shifts=shifts or ",".join(usual))
+    return [
+        open_stream(shift, network.preprocessing, batch_size=batch_size, limit_batches=batches)
+        for shift in opened.values()
+    ]
+
+
+def _clean_images(
+    dataset: str, network: Classifier, batch_size: int, batches: int
+) -> tuple[Tensor | None, float | None]:
+    """Source images for methods that ask for some, and ATC's threshold; None where there are no images for it."""
+    from tempora_tta import data
+    from tempora_tta.data import open_stream
+    from tempora_tta.engine.config import SourceConfig
+    from tempora_tta.engine.setup_data import SOURCES, images_of
+    from tempora_tta.engine.tuning import atc_threshold
+
+    source = images_of(SourceConfig(dataset=SOURCES[dataset]), network) if dataset in SOURCES else None
+    if dataset != LABELLED_CLEAN:
+        return source, None
+    (clean,) = data.open(dataset, shifts="clean").values()
+    stream = open_stream(clean, network.preprocessing, batch_size=batch_size)
+    return source, atc_threshold(network, stream, batches)
+
+
+def _table(found: list[Tuned], select: str, standard: float) -> Table:
+    from tempora_tta.engine.tuning import LABELS, described
+
+    numbers = ("default %", "chosen %", "oracle %", "regret")
+    table = plain_table("method", "chosen", *numbers, "note", numbers=numbers)
+    for one in found:
+        choice = one.chosen(select)
+        settings = (
+            ", ".join(f"{key} {value:g}" for key, value in choice.settings.items()) or "nothing to tune"
+        )
+        row = (one.default.accuracy, choice.accuracy, one.chosen(LABELS).accuracy, one.regret(select))
+        table.add_row(
+            one.method, settings, *(f"{100 * value:.1f}" for value in row), described(one, standard)
+        )
+    return table

@@ -1,0 +1,198 @@
+"""Corrupt a folder of class folders into the layout of ImageNet-C: corruption/severity/class/image.png."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from tempora_tta.data.class_folders import scan
+from tempora_tta.data.contents import file_hashes
+from tempora_tta.data.corruptions.constants import CONSTANTS, SIZES, VERSION
+from tempora_tta.data.corruptions.core import SEVERITIES, corrupt_at, names
+from tempora_tta.data.decode import default_workers
+from tempora_tta.data.geometry import Geometry
+from tempora_tta.data.groups import CORRUPTIONS, expand
+from tempora_tta.data.images import read_picture
+from tempora_tta.data.shift import digest
+from tempora_tta.errors import TemporaError, unknown
+
+CLEAN = "clean"
+_FILES_AT_A_TIME = 16
+_GREY_MODES = ("1", "L", "LA")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the pictures, kept in DST/corruptions.json: a resumed run must not mix two kinds."""
+
+    seed: int
+    constants: str
+    size: int
+    version: int
+    images: str
+    """Hash of the images, in their order: an image's position decides its noise."""
+
+
+def corrupt_folder(
+    src: Path,
+    dst: Path,
+    corruptions: str | Iterable[str] | None = None,
+    severities: Iterable[int] = (5,),
+    seed: int = 2025,
+    constants: str = "imagenet",
+    size: int | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Corrupt the images of `src`/CLASS/ into `dst`/CORRUPTION/SEVERITY/CLASS/; return how many were written.
+
+    `dst`/clean/CLASS/ gets them as they were, scaled and cropped alike, to compare with.
+
+    corruptions: names and groups ("noise,fog"); None means the fifteen.
+    size: side of the square that is corrupted (default: what the constants are made for). An image of
+        another size is first scaled, its shorter side to size / 0.875, and cropped at the centre.
+    progress: called as progress(done, total) in pictures; say: told what else a user should know.
+
+    Pictures are written whole or not at all, as PNG: the corruption is the only loss. The same call resumes.
+    """
+    src, dst = Path(src), Path(dst)
+    chosen = expand(corruptions, names(), default=CORRUPTIONS)
+    corrupted = [(name, severity) for name in chosen for severity in severities]
+    for _, severity in corrupted:
+        if severity not in SEVERITIES:
+            raise TemporaError(f"severity={severity!r}: must be 1, 2, 3, 4 or 5")
+    wanted: list[tuple[str, int | None]] = [(CLEAN, None), *corrupted]
+    if constants not in CONSTANTS:
+        raise unknown("set of constants", constants, CONSTANTS)
+    if size is not None and size < 1:
+        raise TemporaError(
+            f"size={size}: must be 1 or more pixels; leave it out for the {SIZES[constants]} of the constants"
+        )
+    if src.resolve() == dst.resolve():
+        raise TemporaError(f"{dst} holds the clean images: name another folder for the corrupted ones")
+    if src.resolve() in dst.resolve().parents:
+        raise TemporaError(f"{dst} lies in {src}, among the class folders: name a folder outside")
+    found = scan(src)
+    for note in found.notes:
+        say(note)
+    images = found.names
+    _refuse_clashes(src, images)
+    known_as = digest("\n".join(images), file_hashes(src, images, found.stats))
+    settings = Settings(seed, constants, size or SIZES[constants], VERSION, known_as)
+    _claim(dst, settings)
+    work = _Work(src, dst, images, wanted, settings)
+    starts = range(0, len(images), _FILES_AT_A_TIME)
+    done = written = 0
+    with ThreadPoolExecutor(default_workers() if workers is None else max(1, workers)) as pool:
+        jobs = {pool.submit(work.batch, start): start for start in starts}
+        try:
+            for job in as_completed(jobs):
+                written += job.result()
+                done += len(images[jobs[job] : jobs[job] + _FILES_AT_A_TIME]) * len(wanted)
+                if progress is not None:
+                    progress(done, len(images) * len(wanted))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+            shutil.rmtree(work.unfinished, ignore_errors=True)
+    return written
+
+
+def _refuse_clashes(src: Path, found: list[str]) -> None:
+    name, count = Counter(_png(image) for image in found).most_common(1)[0]
+    if count > 1:
+        raise TemporaError(f"{src}: {count} images would be written to {name}. Rename them apart")
+
+
+def _png(image: str) -> str:
+    return str(Path(image).with_suffix(".png").as_posix())
+
+
+def _claim(dst: Path, settings: Settings) -> None:
+    """Note the settings in `dst`, or check that they are those of the run to resume."""
+    note = dst / "corruptions.json"
+    if not note.exists():
+        dst.mkdir(parents=True, exist_ok=True)
+        part = note.with_suffix(".part")
+        part.write_text(json.dumps(asdict(settings), indent=2) + "\n")
+        os.replace(part, note)
+        return
+    try:
+        if not note.is_file():
+            raise OSError("it is no file")  # reading a pipe would wait for ever
+        before, now = dict(json.loads(note.read_text())), asdict(settings)
+    except (OSError, ValueError, TypeError) as error:
+        raise TemporaError(
+            f"{note} cannot be read ({error}): give another folder or delete this one"
+        ) from error
+    changed = [f"{key} {before.get(key)} -> {now[key]}" for key in now if before.get(key) != now[key]]
+    if changed:
+        raise TemporaError(
+            f"{dst} was made with other settings ({', '.join(changed)}): give another folder or delete this one"
+        )
+
+
+@dataclass(frozen=True)
+class _Work:
+    src: Path
+    dst: Path
+    images: Sequence[str]
+    wanted: Sequence[tuple[str, int | None]]
+    """Corruption and severity; the clean images have none."""
+    settings: Settings
+
+    @property
+    def unfinished(self) -> Path:
+        return self.dst / ".unfinished"
+
+    def batch(self, start: int) -> int:
+        """Corrupt the images from number `start` on in every way that is not there yet."""
+        numbers = range(start, min(start + _FILES_AT_A_TIME, len(self.images)))
+        missing = {
+            (name, severity): [k for k in numbers if not self._target(name, severity, k).exists()]
+            for name, severity in self.wanted
+        }
+        pictures = {k: self._read(k) for k in sorted({k for absent in missing.values() for k in absent})}
+        for (name, severity), absent in missing.items():
+            for channels in (1, 3):
+                alike = [k for k in absent if pictures[k].shape[0] == channels]
+                if alike:
+                    corrupted = self._corrupted(np.stack([pictures[k] for k in alike]), name, severity, alike)
+                    for k, picture in zip(alike, corrupted, strict=True):
+                        self._write(picture, self._target(name, severity, k))
+        return sum(map(len, missing.values()))
+
+    def _corrupted(
+        self, pictures: np.ndarray, name: str, severity: int | None, numbers: Sequence[int]
+    ) -> np.ndarray:
+        if severity is None:
+            return pictures
+        c = CONSTANTS[self.settings.constants][name][severity - 1]
+        return corrupt_at(torch.from_numpy(pictures), name, c, self.settings.seed, numbers).numpy()
+
+    def _target(self, name: str, severity: int | None, k: int) -> Path:
+        return self.dst / name / ("" if severity is None else str(severity)) / _png(self.images[k])
+
+    def _read(self, k: int) -> np.ndarray:
+        picture, size = read_picture(self.src / self.images[k]), self.settings.size
+        channels = 1 if picture.mode in _GREY_MODES else 3
+        scaled = int(size / 0.875)
+        geometry = Geometry(channels, size, size, scaled, scaled, "bilinear")
+        return geometry.fit(picture, precropped=picture.size == (size, size)).copy()
+
+    def _write(self, picture: np.ndarray, target: Path) -> None:
+        part = self.unfinished / target.relative_to(self.dst)
+        for folder in (part.parent, target.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture[0] if len(picture) == 1 else picture.transpose(1, 2, 0)).save(part, "PNG")
+        os.replace(part, target)

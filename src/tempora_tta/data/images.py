@@ -1,0 +1,213 @@
+"""Where a shift's pictures come from: an array, files on disk, or a Python dataset.
+
+Nothing here imports torch: worker processes load this module and should start in a blink.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from tempora_tta.data.contents import content_hash, forget
+from tempora_tta.data.geometry import Geometry
+from tempora_tta.errors import TemporaError
+
+
+class Images(Protocol):
+    """A source of pictures. Reading is deterministic: the same index gives the same bytes."""
+
+    parallel: ClassVar[bool]
+    """Whether reading is slow enough, and the source light enough to send, for worker processes."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        """The pictures at `indices` as uint8 (n, channels, height, width)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayImages:
+    """Pictures in one uint8 array (n, height, width) or (n, height, width, channels), perhaps memory-mapped.
+
+    They are taken as cropped already: a model of another input size sees the whole picture, scaled.
+    """
+
+    parallel: ClassVar[bool] = False
+    array: np.ndarray = field(repr=False)
+
+    def __post_init__(self) -> None:
+        shape, dtype = self.array.shape, self.array.dtype
+        if dtype != np.uint8 or len(shape) not in (3, 4) or shape[3:] not in ((), (1,), (3,)):
+            raise TemporaError(
+                f"images have shape {shape} and type {dtype}: expected uint8 of shape (n, height, width), "
+                "(n, height, width, 1) or (n, height, width, 3)"
+            )
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        chosen = np.asarray(self.array[indices])
+        if chosen.ndim == 3:
+            chosen = chosen[..., None]
+        if chosen.shape[1:] == (geometry.height, geometry.width, geometry.channels):
+            return np.ascontiguousarray(chosen.transpose(0, 3, 1, 2))
+        pictures = (
+            Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels) for pixels in chosen
+        )
+        return _stack([geometry.fit(picture, precropped=True) for picture in pictures], geometry)
+
+
+@dataclass(frozen=True, eq=False)
+class FileImages:
+    """Picture files: `names` are paths relative to `root`."""
+
+    parallel: ClassVar[bool] = True
+    root: Path
+    names: Sequence[str] = field(repr=False)
+    precropped: bool = False
+    hashes: np.ndarray | None = field(default=None, repr=False)
+    """What the files held when the shift was opened (`contents.file_hashes`); None: nobody looked."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        return _stack([self._decode(int(index), geometry) for index in indices], geometry)
+
+    def _decode(self, index: int, geometry: Geometry) -> np.ndarray:
+        path = self.root / self.names[index]
+        content = _content(path)
+        if self.hashes is not None and content_hash(content) != self.hashes[index].tobytes():
+            forget(self.root)  # whatever is remembered of this folder is not to be trusted
+            raise TemporaError(
+                f"{path}: was changed after its folder had been looked through. Run again when nobody writes there"
+            )
+        return geometry.fit(_picture(content, path), self.precropped)
+
+
+def read_picture(path: Path) -> Image.Image:
+    """The picture in a file, decoded, with 8 bits a channel."""
+    return _picture(_content(path), path)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from error
+
+
+def _picture(content: bytes, path: Path) -> Image.Image:
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            picture.load()
+    except UnidentifiedImageError as error:
+        raise _unreadable(path, "no known image format") from error
+    except Exception as error:  # a decoder raises whatever it trips over in a damaged file
+        raise _unreadable(path, error) from error
+    try:
+        return in_bytes(picture)
+    except ValueError as error:
+        raise TemporaError(f"{path}: {error}. Save it with 8 or 16 bits a channel") from error
+
+
+def _unreadable(path: Path, reason: object) -> TemporaError:
+    return TemporaError(
+        f"{path}: cannot be read as an image ({reason}). It is truncated, damaged or missing: "
+        "replace it (`tempora data verify PATH --decode` lists every such file)"
+    )
+
+
+def in_bytes(picture: Image.Image) -> Image.Image:
+    """Grey pictures of 16 bits or of fractions with 8 bits; others as they are.
+
+    Pillow would cut off at 255 whatever is larger, and so turn 16-bit pictures white. It opens these as
+    integers of 16 or of 32 bits, depending on format and version. The upper byte is kept, as Pillow itself
+    does with 16-bit colours.
+    """
+    if not picture.mode.startswith(("I", "F")):
+        return picture
+    values = np.asarray(picture)
+    white = 1 if picture.mode == "F" else 65_535
+    if not ((values >= 0) & (values <= white)).all():
+        raise ValueError(
+            f"a grey picture with values from {values.min()} to {values.max()}: expected 0 to {white}"
+        )
+    levels = np.round(values * 255) if picture.mode == "F" else values >> 8
+    return Image.fromarray(levels.astype(np.uint8))
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetImages:
+    """The pictures of an indexable Python dataset whose items are (image, label)."""
+
+    parallel: ClassVar[bool] = False
+    name: str
+    dataset: Any = field(repr=False)
+    labels: np.ndarray = field(repr=False)
+    hashes: np.ndarray | None = field(default=None, repr=False)
+    """What the items were when the shift was made (`item_hash`); None: nobody looked."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        return _stack([self._fit(int(index), geometry) for index in indices], geometry)
+
+    def _fit(self, index: int, geometry: Geometry) -> np.ndarray:
+        image, label = self.dataset[index]
+        if int(label) != self.labels[index]:
+            raise TemporaError(
+                f"dataset {self.name!r}: item {index} has label {int(label)}, but its list of labels says "
+                f"{self.labels[index]}. Give a dataset whose items do not change"
+            )
+        if self.hashes is not None and item_hash(self.name, index, image) != self.hashes[index].tobytes():
+            raise TemporaError(
+                f"dataset {self.name!r}: item {index} is another picture than before. Give a dataset whose items do "
+                "not change, or say which data it is: fingerprint="
+            )
+        return geometry.fit(self._picture(image, index), precropped=False)
+
+    def _picture(self, image: Any, index: int) -> Image.Image:
+        if isinstance(image, Image.Image):
+            try:
+                return in_bytes(image)
+            except ValueError as error:
+                raise TemporaError(f"dataset {self.name!r}: item {index} is {error}") from error
+        pixels = np.asarray(image)
+        if pixels.dtype != np.uint8:
+            raise TemporaError(
+                f"dataset {self.name!r}: item {index} is a {type(image).__name__} of type {pixels.dtype}; "
+                "expected PIL images or uint8 arrays. Leave out the transform: Tempora resizes and normalises"
+            )
+        if pixels.ndim == 3 and pixels.shape[0] in (1, 3) and pixels.shape[2] not in (1, 3):
+            pixels = pixels.transpose(1, 2, 0)
+        return Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels)
+
+
+def item_hash(name: str, index: int, image: Any) -> bytes:
+    """16 bytes that tell the picture in an item of dataset `name`."""
+    try:
+        if isinstance(image, Image.Image):
+            palette = image.getpalette() or []
+            return content_hash(f"{image.mode} {image.size} {palette} ".encode() + image.tobytes())
+        pixels = np.asarray(image)
+        return content_hash(f"{pixels.dtype.str} {pixels.shape} ".encode() + pixels.tobytes())
+    except Exception as error:  # a decoder raises whatever it trips over in a damaged file
+        raise TemporaError(f"dataset {name!r}: item {index} cannot be read as an image ({error})") from error
+
+
+def _stack(pictures: list[np.ndarray], geometry: Geometry) -> np.ndarray:
+    stacked = np.empty(
+        (len(pictures), *geometry.shape), np.uint8
+    )  # np.stack would keep the pictures' own layout
+    for row, picture in zip(stacked, pictures, strict=True):
+        row[:] = picture
+    return stacked

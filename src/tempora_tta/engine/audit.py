@@ -1,0 +1,204 @@
+"""Auditing a run: cells picked at random are run again, unshared and live, and compared with what was stored."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tempora_tta._global_state import own_randomness
+from tempora_tta.data import Order, Stream, Streams
+from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.job import STANDARD, Job, MethodSpec
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.observer import Observer
+from tempora_tta.engine.own_profile import PROFILE_FILE
+from tempora_tta.engine.passes import Pass
+from tempora_tta.engine.predicting import predictor
+from tempora_tta.engine.setup import job_from_config
+from tempora_tta.engine.tails import batches_at_once
+from tempora_tta.engine.timed_method import TimedMethod
+from tempora_tta.errors import TemporaError
+from tempora_tta.measure import SteadyClock, SteadyProfile, load_profile
+from tempora_tta.scenarios import Resolved
+from tempora_tta.store import Results, Trace
+
+MEASURED_TOLERANCE = 0.02
+"""How far a utility may move when a measured cell is run again, beyond its own timing interval."""
+
+
+@dataclass(frozen=True)
+class AuditedCell:
+    """One cell, stored and run again."""
+
+    method: str
+    shift: str
+    seed: int
+    label: str
+    origin: str
+    stored: float
+    again: float
+    same_predictions: bool
+    """Whether batches served in both were predicted alike."""
+    agrees: bool
+
+
+def audit(
+    results: Results, cells: int = 5, seed: int = 0, observer: Observer | None = None
+) -> list[AuditedCell]:
+    """Re-execute random cells of a run that was made from a configuration.
+
+    Under a recorded clock every utility and prediction must be the same; measured ones must agree within their timing
+    interval and `MEASURED_TOLERANCE`. `live.live` lives cells against the wall clock, which checks the simulated one.
+    """
+    job = _job(results)
+    scored = results.utilities[results.utilities["status"] == "ok"]
+    if scored.empty:
+        raise TemporaError(f"{results.path} has no finished cell to audit: let the run finish first")
+    picked = scored.iloc[sorted(random.Random(seed).sample(range(len(scored)), min(cells, len(scored))))]
+    observer = observer or Observer()
+    found = []
+    streams = Streams(job.open_stream)  # cells are in the order of their streams
+    try:
+        for _, cell in picked.iterrows():
+            observer.task_started(cell["method"], cell["shift"], int(cell["seed"]))
+            found.append(_audit_cell(job, results, cell, streams))
+            observer.task_finished(cell["method"], cell["shift"], int(cell["seed"]))
+    finally:
+        streams.close()
+    return found
+
+
+def _job(results: Results) -> Job:
+    config, call = results.manifest.get("config"), results.manifest.get("evaluate")
+    if config is None and call is None:
+        raise TemporaError(
+            f"{results.path} was made from Python with a network, batches or methods that have no names, so they are "
+            "not at hand: only runs of `tempora run` and `tempora demo` can be audited, and those of "
+            'tempora.evaluate("NAME", "module:function", ...)'
+        )
+    try:
+        job = job_from_config(load_config(None, flags=config)) if call is None else _python_job(call)
+        if isinstance(job.clock, SteadyClock) and job.clock.own:
+            profile = load_profile(results.path / PROFILE_FILE)
+            if isinstance(profile, SteadyProfile):
+                job.clock.profile = profile
+        return job
+    except TemporaError as error:
+        raise TemporaError(
+            f"the configuration in {results.path / 'run.json'} cannot be run: {error}"
+        ) from error
+
+
+def _python_job(call: Mapping[str, Any]) -> Job:
+    try:
+        specs = [MethodSpec(**method) for method in call["methods"]]
+        return job_from_batches(**{**call, "methods": specs, "scenarios": []})
+    except (KeyError, TypeError, ValueError) as error:
+        raise TemporaError(f"its call of evaluate is incomplete or was edited ({error})") from None
+
+
+@contextmanager
+def live_passes(results: Results) -> Iterator[Callable[[str, str, int, Resolved], Trace]]:
+    """Makes passes of a finished run under other deployments: of a method, shift, seed and deployment."""
+    job = _job(results)
+    streams = Streams(job.open_stream)
+
+    def make(method: str, shift: str, seed: int, resolved: Resolved) -> Trace:
+        spec, source = _found(job, results, pd.Series({"method": method, "shift": shift, "seed": seed}))
+        return _live(job, spec, source, resolved, streams)
+
+    try:
+        yield make
+    finally:
+        streams.close()
+
+
+def _found(job: Job, results: Results, cell: pd.Series) -> tuple[MethodSpec, Order]:
+    spec = next((spec for spec in job.methods if spec.label == cell["method"]), None)
+    source = _source(job, cell)
+    if spec is None or source is None:
+        raise TemporaError(
+            f"{cell['method']} on {cell['shift']}, seed {cell['seed']}, is not in the configuration of "
+            f"{results.path / 'run.json'}: another run's files are in the folder, or it was edited"
+        )
+    return spec, source
+
+
+def _audit_cell(job: Job, results: Results, cell: pd.Series, streams: Streams) -> AuditedCell:
+    spec, source = _found(job, results, cell)
+    scenario = results.scenarios[int(cell["scenario"])]
+    resolved = scenario.resolve(
+        num_batches=source.num_batches,
+        baseline_ms=float(cell["baseline_ms"]),
+        seed=source.seed,
+        shift=source.shift,
+    )
+    again = _live(job, spec, source, resolved, streams)
+    stored = results.trace(cell)
+    utility = again.score(resolved).utility
+    same = _same_predictions(stored, again)
+    return AuditedCell(
+        method=cell["method"],
+        shift=cell["shift"],
+        seed=int(cell["seed"]),
+        label=cell["label"],
+        origin=cell["origin"],
+        stored=float(cell["utility"]),
+        again=utility,
+        same_predictions=same,
+        agrees=_agrees(cell, utility) if job.measured else utility == cell["utility"] and same,
+    )
+
+
+def _live(
+    job: Job,
+    spec: MethodSpec,
+    source: Order,
+    resolved: Resolved,
+    streams: Streams,
+) -> Trace:
+    """A pass of its own."""
+    stream = streams.open(source)
+    method, _ = predictor(job, spec, stream)
+    run = Pass(
+        method,
+        spec.label,
+        stream,
+        job.clock,
+        tail_batches=batches_at_once(method, stream, job.tail_batches, job.guard(spec)),
+        times_as=spec.times_as,
+        standard=cache(lambda: _standard(job, spec, stream)),
+        timeout_s=job.method_timeout_s,
+    )
+    with own_randomness(source.seed):
+        run.warm_up(job.warmup_batches)
+        return run.live(resolved)
+
+
+def _standard(job: Job, spec: MethodSpec, stream: Stream) -> TimedMethod:
+    """Standard beside the audited method, for deployments with a fallback."""
+    beside = MethodSpec(STANDARD).under(spec.runtime)
+    standard = TimedMethod(predictor(job, beside, stream)[0], beside.label, stream, job.clock)
+    standard.warm_up(1)
+    return standard
+
+
+def _source(job: Job, cell: pd.Series) -> Order | None:
+    wanted = (cell["shift"], int(cell["seed"]))
+    return next((source for source in job.streams if (source.shift, source.seed) == wanted), None)
+
+
+def _agrees(cell: pd.Series, utility: float) -> bool:
+    return bool(cell["utility_lo"] - MEASURED_TOLERANCE <= utility <= cell["utility_hi"] + MEASURED_TOLERANCE)
+
+
+def _same_predictions(stored: Trace, again: Trace) -> bool:
+    both = stored.served & again.served
+    return bool((stored.predicted[both] == again.predicted[both]).all()) and bool(np.any(both))

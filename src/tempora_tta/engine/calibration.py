@@ -1,0 +1,52 @@
+"""Measuring lambda: standard inference over a calibration sweep, on a process that has settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+
+from tempora_tta.data import Stream
+from tempora_tta.engine.job import STANDARD, Job, MethodSpec
+from tempora_tta.engine.observer import Observer, Stopped
+from tempora_tta.engine.timed_method import TimedMethod
+from tempora_tta.measure import Baseline, Batch
+from tempora_tta.methods import Method
+
+
+def settle(job: Job, stream: Stream, observer: Observer) -> None:
+    """Take every method once forward and backward, so that no timed batch pays for memory taken the first time."""
+    observer.pass_started("settling", len(job.methods))
+    for number, spec in enumerate(job.methods):
+        with suppress(Exception):  # a method that fails does so again in its own task, which records why
+            method = job.create(spec, stream.seed)
+            TimedMethod(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s).warm_up(2)
+        observer.batch_done(None, number)
+
+
+def calibrate(job: Job, stream: Stream, observer: Observer) -> Baseline:
+    """lambda, from `calibration_batches` batches of standard inference, cycling through the stream."""
+    times = list(_standard_times(job, stream, observer, job.calibration_batches, "calibration"))
+    return Baseline.from_times(times, job.provision)
+
+
+def remeasure(job: Job, stream: Stream, observer: Observer) -> float:
+    """The median of standard inference now: to see whether the machine drifted, or differs from another."""
+    batches = max(20, job.calibration_batches // 7)
+    return float(np.median(list(_standard_times(job, stream, observer, batches, "look at the device"))))
+
+
+def _standard_times(job: Job, stream: Stream, observer: Observer, batches: int, kind: str) -> Iterable[float]:
+    standard: Method = job.create(MethodSpec(STANDARD), stream.seed)
+    TimedMethod(standard, STANDARD, stream, job.clock).warm_up(job.warmup_batches)
+    observer.pass_started(kind, batches)
+    for number in range(batches):
+        x = stream.batch(number % stream.num_batches)
+        batch = Batch(STANDARD, STANDARD, stream.name, stream.seed, number)
+        _, elapsed_ms = job.clock.predict(partial(standard.predict, x), batch, frozen=False)
+        observer.batch_done(None, number)
+        if observer.stop_requested:
+            raise Stopped
+        yield elapsed_ms

@@ -1,0 +1,49 @@
+"""Whether a run is the suite that its configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tempora_tta.engine import suites
+from tempora_tta.engine.config import MethodConfig, RunConfig
+from tempora_tta.engine.load_config import load_config
+from tempora_tta.errors import unknown
+from tempora_tta.store.suite_claims import FREE
+
+
+def departures(config: RunConfig, weights: str, fingerprints: Mapping[str, str]) -> list[str]:
+    """How a run differs from the suite that its configuration names: nothing, or a phrase for each."""
+    if config.suite not in suites.names():
+        raise unknown("suite", str(config.suite), suites.names())
+    suite = load_config(suites.path_of(config.suite))
+    given, pins = _flat(config), suites.pins_of(config.suite)
+    found = [
+        f"{name} is {given[name]!r} instead of {wanted!r}"
+        for name, wanted in _flat(suite).items()
+        if name not in FREE and given[name] != wanted
+    ]
+    settings = {_name(method): method for method in suite.methods}
+    found += [
+        f"{_name(method)} has other settings"
+        for method in config.methods
+        if settings.get(_name(method), method) != method
+    ]
+    if weights != pins["weights"].get(config.model):
+        found.append(f"{config.model} has other weights")
+    found += [
+        f"{shift} has other images"
+        for shift, fingerprint in fingerprints.items()
+        if fingerprint != pins["data"].get(shift)
+    ]
+    return found
+
+
+def _flat(config: RunConfig) -> dict[str, Any]:
+    values = config.model_dump(mode="json")
+    data: dict[str, Any] = values.pop("data")
+    return values | {f"data.{name}": value for name, value in data.items()}
+
+
+def _name(method: str | MethodConfig) -> str:
+    return method if isinstance(method, str) else method.label or method.name

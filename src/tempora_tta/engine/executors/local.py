@@ -1,0 +1,123 @@
+"""In this process: shifts outside, methods inside, one stream open at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from tempora_tta._numbers import percent
+from tempora_tta.data import Order, Streams
+from tempora_tta.engine.calibration import calibrate, remeasure, settle
+from tempora_tta.engine.executors.base import Executor, begun_baselines
+from tempora_tta.engine.job import STANDARD, Job, MethodSpec
+from tempora_tta.engine.observer import Observer
+from tempora_tta.engine.own_profile import OwnProfile
+from tempora_tta.engine.pass_maker import PassMaker
+from tempora_tta.engine.schedule import Tasks
+from tempora_tta.engine.sentinel import Sentinel
+from tempora_tta.engine.split_tax import WARN_ABOVE, split_tax
+from tempora_tta.engine.task import Task
+from tempora_tta.measure import Baseline, SteadyClock
+from tempora_tta.store import Cell, RunFolder
+
+
+class LocalExecutor(Executor):
+    """One task after the other on this machine's device."""
+
+    def __init__(self, job: Job, folder: RunFolder, observer: Observer) -> None:
+        super().__init__(job, folder, observer)
+        self._streams = Streams(job.open_stream)
+        self._split_tax: dict[str, float] | None = None
+        clock = job.clock
+        self._profile: OwnProfile | None = None
+        if isinstance(clock, SteadyClock) and clock.own:
+            self._profile = OwnProfile(job, clock, folder.path, observer)
+
+    def start(self) -> Baseline:
+        if self._profile is not None:
+            steady = self._profile.ready()
+            self.baselines = {self.job.machine_kind: self.job.baseline or steady}
+            return self.baselines[self.job.machine_kind]
+        baseline = self.job.baseline or begun_baselines(self.job, self.folder).get(self.job.machine_kind)
+        if baseline is None:
+            stream = self._streams.open(self.job.streams[0])
+            settle(self.job, stream, self.observer)
+            baseline = calibrate(self.job, stream, self.observer)
+        self.baselines = {self.job.machine_kind: baseline}
+        return baseline
+
+    def cells(self, tasks: Tasks) -> Iterator[list[Cell]]:
+        self._look_at_split_tax()
+        (baseline,) = self.baselines.values()
+        for source, specs in tasks:
+            yield self._stream_cells(source, specs, baseline)
+
+    def facts(self) -> dict[str, Any]:
+        taxed = {} if self._split_tax is None else {"split_tax": self._split_tax}
+        return {**super().facts(), **taxed}
+
+    def final_median(self, baseline: Baseline) -> float | None:
+        if not self.job.measured or baseline.median_ms is None or self._streams.latest is None:
+            return None
+        return remeasure(self.job, self._streams.latest, self.observer)
+
+    def close(self) -> None:
+        self._streams.close()
+
+    def _stream_cells(self, source: Order, specs: Sequence[MethodSpec], baseline: Baseline) -> list[Cell]:
+        """All cells of one stream. The order of methods is shuffled, so that none always runs on the hot machine."""
+        order = list(specs)
+        random.Random(f"{source.shift} {source.seed}").shuffle(order)
+
+        @cache  # made with the first pass: a resumed run may need none, and no stream
+        def sentinel() -> Sentinel:
+            return make_sentinel(self.job, source, self._streams, baseline)
+
+        cells = []
+        for spec in order:
+            self.observer.task_started(spec.label, source.shift, source.seed)
+            task = Task(
+                PassMaker(
+                    job=self.job,
+                    spec=spec,
+                    source=source,
+                    baseline=baseline,
+                    folder=self.folder,
+                    sentinel=sentinel if self.job.measured else None,
+                    observer=self.observer,
+                    open_stream=lambda: self._streams.open(source),
+                    learn=self._profile.learn if self._profile else None,
+                )
+            )
+            cells += task.cells()
+            self.observer.task_finished(spec.label, source.shift, source.seed)
+        return cells
+
+    def _look_at_split_tax(self) -> None:
+        """Once per gradient method, where a host can queue ahead of its device: what timing in two parts costs."""
+        known = self.folder.manifest().get("split_tax") or {}
+        if self.job.measured and self.job.device.type == "cuda":
+            for spec in self.job.methods:
+                if spec.label in known:
+                    continue
+                try:
+                    method = self.job.create(spec, self.job.streams[0].seed)
+                    if method.family != "gradient-based" or method.time_aware:
+                        continue
+                    with self.job.guard(spec)("predict"):
+                        tax = split_tax(method, self._streams.open(self.job.streams[0]))
+                except Exception:  # a method that fails does so again in its own task, which records why
+                    continue
+                known[spec.label] = tax
+                if tax > WARN_ABOVE:
+                    self.observer.note(
+                        f"{spec.label}: timing predict and adapt apart costs {percent(tax)} (split tax)"
+                    )
+        self._split_tax = known
+
+
+def make_sentinel(job: Job, source: Order, streams: Streams, baseline: Baseline) -> Sentinel:
+    standard = job.create(MethodSpec(STANDARD), source.seed)
+    return Sentinel(standard, streams.open(source), job.clock, baseline)

@@ -1,0 +1,160 @@
+"""A configuration from its file, overrides and flags; what is wrong with it is said with its line."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from tempora_tta import methods
+from tempora_tta.data.registry import datasets
+from tempora_tta.data.walk import Walk
+from tempora_tta.engine import suites
+from tempora_tta.engine._config_files import put, read_yaml, set_by_text
+from tempora_tta.engine.arrival_times import with_times
+from tempora_tta.engine.config import DataConfig, MethodConfig, RunConfig, SourceConfig
+from tempora_tta.errors import TemporaError, suggestion
+from tempora_tta.methods.settings import build
+from tempora_tta.scenarios import from_spec
+
+MOST_PROBLEMS = 10
+"""So many are said; whoever has more mends these first."""
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 80
+
+
+def load_config(
+    path: Path | None, overrides: Iterable[str] = (), flags: Mapping[str, Any] | None = None
+) -> RunConfig:
+    """The configuration in `path` (default: all defaults), changed by `key=value` overrides and by flags.
+
+    `path` may also name a part of a suite, `tempora-fashion-v1/resnet`.
+    """
+    lines: dict[tuple[Any, ...], int] = {}
+    values: dict[str, Any] = {}
+    if path is not None:
+        in_suite = path.as_posix() in suites.names() and not path.exists()
+        values, lines = read_yaml(suites.path_of(path.as_posix()) if in_suite else path)
+    suites_methods = values.get("methods", []) if values.get("suite") else []
+    if isinstance(values.get("stream"), str):
+        values["stream"] = {"kind": values["stream"]}  # so that flags can add to it
+    replaced = [set_by_text(values, override) for override in overrides]
+    for name, value in (flags or {}).items():
+        if value is not None:
+            replaced.append(put(values, name.split("."), value))
+    if suites_methods:
+        values["methods"] = _as_in_suite(values["methods"], suites_methods)
+    origin = _Origin(path, lines, replaced)
+    try:
+        config = RunConfig.model_validate(values)
+    except ValidationError as error:
+        found = error.errors()
+        first = [_explain(problem, origin) for problem in found[:MOST_PROBLEMS]]
+        raise _together(first, len(found)) from None
+    problems = [
+        *_wrong_methods(config, origin),
+        *_wrong_scenarios(config, origin),
+        *_wrong_stream(config, origin),
+    ]
+    if problems:
+        raise _together(problems[:MOST_PROBLEMS], len(problems))
+    return config
+
+
+def _as_in_suite(chosen: Any, own: list[Any]) -> Any:
+    """Methods chosen by name, with the settings that the suite gives them; `all` means the suite's."""
+    if not isinstance(chosen, list):
+        return chosen
+    set_there = {entry["name"]: entry for entry in own if isinstance(entry, dict)}
+    found = []
+    for entry in chosen:
+        if entry == "all":
+            found += own
+        else:
+            found.append(set_there.get(entry, entry) if isinstance(entry, str) else entry)
+    return found
+
+
+class _Origin:
+    """Where in its file a key stands; what the command line gave instead stands nowhere in it."""
+
+    def __init__(
+        self, path: Path | None, lines: Mapping[tuple[Any, ...], int], replaced: Iterable[tuple[str, ...]]
+    ) -> None:
+        self._path, self._lines, self._replaced = path, lines, set(replaced)
+
+    def place(self, *where: Any) -> str:
+        """` (line 3 of run.yaml)`: the line of the key, or of the nearest thing around it."""
+        around = [where[:length] for length in range(len(where), 0, -1)]
+        line = next((self._lines[key] for key in around if key in self._lines), None)
+        if line is None or not self._replaced.isdisjoint(around):
+            return ""
+        return f" (line {line} of {self._path})"
+
+
+def _wrong_methods(config: RunConfig, origin: _Origin) -> Iterator[str]:
+    """What is wrong with the names of the methods and with each of their settings."""
+    for position, entry in enumerate(config.methods):
+        if entry == "all":
+            continue
+        name, settings = (entry.name, entry.settings) if isinstance(entry, MethodConfig) else (entry, {})
+        key = "name"
+        try:
+            kind = methods.get(name)
+            for key, value in settings.items():
+                build(kind.Settings, {key: value}, kind.name or kind.__name__)
+        except TemporaError as error:
+            yield f"methods[{position}]{origin.place('methods', position, key)}: {error}"
+
+
+def _wrong_scenarios(config: RunConfig, origin: _Origin) -> Iterator[str]:
+    """What is wrong with each scenario, at the key that the message is about where it is about one."""
+    for position, spec in enumerate(config.scenarios):
+        try:
+            from_spec(with_times(spec))
+        except TemporaError as error:
+            yield f"scenarios[{position}]{origin.place('scenarios', position, error.about)}: {error}"
+
+
+def _wrong_stream(config: RunConfig, origin: _Origin) -> Iterator[str]:
+    try:
+        Walk.of(config.stream)
+    except TemporaError as error:
+        yield f"stream{origin.place('stream')}: {error}"
+
+
+def _together(first: list[str], count: int) -> TemporaError:
+    """The first problems of so many, as one error."""
+    more = [f"and {count - len(first):,} more problems"] if count > len(first) else []
+    return TemporaError("\n".join([*first, *more]))
+
+
+def _explain(problem: Any, origin: _Origin) -> str:
+    """One validation problem as a sentence: where, what was given, what is allowed."""
+    where = tuple(part for part in problem["loc"] if part not in ("str", "MethodConfig"))
+    place = origin.place(*where)
+    name = ".".join(f"{part:.80}" if isinstance(part, str) else str(part) for part in where)
+    if problem["type"] == "extra_forbidden":
+        in_data = where[0] == "data" and len(where) > 1
+        if in_data and any(where[-1] in card.settings for card in datasets().values()):
+            return f"unknown key {name!r}{place}: a dataset's own settings go into options, data.options.{where[-1]}"
+        inner: dict[str, type[BaseModel]] = (
+            {"data": DataConfig, "source": SourceConfig} if len(where) > 1 else {}
+        )
+        keys = inner.get(str(where[0]), RunConfig).model_fields
+        return f"unknown key {name!r}{place}: {suggestion(str(where[-1]), keys)}"
+    given = f"{name}={_short.repr(problem['input'])}{place}"
+    if problem["type"] == "literal_error":
+        allowed = [
+            choice.strip("'") for choice in problem["ctx"]["expected"].replace(" or ", ", ").split(", ")
+        ]
+        return f"{given}: {suggestion(str(problem['input']), allowed)}"
+    if problem["type"] == "missing":
+        return f"{name} is missing{place}"
+    if problem["type"] == "path_type":
+        return f"{given}: must be a path"
+    reason = problem["msg"].removeprefix("Value error, ")
+    return f"{given}: {reason.lower().replace('input should be', 'must be')}"

@@ -1,0 +1,162 @@
+"""The profile behind a job's clock, kept as `profile.json` in the run folder: given, or this machine's steady one,
+which is recorded once and added to when needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tempora_tta.engine.job import STANDARD, Job
+from tempora_tta.engine.observer import Observer
+from tempora_tta.engine.profile_child import profile_job
+from tempora_tta.engine.profiling import Replay
+from tempora_tta.errors import TemporaError
+from tempora_tta.measure import (
+    Baseline,
+    RecordedClock,
+    SteadyClock,
+    SteadyProfile,
+    device_kind,
+    load_profile,
+)
+
+PROFILE_FILE = "profile.json"
+
+
+class OwnProfile:
+    """The profile behind a job's steady clock. `ready()` before the first pass, `learn()` when one met a new kind."""
+
+    def __init__(self, job: Job, clock: SteadyClock, folder: Path, observer: Observer) -> None:
+        self._job, self._clock, self._observer = job, clock, observer
+        self._path = folder / PROFILE_FILE
+
+    def ready(self) -> Baseline:
+        """lambda, with a profile of all methods behind the clock: the folder's own as far as it goes."""
+        profile = self._kept()
+        missing = needs(self._job, profile)
+        if profile is None:
+            self._keep(recorded_alone(self._job, self._observer))
+        elif missing:
+            self._say_changed(profile, missing)
+            self._keep(added(profile, recorded_alone(self._job, self._observer, missing)))
+        else:
+            self._clock.profile = profile
+        return self._clock.profile.baseline(self._clock.provision_x)
+
+    def learn(self, replay: Replay) -> None:
+        """Give a kind of work that was just met a time of its own."""
+        self._keep(
+            profile_job(
+                self._job,
+                seconds=self._job.profile_s,
+                threads=self._job.profile_threads,
+                name=self._clock.profile.name,
+                observer=self._observer,
+                replay=replay,
+                profile=self._clock.profile,
+            )
+        )
+
+    def _say_changed(self, profile: SteadyProfile, missing: list[str]) -> None:
+        known = profile.methods | set(profile.left_out)
+        if changed := [label for label in missing if label in known]:
+            self._observer.note(
+                f"{', '.join(changed)}: edited or set otherwise since profiled, so profiled again"
+            )
+
+    def _keep(self, profile: SteadyProfile) -> None:
+        profile = profile.stamped(self._job.made_by_label)
+        profile.save(self._path)
+        self._clock.profile = profile
+
+    def _kept(self) -> SteadyProfile | None:
+        """The folder's profile, if it fits."""
+        if not self._path.exists():
+            return None
+        try:
+            profile = load_profile(self._path)
+        except TemporaError as error:
+            self._observer.note(f"{error}; it is recorded again")
+            return None
+        return profile if isinstance(profile, SteadyProfile) and fits(profile, self._job) else None
+
+
+def keep_given(job: Job, folder: Path) -> None:
+    """Keep a profile that the clock was given where its own would be: whoever gets the run has its times, too."""
+    clock = job.clock
+    if isinstance(clock, RecordedClock) or (isinstance(clock, SteadyClock) and not clock.own):
+        clock.profile.save(folder / PROFILE_FILE)
+
+
+def profiled_device(job: Job) -> str:
+    """The kind of device that a profile recorded here is of."""
+    facts, threads = dict(job.facts["machine"]), job.profile_threads
+    return device_kind(facts if threads is None else {**facts, "threads": threads})
+
+
+def fits(profile: SteadyProfile, job: Job) -> bool:
+    """Whether a profile is of this network, batch size and device."""
+    found = (profile.model, profile.weights, profile.batch_size, profile.device)
+    wanted = (job.model.name, job.weights, job.streams[0].batch_size, profiled_device(job))
+    # Standard is other if the network's own code is, and with it everything else.
+    return found == wanted and STANDARD not in profile.changed(job.made_by_label)
+
+
+def needs(job: Job, profile: SteadyProfile | None) -> list[str]:
+    """The methods of a job that have yet to be profiled."""
+    known: frozenset[str] = frozenset()
+    if profile is not None:
+        known = profile.methods | set(profile.left_out)
+        known -= profile.changed(job.made_by_label)
+    own = [spec.label for spec in job.methods if not spec.times_as]
+    for spec in job.methods:
+        if spec.times_as and spec.times_as not in known and spec.times_as not in own:
+            raise TemporaError(
+                f"times_as={spec.times_as!r} of {spec.label!r}: the profile of this machine has the methods of the "
+                f"run; add {spec.times_as!r} to them, or use a clock that has its times"
+            )
+    return [label for label in own if label not in known]
+
+
+def recorded_alone(job: Job, observer: Observer, labels: list[str] | None = None) -> SteadyProfile:
+    """A profile of the job's methods (of those with `labels`), which no folder keeps yet."""
+    profile = profile_job(
+        job,
+        seconds=job.profile_s,
+        threads=job.profile_threads,
+        name=job.model.name,
+        observer=observer,
+        labels=needs(job, None) if labels is None else labels,
+    )
+    named = profile.model_copy(update={"name": f"{job.model.name} on {profile.device}"})
+    return named.stamped(job.made_by_label)
+
+
+def added(profile: SteadyProfile, more: SteadyProfile) -> SteadyProfile:
+    """The methods of a later recording, as if standard inference had taken what it did in the first.
+
+    Those that the first had too were others then.
+    """
+    again = {entry.method for entry in more.entries if entry.method != STANDARD} | set(more.left_out)
+    profile = profile.without(again)
+    factor = profile.standard_ms / more.standard_ms
+    entries = [
+        entry.model_copy(
+            update={"steady_ms": entry.steady_ms * factor, "per_amount_ms": entry.per_amount_ms * factor}
+        )
+        for entry in more.entries
+    ]
+    joined = profile.with_entries(entries, more.rounds)
+    return joined.model_copy(
+        update={
+            "spent": {**more.spent, **profile.spent},
+            "left_out": {
+                method: known
+                for method, known in {**profile.left_out, **more.left_out}.items()
+                if method not in joined.methods
+            },
+            "unmet": {**profile.unmet, **more.unmet},
+            "settled": profile.settled and more.settled,
+            "unsettled": [*profile.unsettled, *more.unsettled],
+            "time_was_up": profile.time_was_up or more.time_was_up,
+        }
+    )

@@ -1,0 +1,147 @@
+"""What goes into a live pipeline and what comes out of it: requests, their answers, and batches made of them."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tempora_tta.engine.pipeline.door import all_finite
+from tempora_tta.errors import TemporaError
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of one request."""
+
+    scores: Tensor | None
+    """In the processor's memory: (C) for one image, (n, C) for a batch; None where it was dropped."""
+    dropped: bool
+    response_ms: float | None
+    """From `submit` to the answer; None where it was dropped."""
+    fallback: bool = False
+    """The pipeline lost it, and the fallback answered."""
+
+
+class Courier:
+    """Runs the callbacks of clients, one after the other, in a thread of its own: a slow one keeps no answer back and
+    no `result()`, but the callbacks that come after it, and so who awaits an answer by one."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def carry(self, call: Callable[[], object]) -> None:
+        with self._lock:
+            at_work = not self._closed and (self._thread is not None or self._started())
+            if at_work:
+                self._calls.put(call)
+        if not at_work:
+            call()
+
+    def _started(self) -> bool:
+        thread = threading.Thread(target=self._run, name="tempora-courier", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # Python is about to end
+            return False
+        self._thread = thread
+        return True
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def close(self, timeout_s: float) -> None:
+        """Deliver what is left; a callback that never returns is not waited for longer than this."""
+        with self._lock:
+            self._closed, thread = True, self._thread
+            self._calls.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
+
+
+class Request(Future[Answer]):
+    """The future of an `Answer`. It cannot be cancelled: every request ends once, answered, dropped or refused."""
+
+    def __init__(
+        self, x: Tensor, single: bool, total: Tensor | None, submitted_ms: float, courier: Courier
+    ) -> None:
+        super().__init__()
+        self.x: Tensor | None = x
+        """A batch, of one image if `single`; let go of with the answer."""
+        self.single, self.size, self.shape = single, len(x), tuple(x.shape[1:])
+        """Whether it is one image, how many there are, and of which shape."""
+        self.total = total
+        """The sum of its values, on their device, where nobody has checked them; None: they are finite."""
+        self.submitted_ms = submitted_ms
+        self.arrived_ms = submitted_ms
+        """When the batch that it is part of was handed to the timeline."""
+        self.kappa = 0.0
+        """What its answer was worth."""
+        self.adapted = False
+        self.label: Tensor | None = None
+        self._courier = courier
+        self.set_running_or_notify_cancel()
+
+    def is_of(self, courier: Courier) -> bool:
+        """Whether it was made by the pipeline that has this courier."""
+        return self._courier is courier
+
+    @property
+    def is_finite(self) -> bool:
+        """Waits for the device, where its values are there and unknown."""
+        return self.total is None or (self.x is not None and all_finite(self.x, self.total))
+
+    def answer(self, answer: Answer) -> None:
+        """The pipeline's to call."""
+        super().set_result(answer)
+
+    def refuse(self, error: Exception) -> None:
+        """The pipeline's to call."""
+        super().set_exception(error)
+
+    def set_result(self, result: Answer) -> None:
+        """Not for clients: the pipeline would find its request ended by somebody else."""
+        raise TemporaError(
+            "set_result() of a request: the pipeline ends it; make a Future of your own for your result"
+        )
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Not for clients, as `set_result`."""
+        raise TemporaError(
+            "set_exception() of a request: the pipeline ends it; make a Future of your own for your error"
+        )
+
+    def add_done_callback(self, fn: Callable[[Future[Answer]], object]) -> None:
+        super().add_done_callback(lambda future: self._courier.carry(lambda: _quietly(fn, future)))
+
+
+def _quietly(call: Callable[[Future[Answer]], object], future: Future[Answer]) -> None:
+    """As futures do: what is wrong with a client's callback is logged and ends nothing, not even if it calls exit."""
+    try:
+        call(future)
+    except BaseException:
+        logging.getLogger("tempora").exception("the callback of a client failed")
+
+
+@dataclass
+class Unit:
+    """What the pipeline serves in one turn: a batch as it was given, or single images that came close together."""
+
+    requests: list[Request]
+    number: int = -1
+    """In the timeline."""
+    arrived_ms: float = 0.0
+
+    def inputs(self) -> Tensor:
+        given = [request.x for request in self.requests if request.x is not None]
+        return given[0] if len(given) == 1 else torch.cat(given)

@@ -1,0 +1,134 @@
+"""The plan of a run: its cells, the passes they need at least and at most, and how long that may take."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from tempora_tta.data import Stream
+from tempora_tta.engine.job import Job, MethodSpec
+from tempora_tta.engine.passes import Pass
+from tempora_tta.errors import counted
+from tempora_tta.measure import MeasuredClock
+from tempora_tta.scenarios import Offline, route
+from tempora_tta.scenarios.routes import LIVE, OFFLINE, TAIL
+
+PROBE_BATCHES = 3
+"""Enough to tell minutes from hours."""
+
+
+@dataclass(frozen=True)
+class MethodPlan:
+    """One method on one stream."""
+
+    label: str
+    cells: int
+    fewest_passes: int
+    most_passes: int
+    how: str
+    seconds_per_batch: float
+    """A rough look at this machine, not a measurement."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do."""
+
+    methods: tuple[MethodPlan, ...]
+    streams: int
+    batches: int
+    scenarios: int
+
+    @property
+    def cells(self) -> int:
+        return self.streams * sum(method.cells for method in self.methods)
+
+    def seconds(self) -> tuple[float, float]:
+        """At least and at most, by the probe."""
+        batches = self.batches * self.streams
+        return (
+            sum(method.fewest_passes * method.seconds_per_batch for method in self.methods) * batches,
+            sum(method.most_passes * method.seconds_per_batch for method in self.methods) * batches,
+        )
+
+    def show(self, console: Console) -> None:
+        table = Table("method", "cells", "passes", "how they are shared", box=None, title_justify="left")
+        for method in self.methods:
+            passes = f"{method.fewest_passes} to {method.most_passes}"
+            if method.fewest_passes == method.most_passes:
+                passes = str(method.fewest_passes)
+            table.add_row(method.label, str(method.cells), passes, method.how)
+        streams, batches = counted(self.streams, "stream"), counted(self.batches, "batch")
+        console.print(f"on each of {streams} (shift and seed) of {batches}:")
+        console.print(table)
+        fewest, most = (
+            sum(getattr(m, name) for m in self.methods) for name in ("fewest_passes", "most_passes")
+        )
+        naive = sum(method.cells for method in self.methods)
+        console.print(
+            f"{counted(self.cells, 'cell')} in {_span(fewest * self.streams, most * self.streams)} "
+            f"(one pass per cell would be {naive * self.streams}); "
+            f"roughly {_duration(self.seconds()[0])} to {_duration(self.seconds()[1])} on this machine"
+        )
+
+
+def _span(fewest: int, most: int) -> str:
+    return counted(most, "pass") if fewest == most else f"{fewest} to {counted(most, 'pass')}"
+
+
+def make_plan(job: Job) -> Plan:
+    """Plan a job. Opens the first stream and runs a few batches of each method to estimate the time."""
+    first = job.streams[0]
+    stream = job.open_stream(first)
+    try:
+        planned = tuple(_plan_method(job, spec, stream) for spec in job.methods)
+    finally:
+        stream.close()
+    return Plan(planned, len(job.streams), first.num_batches, len(job.scenarios))
+
+
+def _plan_method(job: Job, spec: MethodSpec, stream: Stream) -> MethodPlan:
+    deployments = [scenario.deployment() for scenario in job.scenarios]
+    cells = len(deployments)
+    try:
+        method = job.create(spec, stream.seed)
+        head = stream.under(stream.order.head(min(PROBE_BATCHES, stream.num_batches))) or stream
+        clock = MeasuredClock(job.device)
+        seconds = _probe(Pass(method, spec.label, head, clock, timeout_s=job.method_timeout_s))
+    except Exception as error:
+        return MethodPlan(spec.label, cells, 0, 0, f"fails: {type(error).__name__}: {error}", 0.0)
+    if not job.share or method.time_aware:
+        how = "each cell is its own pass" if not job.share else "sees the clock, so nothing is shared"
+        return MethodPlan(spec.label, cells, cells, cells, how, seconds)
+    ways = [
+        route(deployment, history_free=method.history_free, stateless=method.stateless)
+        for deployment in deployments
+    ]
+    skipping = sum(LIVE in way.possible for way in ways)
+    tails = sum(way.possible == (OFFLINE, TAIL) for way in ways)
+    if method.stateless and job.standard(spec.runtime):
+        tails = 0
+    replays = sum(way.kind == "replay" for way in ways)
+    parts = ["one offline pass"]
+    parts += [f"{counted(skipping, 'schedule')} live where batches are skipped"] if skipping else []
+    parts += [f"{counted(replays, 'schedule')} replayed"] if replays else []
+    parts += [f"{counted(tails, 'frozen tail')} at most"] if tails else []
+    return MethodPlan(spec.label, cells, 1, 1 + skipping + tails, ", ".join(parts), seconds)
+
+
+def _probe(run: Pass) -> float:
+    """Seconds per batch, roughly."""
+    run.warm_up(1)
+    batches = min(PROBE_BATCHES, run.stream.num_batches)
+    start = time.perf_counter()
+    run.offline(Offline().resolve(num_batches=batches))
+    return (time.perf_counter() - start) / batches
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,105 @@
+"""Predictions in another runtime than the one that is timed (`--predict-with`), where both agree.
+
+Under a steady or recorded clock times are looked up, so that a pass may predict as fast as the device can. What it
+predicts should be what the timed runtime predicts: for every method and stream that is looked at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from tempora_tta._global_state import own_randomness
+from tempora_tta.data import Stream
+from tempora_tta.engine.job import Job, MethodSpec
+from tempora_tta.engine.predictions import classes_of
+from tempora_tta.engine.runtime import AMP, COMPILE, EAGER, TF32, Runtime
+from tempora_tta.engine.timed_method import TimedMethod
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods import Method
+from tempora_tta.store import StoredPass
+
+BATCHES = 5
+"""Of a stream, over which both runtimes predict and adapt from the same start."""
+LEAST_AGREEMENT = 0.99
+"""Share of equal predictions over these batches."""
+
+
+def predictor(job: Job, spec: MethodSpec, stream: Stream) -> tuple[Method, dict[str, Any] | None]:
+    """The method that predicts on this stream, and what its passes say about that; None where nothing was asked.
+
+    It is the timed one where the other does not agree with it.
+    """
+    timed = job.create(spec, stream.seed)
+    if job.predict_with == EAGER:
+        return timed, None
+    quick = job.create(spec, stream.seed, predict_with=job.predict_with)
+    count = min(BATCHES, stream.num_batches)
+    first, second = (predicted_classes(job, spec, method, stream, count) for method in (timed, quick))
+    agreement = float((first == second).float().mean())
+    used = agreement >= LEAST_AGREEMENT
+    facts = {"runtime": job.predict_with, "agreement": agreement, "batches": count, "used": used}
+    return quick if used else timed, facts
+
+
+def predicted_classes(job: Job, spec: MethodSpec, method: Method, stream: Stream, count: int) -> torch.Tensor:
+    """The classes of the first batches, adapting on each; the method is reset before and after."""
+    calls = TimedMethod(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s)
+    found = []
+    with own_randomness(stream.seed):
+        calls.reset()
+        for index in range(count):
+            x = stream.batch(index)
+            found.append(classes_of(calls.checked(calls.go_through(x), len(x)), stream))
+        calls.reset()
+    return torch.from_numpy(np.concatenate(found))
+
+
+def summarised(passes: Iterable[StoredPass]) -> dict[str, Any] | None:
+    """What run.json says about the runtime of a run's predictions; None where they are as they are timed."""
+    told = {
+        f"{stored.identity['method']} on {stored.identity['shift']}": stored.facts["predict_with"]
+        for stored in passes
+        if "predict_with" in stored.facts
+    }
+    if not told:
+        return None
+    agreements = [facts["agreement"] for facts in told.values()]
+    return {
+        "runtime": next(iter(told.values()))["runtime"],
+        "least_agreement": min(agreements),
+        "mean_agreement": sum(agreements) / len(agreements),
+        "as_timed": sorted(name for name, facts in told.items() if not facts["used"]),
+    }
+
+
+def check_predict_with(text: str, device: torch.device | None, measured: bool) -> str:
+    """The runtime by its usual name; an error where it cannot be had, or would be timed.
+
+    `device`: None where others predict, who look for themselves.
+    """
+    runtime = Runtime.parse(text)
+    if runtime.parts and measured:
+        raise TemporaError(
+            f"predict_with={text!r} with the measured clock, which times predictions as they are made: use "
+            "--clock steady or a profile's file, or time another runtime with --runtime"
+        )
+    if COMPILE in runtime.parts:
+        raise TemporaError(
+            f"predict_with={text!r}: compile is a runtime that may be timed (--runtime); predictions can be made "
+            "with tf32, channels_last and amp"
+        )
+    if device is None:
+        return str(runtime)
+    if TF32 in runtime.parts and device.type != "cuda":
+        raise TemporaError(
+            f"predict_with={text!r}: tf32 needs an NVIDIA GPU, and the device is {device.type}"
+        )
+    if TF32 in runtime.parts and torch.cuda.get_device_capability(device) < (8, 0):
+        raise TemporaError(f"predict_with={text!r}: this GPU has no tf32; NVIDIA's Ampere and newer have")
+    if AMP in runtime.parts and device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
+        raise TemporaError(f"predict_with={text!r}: this GPU only emulates bfloat16")
+    return str(runtime)

@@ -1,0 +1,174 @@
+"""Equal tuning: every method's declared settings, as many trials each, on corruptions that no run evaluates.
+
+Which trial is best is said by labels (an oracle: no deployment has them) or by a score that needs none. All come from
+the same passes, so that what each would have chosen, and what that costs, is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from tempora_tta import methods
+from tempora_tta.data import Stream
+from tempora_tta.errors import TemporaError, counted
+from tempora_tta.methods.contract import adapt_at, predict_at
+from tempora_tta.methods.search import searched, trials
+from tempora_tta.methods.source import Source
+from tempora_tta.models import Classifier
+
+LABELS, MUTUAL_INFORMATION = "labels", "mutual_information"
+ATC = "atc"
+LABEL_FREE = (MUTUAL_INFORMATION, "confidence", "entropy", ATC)
+SELECTORS = (LABELS, *LABEL_FREE)
+COLLAPSED = 0.10
+"""So much below standard inference is a collapse."""
+
+Progress = Callable[[str, int, int], None]
+"""Method, trial, trials."""
+Passed = tuple[float, dict[str, float]]
+"""Accuracy and label-free scores of a pass."""
+Chances = np.ndarray[Any, np.dtype[np.float64]]
+Labels = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of settings and what came of it."""
+
+    settings: dict[str, Any]
+    accuracy: float
+    scores: dict[str, float] = field(default_factory=dict)
+    """Without labels of the shift, larger is better; no `atc` where there was no threshold for it."""
+
+    def score(self, by: str) -> float:
+        return self.accuracy if by == LABELS else self.scores[by]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """All trials of one method; the first is its default."""
+
+    method: str
+    trials: tuple[Trial, ...]
+
+    @property
+    def default(self) -> Trial:
+        return self.trials[0]
+
+    @property
+    def label_free(self) -> tuple[str, ...]:
+        """The scores that all trials have."""
+        return tuple(by for by in LABEL_FREE if all(by in trial.scores for trial in self.trials))
+
+    def chosen(self, by: str) -> Trial:
+        """The best trial by labels or a score; of equals, the earliest."""
+        return max(self.trials, key=lambda trial: trial.score(by))
+
+    def regret(self, by: str) -> float:
+        """Accuracy that choosing so gives away to the oracle."""
+        return self.chosen(LABELS).accuracy - self.chosen(by).accuracy
+
+
+def tune(
+    name: str,
+    model: Classifier,
+    streams: Sequence[Stream],
+    count: int,
+    progress: Progress | None = None,
+    *,
+    source: Source | None = None,
+    threshold: float | None = None,
+) -> Tuned:
+    """Try a method's declared settings `count` times, from its own defaults: a network's recipe is a tuning, too.
+
+    source: clean images for methods that ask for some. threshold: see `atc_threshold`.
+    """
+    found = []
+    planned = plan(name, model, count, source)
+    for number, settings in enumerate(planned):
+        if progress is not None:
+            progress(name, number + 1, len(planned))
+        method = methods.create(name, model, recipe=False, source=source, **settings)
+        found.append(trial_of(settings, [one_pass(method, stream, threshold) for stream in streams]))
+    return Tuned(name, tuple(found))
+
+
+def plan(name: str, model: Classifier, count: int, source: Source | None = None) -> list[dict[str, Any]]:
+    """The settings of every trial; the first are the method's defaults."""
+    if count < 1:
+        raise TemporaError(f"trials={count}: must be at least 1")
+    if methods.get(name).time_aware:
+        raise TemporaError(f"{name}: decides by the clock, so it cannot be tuned without one; leave it out")
+    defaults = methods.create(name, model, recipe=False, source=source).settings
+    _, *others = trials(defaults, count)
+    return [{key: getattr(defaults, key) for key in searched(defaults)}, *others]
+
+
+def trial_of(settings: dict[str, Any], passes: Sequence[Passed]) -> Trial:
+    """One pass per stream, all of which count the same."""
+    scores = {name: float(np.mean([told[name] for _, told in passes])) for name in passes[0][1]}
+    return Trial(settings, float(np.mean([accuracy for accuracy, _ in passes])), scores)
+
+
+def one_pass(method: methods.Method, stream: Stream, threshold: float | None = None) -> Passed:
+    """Accuracy and label-free scores of one method over one stream, untimed."""
+    method.reset()
+    chances, labels = _predicted(method, stream, range(stream.num_batches))
+    return float((chances.argmax(1) == labels).mean()), label_free(chances, threshold)
+
+
+def _predicted(method: methods.Method, stream: Stream, batches: Iterable[int]) -> tuple[Chances, Labels]:
+    """Probabilities (samples, classes) while adapting, and the labels."""
+    chances, labels = [], []
+    for index in batches:
+        given = predict_at(method, stream.batch(index)).detach().double().cpu()
+        adapt_at(method)
+        labels.append(stream.labels(index))
+        chances.append(given if method.scores_are == "probabilities" else torch.softmax(given, 1))
+    return torch.cat(chances).numpy(), np.concatenate(labels)
+
+
+def label_free(chances: Chances, threshold: float | None = None) -> dict[str, float]:
+    """The scores of predictions, (samples, classes), larger is better; minus infinity where they are no numbers.
+
+    Mutual information is high for predictions that are sure and differ from sample to sample; sureness alone is
+    highest for a network that calls everything the same. `atc` is the share of samples surer than the threshold.
+    """
+    names = LABEL_FREE if threshold is not None else tuple(name for name in LABEL_FREE if name != ATC)
+    if not np.isfinite(chances).all():
+        return dict.fromkeys(names, -np.inf)
+    entropy, sureness = float(_entropy(chances).mean()), chances.max(1)
+    return {
+        MUTUAL_INFORMATION: float(_entropy(chances.mean(0))) - entropy,
+        "confidence": float(sureness.mean()),
+        "entropy": -entropy,
+        **({} if threshold is None else {ATC: float((sureness >= threshold).mean())}),
+    }
+
+
+def atc_threshold(model: Classifier, clean: Stream, batches: int) -> float:
+    """How sure a prediction must be to count as right, for average thresholded confidence (Garg et al., 2022).
+
+    On the last `batches` batches of a clean labelled stream, as many of standard inference's predictions are surer
+    as are right. Streams of one seed take their images from the other end, so theirs are others.
+    """
+    last = range(max(0, clean.num_batches - batches), clean.num_batches)
+    chances, labels = _predicted(methods.create("standard", model), clean, last)
+    wrong = float((chances.argmax(1) != labels).mean())
+    return float(np.quantile(chances.max(1), wrong))
+
+
+def _entropy(chances: Chances) -> Any:
+    safe = np.clip(chances, 1e-300, 1.0)
+    return -(chances * np.log(safe)).sum(-1)
+
+
+def described(tuned: Tuned, standard: float) -> str:
+    """Whether what label-free scores chose has collapsed, in words."""
+    fallen = [by for by in tuned.label_free if tuned.chosen(by).accuracy < standard - COLLAPSED]
+    return f"{counted(len(fallen), 'score')} chose a collapse" if fallen else ""

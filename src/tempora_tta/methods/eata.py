@@ -1,0 +1,96 @@
+"""EATA (Niu et al., 2022): ETA, held back where the source needs its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from tempora_tta.methods.eta import ETA, ETASettings
+from tempora_tta.methods.gradient import by_classes, fill
+from tempora_tta.methods.optimizers import gradients_of
+from tempora_tta.methods.registry import register
+from tempora_tta.methods.settings import setting
+from tempora_tta.models import Classifier
+
+if TYPE_CHECKING:
+    from typing import Self
+
+BATCH = 64  # of source samples, whatever the run's batch size: F depends on it
+
+
+@dataclass(frozen=True, kw_only=True)
+class EATASettings(ETASettings):
+    """How strongly weights are held.
+
+    beta: of the penalty; by number of classes unless given; 0 is ETA. samples: how many source samples F is
+    taken from. fisher: squares of each batch's mean gradient, which the published betas belong to, or of each
+    sample's gradient, as the paper writes.
+    """
+
+    beta: float | None = setting(None, low=0)
+    samples: int = setting(2000, low=1)
+    fisher: Literal["batch", "sample"] = "batch"
+
+    def resolved(self, model: Classifier) -> Self:
+        return fill(super().resolved(model), beta=by_classes(model, {10: 1.0, 100: 1.0, 1000: 2000.0}))
+
+
+@register
+class EATA(ETA):
+    """ETA's loss + beta sum_i F_i (w_i - w0_i)^2, F the diagonal Fisher information on source samples."""
+
+    name = "eata"
+    label = "EATA"
+    Settings = EATASettings
+
+    def setup(self) -> None:
+        super().setup()
+        if self.settings.beta > 0:
+            self.anchors = [w.detach().clone() for w in self.optimizer.parameters]  # w0
+            self.importance = self.fisher(self.source(self.settings.samples))  # F
+
+    def gradients(self, loss: Tensor) -> Sequence[Tensor]:
+        """ETA's, plus 2 beta F (w - w0)."""
+        gradients = super().gradients(loss)
+        if self.settings.beta == 0:
+            return gradients
+        with torch.no_grad():
+            drift = torch._foreach_sub(self.optimizer.parameters, self.anchors)
+            torch._foreach_mul_(drift, self.importance)
+            return torch._foreach_add(list(gradients), drift, alpha=2 * self.settings.beta)
+
+    def fisher(self, x: Tensor) -> list[Tensor]:
+        """The mean square of gradients towards the network's own predictions, in adapting mode, untracked."""
+        order = torch.randperm(len(x), device=x.device, generator=self.generator)
+        total = [torch.zeros_like(w) for w in self.optimizer.parameters]
+        count = 0
+        if self.statistics is not None:
+            self.statistics.adapt()
+        with self.untracked():
+            for indices in order.split(BATCH):
+                for gradient in self._source_gradients(x[indices]):
+                    torch._foreach_addcmul_(total, gradient, gradient)
+                    count += 1
+        return list(torch._foreach_div(total, float(count)))
+
+    def _source_gradients(self, x: Tensor) -> Iterator[list[Tensor]]:
+        z = self.logits(x)
+        losses = cross_entropy(z, z.detach().argmax(dim=1), reduction="none")
+        if self.settings.fisher == "batch":
+            yield list(gradients_of(losses.mean(), self.optimizer.parameters))
+            return
+        for loss in losses:
+            yield list(
+                torch.autograd.grad(
+                    loss,
+                    self.optimizer.parameters,
+                    retain_graph=True,
+                    allow_unused=True,
+                    materialize_grads=True,
+                )
+            )

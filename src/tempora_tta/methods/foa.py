@@ -1,0 +1,133 @@
+"""FOA (Niu et al., 2024): search a transformer's prompt without gradients, and shift its features back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods.cma import Covariance, Search
+from tempora_tta.methods.contract import Method
+from tempora_tta.methods.functions import entropy
+from tempora_tta.methods.registry import register
+from tempora_tta.methods.settings import Settings, setting
+from tempora_tta.methods.tokens import ClassTokens
+
+BATCH = 64  # what the published weight of the discrepancy belongs to
+
+
+@dataclass(frozen=True, kw_only=True)
+class FOASettings(Settings):
+    """How to search.
+
+    prompts: tokens of the prompt. candidates: per batch, the last winner among them.
+    discrepancy: weight of the distance to the source's activations (0.2 for ImageNet-R).
+    samples: how many source samples those are taken from; 32 suffice.
+    covariance: identity leaves the search's covariance as it is, which is nearly the same and costs no matrix.
+    """
+
+    prompts: int = setting(3, low=1)
+    candidates: int = setting(28, low=4)
+    discrepancy: float = setting(0.4, low=0)
+    samples: int = setting(2000, low=2)
+    covariance: Covariance = "full"
+
+
+@register
+class FOA(Method):
+    """CMA-ES over prompts; fitness = sum of H + discrepancy of activations; scores = head(f + shift)."""
+
+    name = "foa"
+    label = "FOA"
+    modifies = ("input", "activations")
+    state = ("search", "winner", "mu")
+    actions = ("step", "decomposed", "non_finite", "none")
+    modes = ("candidates",)
+    Settings = FOASettings
+    costly = True
+
+    def setup(self) -> None:
+        self.tokens = ClassTokens(self.model, self.name)
+        width = self.model.num_features
+        self.search = Search(
+            self.settings.prompts * width,
+            self.settings.candidates - 1,
+            self.settings.covariance,
+            self.model.device,
+        )
+        limit = math.sqrt(6 / (3 * (self.model.patch_size or 16) ** 2 + width))
+        uniform = torch.rand(
+            self.search.dimensions, dtype=torch.float64, device=self.model.device, generator=self.generator
+        )
+        self.winner = limit * (2 * uniform - 1)
+        self.mu: Tensor | None = None  # running mean of f, over samples and candidates
+        self.observe_source(self.source(self.settings.samples))
+
+    @torch.no_grad()
+    def observe_source(self, x: Tensor) -> None:
+        """Mean and unbiased standard deviation of every activation, without a prompt."""
+        g = torch.cat([self.tokens.run(self.tokens.embed(part)) for part in x.split(BATCH)], dim=1)
+        self.source_mean, self.source_std = g.mean(dim=1), g.std(dim=1)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        if self.frozen:
+            return self.frozen_scores(x)
+        if len(x) < 2:
+            raise TemporaError(
+                "foa: a batch of 1 has no standard deviation to compare with the source's. Use batches of at "
+                "least 2."
+            )
+        tokens, candidates = self.tokens.embed(x), self.candidates()
+        at_once = max(1, BATCH // len(x))
+        tried = [self.tried(tokens, part) for part in candidates.split(at_once)]
+        fitness, f = (torch.cat(parts) for parts in zip(*tried, strict=True))
+        usable = fitness.isfinite()
+        order = torch.where(usable, fitness, torch.inf).argsort(stable=True)
+        self.work = ("candidates", float(len(candidates)))
+        self.pending = (candidates, order, usable, f) if self.learning else None
+        return self.head(f.index_select(0, order[:1])[0])
+
+    def candidates(self) -> Tensor:
+        """Prompts to try on this batch: newly drawn ones and the last batch's winner."""
+        return torch.cat([self.search.draw(self.generator), self.winner[None]])
+
+    def tried(self, tokens: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+        """Fitness (k,) and features (k, n, d) of some prompts."""
+        k, n = len(prompts), len(tokens)
+        prompts = prompts.unflatten(1, (self.settings.prompts, -1))
+        g = self.tokens.run(self.tokens.prompted(tokens, prompts)).unflatten(1, (k, n))
+        away = (g.mean(dim=2) - self.source_mean[:, None]).square()
+        away = away + (g.std(dim=2) - self.source_std[:, None]).square()
+        h = entropy(self.model.head(g[-1].flatten(0, 1))).view(k, n).sum(dim=1)
+        return h + self.settings.discrepancy * n / BATCH * away.sum(dim=(0, 2)), g[-1]
+
+    def head(self, f: Tensor) -> Tensor:
+        """Logits of features, moved by what the stream's mean is away from the source's."""
+        return self.model.head(f if self.mu is None else f + (self.source_mean[-1] - self.mu))
+
+    @torch.no_grad()
+    def adapt(self) -> str:
+        if self.pending is None:
+            return "none"
+        (candidates, order, usable, f), self.pending = self.pending, None
+        if not usable.any():
+            return "non_finite"
+        seen = torch.where(usable[:, None, None], f, 0).sum(dim=(0, 1)) / (usable.sum() * f.shape[1])
+        self.mu = seen if self.mu is None else 0.9 * self.mu + 0.1 * seen
+        self.winner = candidates.index_select(0, order[:1])[0]
+        return "decomposed" if self.search.update(candidates, order) else "step"
+
+    @torch.no_grad()
+    def rescore(self, x: Tensor) -> Tensor:
+        return self.frozen_scores(x)
+
+    def frozen_scores(self, x: Tensor) -> Tensor:
+        """One forward with the winner and the shift; the network as it is before the first batch."""
+        if self.mu is None:
+            return self.model(x)
+        prompt = self.winner.view(1, self.settings.prompts, -1)
+        return self.head(self.tokens.run(self.tokens.prompted(self.tokens.embed(x), prompt))[-1])

@@ -1,0 +1,164 @@
+"""`from_module`: an adapting `nn.Module` from anybody's research code as a method, unmodified.
+
+Such a module's forward(x) adapts and returns logits, as in Tent's repository and most that followed. All of it is
+prediction; when it is frozen is for its author to say.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods.contract import Method
+from tempora_tta.methods.state import restored, saved
+
+Make = Callable[[nn.Module], nn.Module]
+Freeze = Callable[[nn.Module], Any]
+
+
+def from_module(make: Make, name: str, freeze: Freeze | None = None) -> type[Method]:
+    """A Method class around an adapting module.
+
+    make: given a network (a copy of the run's), returns the module whose forward adapts and returns logits.
+    freeze: how the module stops: it is given the module and changes it, or returns what predicts in its place
+        (`lambda tent: tent.model`). Left out, a frozen prediction is an adapting one whose traces are removed,
+        which takes longer than it should.
+    """
+    attributes = {
+        "name": name,
+        "make": staticmethod(make),
+        "how_to_freeze": None if freeze is None else staticmethod(freeze),
+        "__module__": getattr(make, "__module__", __name__),  # whose file decides whether a pass is repeated
+        "__doc__": getattr(make, "__doc__", None) or f"The module that {name} makes.",
+    }
+    return type(name, (ModuleMethod,), attributes)
+
+
+class ModuleMethod(Method):
+    """Base of what `from_module` makes."""
+
+    family = "gradient-based"
+    modifies = ("parameters",)
+    idle = ()  # it learns in predict()
+    state = ("module", "randomness")
+    make: ClassVar[Make]
+    how_to_freeze: ClassVar[Freeze | None] = None
+
+    def setup(self) -> None:
+        network = self.model.network.requires_grad_(True)
+        self.randomness = _seeded(self.seed)
+        with self.own_randomness(), torch.enable_grad():
+            self.module = type(self).make(network)
+        if not isinstance(self.module, nn.Module):
+            raise TemporaError(
+                f"{self.name}: its function returned a {type(self.module).__name__}; expected the adapting nn.Module."
+            )
+        self._predictor: Any = None
+        self._before_freezing: Any = None
+
+    def predict(self, x: Tensor) -> Tensor:
+        with self.own_randomness():
+            if not self.frozen:
+                with torch.enable_grad():
+                    adapted: Tensor = self.module(x).detach()
+                    return adapted
+            if self._predictor is not None:
+                with torch.no_grad():
+                    predicted: Tensor = self._predictor(x).detach()
+                    return predicted
+        before = self.snapshot()  # nobody said how to freeze it
+        with self.own_randomness(), torch.enable_grad():
+            scores: Tensor = self.module(x).detach().clone()
+        super().restore(before)
+        return scores
+
+    def freeze(self) -> None:
+        how_to_freeze = type(self).how_to_freeze
+        if not self.frozen and how_to_freeze is not None:
+            self._before_freezing = saved(self.module, f"{self.name}.module")
+            predictor = how_to_freeze(self.module)
+            self._predictor = predictor if callable(predictor) else self.module
+        super().freeze()
+
+    def unfreeze(self) -> None:
+        if self._before_freezing is not None:
+            restored(self.module, self._before_freezing, f"{self.name}.module")
+        self._predictor = self._before_freezing = None
+        super().unfreeze()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.unfreeze()
+        super().restore({**snapshot, "frozen": False})
+        if snapshot["frozen"]:
+            self.freeze()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Frozen, the module's part is what it was before, so that it can be thawed."""
+        snapshot = super().snapshot()
+        if self._before_freezing is not None:
+            snapshot["state"]["module"] = self._before_freezing
+        return snapshot
+
+    @property
+    def updated_parameters(self) -> tuple[str, ...]:
+        """Any: nobody knows which, so all of the network's are declared."""
+        return tuple(name for name, _ in self.model.named_parameters())
+
+    @property
+    def updated_buffers(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.model.named_buffers())
+
+    @contextmanager
+    def own_randomness(self) -> Iterator[None]:
+        """Inside, Python's, NumPy's and PyTorch's global generators are this method's; outside they are as before."""
+        outside = _generators(self.model.device)
+        _set_generators(self.randomness, self.model.device)
+        try:
+            yield
+        finally:
+            self.randomness = _generators(self.model.device)
+            _set_generators(outside, self.model.device)
+
+
+def _seeded(seed: int) -> dict[str, Any]:
+    return {
+        "python": random.Random(seed).getstate(),
+        "numpy": np.random.RandomState(seed % 2**32).get_state(),
+        "torch": torch.Generator().manual_seed(seed).get_state(),
+        "seed": seed,
+    }
+
+
+def _generators(device: torch.device) -> dict[str, Any]:
+    states = {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),  # noqa: NPY002 (what outside code draws from)
+        "torch": torch.random.get_rng_state(),
+    }
+    return states | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
+
+
+def _set_generators(states: dict[str, Any], device: torch.device) -> None:
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])  # noqa: NPY002
+    torch.random.set_rng_state(states["torch"])
+    if "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
+    elif device.type == "cuda":
+        torch.cuda.manual_seed(states["seed"])
+
+
+@cache
+def adapter(make: Make, given: str) -> type[Method]:
+    """The method that `module:function` names; called after the function, or after its file if that is "make"."""
+    module, _, function = given.partition(":")
+    stem = module.removesuffix(".py").replace("\\", "/").rpartition("/")[2].rpartition(".")[2] or module
+    return from_module(make, name=stem if function == "make" else function)

@@ -1,0 +1,291 @@
+"""RoTTA (Yuan et al., 2023): a teacher learns from a memory that is balanced over classes and kept fresh."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tempora_tta.errors import TemporaError
+from tempora_tta.methods.functions import cross_entropy, sent
+from tempora_tta.methods.gradient import GradientMethod, GradientSettings
+from tempora_tta.methods.jitter import Draws, Jitter
+from tempora_tta.methods.memory import Memory
+from tempora_tta.methods.norm import (
+    Copies,
+    OwnNorm,
+    blended,
+    few_channels,
+    norm_affine,
+    replace_batchnorm,
+    update_stats,
+)
+from tempora_tta.methods.optimizers import all_finite
+from tempora_tta.methods.registry import register
+from tempora_tta.methods.settings import setting
+from tempora_tta.methods.state import overwrite
+
+TEACHER_MOMENTUM = 0.999
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoTTASettings(GradientSettings):
+    """capacity: N, how many samples the memory holds, and after how many it is learned from.
+
+    statistics_momentum: weight of a batch in the robust BatchNorm's statistics.
+    draws: whether a view's random draws are shared by the batch or made per sample.
+    """
+
+    capacity: int = setting(64, low=2)
+    statistics_momentum: float = setting(0.05, above=0, high=1)
+    draws: Draws = "batch"
+
+    published: ClassVar[dict[str, dict[str, Any]]] = {
+        column: {"optimizer": "adam", "lr": 1e-3} for column in ("cifar", "imagenet", "vit")
+    }
+
+
+class RobustNorm(OwnNorm):
+    """BatchNorm that learns slowly: R' = 0.95 R + 0.05 b, b with biased variance, and normalises with R'.
+
+    The gradient flows through b. R' becomes R only when the update that it belongs to was made.
+    """
+
+    def __init__(self, layer: _BatchNorm, momentum: float) -> None:
+        super().__init__(layer)
+        self.momentum = momentum
+        self.learning = False
+        self.proposed = (self.running_mean, self.running_var)
+        self.counts: dict[int, Tensor] = {}  # by value: how many values per channel, on the device
+
+    def normalise(self, x: Tensor) -> Tensor:
+        if not self.learning:
+            return self.with_statistics(x, self.running_mean, self.running_var)
+        own = self.propose(x.detach())
+        if not torch.is_grad_enabled():
+            return self.with_statistics(x, *self.proposed)
+        normalised: Tensor = _Slowly.apply(x, self.weight, self.bias, *self.proposed, own, self)
+        return normalised
+
+    def propose(self, x: Tensor) -> Tensor:
+        """R', given a batch; returns the batch's mean."""
+        if self.copy and self.blends(x):
+            self.proposed = self.copy.pop()  # R
+            own_mean: Tensor
+            own_mean, own_var = update_stats(x, *self.proposed, self.momentum)
+            # The variance was taken as unbiased: own_var * count / (count - 1).
+            count = x.numel() // x.shape[1]
+            self.proposed[1].sub_(own_var, alpha=self.momentum / (count - 1))
+            return own_mean
+        own = self.batch_statistics(x, correction=0)
+        self.proposed = blended((self.running_mean, self.running_var), own, self.momentum)
+        return own[0]
+
+    def count(self, x: Tensor) -> Tensor:
+        """Values per channel, on the device."""
+        count = x.numel() // x.shape[1]
+        if count not in self.counts:
+            self.counts = {count: torch.full((1,), count, dtype=torch.int32, device=x.device)}
+        return self.counts[count]
+
+
+class _Slowly(torch.autograd.Function):
+    """Batch normalisation with R' = (1 - m) R + m b; the gradient flows through b as well, m times as much.
+
+    With x^ the normalised batch, d / d b's mean is -scale sum g, and d / d its variance -scale^2 / 2 sum g x^.
+    Autograd would go over the batch a dozen times for this, one operation after the other.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
+        mean, var, own_mean, ctx.layer = rest
+        ctx.save_for_backward(x, weight, mean, var, own_mean)
+        normalised: Tensor = ctx.layer.with_statistics(x, mean, var)
+        return normalised
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        into = _into_on_gpu if gradients[0].device.type == "cuda" else _into
+        into_x, into_weight, into_bias = into(ctx, gradients[0], *ctx.saved_tensors)
+        affine = (None, None) if ctx.layer.weight is None else (into_weight, into_bias)
+        return into_x, *affine, None, None, None, None
+
+
+def _into(
+    ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, own_mean: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Gradients of x, weight and bias, given g, that of the normalised batch."""
+    wanted, scale = ctx.needs_input_grad[0], (var + ctx.layer.eps).rsqrt()
+    into_x, into_weight, into_bias = torch.ops.aten.native_batch_norm_backward(
+        g, x, weight, mean, var, mean, scale, False, ctx.layer.eps, [wanted, True, True]
+    )
+    if wanted:
+        share = ctx.layer.momentum * x.shape[1] / x.numel() * scale
+        share = share if weight is None else share * weight
+        by_mean, by_distance = -share * into_bias, -share * scale * into_weight
+        shape = (1, -1, *([1] * (x.ndim - 2)))
+        into_x = into_x + (by_mean - by_distance * own_mean).view(shape)
+        into_x.addcmul_(x, by_distance.view(shape))
+    return into_x, into_weight, into_bias
+
+
+def _into_on_gpu(
+    ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, own_mean: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The same by what synchronised BatchNorm calls: sums first, then x's gradient in one pass, given sums."""
+    scale = (var + ctx.layer.eps).rsqrt()
+    by_mean, by_distance, into_weight, into_bias = _sums(g, x, weight, mean, scale)
+    if not ctx.needs_input_grad[0]:
+        return None, into_weight, into_bias
+    by_mean, by_distance = torch._foreach_mul([by_mean, by_distance], ctx.layer.momentum)
+    into_x = torch.batch_norm_backward_elemt(
+        g, x, own_mean, scale, weight, by_mean, by_distance, ctx.layer.count(x)
+    )
+    return into_x, into_weight, into_bias
+
+
+def _sums(g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    """Sum of g, sum of g (x - mean), and the gradients of weight and bias, which follow from them."""
+    parts = 512 // x.shape[1]
+    if not few_channels(x) or len(x) % parts or not (g.is_contiguous() and x.is_contiguous()):
+        affine = weight is not None
+        return torch.batch_norm_backward_reduce(g, x, mean, scale, weight, True, affine, affine)
+    # Every few images' channels as channels of their own.
+    shape = (len(x) // parts, parts * x.shape[1], *x.shape[2:])
+    found = torch.batch_norm_backward_reduce(
+        g.view(shape), x.view(shape), mean.repeat(parts), scale.repeat(parts), None, True, False, False
+    )
+    by_mean, by_distance = (part.view(parts, -1).sum(dim=0) for part in found[:2])
+    return by_mean, by_distance, by_distance * scale, by_mean
+
+
+@register
+class RoTTA(GradientMethod):
+    """Norm affine of the student; loss = mean over the memory of freshness * cross-entropy with the teacher."""
+
+    name = "rotta"
+    label = "RoTTA"
+    modifies = ("parameters", "activations")
+    Settings = RoTTASettings
+    state = ("memory", "images", "dice")
+    actions = ("step", "stored", "non_finite", "none")
+    idle = (*GradientMethod.idle, "stored")
+    modes = ("updates",)
+
+    def setup(self) -> None:
+        momentum = self.settings.statistics_momentum
+        teacher = copy.deepcopy(self.model)
+        self.student_norms = replace_batchnorm(self.model, lambda layer: RobustNorm(layer, momentum))
+        self.teacher_norms = replace_batchnorm(teacher, lambda layer: RobustNorm(layer, momentum))
+        self.teacher = teacher
+        self.student_copies, self.teacher_copies = (
+            Copies({layer: (layer.running_mean, layer.running_var) for layer in norms.values()})
+            for norms in (self.student_norms, self.teacher_norms)
+        )
+        super().setup()
+        self.teacher_weights: list[Tensor] = [norm_affine(teacher)[name] for name in self.trainable]
+        named = zip(self.trainable, self.teacher_weights, strict=True)
+        self.changing = {f"teacher.{name}": weight for name, weight in named}
+        for prefix, norms in (("", self.student_norms), ("teacher.", self.teacher_norms)):
+            for name, layer in norms.items():
+                self.changing[f"{prefix}{name}.running_mean"] = layer.running_mean
+                self.changing[f"{prefix}{name}.running_var"] = layer.running_var
+        self.memory = Memory(self.settings.capacity, self.model.num_classes)
+        self.images: Tensor | None = None  # one per place of the memory
+        self.jitter = Jitter(self.model, self.name)
+        self.dice = torch.Generator().manual_seed(self.seed)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        z = self.teacher(x)
+        self.pending = (x, z) if self.learning and not self.frozen else None
+        return z
+
+    @torch.no_grad()
+    def rescore(self, x: Tensor) -> Tensor:
+        return self.teacher(x)
+
+    def learn(self, x: Tensor, z: Tensor) -> str:
+        """Offer every sample to the memory; learn from it after every N-th, in the middle of a batch if so."""
+        p = z.softmax(dim=1)
+        uncertainty = -(p * (p + 1e-6).log()).sum(dim=1)
+        looked_at = torch.stack([z.argmax(dim=1).to(uncertainty), uncertainty]).tolist()  # waits, once
+        actions, learned, written = [], 0, {}
+        for index, (label, u) in enumerate(zip(*looked_at, strict=True)):
+            place = self.memory.offer(int(label), u)
+            if place is not None:
+                written[place] = index
+            if self.memory.seen % self.settings.capacity == 0:
+                self.write(x, written)
+                learned += len(self.memory)
+                actions.append(self.update())
+        self.write(x, written)
+        self.work = ("updates", float(learned))
+        if not actions or set(actions) == {"stored"}:
+            return "stored"
+        return "step" if "step" in actions else "non_finite"
+
+    def write(self, x: Tensor, written: dict[int, int]) -> None:
+        """Copy new images (place to index in the batch) into the memory, together."""
+        if self.images is None or self.images.shape[1:] != x.shape[1:]:
+            if self.images is not None:
+                raise TemporaError(
+                    f"rotta: images of {tuple(x.shape[1:])} after some of {tuple(self.images.shape[1:])}: its "
+                    "memory learns from both together. Use images of one size."
+                )
+            self.images = x.new_zeros(self.settings.capacity, *x.shape[1:])
+        if written:
+            places, indices = sent(torch.tensor([list(written), list(written.values())]), x.device)
+            self.images.index_copy_(0, places, x.index_select(0, indices))
+            written.clear()
+
+    def update(self) -> str:
+        """One step of the student towards the teacher, on the memory, and of the teacher after it."""
+        entries = self.memory.entries()
+        if not entries or self.images is None:
+            return "stored"
+        places = torch.tensor([entry.place for entry in entries])
+        x = self.images.index_select(0, sent(places, self.images.device))
+        weights = torch.tensor([self.memory.freshness(entry) for entry in entries], dtype=x.dtype)
+        freshness = sent(weights, x.device)
+        with self.robust(self.teacher_copies, self.teacher_norms), torch.no_grad():
+            log_p = self.teacher(x).log_softmax(dim=1)
+        with self.robust(self.student_copies, self.student_norms):
+            log_u = self.model(self.view(x)).log_softmax(dim=1)
+        loss = (freshness * cross_entropy(log_p, log_u)).mean()
+        gradients = self.gradients(loss)
+        if not all_finite(loss, gradients):
+            return "non_finite"
+        self.optimizer.step(gradients)
+        self.after_step()
+        return "step"
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """R = R' in both networks; t = 0.999 t + 0.001 w."""
+        layers = [*self.student_norms.values(), *self.teacher_norms.values()]
+        proposed = [part for layer in layers for part in layer.proposed]
+        overwrite([part for layer in layers for part in (layer.running_mean, layer.running_var)], proposed)
+        torch._foreach_lerp_(self.teacher_weights, self.optimizer.parameters, 1 - TEACHER_MOMENTUM)
+
+    def view(self, x: Tensor) -> Tensor:
+        """One random view of each image."""
+        return self.jitter(x, self.dice, self.generator, self.settings.draws)
+
+    @contextmanager
+    def robust(self, copies: Copies, norms: dict[str, RobustNorm]) -> Iterator[None]:
+        """Inside, these layers learn their statistics; outside they use what they have."""
+        copies.refresh()
+        for layer in norms.values():
+            layer.learning = True
+        try:
+            yield
+        finally:
+            for layer in norms.values():
+                layer.learning = False

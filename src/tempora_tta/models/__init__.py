@@ -1,0 +1,13 @@
+"""Classifiers with `features()` and `head()`: timm networks by name, your own module, the bundled ones.
+
+model = tempora_tta.models.load("resnet50")
+model = tempora_tta.models.wrap(my_network, features="backbone", head="fc", mean=(...), std=(...))
+"""
+
+from tempora_tta.models.classifier import Classifier
+from tempora_tta.models.loading import load, names
+from tempora_tta.models.preprocessing import Preprocessing
+from tempora_tta.models.trial import try_on
+from tempora_tta.models.wrapping import wrap
+
+__all__ = ["Classifier", "Preprocessing", "load", "names", "try_on", "wrap"]

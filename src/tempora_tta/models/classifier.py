@@ -1,0 +1,127 @@
+"""How methods see a network: features, a classifier on top of them, and what is known about both."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from tempora_tta.errors import TemporaError
+from tempora_tta.models.preprocessing import Preprocessing
+
+Family = Literal["cnn", "vit"]
+
+
+class Classifier(nn.Module):
+    """A network split into `features(x) -> (n, d)` and `head(f) -> logits`. `wrap` and `load` make one.
+
+    name: what reports call it.
+    head_name: which part of the network the head is.
+    num_classes: C, the number of logits.
+    family: "cnn" or "vit", which decides defaults such as learning rates.
+    recipe: settings that suit this network, per method name.
+    patch_size: side of a transformer's patches in pixels; None where there are none.
+    top: prefixes of the module names that make up the top of the network (methods.md, "lower norm affine").
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        features: Callable[[nn.Module, Tensor], Tensor],
+        head: str,
+        *,
+        name: str,
+        num_classes: int,
+        family: Family,
+        preprocessing: Preprocessing | None = None,
+        recipe: Mapping[str, Mapping[str, Any]] | None = None,
+        patch_size: int | None = None,
+        top: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self._features = features
+        self.head_name = head
+        self.name = name
+        self.num_classes = num_classes
+        self.family: Family = family
+        self._preprocessing = preprocessing
+        self.recipe: dict[str, dict[str, Any]] = {method: dict(s) for method, s in (recipe or {}).items()}
+        self.patch_size = patch_size
+        self.top = top
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the classifier sees: one vector per image."""
+        f = self._features(self.network, x)
+        return f if f.ndim == 2 else f.flatten(1)
+
+    def head(self, f: Tensor) -> Tensor:
+        """Logits of features."""
+        classifier = self.classifier
+        logits: Tensor
+        if isinstance(classifier, nn.Conv2d):  # 1x1, after the pooling, as in timm's older networks
+            logits = classifier(f[:, :, None, None]).flatten(1)
+        else:
+            logits = classifier(f)
+        return logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+    if TYPE_CHECKING:  # nn.Module says that a call may return anything
+
+        def __call__(self, x: Tensor) -> Tensor: ...
+
+    @property
+    def classifier(self) -> nn.Module:
+        """The module that turns features into logits."""
+        return self.network.get_submodule(self.head_name)
+
+    @property
+    def num_features(self) -> int:
+        """d, the length of a feature vector."""
+        for layer in self.classifier.modules():
+            if isinstance(layer, nn.Linear):
+                return layer.in_features
+            if isinstance(layer, nn.Conv2d):
+                return layer.in_channels
+        raise TemporaError(
+            f"{self.name}: the number of features is unknown, because its head, a "
+            f"{type(self.classifier).__name__}, has no linear layer; methods with a projector need one."
+        )
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How images become inputs. Raises where nobody said so."""
+        if self._preprocessing is None:
+            raise TemporaError(
+                f"{self.name}: its preprocessing is unknown. "
+                "Say how its images are normalised: models.wrap(network, mean=(...), std=(...))."
+            )
+        return self._preprocessing
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The weights' floating-point type."""
+        return next(self.parameters()).dtype
+
+    def in_top(self, module_name: str) -> bool:
+        """Whether a module (named as in `named_modules()`) belongs to the top of the network."""
+        name = module_name.removeprefix("network.")
+        return any(name == prefix or name.startswith(prefix + ".") for prefix in self.top)
+
+    def weights_hash(self) -> str:
+        """sha256 over names, types, shapes and values of the state dict: equal wherever the weights are."""
+        digest = hashlib.sha256()
+        for key, value in sorted(self.network.state_dict().items()):
+            digest.update(f"{key} {value.dtype} {tuple(value.shape)}\n".encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()

@@ -1,0 +1,193 @@
+"""`load`: classifiers by name: the paper's, any of timm's, the bundled ones, or weights from a file."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tempora_tta._own_code import find as find_own
+from tempora_tta._own_code import is_own
+from tempora_tta.errors import TemporaError
+from tempora_tta.models import checkpoint as checkpoints
+from tempora_tta.models.classifier import Classifier
+from tempora_tta.models.wrapping import wrap
+from tempora_tta.names import MODELS, found
+
+ALIASES = {
+    "resnet50": "resnet50.tv_in1k",
+    "resnet18": "resnet18.tv_in1k",
+    "vit_b_16": "vit_base_patch16_224.augreg2_in21k_ft_in1k",
+    "resnet50_gn": "resnet50_gn.a1h_in1k",
+}
+"""The paper's networks, as tags of timm."""
+CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
+CIFAR_STD = (0.2470, 0.2435, 0.2616)
+
+
+def names() -> tuple[str, ...]:
+    """Names with a meaning of their own; any name that timm knows works too."""
+    return tuple(MODELS)
+
+
+def load(
+    name: str,
+    *,
+    pretrained: bool = True,
+    checkpoint: str | Path | None = None,
+    num_classes: int | None = None,
+) -> Classifier:
+    """The classifier `name`, in eval mode, on the CPU. `module:function` is one of your own, as that returns it.
+
+    pretrained: fetch timm's weights, or take the bundled ones; False leaves them random, for timing and tests.
+    checkpoint: a file of weights to use instead (.safetensors, .pt, .pth), which tells the number of classes.
+    num_classes: of a network with weights that are not timm's.
+    """
+    weights = None if checkpoint is None else checkpoints.read(checkpoint)
+    if is_own(name):
+        return _own(name, weights, num_classes)
+    loader = found(MODELS[name]) if name in MODELS else from_timm
+    classifier: Classifier = loader(name, weights, pretrained, num_classes)
+    return classifier
+
+
+def _own(name: str, weights: dict[str, Tensor] | None, num_classes: int | None) -> Classifier:
+    """What the user's function returns: a Classifier, or a network that `wrap` understands."""
+    function = find_own("model", name, "function", callable)
+    if not callable(function) or isinstance(function, nn.Module):
+        raise TemporaError(
+            f"model {name!r}: is a {type(function).__name__}; "
+            "expected a function that returns a network or a Classifier"
+        )
+    if needed := _must_be_given(function):
+        raise TemporaError(
+            f"model {name!r}: its function needs {', '.join(needed)}, which nobody gives: give each a default"
+        )
+    made = function()
+    if not isinstance(made, nn.Module):
+        raise TemporaError(
+            f"model {name!r}: its function returned a {type(made).__name__}; expected a network or a Classifier"
+        )
+    model = wrap(made, name=name)
+    if num_classes not in (None, model.num_classes):
+        raise TemporaError(
+            f"num_classes={num_classes}: {name} has {model.num_classes} classes. Leave it out."
+        )
+    if weights is not None:
+        _fill(model.network, weights, name)
+    return model.eval()
+
+
+def _must_be_given(function: Callable[..., object]) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return ["what Python cannot tell"]
+    named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    return [one.name for one in named if one.default is one.empty]
+
+
+def bundled(
+    name: str, weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
+) -> Classifier:
+    from tempora_tta.models import bundled as ours
+
+    if num_classes not in (None, ours.NUM_CLASSES):
+        raise TemporaError(
+            f"num_classes={num_classes}: {name} has {ours.NUM_CLASSES} classes. Leave num_classes out, or wrap "
+            "a network of your own."
+        )
+    model = ours.load(name, pretrained=pretrained and weights is None)
+    if weights is not None:
+        _fill(model.network, weights, name)
+    return model.eval()
+
+
+def cifar_resnet18(
+    name: str, weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
+) -> Classifier:
+    """ResNet-18 for 32 pixels: a 3x3 stem without stride; the max-pool stays."""
+    if weights is None and pretrained:
+        raise TemporaError(
+            f"{name} has no weights of its own: give checkpoint=PATH, or pretrained=False for random ones."
+        )
+    from timm.models.resnet import resnet18
+
+    network = resnet18(num_classes=num_classes or _classes_of(weights, "fc") or 10)
+    network.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
+    if weights is not None:
+        _fill(network, weights, name)
+    return wrap(
+        network,
+        name=name,
+        mean=CIFAR_MEAN,
+        std=CIFAR_STD,
+        input_size=(3, 32, 32),
+        crop_pct=1.0,
+        interpolation="bilinear",
+    ).eval()
+
+
+def from_timm(
+    name: str, weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
+) -> Classifier:
+    import timm
+
+    tag = ALIASES.get(name, name)
+    if not timm.is_model(tag.partition(".")[0]):
+        raise _unknown_model(name, timm.list_models())
+    fetch = pretrained and weights is None
+    try:
+        network: Any = timm.create_model(tag, pretrained=fetch)  # with more than an nn.Module has
+    except Exception as error:
+        if not fetch:
+            raise TemporaError(
+                f"model {name!r}: timm cannot build {tag!r} ({error}). Update timm, or use another network."
+            ) from error
+        raise TemporaError(
+            f"model {name!r}: its weights ({tag}) could not be fetched ({type(error).__name__}). "
+            "Go online once, give checkpoint=PATH, or pretrained=False for random weights."
+        ) from error
+    classes = num_classes or _classes_of(weights, network.pretrained_cfg.get("classifier"))
+    if classes is not None and classes != network.num_classes:
+        network.reset_classifier(classes)
+    if weights is not None:
+        _fill(network, weights, name)
+    return wrap(network, name=name).eval()
+
+
+def _classes_of(weights: dict[str, Tensor] | None, classifier: object) -> int | None:
+    """The number of rows of the classifier's weight in a checkpoint."""
+    weight = (weights or {}).get(f"{classifier}.weight")
+    if weight is None:
+        return None
+    if weight.ndim < 2 or not weight.shape[0]:
+        raise TemporaError(
+            f"the checkpoint's {classifier}.weight has shape {tuple(weight.shape)}: expected one row per class"
+        )
+    return weight.shape[0]
+
+
+def _fill(network: nn.Module, weights: dict[str, Tensor], name: str) -> None:
+    try:
+        with torch.no_grad():
+            network.load_state_dict(weights)
+    except Exception as error:
+        raise TemporaError(
+            f"the checkpoint does not fit model {name!r}: {error!s:.1500}\n"
+            "Give one of that architecture, or name its own."
+        ) from error
+
+
+def _unknown_model(name: str, known_to_timm: list[str]) -> TemporaError:
+    close = difflib.get_close_matches(name, [*names(), *known_to_timm], n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return TemporaError(
+        f"unknown model {name!r}: {hint}Allowed: {', '.join(names())}, or any name that timm knows "
+        '(python -c "import timm; print(timm.list_pretrained())"), or module:function.'
+    )

@@ -1,0 +1,216 @@
+"""The page: what is said in words and tables is written here, what moves is left to its scripts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tempora_tta.analysis import budget_curves, guidance, overhead, pareto_front
+from tempora_tta.analysis.diagnoses import diagnoses
+from tempora_tta.analysis.doubt import doubt, remedy
+from tempora_tta.analysis.outcomes import over_shifts
+from tempora_tta.analysis.pareto import is_budgeted
+from tempora_tta.analysis.tuning import bands, ceilings, recipe_notes
+from tempora_tta.cards import Cards
+from tempora_tta.errors import TemporaError
+from tempora_tta.published.methods import STANDARD
+from tempora_tta.report.frames import offline_batches
+from tempora_tta.report.html import charts, words
+from tempora_tta.report.html.glossary import glossary
+from tempora_tta.report.html.grid import winners_grid
+from tempora_tta.report.html.packing import compress
+from tempora_tta.report.html.payload import axes, payload
+from tempora_tta.report.html.tables import all_tables, heading_groups, printed_parts
+from tempora_tta.report.stream_story import stream_story
+from tempora_tta.store import Results
+from tempora_tta.store.atomic import remove_leftovers, write_atomically
+from tempora_tta.store.pictures import read_pictures
+from tempora_tta.store.verdicts import verdict_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SCRIPTS = (
+    "data.js",
+    "dom.js",
+    "timeline.js",
+    "answers.js",
+    "charts.js",
+    "whatif.js",
+    "cell.js",
+    "costs.js",
+    "stream.js",
+    "tables.js",
+    "main.js",
+)
+"""In the order in which they build on each other."""
+
+FACTS = ("device", "cpu", "gpu", "driver", "cores", "threads", "governor", "system", "python", "commit")
+"""What is shown of the machine, where run.json has it."""
+
+
+def write_report(results: Results, path: Path | str | None = None) -> Path:
+    """Write the report of a run, by default as `report.html` into its folder or as a page beside its pack; returns
+    where it is."""
+    usual = results.opened_from.with_suffix(".html") if results.is_packed else results.path / "report.html"
+    target = usual if path is None else Path(path)
+    text = render(results)
+    remove_leftovers(target.parent, target.name)
+    write_atomically(target, lambda file: _write(file, text))
+    return target
+
+
+def render(results: Results) -> str:
+    """The page as text."""
+    utilities = results.contenders
+    if utilities.empty:
+        raise TemporaError(
+            f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
+        )
+    cards, batches, known = results.cards, offline_batches(results), doubt(results)
+    together = over_shifts(utilities, cards)
+    data = payload(results, batches, together)
+    axis_titles = tuple((one["protocol"], cards.scenario(one["protocol"]).axis) for one in data["protocols"])
+    data |= {
+        "charts": charts.specifications(utilities["method"].nunique(), axis_titles),
+        "latency": _latency(batches, utilities, cards),
+        **_budgets(together, cards),
+    }
+    guide = guidance(utilities, known, cards)
+    own, library = one_script(*map(template, SCRIPTS)), charts.scripts()
+    page = _environment(cards).get_template("report.html")
+    return page.render(
+        manifest=results.manifest,
+        verdict=verdict_of(results.manifest),
+        utilities=utilities,
+        methods=data["methods"],
+        shifts=data["shifts"],
+        counted=data["counted"],
+        seeds=data["seeds"],
+        scenarios=data["scenarios"],
+        baseline_ms=data["baseline_ms"],
+        answer=words.without_pressure(utilities, cards) if guide is None else guide.sentence(cards),
+        headline=words.headline(utilities, cards),
+        advice=words.advice(utilities, known, cards),
+        certainty=known.summary.sentence(),
+        remedy=remedy(known.summary, results.manifest),
+        troubles=words.troubles(
+            utilities, cards, () if guide is None else guide.recommended, diagnoses(results, batches)
+        ),
+        stream_story=stream_story(results),
+        over_time=data["over_time"],
+        grid=winners_grid(results, axes(results)),
+        tables=all_tables(utilities, batches, cards, known, results.segments),
+        machine=_machine(results.manifest),
+        command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
+        not_scored=_not_scored(utilities),
+        bands=bands(results, together).to_dict(orient="records"),
+        ceilings=ceilings(results),
+        recipe_notes=recipe_notes(results.manifest),
+        parts=charts.PARTS,
+        glossary=glossary(results),
+        pictures=read_pictures(results.path),
+        style=template("style.css"),
+        library=library,
+        script=own,
+        allowed_scripts=" ".join(script_hash(text) for text in (library, own)),
+        payload=compress(data),
+    )
+
+
+def _latency(batches: pd.DataFrame, utilities: pd.DataFrame, cards: Cards) -> list[dict[str, Any]]:
+    if batches.empty:
+        return []
+    rows = overhead(batches, float(utilities["baseline_ms"].iloc[0]), cards)
+    return _records(rows[["method", "service_ms", "predict_ms", "adapt_ms", "slowdown"]])
+
+
+def _budgets(rows: pd.DataFrame, cards: Cards) -> dict[str, list[dict[str, Any]]]:
+    """What overhead buys over all shifts together; empty without budgets or without standard inference."""
+    if STANDARD not in set(rows["method"]) or not is_budgeted(rows, cards).any():
+        return {"budgets": [], "front": []}
+    columns = ["method", "label", "overhead_ms", "utility", "gain", "gain_per_s", "diminishing"]
+    return {
+        "budgets": _records(budget_curves(rows, cards)[columns]),
+        "front": _records(pareto_front(rows, cards)[columns]),
+    }
+
+
+def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as plain data, None where a number is missing."""
+    return [
+        {str(name): None if pd.isna(value) else value for name, value in row.items()}
+        for row in rows.to_dict(orient="records")
+    ]
+
+
+def _machine(manifest: Mapping[str, Any]) -> dict[str, str]:
+    facts = manifest.get("machine", {})
+    shown = {name: str(facts[name]) for name in FACTS if facts.get(name) not in (None, "", [])}
+    versions = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
+    return {**shown, **({"versions": versions} if versions else {})}
+
+
+def _not_scored(utilities: pd.DataFrame) -> list[dict[str, Any]]:
+    """Cells without a number: who, why, how many and which."""
+    rows = utilities[utilities["status"] != "ok"]
+    return [
+        {
+            "method": method,
+            "reason": reason,
+            "cells": len(part),
+            "labels": ", ".join(part["label"].drop_duplicates()),
+            "shifts": part["shift"].nunique(),
+        }
+        for (method, reason), part in rows.groupby(["method", "status"], sort=False)
+    ]
+
+
+def _environment(cards: Cards) -> Environment:
+    from tempora_tta.report.tables.parts import shift_title
+
+    found = environment({"report.html": template("report.html")})
+    found.filters.update(
+        label=cards.label,
+        title=cards.title,
+        situation=lambda protocol: cards.scenario(protocol).situation,
+        shift_title=shift_title,
+        heading_groups=heading_groups,
+        printed_parts=printed_parts,
+    )
+    return found
+
+
+def environment(pages: Mapping[str, str]) -> Environment:
+    """Where pages are made: names are text, and methods have their colours."""
+    from jinja2 import DictLoader, Environment
+
+    loader = DictLoader({**pages, "methods.css": template("methods.css")})
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+
+
+def one_script(*scripts: str) -> str:
+    """Our scripts as one, in a block of its own so that they share names with nobody."""
+    return '"use strict";\n{\n' + "\n".join(scripts) + "}\n"
+
+
+def template(name: str) -> str:
+    """One of the page's files: style, scripts, frame."""
+    return files("tempora_tta.report.html").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def script_hash(script: str) -> str:
+    """How the page's security policy names a script that may run: no other does, whatever a name contains."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return f"'sha256-{digest}'"
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")

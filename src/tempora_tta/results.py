@@ -1,0 +1,86 @@
+"""Results as users hold them: the tables of a run, and what can be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tempora_tta import store
+from tempora_tta.analysis.advice import Advice
+from tempora_tta.analysis.asked import Asked
+from tempora_tta.analysis.doubt import doubt
+from tempora_tta.analysis.recommend import recommend
+from tempora_tta.analysis.requirements import Requirements
+from tempora_tta.errors import unknown
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+class Results(store.Results):
+    """What a run found out. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one.
+
+    `utilities` (one row per method, shift, seed and scenario), `traces` (one row per batch) and `segments` are
+    pandas data frames; the methods below answer questions. A notebook shows the answer and who wins where.
+    """
+
+    def winners(self) -> pd.DataFrame:
+        """Who wins where, and how sure that is: one row per shift and scenario, seeds taken together.
+
+        `method` is the winner, `verdict` one of holds, equal (with those in `equal_with`, within half a point) and
+        undecided, `why` timing or sampling where it is undecided, `p_best` the probability that no other method is
+        better.
+        """
+        return doubt(self).winners
+
+    def recommend(self, shifts: Sequence[str] | None = None, **knobs: Any) -> Advice:
+        """The method to use in one deployment: `.method`, `.why`, `.interval` of its utility, `.table` of all.
+
+        Say what the deployment is with one of `interval_ms`, `fps` (and `cameras`), `rate_hz`, `threshold_ms`,
+        `budget_s` or `scenario` (a scenario, or the label of one of the run's own), `queue` beside a pace; and what
+        it requires with `p90_ms`, `p95_ms`, `p99_ms`, `availability`, `budget_j` or `memory_mb`. Only some of
+        the `shifts` may count.
+        """
+        deployment, required = ({field.name for field in fields(kind)} for kind in (Asked, Requirements))
+        for name in knobs:
+            if name not in deployment | required:
+                raise unknown("knob of a deployment", name, sorted(deployment | required | {"shifts"}))
+        limits = Requirements(**{name: value for name, value in knobs.items() if name in required})
+        asked = Asked(**{name: value for name, value in knobs.items() if name in deployment})
+        return recommend(self, asked.of(self, limits), shifts, limits)
+
+    def plot(self, shift: str | None = None) -> alt.HConcatChart:
+        """Utility against pressure as an Altair chart, of one shift or of all together."""
+        from tempora_tta.report.chart import utility_chart
+
+        return utility_chart(self, shift)
+
+    def report(self, path: Path | str | None = None) -> Path:
+        """Write the report, one page that opens in any browser, and say where it is.
+
+        By default that is the run's folder; results of a run that has only a temporary one leave `report.html` here.
+        """
+        from tempora_tta.report.html import write_report
+
+        if path is None and self.keeps_alive is not None:
+            path = Path("report.html")
+        return write_report(self, path)
+
+    def __repr__(self) -> str:
+        from tempora_tta.report.notebook import answer, summary
+
+        return "\n".join([*answer(self), f"Results of {summary(self)}"])
+
+    def _repr_html_(self) -> str:
+        from tempora_tta.report.notebook import to_html
+
+        return to_html(self)
+
+
+def open_run(path: Path | str) -> Results:
+    """Open a run folder or a pack (`tempora pack`) for reading."""
+    return Results.opened(path)

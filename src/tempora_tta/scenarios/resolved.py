@@ -1,0 +1,82 @@
+"""A deployment with numbers in every knob: what passes, replays and scores are driven by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from tempora_tta.scenarios._validate import FloatArray
+from tempora_tta.scenarios.budget import Budget
+from tempora_tta.scenarios.course import Course
+from tempora_tta.scenarios.feeds import ClosedLoop, Feed, Schedule
+from tempora_tta.scenarios.timeline import FREE, Timeline
+from tempora_tta.scenarios.utility import Score, Value, score_course
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A deployment with numbers in every knob, over a stream of `num_batches`."""
+
+    arrivals: str
+    """`on_completion`, `on_prediction` or `scheduled`."""
+    arrivals_ms: tuple[float, ...] | None
+    interval_ms: float | None
+    """The mean time between scheduled arrivals, where it is known."""
+    queue: int
+    threshold_ms: float
+    deadline_ms: float
+    budget_ms: float
+    rule: str
+    baseline_ms: float | None
+    num_batches: int
+    periodic: bool = False
+    """The arrivals follow from the interval alone."""
+    fallback: str | None = None
+    """`latest` or `standard`: who answers lost batches; None: nobody."""
+    fallback_cost: str = FREE
+    residuals: bool = False
+    """Whether a clock that knows the device's own variation applies it here."""
+
+    @property
+    def waits(self) -> bool:
+        """The stream waits for the pipeline, so that nothing is ever lost."""
+        return self.arrivals_ms is None
+
+    @property
+    def has_budget(self) -> bool:
+        return math.isfinite(self.budget_ms)
+
+    @property
+    def value(self) -> Value:
+        return Value(self.threshold_ms, self.deadline_ms, self.baseline_ms)
+
+    @property
+    def untimed_tail(self) -> bool:
+        """Nobody needs the times of frozen batches when the stream waits and value does not decay."""
+        return self.arrivals == "on_completion" and not self.value.decays
+
+    def stretched(self, factor: float) -> Resolved:
+        """The same deployment in front of a device whose work takes `factor` times as long: all its times do, too."""
+        return replace(
+            self,
+            arrivals_ms=None if self.arrivals_ms is None else tuple(factor * ms for ms in self.arrivals_ms),
+            interval_ms=None if self.interval_ms is None else factor * self.interval_ms,
+            threshold_ms=factor * self.threshold_ms,
+            deadline_ms=factor * self.deadline_ms,
+            budget_ms=factor * self.budget_ms,
+            baseline_ms=None if self.baseline_ms is None else factor * self.baseline_ms,
+        )
+
+    def timeline(self, live: bool = False) -> Timeline:
+        """A fresh timeline at the start of the stream; `live`: its arrivals will be offered as they happen."""
+        feed: Feed
+        if self.arrivals_ms is not None:
+            feed = Schedule(() if live else self.arrivals_ms, self.queue, live)
+        else:
+            feed = ClosedLoop(self.num_batches, on_prediction=self.arrivals == "on_prediction")
+        budget = Budget(self.budget_ms, self.baseline_ms, self.rule)
+        return Timeline(feed, budget, self.untimed_tail, self.fallback_cost if self.fallback else None)
+
+    def score(self, course: Course, served_accuracy: FloatArray) -> Score:
+        """Score a course; `served_accuracy` aligns with `course.served`."""
+        return score_course(course, served_accuracy, self.value)

@@ -1,0 +1,244 @@
+"""The one timeline that every scenario runs on.
+
+`Timeline` is driven step by step: it says which batch comes next, when it starts and whether it adapts; it is
+told how long that took; it answers whether the batch stands. A live pass drives it with measured times,
+`replaying.replay` with known ones.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from tempora_tta.errors import TemporaError
+from tempora_tta.scenarios._validate import FloatArray
+from tempora_tta.scenarios.budget import Budget
+from tempora_tta.scenarios.course import Course, course_of
+from tempora_tta.scenarios.feeds import NEVER_BUSY_MS, Feed, Pickup, Schedule
+
+FREE, CHARGED = "free", "charged"
+_ADAPTED, _FROZEN, _FALLBACK = range(3)
+
+
+class Turn(NamedTuple):
+    """What the pipeline does next."""
+
+    batch: int
+    arrived_ms: float
+    start_ms: float
+    adapting: bool
+    timed: bool
+    """False: nobody needs this batch's times (the frozen tail of a stream that waits); record NaN."""
+    fallback: bool = False
+    """True: the pipeline lost this batch, and the fallback answers it, from `start_ms` on."""
+
+
+class Timeline:
+    """Places one stream on the clock of a deployment.
+
+    >>> from tempora_tta.scenarios import Discrete
+    >>> timeline = Discrete(interval_ms=40).resolve(num_batches=3).timeline()
+    >>> while (turn := timeline.next()) is not None:
+    ...     print(turn.batch, turn.start_ms, timeline.record(predict_ms=50, adapt_ms=50))
+    0 0.0 True
+    2 100.0 True
+
+    A live system does not know its arrivals beforehand: it starts from `timeline(live=True)`, tells each by `offer`,
+    and asks for the next turn when the pipeline is free and something has arrived.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        budget: Budget,
+        untimed_tail: bool = False,
+        fallback: str | None = None,
+    ) -> None:
+        self.feed = feed
+        self.budget = budget
+        self._untimed_tail = untimed_tail
+        self._fallback = fallback
+        """`free`, `charged` or None: what it costs to answer lost batches."""
+        self._rescued = feed if fallback is not None and isinstance(feed, Schedule) else None
+        self._emission_ms = self._finish_ms = NEVER_BUSY_MS
+        self._adapt_ms = 0.0
+        self._pickup: Pickup | None = None
+        self._adapting = self._falling_back = False
+        self._answered = 0
+        """How many of the lost batches the fallback has answered."""
+        self._turn_ends = 0
+        """How many it will have answered when its present turn ends."""
+        self._pickups: list[Pickup] = []
+        self._predicts_ms: list[float] = []
+        self._adapts_ms: list[float] = []
+        self._phases: list[int] = []
+
+    @property
+    def is_plain(self) -> bool:
+        """A schedule without budget and fallback: nothing but times and queue decides who is served."""
+        endless = math.isinf(self.budget.budget_ms)
+        return isinstance(self.feed, Schedule) and self._rescued is None and endless
+
+    @property
+    def spent_ms(self) -> float:
+        return self.budget.spent_ms
+
+    @property
+    def free_ms(self) -> float:
+        """When the pipeline is, or was, done with what was recorded so far."""
+        return self._finish_ms
+
+    @property
+    def budget_left_ms(self) -> float:
+        return max(0.0, self.budget.budget_ms - self.budget.spent_ms)
+
+    def waiting(self, now_ms: float, emitted: bool = False) -> int:
+        """How many batches wait at `now_ms`, while the one in hand is predicted already (`emitted`) or not."""
+        return self.feed.waiting(now_ms, emitted)
+
+    def next_arrival_ms(self, now_ms: float, interval_ms: float) -> float:
+        """The next arrival after `now_ms` of a schedule with this interval; what comes after the last that is known
+        keeps to it."""
+        return self.schedule.next_arrival_ms(now_ms, interval_ms)
+
+    def offer(self, arrived_ms: float) -> int:
+        """A batch has arrived; returns its number. For live systems, whose arrivals nobody knows beforehand.
+
+        Whatever arrives at the very instant of a completion is to be offered before that is recorded.
+        """
+        schedule = self.schedule
+        number = schedule.offer(arrived_ms)
+        if self._pickup is not None and self._pickup[2] == arrived_ms:
+            schedule.admit_until(
+                arrived_ms, busy=True
+            )  # an idle pipeline has just taken the first of this instant
+        return number
+
+    def lost(self, now_ms: float, after: int = 0) -> list[tuple[int, float]]:
+        """What was lost before `now_ms`, and when, in order of loss, by a pipeline that is busy at least until then.
+
+        `after`: without the first so many of them, which are known.
+        """
+        schedule = self.schedule
+        schedule.admit_before(now_ms)
+        return list(zip(schedule.evicted[after:], schedule.lost_ms[after:], strict=True))
+
+    def forget(self) -> None:
+        """Let go of all that is over (of losses: that the fallback answered, or, without one, all): a live system may
+        run for months. Its `course` then holds no more than what is left."""
+        lost = len(self.feed.evicted)
+        self.schedule.forget(lost if self._rescued is None else self._answered)
+        for rows in (self._pickups, self._predicts_ms, self._adapts_ms, self._phases):
+            del rows[:-1]
+
+    def resume(self, spent_ms: float) -> None:
+        """Go on with a budget of which at least so much was spent before: a restart refunds nothing."""
+        self.budget.spent_ms = max(self.budget.spent_ms, spent_ms)
+
+    @property
+    def schedule(self) -> Schedule:
+        if not isinstance(self.feed, Schedule):
+            raise RuntimeError("batches of a closed loop come by themselves: nothing to offer, nothing lost")
+        return self.feed
+
+    def next(self) -> Turn | None:
+        """The batch to serve now, or None when there is none, or none known yet."""
+        batch = self._advance()
+        if batch is None or self._pickup is None:
+            return None
+        _, arrived_ms, start_ms, _, _ = self._pickup
+        timed = self._adapting or self._falling_back or not self._untimed_tail
+        return Turn(batch, arrived_ms, start_ms, self._adapting, timed, self._falling_back)
+
+    def record(self, predict_ms: float, adapt_ms: float, adapted: bool | None = None) -> bool:
+        """Tell how long the batch took. True: it stands.
+
+        False (`strict` only): it overran the budget, so undo it, predict it frozen and record that instead;
+        the attempt enters no timeline. `adapted=False` says that the method had frozen itself although it was
+        allowed to adapt.
+        """
+        untimed = self._untimed_tail and not (self._adapting or self._falling_back)
+        if not (untimed or (0 <= predict_ms < math.inf and 0 <= adapt_ms < math.inf)):
+            raise TemporaError(
+                f"predict_ms={predict_ms}, adapt_ms={adapt_ms}: times are finite milliseconds, 0 or above"
+            )
+        return self._record(predict_ms, adapt_ms, adapted)
+
+    def _record(self, predict_ms: float, adapt_ms: float, adapted: bool | None = None) -> bool:
+        """Replays, whose times were checked together, call this directly."""
+        pickup = self._pickup
+        if pickup is None:
+            raise RuntimeError("nothing to record: call next() first")
+        service_ms = predict_ms + adapt_ms
+        adapting = self._adapting if adapted is None else self._adapting and adapted
+        if adapting and not self.budget.charge(service_ms):
+            self._adapting = False
+            return False
+        if not (self._falling_back and self._fallback == FREE):
+            start_ms = pickup[2]
+            self._emission_ms = start_ms + predict_ms
+            self._finish_ms = start_ms + service_ms
+            self._adapt_ms = adapt_ms
+        self._pickup = None
+        self._pickups.append(pickup)
+        self._predicts_ms.append(predict_ms)
+        self._adapts_ms.append(adapt_ms)
+        self._phases.append(_FALLBACK if self._falling_back else _ADAPTED if adapting else _FROZEN)
+        return True
+
+    def _advance(self) -> int | None:
+        """Pick the next batch up; its index, or None. Replays call this directly and save the `Turn`."""
+        if self._pickup is not None:
+            raise RuntimeError(f"batch {self._pickup[0]} was handed out and not recorded yet")
+        pickup = None if self._rescued is None else self._lost_batch(self._rescued)
+        self._falling_back = pickup is not None
+        if pickup is None:
+            pickup = self.feed.take(self._emission_ms, self._adapt_ms, self._finish_ms)
+        self._pickup = pickup
+        self._adapting = not self._falling_back and self.budget.allows_adaptation
+        return None if pickup is None else pickup[0]
+
+    def _lost_batch(self, feed: Schedule) -> Pickup | None:
+        """The lost batch that the fallback answers now, if it is its turn.
+
+        Free: every one, at the instant of its loss, beside the pipeline. Charged: a turn answers all that were lost
+        up to its start; then a batch that waits is served, and only then, or if none waits, comes the next turn.
+        """
+        free_ms = self._finish_ms
+        if self._answered == self._turn_ends:
+            feed.admit_until(free_ms)
+            turn_over = self._fallback == CHARGED and self._phases[-1:] == [_FALLBACK]
+            if self._answered == len(feed.evicted) or (turn_over and feed.ready(free_ms)):
+                return None
+            if self._fallback == CHARGED:
+                feed.admit_until(free_ms, busy=True)
+            self._turn_ends = len(feed.evicted)
+        batch, lost_ms = feed.evicted[self._answered], feed.lost_ms[self._answered]
+        self._answered += 1
+        arrived_ms, start_ms = feed.arrived(batch), free_ms if self._fallback == CHARGED else lost_ms
+        return batch, arrived_ms, start_ms, start_ms - arrived_ms, False
+
+    def course(self) -> Course:
+        """What happened so far, as arrays."""
+        phases = np.array(self._phases, dtype=np.int64)
+        return course_of(
+            num_batches=self.feed.known,
+            served=self._column(0).astype(np.int64),
+            evicted=np.array(list(self.feed.evicted), dtype=np.int64),
+            arrived_ms=self._column(1),
+            start_ms=self._column(2),
+            wait_ms=self._column(3),
+            forced=self._column(4).astype(bool),
+            predict_ms=np.array(self._predicts_ms),
+            adapt_ms=np.array(self._adapts_ms),
+            adapted=phases == _ADAPTED,
+            fallback=phases == _FALLBACK,
+            beside=(phases == _FALLBACK) & (self._fallback == FREE),
+            spent_ms=self.budget.spent_ms,
+        )
+
+    def _column(self, position: int) -> FloatArray:
+        return np.fromiter(map(itemgetter(position), self._pickups), np.float64, len(self._pickups))

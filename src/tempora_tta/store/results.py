@@ -1,0 +1,177 @@
+"""Results of a run as data frames, from a folder or from memory."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tempora_tta.cards import Cards
+from tempora_tta.errors import TemporaError
+from tempora_tta.published.methods import METHODS, MethodCard, card_of, family_called
+from tempora_tta.scenarios import Resolved, Scenario
+from tempora_tta.store.belonging import check_belonging
+from tempora_tta.store.cells import is_oracle
+from tempora_tta.store.folder import RunFolder, StoredPass
+from tempora_tta.store.manifest import Manifest
+from tempora_tta.store.packs import open_folder
+from tempora_tta.store.plausible import check_cells
+from tempora_tta.store.schema import KEY_COLUMNS
+from tempora_tta.store.scoring import cards_of, passes_of, resolved_of, scenarios_of, warn_unlike
+from tempora_tta.store.segments import segments_frame
+from tempora_tta.store.trace import Trace
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Results:
+    """What a run found out. `tempora.open(folder)` and `tempora.evaluate(...)` return one."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        """The files, for whoever asks for passes; what was read of them is kept."""
+        self.known: dict[str, object] = {}
+        """What was worked out from these results, for whoever asks again."""
+        self.keeps_alive: object = None
+        """Whatever must not be cleaned up while the results are in use, such as a temporary folder."""
+        self.opened_from = folder.path
+        """What the user named: the run folder, or the pack whose files lie in a passing place."""
+
+    @classmethod
+    def opened(cls, path: Path | str) -> Self:
+        """The results in a run folder or a pack, for reading."""
+        folder, kept = open_folder(path)
+        folder.manifest()
+        results = cls(folder)
+        results.keeps_alive, results.opened_from = kept, Path(path)
+        return results
+
+    @property
+    def is_packed(self) -> bool:
+        """They come from a pack, not from a run folder."""
+        return self.opened_from != self.folder.path
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """`run.json`: configuration, machine, lambda, verdict."""
+        return self.folder.manifest()
+
+    @cached_property
+    def utilities(self) -> pd.DataFrame:
+        """One row per cell: method, shift, seed and scenario."""
+        table = self.folder.utilities()
+        check_cells(table, self.manifest, self.folder.utilities_parquet)
+        check_belonging(self.folder, table, self.manifest)
+        return table
+
+    @property
+    def contenders(self) -> pd.DataFrame:
+        """`utilities` without oracles: what is ranked, drawn and recommended."""
+        oracle = is_oracle(self.utilities)
+        return self.utilities[~oracle] if oracle.any() else self.utilities
+
+    @property
+    def ceilings(self) -> pd.DataFrame:
+        """The rows of `utilities` whose settings were chosen by labels: what a perfect choice would have given. They
+        are marked no longer, so that they can be pooled like others."""
+        return self.utilities[is_oracle(self.utilities)].drop(columns="oracle", errors="ignore")
+
+    @cached_property
+    def cards(self) -> Cards:
+        """What the run's scenarios and methods say of themselves."""
+        cards = cards_of(self.folder, self.manifest)
+        told = self.manifest.get("cards", {})
+        return cards if "methods" in told else replace(cards, methods=self._methods_of_passes())
+
+    def _methods_of_passes(self) -> dict[str, MethodCard]:
+        """Folders of 0.1.0 have no cards; what their methods are is in the passes."""
+        labels = self.manifest.get("method_labels") or {}
+        known = [name for name in self.manifest["methods"] if name not in METHODS]
+        if all(name.partition("@")[0] in METHODS for name in known):
+            passes = {}  # Passes are many: they are asked only about methods that nobody knows.
+        else:
+            passes = self._pass_by_method()
+        cards = {}
+        for name in known:
+            card, stored = card_of(name), passes.get(name)
+            family = card.family
+            if stored is not None:
+                behind = card_of(str(stored.identity.get("name"))).family
+                family = family_called(stored.facts.get("family")) if behind == "other" else behind
+            cards[name] = replace(card, label=labels.get(name) or card.label, family=family)
+        return cards
+
+    def _pass_by_method(self) -> dict[str, StoredPass]:
+        with suppress(TemporaError):  # A pass that is damaged is an error for whoever needs its batches.
+            return {str(one.identity.get("method")): one for one in self.folder.passes().values()}
+        return {}
+
+    @cached_property
+    def segments(self) -> pd.DataFrame:
+        """One row per cell and segment, of streams of many shifts: from the table, or from the passes."""
+        stored = self.folder.segments()
+        return segments_frame(self) if stored is None else stored
+
+    @cached_property
+    def scenarios(self) -> list[Scenario]:
+        """The scenarios of the run, as `utilities.scenario` counts them."""
+        return scenarios_of(self.manifest, self.cards)
+
+    def trace(self, cell: pd.Series, predictions: bool = True) -> Trace:
+        """The batches of one cell (a row of `utilities`), placed on that cell's own clock; without `predictions` it
+        is read faster."""
+        if cell["status"] != "ok":
+            raise TemporaError(f"this cell has no trace: {cell['status']}")
+        adapting, frozen, fallback = passes_of(self.folder, cell, predictions)
+        resolved = self.resolved(cell, adapting.num_batches)
+        # A pass of the cell's own was driven by its clock and lies on it as it is stored, undone attempts aside.
+        own = cell["origin"] == "live" and frozen is None and np.isnan(adapting.attempt_predict_ms).all()
+        trace = adapting if own else adapting.on_timeline(resolved, frozen, fallback)
+        found = trace.utility(resolved)
+        if not abs(found - cell["utility"]) <= 1e-9:
+            warn_unlike(self.folder, cell, "utility", found)
+        return trace
+
+    def resolved(self, cell: pd.Series, num_batches: int) -> Resolved:
+        """The deployment of a cell, with the arrivals that its stream met."""
+        return resolved_of(self.folder, self.scenarios[int(cell["scenario"])], cell, num_batches)
+
+    @cached_property
+    def traces(self) -> pd.DataFrame:
+        """The batches of every cell, one row each, with the columns that name the cell."""
+        frames = [
+            self.trace(cell).to_frame().assign(**{name: cell[name] for name in KEY_COLUMNS})
+            for _, cell in self.utilities[self.utilities["status"] == "ok"].iterrows()
+        ]
+        nothing = Trace.empty(0, 0).to_frame().assign(**dict.fromkeys(KEY_COLUMNS))
+        together = pd.concat(frames, ignore_index=True) if frames else nothing
+        return together[[*KEY_COLUMNS, *(name for name in together.columns if name not in KEY_COLUMNS)]]
+
+    def save(self, folder: Path | str) -> Path:
+        """Copy the run folder to `folder`, which must not hold a run yet."""
+        target = Path(folder)
+        if (target / "run.json").exists():
+            raise TemporaError(f"{target} holds a run already: choose another folder")
+        shutil.copytree(
+            self.path,
+            target,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("run.lock", "*.damaged", "*.part"),
+        )
+        return target
+
+
+def open_run(path: Path | str) -> Results:
+    """Open a run folder or a pack for reading."""
+    return Results.opened(path)
