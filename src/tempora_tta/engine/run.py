@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from tempora_tta._numbers import percent
-from tempora_tta.analysis.doubt import contested, keep_doubt
+from tempora_tta.analysis.doubt import keep_doubt
 from tempora_tta.cards import Cards, scenario_cards
 from tempora_tta.engine.clocks import clock_record
-from tempora_tta.engine.ends import Contested, Ends
 from tempora_tta.engine.executors import Executor, LocalExecutor
 from tempora_tta.engine.growth import Earlier, earlier_results
 from tempora_tta.engine.job import STANDARD, Job
@@ -56,7 +55,6 @@ class Run:
         """Only these tasks of the job; None: all."""
         self.rows: list[dict[str, Any]] = []
         self._earlier = Earlier()
-        self._ends: list[dict[str, Any]] = []
         self._baseline_verdict: Verdict | None = None
         self._executor = executor(job, folder, self.observer)
 
@@ -83,13 +81,9 @@ class Run:
         self._compare_with_published()
         judged = Results(self.folder)
         keep_doubt(judged)
-        self._look_at_both_ends(judged, baseline)
         self._write_manifest(baseline, finished=True, verdict=verdict)
         results = Results(self.folder)
-        if self._ends:
-            keep_doubt(results)
-        else:
-            results.known |= judged.known  # doubt takes a while to work out
+        results.known |= judged.known  # doubt takes a while to work out
         self.folder.write_segments(segments_frame(results))
         self.folder.seal()
         write_pictures(self.folder.path, {} if self.job.pictures is None else self.job.pictures())
@@ -104,14 +98,6 @@ class Run:
                     f"{spec.label}: {place} loads code in a way that cannot be followed: if that code changes, "
                     "use a new run folder"
                 )
-
-    def _look_at_both_ends(self, judged: Results, baseline: Baseline) -> None:
-        """Methods with a history, where timing leaves the winner open; on the device that made the other passes."""
-        clock = self.job.clock
-        own = isinstance(clock, SteadyClock) and clock.own and self._executor.here
-        if own and self.shard is None:  # a shard knows nothing about winners
-            ends = Ends(self.job, self.folder, baseline, self.observer)
-            self._ends = ends.made(Contested(*cell) for cell in contested(judged))
 
     def _look_at_earlier(self) -> None:
         """What the folder's table held before. A shard's has its own part and nothing else."""
@@ -229,7 +215,6 @@ class Run:
                 "baseline_verdict": self._baseline_verdict.to_json() if self._baseline_verdict else None,
                 "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
                 "split_tax": previous.get("split_tax"),
-                "ends": self._ends,
                 "standard_above_baseline": standard_above(self.folder) if finished else None,
                 "shard": str(self.shard) if self.shard else None,
                 "finished": finished,

@@ -186,15 +186,6 @@ class Manifest(TypedDict):
     split_tax: NotRequired[
         Annotated[Any, Field(description="What timing predict and adapt apart costs, by method; on a GPU.")]
     ]
-    ends: NotRequired[
-        Annotated[
-            list[dict[str, Any]],
-            Field(
-                description="Cells that timing left open, and the passes of their contenders at both ends of the "
-                "profile: how many times as long their work took, and the pass."
-            ),
-        ]
-    ]
     standard_above_baseline: NotRequired[
         Annotated[Any, Field(description="Share of standard inference's batches above lambda.")]
     ]

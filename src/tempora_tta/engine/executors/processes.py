@@ -40,8 +40,6 @@ def cores_for(config: RunConfig, job: Job) -> int:
 class ProcessExecutor(RayExecutor):
     """Hands the tasks of a run to processes on this machine, as it would to the workers of a cluster."""
 
-    here = True
-
     def __init__(
         self, job: Job, folder: RunFolder, observer: Observer, *, config: RunConfig, processes: int
     ) -> None:

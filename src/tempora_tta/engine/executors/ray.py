@@ -51,8 +51,6 @@ def driver_job(config: RunConfig, observer: Observer | None = None) -> Job:
 class RayExecutor(Executor):
     """Hands the tasks of a run to the workers of a cluster."""
 
-    here = False
-
     def __init__(
         self,
         job: Job,
