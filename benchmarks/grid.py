@@ -77,7 +77,6 @@ class Grid:
         self.figures |= {
             "scenarios": int(results.utilities["scenario"].nunique()),
             "baseline_ms": float(results.manifest["baseline"]["baseline_ms"]),
-            "split_tax": results.manifest["split_tax"],
             "verdict": results.manifest["verdict"]["text"],
             "doubts": doubts(results.path),
         }

@@ -40,7 +40,6 @@ PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "frozen service": ((Pass, "_serve_frozen"),),
     "profile": ((OwnProfile, "ready"), (OwnProfile, "learn")),
     "lambda": ((local, "settle"), (local, "calibrate"), (local, "remeasure")),
-    "split tax": ((local, "split_tax"),),
     "warm-up": ((Pass, "warm_up"),),
     "sentinels": ((Sentinel, "look"),),
     "snapshots": ((Method, "snapshot"), (Method, "restore"), (Method, "reset")),

@@ -214,7 +214,6 @@ class Run:
                 "baseline": baseline.to_json(),
                 "baseline_verdict": self._baseline_verdict.to_json() if self._baseline_verdict else None,
                 "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
-                "split_tax": previous.get("split_tax"),
                 "standard_above_baseline": standard_above(self.folder) if finished else None,
                 "shard": str(self.shard) if self.shard else None,
                 "finished": finished,

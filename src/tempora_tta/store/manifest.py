@@ -183,9 +183,6 @@ class Manifest(TypedDict):
     provision_ms: NotRequired[
         Annotated[float | None, Field(description="What lambda provides beyond the mean, over a stream.")]
     ]
-    split_tax: NotRequired[
-        Annotated[Any, Field(description="What timing predict and adapt apart costs, by method; on a GPU.")]
-    ]
     standard_above_baseline: NotRequired[
         Annotated[Any, Field(description="Share of standard inference's batches above lambda.")]
     ]

@@ -160,7 +160,7 @@ def _joined_manifest(
     together: dict[str, Any] = {**manifests[0], "shard": None, "merged_from": parts, "seeds": list(seeds)}
     if together.get("config"):
         together["config"] = {**together["config"], "seeds": list(seeds)}
-    for name in ("baselines", "split_tax", "workers"):
+    for name in ("baselines", "workers"):
         known = [manifest[name] for manifest in reversed(manifests) if manifest.get(name)]
         if known:
             together[name] = {key: value for part in known for key, value in part.items()}
