@@ -34,7 +34,6 @@ def execute(
     shard: str | None = None,
     mix_devices: bool = False,
     dry_run: bool = False,
-    redo: str | None = None,
     log: Sequence[str] = (),
     quiet: bool = False,
     plain: bool = False,
@@ -59,8 +58,6 @@ def execute(
         return
     hooks = open_hooks(log, folder)
     with RunFolder.for_writing(folder) as opened, observer.watching():
-        if redo is not None:
-            _forget_invalid(opened, redo, observer)
         run = Run(job, opened, Together(observer, hooks), make, mix_devices, part)
         try:
             results = run.execute()
@@ -128,22 +125,3 @@ def _write_report(results: Results, console: Console, drawing: bool) -> Path:
 
     with console.status("writing the report") if drawing else nullcontext():
         return write_report(results)
-
-
-def _forget_invalid(folder: Any, redo: str, observer: Any) -> None:
-    from tempora_tta.errors import counted, unknown
-
-    if redo != "invalid":
-        raise unknown("--redo", redo, ["invalid"])
-    bad = [
-        key
-        for key, found in folder.passes().items()
-        if found.facts.get("verdict", {}).get("status") == "INVALID"
-    ]
-    for key in bad:
-        folder.remove_pass(key)
-    observer.note(f"{counted(len(bad), 'invalid pass')} will be made again")
-    manifest = folder.manifest() if folder.has_manifest() else {}
-    if (manifest.get("baseline_verdict") or {}).get("status") == "INVALID":
-        folder.write_manifest({**manifest, "baselines": {}, "finished": False})
-        observer.note("lambda will be measured again, and whatever depends on it")

@@ -121,10 +121,6 @@ SHARD = typer.Option(
 MIX_DEVICES = typer.Option(
     "--mix-devices", help="Rank across different kinds of device all the same.", rich_help_panel=WHERE
 )
-REDO = typer.Option(
-    help="invalid: repeat the passes whose timing was INVALID.",
-    autocompletion=completion.one_of(("invalid",)),
-)
 DRY_RUN = typer.Option("--dry-run", help="Print the plan and an estimate, run nothing.")
 INIT = typer.Option("--init", help="Write a commented configuration and stop.")
 LOG = typer.Option(

@@ -55,7 +55,6 @@ class Run:
         """Only these tasks of the job; None: all."""
         self.rows: list[dict[str, Any]] = []
         self._earlier = Earlier()
-        self._baseline_verdict: Verdict | None = None
         self._executor = executor(job, folder, self.observer)
 
     def execute(self) -> Results:
@@ -144,11 +143,9 @@ class Run:
         if not self.job.measured:
             return None
         facts = (stored.facts.get("verdict") for stored in self._used_passes())
-        self._baseline_verdict = judge_baseline(baseline, self._executor.final_median(baseline))
         own = judge_run(
-            self._baseline_verdict,
+            judge_baseline(baseline, self._executor.final_median(baseline)),
             [Verdict.from_json(fact) for fact in facts if fact],
-            remedy="--redo invalid repeats them",
         )
         devices = self._executor.verdict()
         return Verdict(worst([own.status, devices.status]), (*own.reasons, *devices.reasons))
@@ -212,7 +209,6 @@ class Run:
                 "clock": self.job.clock.name,
                 "shared": self.job.share,
                 "baseline": baseline.to_json(),
-                "baseline_verdict": self._baseline_verdict.to_json() if self._baseline_verdict else None,
                 "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
                 "standard_above_baseline": standard_above(self.folder) if finished else None,
                 "shard": str(self.shard) if self.shard else None,

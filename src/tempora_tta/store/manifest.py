@@ -179,7 +179,6 @@ class Manifest(TypedDict):
     ]
     shared: NotRequired[Annotated[bool, Field(description="Whether scenarios share passes.")]]
     baselines: NotRequired[Annotated[Any, Field(description="lambda of each kind of device.")]]
-    baseline_verdict: NotRequired[Annotated[Any, Field(description="The verdict on lambda alone.")]]
     provision_ms: NotRequired[
         Annotated[float | None, Field(description="What lambda provides beyond the mean, over a stream.")]
     ]
