@@ -62,11 +62,6 @@ METHODS = typer.Option(
     rich_help_panel=WHAT,
 )
 RECIPES = typer.Option(help="A file of `tempora tune`, whose settings are used.", rich_help_panel=WHAT)
-BAND = typer.Option(
-    "--band",
-    help="With --recipes: each method with its own default, label-free and oracle settings, as a band.",
-    rich_help_panel=WHAT,
-)
 GRID = typer.Option(
     help="relative, server, camera, ... from `tempora list scenarios`, none, or module:function.",
     autocompletion=completion.one_of(names.GRIDS),

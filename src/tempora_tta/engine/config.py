@@ -115,11 +115,6 @@ class RunConfig(_Strict):
     recipes: Path | None = Field(
         None, description="A file of `tempora tune`: its settings, where `methods` gives none."
     )
-    band: bool = Field(
-        False,
-        description="With recipes: each method with its default (its own, not the network's recipe), its label-free "
-        "and its oracle settings.",
-    )
     grid: str = Field(
         "relative",
         description="Scenarios to evaluate besides Offline, which always is: a name from "
