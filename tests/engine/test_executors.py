@@ -103,9 +103,9 @@ def run_local(config: RunConfig, out: Path) -> Run:
     return run
 
 
-def run_ray(config: RunConfig, out: Path, observer: Observer | None = None, **options) -> Run:
+def run_ray(config: RunConfig, out: Path, observer: Observer | None = None) -> Run:
     with RunFolder.for_writing(out) as folder:
-        run = Run(driver_job(config), folder, observer, partial(RayExecutor, config=config), **options)
+        run = Run(driver_job(config), folder, observer, partial(RayExecutor, config=config))
         run.execute()
     return run
 
@@ -328,29 +328,24 @@ def test_lambda_is_one_per_kind_of_device_and_every_worker_is_looked_at(monkeypa
     utilities = RunFolder(tmp_path / "run").utilities()
     assert utilities["baseline_ms"].nunique() == 1
     assert utilities["rank"].notna().all()
-    assert manifest["mixed_devices"] is None
     run_ray(configuration("measured"), tmp_path / "run")
     assert RunFolder(tmp_path / "run").manifest()["baselines"] == manifest["baselines"]
 
 
-def test_a_run_that_mixes_kinds_of_device_says_so_and_does_not_rank_across_them(monkeypatch, tmp_path):
+def test_unlike_devices_are_not_timed_in_one_run(monkeypatch, tmp_path):
     with_fake(monkeypatch, 2, kinds=["old GPU", "new GPU"])
+    with pytest.raises(TemporaError, match=r"unlike devices \(new GPU, old GPU\).*--clock steady"):
+        run_ray(configuration("measured"), tmp_path / "run")
+
+
+def test_unlike_devices_predict_in_one_run_that_says_so(monkeypatch, clock_file, local, tmp_path):
+    with_fake(monkeypatch, 2, kinds=["one GPU", "another GPU"])
     watches = Watches()
-    run_ray(configuration("measured"), tmp_path / "run", watches)
-    folder = RunFolder(tmp_path / "run")
-    utilities, manifest = folder.utilities(), folder.manifest()
-    assert set(manifest["baselines"]) == {"old GPU", "new GPU"}
-    assert "cells that mix them have no ranks" in manifest["mixed_devices"]
-    assert any("mixes kinds of device (old GPU; new GPU)" in note for note in watches.notes)
-    assert (utilities["status"] == "ok").all()
-    passes = folder.passes()
-    kinds = utilities["adapting_pass"].map(lambda key: passes[key].identity["machine"])
-    for _, cell in utilities.assign(kind=kinds).groupby(["shift", "scenario"]):
-        assert cell["rank"].notna().all() if cell["kind"].nunique() == 1 else cell["rank"].isna().all()
-    assert utilities["rank"].isna().any()
-    run_ray(configuration("measured"), tmp_path / "run", mix_devices=True)
-    assert folder.utilities()["rank"].notna().all()
-    assert "as was asked for" in folder.manifest()["mixed_devices"]
+    run_ray(configuration(clock_file), tmp_path / "run", watches)
+    assert any("unlike devices (another GPU, one GPU)" in note for note in watches.notes)
+    assert contents(tmp_path / "run") == local
+    workers = RunFolder(tmp_path / "run").manifest()["workers"].values()
+    assert {worker["kind"] for worker in workers} == {"one GPU", "another GPU"}
 
 
 @pytest.mark.parametrize(
@@ -421,21 +416,6 @@ def test_wrong_options(tmp_path, options, message):
     result = CliRunner().invoke(app, ["run", "--out", str(tmp_path / "run"), *options])
     assert isinstance(result.exception, TemporaError)
     assert message in str(result.exception)
-
-
-def test_unlike_devices_share_a_run_and_say_how_alike_they_predict(monkeypatch, clock_file, local, tmp_path):
-    with_fake(monkeypatch, 2, kinds=("one GPU", "another GPU"))
-    watches = Watches()
-    run_ray(configuration(clock_file), tmp_path / "run", watches)
-    told = RunFolder(tmp_path / "run").manifest()["equal_predictions"]
-    samples = len(METHODS) * 3 * 16
-    assert told == {"reference": "one GPU", "samples": samples, "share": {"another GPU": 1.0}}
-    assert any("another GPU 100.0 %" in note for note in watches.notes)
-    assert contents(tmp_path / "run") == local
-
-    with_fake(monkeypatch, 2, kinds=("one GPU", "another GPU"), dies=lambda what, given: what == "sample")
-    run_ray(configuration(clock_file, methods=["standard"]), tmp_path / "other")
-    assert RunFolder(tmp_path / "other").manifest()["equal_predictions"] is None
 
 
 # -- real clusters -----------------------------------------------------------------------------------------
@@ -568,7 +548,6 @@ def test_the_steady_clock_on_two_nodes(connected, tmp_path):
     shutil.copy(tmp_path / "run" / "profile.json", tmp_path / "local" / "profile.json")
     run_local(config, tmp_path / "local")
     assert contents(tmp_path / "run") == contents(tmp_path / "local")
-    assert RunFolder(tmp_path / "run").manifest()["equal_predictions"] is None, "they are alike"
 
 
 @pytest.mark.slow

@@ -125,35 +125,6 @@ def test_the_command_says_it_and_an_audit_knows_all_methods(tmp_path):
     assert "3 of 3 cells agree" in said("audit", folder)
 
 
-def test_a_shard_in_the_folder_of_another_is_said(tmp_path):
-    words = [
-        "run",
-        "--shifts",
-        "clean,contrast",
-        "--batches",
-        "1",
-        "--batch-size",
-        "8",
-        "--grid",
-        "none",
-        "--plain",
-    ]
-    words += [
-        "--clock",
-        "published:rn50_inc",
-        "--device",
-        "cpu",
-        "--methods",
-        "standard",
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    for shard, told in (("1/2", False), ("1/2", False), ("2/2", True)):
-        result = CliRunner(env={"COLUMNS": "300"}).invoke(app, [*words, "--shard", shard])
-        assert result.exit_code == 0, result.output
-        assert ("held shard 1/2: its passes are kept" in result.output) == told
-
-
 # -- audits of runs from Python --------------------------------------------------------------------------------
 
 

@@ -18,14 +18,11 @@ from tempora_tta.engine.job import STANDARD, Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import keep_given
 from tempora_tta.engine.predicting import summarised as predict_with_summary
-from tempora_tta.engine.schedule import Shard
-from tempora_tta.engine.shard_profile import take_profile
 from tempora_tta.measure import Baseline, RecordedClock, SteadyClock, Verdict, judge_baseline, judge_run
 from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
 from tempora_tta.store import Cell, Results, RunFolder, StoredPass, utilities_frame, utility_row
 from tempora_tta.store.baselines import standard_above
-from tempora_tta.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora_tta.store.made_with import made_with
 from tempora_tta.store.pictures import write_pictures
 from tempora_tta.store.schema import PASS_COLUMNS
@@ -43,28 +40,20 @@ class Run:
         folder: RunFolder,
         observer: Observer | None = None,
         executor: Callable[[Job, RunFolder, Observer], Executor] = LocalExecutor,
-        mix_devices: bool = False,
-        shard: Shard | None = None,
     ) -> None:
         self.job = job
         self.folder = folder
         self.observer = observer or Observer()
-        self.mix_devices = mix_devices
-        """Rank methods against each other even where they ran on different kinds of device."""
-        self.shard = shard
-        """Only these tasks of the job; None: all."""
         self.rows: list[dict[str, Any]] = []
         self._earlier = Earlier()
         self._executor = executor(job, folder, self.observer)
 
     def execute(self) -> Results:
         """Make every pass that is missing and write the results; raises `Stopped` when asked to stop."""
-        if self.shard is not None and isinstance(self.job.clock, SteadyClock) and self.job.clock.own:
-            take_profile(self.job, self.folder.path, self.shard)
         keep_given(self.job, self.folder.path)
         for name in self.folder.damaged:
             self.observer.note(f"{name} was damaged; it was set aside and will be made again")
-        tasks = (self.shard or Shard(1, 1)).of(self.job)
+        tasks = [(source, self.job.methods) for source in self.job.streams]
         try:
             self._say_what_is_not_known()
             baseline = self._executor.start()
@@ -99,19 +88,11 @@ class Run:
                 )
 
     def _look_at_earlier(self) -> None:
-        """What the folder's table held before. A shard's has its own part and nothing else."""
-        if self.shard is not None:
-            before = self.folder.manifest().get("shard") if self.folder.has_manifest() else None
-            if before not in (None, str(self.shard)):
-                self.observer.note(
-                    f"{self.folder.path} held shard {before}: its passes are kept, its cells leave the table. Give "
-                    "each shard a folder of its own, and join them with `tempora merge`"
-                )
-        else:
-            baselines_ms = {kind: one.baseline_ms for kind, one in self._executor.baselines.items()}
-            self._earlier = earlier_results(self.job, self.folder, baselines_ms)
-            for note in self._earlier.notes:
-                self.observer.note(note)
+        """What the folder's table held before."""
+        baselines_ms = {kind: one.baseline_ms for kind, one in self._executor.baselines.items()}
+        self._earlier = earlier_results(self.job, self.folder, baselines_ms)
+        for note in self._earlier.notes:
+            self.observer.note(note)
 
     @property
     def failed(self) -> int:
@@ -134,10 +115,7 @@ class Run:
         return rows
 
     def _write_utilities(self) -> None:
-        frame = utilities_frame([*self._earlier.rows, *self.rows])
-        if not self.mix_devices:
-            frame = ranked_within_kinds(frame, self.folder)
-        self.folder.write_utilities(frame)
+        self.folder.write_utilities(utilities_frame([*self._earlier.rows, *self.rows]))
 
     def _verdict(self, baseline: Baseline) -> Verdict | None:
         if not self.job.measured:
@@ -211,11 +189,9 @@ class Run:
                 "baseline": baseline.to_json(),
                 "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
                 "standard_above_baseline": standard_above(self.folder) if finished else None,
-                "shard": str(self.shard) if self.shard else None,
                 "finished": finished,
                 "verdict": judged.to_json() if judged else previous.get("verdict"),
                 "non_finite_scores": non_finite_scores(self.folder, self.folder.utilities()),
-                "mixed_devices": mixed_devices_note(self.folder, self.mix_devices),
                 "predict_with": predict_with_summary(self._used_passes()) if finished else None,
                 **self._executor.facts(),
             }

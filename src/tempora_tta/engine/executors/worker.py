@@ -12,7 +12,6 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,7 +26,6 @@ from tempora_tta.engine.job import Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import OwnProfile, profiled_device, recorded_alone
 from tempora_tta.engine.pass_maker import PassMaker
-from tempora_tta.engine.predicting import predicted_classes, predictor
 from tempora_tta.engine.profiling import Replay
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.setup import job_from_config
@@ -76,10 +74,6 @@ class Done:
     """Rounds of the profile as it was handed to the worker."""
 
 
-SAMPLED_BATCHES = 3
-"""By which unlike devices are compared."""
-
-
 class Worker:
     """One device's worth of a run."""
 
@@ -114,18 +108,6 @@ class Worker:
         stream = self._streams.open(self._job.streams[0])
         settle(self._job, stream, Observer())
         return remeasure(self._job, stream, Observer())
-
-    def sample(self) -> dict[str, list[int]]:
-        """By method: what it predicts here on a few batches, to be compared with other kinds of device."""
-        job = self._job
-        stream = self._streams.open(job.streams[0])
-        count = min(SAMPLED_BATCHES, stream.num_batches)
-        found = {}
-        for spec in job.methods:
-            with suppress(Exception):  # it fails in its own task, which records why
-                method, _ = predictor(job, spec, stream)
-                found[spec.label] = predicted_classes(job, spec, method, stream, count).tolist()
-        return found
 
     def profile(self) -> dict[str, Any]:
         """The steady profile of this device, recorded in a process of its own."""
