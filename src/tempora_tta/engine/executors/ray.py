@@ -230,9 +230,7 @@ class RayExecutor(Executor):
         hand.about = about
         if self.job.baseline is not None:
             self.baselines[about.kind] = self.job.baseline
-        self._workers[hand.node] = {"kind": about.kind, "cores": about.cores, "median_ms": None, "tasks": 0}
-        if about.cores is None and self.cluster.binds_cores and self.job.measured:
-            self.observer.note(f"{hand.node} has no cores to itself: other work may disturb its times")
+        self._workers[hand.node] = {"kind": about.kind, "median_ms": None, "tasks": 0}
 
     def _note_median(self, hand: Hand, median_ms: float) -> None:
         hand.median_ms = self._workers[hand.node]["median_ms"] = median_ms

@@ -20,7 +20,6 @@ from typing import Any
 from tempora_tta.data import Streams
 from tempora_tta.engine.calibration import calibrate, remeasure, settle
 from tempora_tta.engine.config import RunConfig
-from tempora_tta.engine.executors.cores import claim_cores
 from tempora_tta.engine.executors.local import make_sentinel
 from tempora_tta.engine.job import Job
 from tempora_tta.engine.observer import Observer
@@ -53,8 +52,6 @@ class Introduction:
 
     node: str
     """Its host and process, as people look for it."""
-    cores: list[int] | None
-    """That are bound to it; None: none are."""
     kind: str
     """Of device: what lambda belongs to."""
     machine: dict[str, Any]
@@ -77,9 +74,8 @@ class Done:
 class Worker:
     """One device's worth of a run."""
 
-    def __init__(self, config: Mapping[str, Any], profile: bytes | None, cores: int | None) -> None:
-        """`cores`: how many to bind, None for none. `profile`: what the clock looks times up in, if it does."""
-        self._cores = None if cores is None else claim_cores(cores)
+    def __init__(self, config: Mapping[str, Any], profile: bytes | None) -> None:
+        """`profile`: what the clock looks times up in, if it does."""
         with tempfile.TemporaryDirectory(prefix="tempora-") as folder:
             if profile is not None:  # the driver's disk need not be ours
                 path = Path(folder) / "clock.json"
@@ -91,7 +87,6 @@ class Worker:
     def introduce(self) -> Introduction:
         return Introduction(
             node=f"{socket.gethostname()}/{os.getpid()}",
-            cores=self._cores,
             kind=self._job.machine_kind,
             machine=self._job.facts["machine"],
             fingerprint=job_fingerprint(self._job),
