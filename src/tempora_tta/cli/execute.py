@@ -31,6 +31,7 @@ def execute(
     *,
     executor: str = "local",
     address: str | None = None,
+    replace: bool = False,
     dry_run: bool = False,
     log: Sequence[str] = (),
     quiet: bool = False,
@@ -54,7 +55,7 @@ def execute(
         return
     hooks = open_hooks(log, folder)
     with RunFolder.for_writing(folder) as opened, observer.watching():
-        run = Run(job, opened, Together(observer, hooks), make)
+        run = Run(job, opened, Together(observer, hooks), make, replace)
         try:
             results = run.execute()
         except (Stopped, KeyboardInterrupt):

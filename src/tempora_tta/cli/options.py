@@ -110,6 +110,9 @@ EXECUTOR = typer.Option(
 ADDRESS = typer.Option(
     help="Of the Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.", rich_help_panel=WHERE
 )
+REPLACE = typer.Option(
+    "--replace", help="Go on even where results of an earlier run leave the folder's table."
+)
 DRY_RUN = typer.Option("--dry-run", help="Print the plan and an estimate, run nothing.")
 INIT = typer.Option("--init", help="Write a commented configuration and stop.")
 LOG = typer.Option(

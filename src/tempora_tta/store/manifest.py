@@ -165,9 +165,6 @@ class Manifest(TypedDict):
             Field(description="What scenarios and methods say of themselves: titles, labels, colours, axes."),
         ]
     ]
-    method_labels: NotRequired[
-        Annotated[dict[str, str], Field(description="How methods are shown; what 0.1.0 reads.")]
-    ]
     dataset: NotRequired[Annotated[str | None, Field(description="Name of the dataset.")]]
     severity: NotRequired[Annotated[Any, Field(description="Severity of the shifts.")]]
     suite: NotRequired[Annotated[str | None, Field(description="The suite whose results these are.")]]
