@@ -98,9 +98,7 @@ def floor_of(name: str) -> str:
     return STATISTICS if name in ("adabn", "alpha_bn") else FORWARD
 
 
-def subjects(
-    model: Classifier, names: list[str], settings: dict[str, Any], source: Tensor
-) -> dict[str, Method | Floor]:
+def subjects(model: Classifier, names: list[str], source: Tensor) -> dict[str, Method | Floor]:
     """The methods that fit the model, and the floors that they need."""
     methods: dict[str, Method | Floor] = {}
     floors: dict[str, Method | Floor] = {
@@ -109,7 +107,7 @@ def subjects(
     }
     everything = tuple(name for name, _ in model.named_parameters())
     for name in names:
-        options = {**OPEN.get(name, {}), **settings.get(name, {})}
+        options = dict(OPEN.get(name, {}))
         if hasattr(tempora_tta.methods.get(name).Settings, "samples"):
             options["samples"] = len(source)
         try:
@@ -203,7 +201,6 @@ def main(
     warmup: Annotated[int, typer.Option(help="Rounds before them.")] = 3,
     pretrained: Annotated[bool, typer.Option(help="Fetch weights; random ones take as long.")] = False,
     method: Annotated[list[str] | None, typer.Option(help="Only these; repeat for more.")] = None,
-    kept_only: Annotated[bool, typer.Option(help="Set kept_only for the methods that have it.")] = False,
     count: Annotated[bool, typer.Option(help="Also count the operators that a batch takes.")] = False,
     json_file: JsonFile = None,
 ) -> None:
@@ -211,10 +208,9 @@ def main(
     torch.manual_seed(0)
     classifier = tempora_tta.models.load(model, pretrained=pretrained).to(device)
     x = torch.randn(batch, *classifier.preprocessing.input_size, device=device)
-    settings = {name: {"kept_only": kept_only} for name in ("eta", "sar", "deyo")} if kept_only else {}
     source = torch.randn(128, *x.shape[1:], device=device)
     names = method or tempora_tta.methods.names()
-    contenders = subjects(sharpened(classifier, x), names, settings, source)
+    contenders = subjects(sharpened(classifier, x), names, source)
     times: dict[str, list[tuple[float, float, str, float]]] = {name: [] for name in contenders}
     for _ in range(warmup):
         for name, subject in contenders.items():

@@ -38,7 +38,7 @@ def test_parameters_and_layers_share_what_can_be_computed_together():
     """Beyond their forwards and backwards CoTTA and AlphaBN take a few operators, not some for each parameter."""
     model = models.load("fashion_resnet")
     x = torch.randn(4, *model.preprocessing.input_size)
-    subjects = timing.subjects(model, ["cotta", "alpha_bn"], {}, x)
+    subjects = timing.subjects(model, ["cotta", "alpha_bn"], x)
     count = {
         name: sum(timing.measure(name, subject, x, timing.operators_of)[:2])
         for name, subject in subjects.items()
