@@ -300,7 +300,7 @@ A collapse is what `tempora show --table stream` counts: 20 batches on end or mo
 standard inference. Any of the runs by itself:
 
     tempora run --stream continual --shifts noise,blur,weather,digital --batches {batches} \\
-        --batch-size {batch_size} --seeds 1,2,3,4,5 --reset never --grid none \\
+        --batch-size {batch_size} --seeds 1,2,3,4,5 --set stream.reset=never --grid none \\
         --clock benchmarks/results/streams-profile.json --out runs/continual
     tempora show runs/continual --table stream
 """

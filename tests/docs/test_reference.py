@@ -44,7 +44,7 @@ def test_the_command_line_page_has_every_command_and_option(generate):
     for words in (
         "## tempora run",
         "## tempora data corrupt",
-        "`--no-share`",
+        "`--dry-run`",
         "`--live`",
         "`--set`",
     ):

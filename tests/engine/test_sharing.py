@@ -160,7 +160,7 @@ def test_one_of_each_kind(runs, name, method):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize(("name", "method"), FITTING)
 def test_every_method_on_a_gpu(network, batches, name, method):
-    """As `tempora run --deterministic` sets torch: two runs of the same kind agree as well."""
+    """As `deterministic: true` sets torch: two runs of the same kind agree as well."""
     settle_torch(RunConfig(deterministic=True), torch.device("cuda"))
     try:
         shares = (True, False, True)

@@ -202,8 +202,9 @@ LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
     ),
     "streams": (
         _streams,
-        "tempora run --stream continual --reset shift --classes dirichlet:0.1; reset: never, shift or a number of "
-        "batches; classes: shuffled, sorted or dirichlet. Your own order: --stream module:function.",
+        "tempora run --stream continual --set stream.reset=shift --set 'stream.classes={dirichlet: 0.1}'. reset: "
+        "never, shift or a number of batches; classes: shuffled, sorted or dirichlet. Your own order: --stream "
+        "module:function.",
     ),
     "scenarios": (
         _scenarios,

@@ -17,7 +17,9 @@ RUN = typer.Argument(help="A run folder or a pack.", autocompletion=completion.r
 CELLS = typer.Option(min=1, help="How many cells, picked at random.")
 CELLS_SEED = typer.Option(help="Which ones: another seed picks others.")
 OUT = typer.Option(help="The run folder. Default: runs/NAME.", autocompletion=completion.run_folder)
-SET = typer.Option("--set", help="key=value, over the configuration; may be repeated.")
+SET = typer.Option(
+    "--set", help="key=value of the configuration (tempora run --init lists all); may be repeated."
+)
 MODEL = typer.Option(
     help="A name from `tempora list models`, one of timm's, or module:function.",
     autocompletion=completion.one_of(names.MODELS),
@@ -35,25 +37,9 @@ SHIFTS = typer.Option(
     rich_help_panel=WHAT,
 )
 SEVERITY = typer.Option(help="Of the corruptions, 1 to 5.", rich_help_panel=WHAT)
-PICTURES = typer.Option(
-    "--pictures/--no-pictures",
-    help="Keep four small pictures of each shift in the run folder, for its report. Default: if the "
-    "dataset's licence lets them be passed on; never of your own images.",
-    rich_help_panel=WHAT,
-)
 STREAM = typer.Option(
     help="single, continual, gradual, recurring, mixed, or module:function.",
     autocompletion=completion.one_of(names.STREAMS),
-    rich_help_panel=WHAT,
-)
-RESET = typer.Option(
-    help="never, shift, or every so many batches of the stream.",
-    autocompletion=completion.one_of(("never", "shift")),
-    rich_help_panel=WHAT,
-)
-CLASSES = typer.Option(
-    help="shuffled, sorted or dirichlet:0.1, within a segment of the stream.",
-    autocompletion=completion.one_of(("shuffled", "sorted", "dirichlet:0.1")),
     rich_help_panel=WHAT,
 )
 METHODS = typer.Option(
@@ -61,7 +47,6 @@ METHODS = typer.Option(
     autocompletion=completion.some_of(("all", *names.METHODS)),
     rich_help_panel=WHAT,
 )
-RECIPES = typer.Option(help="A file of `tempora tune`, whose settings are used.", rich_help_panel=WHAT)
 GRID = typer.Option(
     help="relative, server, camera, ... from `tempora list scenarios`, none, or module:function.",
     autocompletion=completion.one_of(names.GRIDS),
@@ -86,22 +71,11 @@ DEVICE = typer.Option(
     rich_help_panel=HOW,
 )
 THREADS = typer.Option(help="CPU threads of torch.", rich_help_panel=HOW)
-DETERMINISTIC = typer.Option(help="Repeatable to the bit on CUDA, slower.", rich_help_panel=HOW)
 RUNTIME = typer.Option(
     help="eager, tf32, channels_last, amp, compile, or some with +; several with commas.",
     autocompletion=completion.some_of(completion.RUNTIMES),
     rich_help_panel=HOW,
 )
-PREDICT_WITH = typer.Option(
-    help="tf32, amp or channels_last: faster predictions than those that are timed, where both agree.",
-    autocompletion=completion.one_of(completion.PREDICTING),
-    rich_help_panel=HOW,
-)
-METHOD_TIMEOUT = typer.Option(
-    help="Seconds that one call into a method may take; one that hangs fails, the others go on.",
-    rich_help_panel=HOW,
-)
-SHARE = typer.Option(help="Share passes between scenarios.", rich_help_panel=HOW)
 EXECUTOR = typer.Option(
     help="local, or ray: on the devices of a cluster.",
     autocompletion=completion.one_of(completion.EXECUTORS),

@@ -31,12 +31,8 @@ def run(
     root: Annotated[Path | None, options.ROOT] = None,
     shifts: Annotated[str | None, options.SHIFTS] = None,
     severity: Annotated[int | None, options.SEVERITY] = None,
-    pictures: Annotated[bool | None, options.PICTURES] = None,
     stream: Annotated[str | None, options.STREAM] = None,
-    reset: Annotated[str | None, options.RESET] = None,
-    classes: Annotated[str | None, options.CLASSES] = None,
     methods: Annotated[str | None, options.METHODS] = None,
-    recipes: Annotated[Path | None, options.RECIPES] = None,
     grid: Annotated[str | None, options.GRID] = None,
     scenario: Annotated[list[str] | None, options.SCENARIO] = None,
     seeds: Annotated[str | None, options.SEEDS] = None,
@@ -46,11 +42,7 @@ def run(
     profile_s: Annotated[float | None, options.PROFILE_S] = None,
     device: Annotated[str | None, options.DEVICE] = None,
     threads: Annotated[int | None, options.THREADS] = None,
-    deterministic: Annotated[bool | None, options.DETERMINISTIC] = None,
     runtime: Annotated[str | None, options.RUNTIME] = None,
-    predict_with: Annotated[str | None, options.PREDICT_WITH] = None,
-    method_timeout: Annotated[float | None, options.METHOD_TIMEOUT] = None,
-    share: Annotated[bool | None, options.SHARE] = None,
     executor: Annotated[str, options.EXECUTOR] = "local",
     address: Annotated[str | None, options.ADDRESS] = None,
     replace: Annotated[bool, options.REPLACE] = False,
@@ -73,12 +65,8 @@ def run(
         "data.root": root,
         "data.shifts": shifts,
         "data.severity": severity,
-        "data.pictures": pictures,
         "stream.kind": stream,
-        "stream.reset": int(reset) if reset is not None and reset.isdecimal() else reset,
-        "stream.classes": _classes(classes),
         "methods": _names(methods),
-        "recipes": recipes,
         "grid": grid,
         "scenarios": _scenarios(scenario),
         "seeds": _numbers("--seeds", seeds),
@@ -88,11 +76,7 @@ def run(
         "profile_s": profile_s,
         "device": device,
         "threads": threads,
-        "deterministic": deterministic,
         "runtimes": _names(runtime),
-        "predict_with": predict_with,
-        "share": share,
-        "method_timeout_s": method_timeout,
     }
     configuration = load_config(config, set_ or (), flags)
     folder = out or Path("runs") / _run_name(config, configuration)
@@ -145,17 +129,6 @@ def _write_template(path: Path) -> None:
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _classes(text: str | None) -> str | dict[str, float] | None:
-    """`dirichlet:0.1` as a configuration writes it."""
-    kind, colon, number = (text or "").partition(":")
-    if text is None or kind != "dirichlet" or not colon:
-        return text
-    try:
-        return {"dirichlet": float(number)}
-    except ValueError:
-        return text
 
 
 def _numbers(option: str, text: str | None) -> list[int] | None:

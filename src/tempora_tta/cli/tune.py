@@ -98,7 +98,7 @@ def tune(
     marked = " (by labels: an oracle, no deployment has them)" if select == LABELS else ""
     console.print(
         f"Standard {percent(standard)}. wrote {out}, chosen by {select}{marked}; use it with: tempora run ... "
-        f"--recipes {out}",
+        f"--set recipes={out}",
         markup=False,
         soft_wrap=True,
     )

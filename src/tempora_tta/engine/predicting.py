@@ -1,4 +1,4 @@
-"""Predictions in another runtime than the one that is timed (`--predict-with`), where both agree.
+"""Predictions in another runtime than the one that is timed (`predict_with`), where both agree.
 
 Under a steady or recorded clock times are looked up, so that a pass may predict as fast as the device can. What it
 predicts should be what the timed runtime predicts: for every method and stream that is looked at first.
