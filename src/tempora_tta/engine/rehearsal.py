@@ -49,7 +49,7 @@ def find_example(model: Classifier, standard: Method, batch_size: int | None, gi
         shape = model.preprocessing.image_shape
         noise = torch.randn(batch_size or 2, *shape, generator=generator).to(model.device)
         standard.predict(noise)
-    except (TemporaError, RuntimeError):  # unknown, or a size that nobody set and that does not fit
+    except (TemporaError, RuntimeError, AssertionError):  # unknown, or assumed and not what it takes
         if model.dtype != torch.float32:
             kind = str(model.dtype).removeprefix("torch.")
             raise TemporaError(
