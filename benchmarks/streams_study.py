@@ -158,36 +158,13 @@ def _bursts(results: Results) -> dict[str, dict[str, list[float]]]:
 def page() -> Iterator[str]:
     (found,) = committed("streams-study").values()
     labels, streams = found["labels"], found["streams"]
-    shuffled, correlated = streams["never"], streams["dirichlet"]
     yield "What streams do to methods"
     yield INTRODUCTION.format(methods=len(labels), **found)
     yield "\n".join(_in_short(found))
     yield "## Without a reset, and with one"
-    yield markdown_table(
-        ("", "never reset", "over Standard", "seeds collapsed", "`reset: shift` changes"),
-        (
-            (
-                labels[name],
-                *_row(row),
-                f"{row['seeds_collapsed']:.0f}",
-                _points(found["against_never"]["shift"][name]),
-            )
-            for name, row in shuffled.items()
-        ),
-    )
+    yield _compared(found, "never", "shift", "`reset: shift` changes")
     yield "## Correlated classes: Dirichlet 0.1"
-    yield markdown_table(
-        ("", "accuracy", "over Standard", "seeds collapsed", "against shuffled"),
-        (
-            (
-                labels[name],
-                *_row(row),
-                f"{row['seeds_collapsed']:.0f}",
-                _points(found["against_never"]["dirichlet"][name]),
-            )
-            for name, row in correlated.items()
-        ),
-    )
+    yield _compared(found, "dirichlet", "dirichlet", "against shuffled")
     yield "## Bursts at the same mean rate"
     yield BURSTS.format(**found, rho=percent(found["utilisation"], 0))
     yield markdown_table(
@@ -206,6 +183,20 @@ def page() -> Iterator[str]:
             for name, row in streams["recurring"].items()
         ),
     )
+
+
+def _compared(found: dict[str, Any], stream: str, change: str, head: str) -> str:
+    """Return a table of one stream, with what a change adds to the stream that is never reset."""
+    rows = (
+        (
+            found["labels"][name],
+            *_row(row),
+            f"{row['seeds_collapsed']:.0f}",
+            _points(found["against_never"][change][name]),
+        )
+        for name, row in found["streams"][stream].items()
+    )
+    return markdown_table(("", "accuracy", "over Standard", "seeds collapsed", head), rows)
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str]:
