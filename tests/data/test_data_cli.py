@@ -77,4 +77,4 @@ def test_what_corrupt_writes_can_be_opened(tmp_path: Path) -> None:
     assert shifts["contrast"].labels.tolist() == [1, 0]
     assert shifts["contrast"].images([0], CIFAR_LIKE).unique().tolist() == [100]  # flat: nothing to flatten
     assert shifts["contrast"].source.precropped  # type: ignore[attr-defined]
-    assert _run("corrupt", src, dst, *options)[1].startswith("wrote 0 images")
+    assert "wrote 0 images" in _run("corrupt", src, dst, *options)[1]

@@ -30,7 +30,8 @@ def _cards() -> Iterator[Entry]:
 
     for card in datasets().values():
         place = f"\ngoes to {data_folder() / card.folder}" if card.folder else ""
-        yield card.name, card.what, f"{card.size}; {card.licence}\n{card.source}{place}"
+        pictures = "read as stored" if card.as_stored else "upright, on white where transparent"
+        yield card.name, card.what, f"{card.size}; {card.licence}; {pictures}\n{card.source}{place}"
 
 
 @data_app.command()
@@ -113,7 +114,10 @@ def corrupt(
             autocompletion=completion.one_of(completion.CONSTANTS),
         ),
     ] = "imagenet",
-    size: Annotated[int | None, typer.Option(help="Side in pixels. Default: that of the constants.")] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(help="Side in pixels. Default: that of the constants, if no image is smaller."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides noise and textures.")] = 2025,
     workers: Annotated[int | None, typer.Option(help="Threads. Default: one per core.")] = None,
 ) -> None:

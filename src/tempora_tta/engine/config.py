@@ -43,7 +43,8 @@ class DataConfig(_Strict):
         ["all"], description="Corruptions or groups (noise, blur, weather, digital), or all."
     )
     options: dict[str, Any] = Field(
-        {}, description="What this dataset alone can be told: subset, variant, version, classes, precropped."
+        {},
+        description="What this dataset alone can be told: subset, variant, version, classes, precropped, as_stored.",
     )
     workers: int | None = Field(
         None, ge=0, description="Decoding processes; default one per core, 0 for none."

@@ -33,7 +33,7 @@ from tempora_tta.errors import TemporaError, TemporaWarning, counted
 from tempora_tta.measure import choose_device, device_kind, machine_facts
 from tempora_tta.measure.process import keep_freed_memory
 from tempora_tta.methods import Method
-from tempora_tta.models import Classifier, load, try_on, wrap
+from tempora_tta.models import Classifier, check_input, load, wrap
 from tempora_tta.results import Results
 from tempora_tta.scenarios import Scenario, from_spec, relative_grid
 from tempora_tta.store import RunFolder
@@ -173,7 +173,7 @@ def job_from_batches(
     walk = None if stream is None else Walk.of(stream)
     orders = tuple(_orders(_given(batches), walk, given_seeds, classifier.num_classes))
     for shape in {given_shape(shift) for order in orders for shift in order.shifts}:
-        try_on(classifier, shape)
+        check_input(classifier, shape)
     specs = tuple(_specs(methods, classifier, preset, source, observer or Observer()))
     one = isinstance(scenarios, (Scenario, str, Mapping))
     asked: Any = [scenarios] if one else scenarios

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -220,6 +221,13 @@ class Job:
         """The user's own code behind the network: other code may do other things with the same weights."""
         kinds = dict.fromkeys(type(module) for module in self.model.modules())
         return own_source([*kinds, *self.own_modules])
+
+    @cached_property
+    def preprocessing(self) -> dict[str, Any] | None:
+        """How images are prepared for the network; None: unknown, and nothing has needed it."""
+        with suppress(TemporaError):
+            return dataclasses.asdict(self.model.preprocessing)
+        return None
 
     @cached_property
     def weights(self) -> str:

@@ -97,7 +97,13 @@ class Run:
         return results
 
     def _say_what_is_not_known(self) -> None:
-        """Code that is loaded by a name made up at run time may change without anybody noticing."""
+        """What was assumed about images; and which code, loaded by a name made up at run time, changes unseen."""
+        prepared = self.job.preprocessing or {"assumed": ()}
+        if assumed := ", ".join(f"{name}={prepared[name]}" for name in prepared["assumed"]):
+            self.observer.note(
+                f"{self.job.model.name} does not say how its images are prepared; assumed: {assumed}. "
+                "models.wrap(network, ...) takes the right values"
+            )
         for spec in self.job.methods:
             for place in self.job.own_source(spec).unknown:
                 self.observer.note(
@@ -214,6 +220,7 @@ class Run:
                 },  # what 0.1.0 reads
                 "cards": self._cards().to_json(),
                 "weights": self.job.weights,
+                "preprocessing": self.job.preprocessing,
                 "method_settings": self._settings(),
                 "profile": clock_record(self.job.clock),
                 "shifts": list(dict.fromkeys(source.shift for source in self.job.streams)),

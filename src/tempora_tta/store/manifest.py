@@ -142,6 +142,15 @@ class Manifest(TypedDict):
         ]
     ]
     weights: NotRequired[Annotated[str, Field(description="A hash of the network's weights.")]]
+    preprocessing: NotRequired[
+        Annotated[
+            dict[str, Any] | None,
+            Field(
+                description="How images are prepared for the network: `mean`, `std`, `input_size`, `crop_pct`, "
+                "`interpolation`, and which of them are `assumed`; null: unknown, and not needed."
+            ),
+        ]
+    ]
     method_settings: NotRequired[
         Annotated[
             dict[str, dict[str, Any]],
