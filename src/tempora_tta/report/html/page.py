@@ -63,7 +63,7 @@ def write_report(results: Results, path: Path | str | None = None) -> Path:
     target = usual if path is None else Path(path)
     text = render(results)
     remove_leftovers(target.parent, target.name)
-    write_atomically(target, lambda file: _write(file, text))
+    write_atomically(target, lambda part: part.write_text(text, encoding="utf-8", newline="\n"))
     return target
 
 
@@ -210,7 +210,3 @@ def script_hash(script: str) -> str:
     """How the page's security policy names a script that may run: no other does, whatever a name contains."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
