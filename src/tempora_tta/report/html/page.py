@@ -15,12 +15,14 @@ import pandas as pd
 from tempora_tta.analysis import budget_curves, guidance, overhead, pareto_front
 from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.doubt import doubt, remedy
+from tempora_tta.analysis.notes import notes
 from tempora_tta.analysis.outcomes import over_shifts
 from tempora_tta.analysis.pareto import is_budgeted
 from tempora_tta.analysis.tuning import bands, ceilings, recipe_notes
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
+from tempora_tta.report.chart import check_docstrings
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.html import charts, words
 from tempora_tta.report.html.glossary import glossary
@@ -69,6 +71,7 @@ def write_report(results: Results, path: Path | str | None = None) -> Path:
 
 def render(results: Results) -> str:
     """The page as text."""
+    check_docstrings()
     utilities = results.contenders
     if utilities.empty:
         raise TemporaError(
@@ -98,6 +101,7 @@ def render(results: Results) -> str:
         baseline_ms=data["baseline_ms"],
         answer=words.without_pressure(utilities, cards) if guide is None else guide.sentence(cards),
         headline=words.headline(utilities, cards),
+        notes=notes(results),
         advice=words.advice(utilities, known, cards),
         certainty=known.summary.sentence(),
         remedy=remedy(known.summary, results.manifest),
