@@ -299,3 +299,30 @@ def test_a_message_is_no_book(capsys: pytest.CaptureFixture[str]) -> None:
 
     print_error("x" * 3_000_000)
     assert len(capsys.readouterr().err) < 11_000
+
+
+# -- what the environment says ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("show", "RUN"), ("show", "--help"), ("show", "/nowhere")], ids=" ".join)
+def test_a_window_without_a_width_is_no_window_without_room(run: Path, words: tuple[str, ...]) -> None:
+    ended, usual = (
+        subprocess.run(command(run, words), capture_output=True, text=True, env={**os.environ, **more})
+        for more in ({"COLUMNS": "0"}, {})
+    )
+    assert ended.stdout + ended.stderr == usual.stdout + usual.stderr
+    assert (ended.stdout + ended.stderr).strip()
+
+
+def test_python_without_docstrings_draws_figures_and_says_why_it_writes_no_page(
+    run: Path, tmp_path: Path
+) -> None:
+    bare = {**os.environ, "PYTHONOPTIMIZE": "2"}
+    figures, page = (
+        subprocess.run(command(run, ("report", "RUN", *more)), capture_output=True, text=True, env=bare)
+        for more in (("--figures", str(tmp_path)), ("--out", str(tmp_path / "page.html")))
+    )
+    assert figures.returncode == 0, figures.stderr
+    assert "PYTHONOPTIMIZE" in page.stderr
+    assert "Traceback" not in page.stderr
+    assert not (tmp_path / "page.html").exists()

@@ -117,12 +117,24 @@ def test_a_network_whose_weights_take_no_float32_is_refused_before_it_refuses_ev
         tempora.deploy(model.to(dtype), "standard", device="cpu")
 
 
-@pytest.mark.parametrize("x", [torch.ones(1, 2, 2, device="meta"), torch.eye(2)[None].to_sparse()])
-def test_tensors_without_values_are_refused_at_the_door(x):
+STRANGE = {
+    "meta": image().to("meta"),
+    "sparse": torch.eye(2)[None].to_sparse(),
+    "nested": torch.nested.nested_tensor([image(), image()]),
+    "jagged": torch.nested.nested_tensor([image(), image()], layout=torch.jagged),
+    "mkldnn": image()[None].to_mkldnn(),
+    "float8": image().to(torch.float8_e4m3fn),
+}
+
+
+@pytest.mark.parametrize("x", STRANGE.values(), ids=STRANGE.keys())
+def test_tensors_that_no_network_takes_are_refused_at_the_door(x):
     with tempora.deploy(tiny_network(), "standard", device="cpu") as pipeline:
         with pytest.raises(TemporaError, match="without values of its own"):
             pipeline.submit(x)
         assert pipeline.stats()["refused"] == 1
+    with pytest.raises(TemporaError, match="example= is"):
+        tempora.deploy(tiny_network(), "standard", device="cpu", example=x)
 
 
 def test_saving_to_no_place_says_so(tmp_path):
@@ -152,7 +164,10 @@ def test_a_state_whose_facts_were_edited_is_refused(facts, tmp_path):
             pipeline.load(tmp_path / "state")
 
 
-@pytest.mark.parametrize("label", [3, -1, 999, 0.5, float("nan"), True, torch.tensor([3])])
+@pytest.mark.parametrize(
+    "label",
+    [3, -1, 999, 0.5, float("nan"), True, torch.tensor([3]), torch.tensor([1], dtype=torch.uint64)],
+)
 def test_a_label_is_a_class_of_the_network(label):
     with tempora.deploy(tiny_network(), "standard", device="cpu") as pipeline:
         future = pipeline.submit(image())

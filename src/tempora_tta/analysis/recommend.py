@@ -19,7 +19,7 @@ from tempora_tta.analysis.doubt.run import Scored, together
 from tempora_tta.analysis.neighbours import Neighbours, neighbours
 from tempora_tta.analysis.outcomes import counted as counted_shifts
 from tempora_tta.analysis.pooling import pool
-from tempora_tta.analysis.replays import LIVE, Answers, Live, answer
+from tempora_tta.analysis.replays import LIVE, MISSED_BY_A_SHORT_STREAM, Answers, Live, answer
 from tempora_tta.analysis.requirements import Kept, Requirements, check_known, kept
 from tempora_tta.analysis.solvency import break_even
 from tempora_tta.analysis.tails import tail_note, with_variation
@@ -31,10 +31,6 @@ from tempora_tta.scenarios import Scenario
 from tempora_tta.store import Results, evaluated
 from tempora_tta.store.schema import STREAM_COLUMNS
 from tempora_tta.store.verdicts import verdict_of, worst
-
-MISSED_BY_A_SHORT_STREAM = 0.05
-"""Of the batches: if a method can serve so many fewer in the long run than it was seen to, its answer is about the
-beginning of a deployment."""
 
 
 class NoExactAnswer(TemporaError):

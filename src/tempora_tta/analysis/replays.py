@@ -26,6 +26,9 @@ from tempora_tta.store.resources import Resources
 from tempora_tta.store.schema import STREAM_COLUMNS
 
 _DERIVED, _REPLAYED = "derived", "replayed"
+MISSED_BY_A_SHORT_STREAM = 0.05
+"""Share of the batches: a method that serves this much less of a stream without end than of the one that was
+evaluated has an answer about the beginning of a deployment."""
 LIVE = "live"
 """The answer of a pass that was made for it."""
 
@@ -98,7 +101,7 @@ def answer(
             found.append(row)
             key = (method, row["shift"], int(row["seed"]))
             worth[key], response_ms[key] = reader.worth(row, trace), reader.response_ms(row, trace)
-            phase[key], sustained[key] = trace.phase, reader.sustained(row, trace)
+            phase[key], sustained[key] = trace.phase, reader.lasting_share(row, trace)
             varying = varying and varies(trace)
     return Answers(pd.DataFrame(found), unanswered, failed, worth, phase, response_ms, sustained, varying)
 
@@ -138,17 +141,12 @@ class _Reader:
     def worth(self, row: dict[str, Any], trace: Trace) -> pd.Series[float]:
         return batch_worth(trace, self._resolved(row, trace.num_batches))
 
+    def lasting_share(self, row: dict[str, Any], trace: Trace) -> float:
+        return lasting_share(self._resolved(row, trace.num_batches), trace)
+
     def response_ms(self, row: dict[str, Any], trace: Trace) -> FloatArray:
         answered = trace.response_ms(self._resolved(row, trace.num_batches))
         return np.where(trace.served, answered, np.inf)
-
-    def sustained(self, row: dict[str, Any], trace: Trace) -> float:
-        arrivals_ms = self._resolved(row, trace.num_batches).arrivals_ms
-        if arrivals_ms is None or len(arrivals_ms) < 2 or not trace.served.any():
-            return 1.0
-        interval_ms = (arrivals_ms[-1] - arrivals_ms[0]) / (len(arrivals_ms) - 1)
-        service_ms = float(np.nanmean(trace.service_ms[trace.served]))
-        return float(interval_ms / service_ms) if 0 < interval_ms < service_ms else 1.0
 
     def _evaluated(self, rows: pd.DataFrame) -> pd.Series[Any] | None:
         """The row of exactly this deployment: it was run, or scored from a shared pass."""
@@ -281,6 +279,16 @@ def _resolved(scenario: Scenario, row: Mapping[str, Any] | pd.Series[Any], num_b
         seed=int(row["seed"]),
         shift=str(row["shift"]),
     )
+
+
+def lasting_share(resolved: Resolved, trace: Trace) -> float:
+    """The share of a stream without end that a pipeline serves at this pace, at the mean service time of a trace."""
+    arrivals_ms = resolved.arrivals_ms
+    if arrivals_ms is None or len(arrivals_ms) < 2 or not trace.served.any():
+        return 1.0
+    interval_ms = (arrivals_ms[-1] - arrivals_ms[0]) / (len(arrivals_ms) - 1)
+    service_ms = float(np.nanmean(trace.service_ms[trace.served]))
+    return float(interval_ms / service_ms) if 0 < interval_ms < service_ms else 1.0
 
 
 def batch_worth(trace: Trace, resolved: Resolved) -> pd.Series[float]:

@@ -36,7 +36,7 @@ from tempora_tta.cli.recommend import recommend
 from tempora_tta.cli.report import report
 from tempora_tta.cli.run import run
 from tempora_tta.cli.show import show
-from tempora_tta.cli.terminal import cannot_print, print_error, print_warning, say
+from tempora_tta.cli.terminal import cannot_print, forget_no_width, print_error, print_warning, say
 from tempora_tta.cli.tune import tune
 from tempora_tta.errors import TemporaError, TemporaWarning
 
@@ -79,6 +79,7 @@ def _root(
 
 def main() -> None:
     """Entry point: user mistakes end with one readable message and exit status 1, warnings are one line each."""
+    forget_no_width()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a λ, or a file name of any bytes, is no reason to fail
             stream.reconfigure(errors="backslashreplace")

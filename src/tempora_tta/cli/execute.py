@@ -47,6 +47,7 @@ def execute(
     from tempora_tta.engine.plan import make_plan
     from tempora_tta.engine.schedule import Shard
     from tempora_tta.hooks import open_hooks
+    from tempora_tta.report.chart import check_docstrings
     from tempora_tta.store import RunFolder
 
     console = new_console()
@@ -57,6 +58,7 @@ def execute(
         make_plan(job).show(console)
     if dry_run:
         return
+    check_docstrings()  # the report at the end could not be written
     hooks = open_hooks(log, folder)
     with RunFolder.for_writing(folder) as opened, observer.watching():
         if redo is not None:

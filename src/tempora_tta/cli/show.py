@@ -216,17 +216,17 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
 
 
 def _say_timing(results: Results, console: Console) -> None:
-    """Scores that are none, and the verdict on the times behind everything that is shown."""
+    """Print the notes on the run, and the verdict on the times behind everything that is shown."""
     from rich.text import Text
 
+    from tempora_tta.analysis.notes import notes
     from tempora_tta.store.made_with import other_work
-    from tempora_tta.store.scores import non_finite_sentences
     from tempora_tta.store.verdicts import verdict_of
 
     manifest = results.manifest
     if note := other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"]):
         console.print(Text(note, style="yellow"))
-    for sentence in non_finite_sentences(results.manifest.get("non_finite_scores") or {}):
+    for sentence in notes(results):
         console.print(Text(sentence, style="yellow"))
     verdict = verdict_of(results.manifest)
     styles = {"VALID": "green", "WARN": "yellow", "INVALID": "bold red", "UNKNOWN": "dim"}

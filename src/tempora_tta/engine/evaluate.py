@@ -29,10 +29,11 @@ from tempora_tta.engine.run import Run, failures
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.engine.setup import profile_threads, usual_tail_batches
 from tempora_tta.engine.setup_methods import fitting
-from tempora_tta.errors import TemporaError, TemporaWarning, counted
+from tempora_tta.errors import TemporaError, TemporaWarning, counted, wrong
 from tempora_tta.measure import choose_device, device_kind, machine_facts
 from tempora_tta.measure.process import keep_freed_memory
 from tempora_tta.methods import Method
+from tempora_tta.methods.source import samples
 from tempora_tta.models import Classifier, check_input, load, wrap
 from tempora_tta.results import Results
 from tempora_tta.scenarios import Scenario, from_spec, relative_grid
@@ -163,13 +164,17 @@ def job_from_batches(
     **timing: Any,
 ) -> Job:
     """A job over batches in memory; see `evaluate`."""
+    if source is not None:
+        samples(source, 0, "evaluate")  # what is no image is refused before it is hashed
     chosen = choose_device(device)
     classifier = _classifier(model, chosen)
     the_clock, recorded = open_clock(clock, chosen, baseline_ms, provision_x)
     if the_clock.name == "measured":
         keep_freed_memory()
     predicting = check_predict_with(predict_with or EAGER, chosen, the_clock.name == "measured")
-    given_seeds = tuple(dict.fromkeys((seed,) if seeds is None else seeds))
+    given_seeds = (seed,) if seeds is None else tuple(seeds)
+    if len(set(given_seeds)) < len(given_seeds):
+        raise wrong("seeds", list(given_seeds), "each once: the same order again is no evidence")
     walk = None if stream is None else Walk.of(stream)
     orders = tuple(_orders(_given(batches), walk, given_seeds, classifier.num_classes))
     for shape in {given_shape(shift) for order in orders for shift in order.shifts}:

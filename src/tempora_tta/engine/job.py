@@ -236,7 +236,11 @@ class Job:
 
     @cached_property
     def _source_hash(self) -> str:
-        images = b"" if self.source is None else self.source.detach().cpu().contiguous().numpy().data
+        images = (
+            b""
+            if self.source is None
+            else self.source.detach().cpu().contiguous().view(torch.uint8).numpy().data
+        )
         return hashlib.sha256(images).hexdigest()[:16]
 
     def _source_of(self, spec: MethodSpec) -> dict[str, str]:

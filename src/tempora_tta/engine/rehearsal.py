@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tempora_tta._tensors import described, is_plain
 from tempora_tta.engine.pipeline.door import all_finite
 from tempora_tta.engine.pipeline.scores import on_host
 from tempora_tta.errors import TemporaError
@@ -66,10 +67,10 @@ def _checked(given: Any, model: Classifier) -> Tensor:
         raise TemporaError(
             f"example={given!r:.60}: must be a batch of normalised images (n, channels, height, width)"
         ) from None
-    if x.ndim != 4 or 0 in x.shape or x.device.type == "meta":
+    if not is_plain(x) or not x.is_floating_point() or x.ndim != 4 or 0 in x.shape:
         raise TemporaError(
-            f"example= is of shape {tuple(x.shape)} on {x.device.type}: give a batch of normalised images (n, "
-            "channels, height, width) like those to come; one image is example=image[None]"
+            f"example= is {described(x)}: give a batch of normalised images (n, channels, height, width), dense and "
+            "float32, like those to come; one image is example=image[None]"
         )
     x = x.to(model.device, torch.float32, copy=True)
     if not all_finite(x):

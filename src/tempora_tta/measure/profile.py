@@ -109,7 +109,7 @@ class Profile:
 
     def save(self, path: Path | str) -> None:
         text = json.dumps(self.to_json(), indent=1) + "\n"
-        write_atomically(Path(path), lambda part: _write(part, text))
+        write_atomically(Path(path), lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def load_profile(source: str | Path | Mapping[str, Any]) -> Profile | SteadyProfile:
@@ -146,10 +146,6 @@ def load_profile(source: str | Path | Mapping[str, Any]) -> Profile | SteadyProf
 def clock_names() -> list[str]:
     """The profiles that ship with Tempora, as a user names them."""
     return [*(f"{PUBLISHED}{name}" for name in PROFILED), *(f"{LIBRARY}{name}" for name in PROFILES)]
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _from_constants(times: Mapping[str, Any], name: str) -> Profile:

@@ -345,7 +345,7 @@ class SteadyProfile(_Part):
 
     def save(self, path: Path | str) -> None:
         text = json.dumps(self.to_json(), separators=(",", ":")) + "\n"
-        write_atomically(Path(path), lambda temporary: _write(temporary, text))
+        write_atomically(Path(path), lambda part: part.write_text(text, encoding="utf-8"))
 
     @classmethod
     def from_json(cls, content: Any, path: Path) -> SteadyProfile:
@@ -397,7 +397,3 @@ def _joined(profile: SteadyProfile, more: Rounds, given: list[Entry], new: list[
 
 def _number(*what: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "big")
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

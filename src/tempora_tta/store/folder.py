@@ -151,7 +151,7 @@ class RunFolder:
         finished = manifest.get("finished")
         belongs = {name: seal() if finished else None for name, seal in seals.items()}
         text = manifests.as_text({**manifest, **belongs})
-        write_atomically(self.run_json, lambda path: _write_text(path, text))
+        write_atomically(self.run_json, lambda part: part.write_text(text, encoding="utf-8"))
 
     def seal(self) -> None:
         """Let run.json name the files as they are now; one of a run that goes on names none."""
@@ -357,7 +357,3 @@ def _rows_seal(table: Path) -> str | None:
     if not table.exists():
         return None
     return integrity.seal(integrity.read_about(table).get("rows_checksum"))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

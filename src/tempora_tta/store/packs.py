@@ -64,8 +64,6 @@ def pack(run: Path | str, out: Path | str | None = None, traces: bool = True) ->
         check_files(folder)
     place = folder.path.resolve()
     target = place.with_name(place.name + SUFFIX) if out is None else Path(out)
-    if target.is_dir():
-        raise TemporaError(f"--out {target}: is a folder; name a file, such as {target / 'run'}{SUFFIX}")
     names = [name for name in TABLES if (folder.path / name).exists()]
     traces = traces and not folder.packed_without_traces
     if traces:

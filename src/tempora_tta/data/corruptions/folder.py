@@ -25,6 +25,7 @@ from tempora_tta.data.groups import CORRUPTIONS, expand
 from tempora_tta.data.images import read_picture
 from tempora_tta.data.shift import digest
 from tempora_tta.errors import TemporaError, unknown
+from tempora_tta.store.atomic import write_atomically
 
 CLEAN = "clean"
 _FILES_AT_A_TIME = 16
@@ -132,9 +133,8 @@ def _claim(dst: Path, settings: Settings) -> None:
     note = dst / "corruptions.json"
     if not note.exists():
         dst.mkdir(parents=True, exist_ok=True)
-        part = note.with_suffix(".part")
-        part.write_text(json.dumps(asdict(settings), indent=2) + "\n")
-        os.replace(part, note)
+        text = json.dumps(asdict(settings), indent=2) + "\n"
+        write_atomically(note, lambda part: part.write_text(text, encoding="utf-8"))
         return
     try:
         if not note.is_file():
