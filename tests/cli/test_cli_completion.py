@@ -96,7 +96,6 @@ def test_every_shell_gets_its_script_and_answers(shell: str) -> None:
 def test_the_names_are_those_that_there_are() -> None:
     from tempora_tta import methods, models, names
     from tempora_tta.cli.list_ import LISTS
-    from tempora_tta.cli.query import FORMATS
     from tempora_tta.data import CORRUPTIONS, EXTRA, GROUPS, datasets
     from tempora_tta.data.corruptions.constants import CONSTANTS
     from tempora_tta.engine import suites
@@ -129,7 +128,6 @@ def test_the_names_are_those_that_there_are() -> None:
     assert tuple(setups()) == completion.PUBLISHED
     assert completion.TABLES == tables.NAMES
     assert tuple(tables.FORMATS) == completion.FORMATS
-    assert tuple(FORMATS) == completion.ANSWERS
     assert tuple(LISTS) == completion.LISTS
     assert tuple(HOOKS) == completion.HOOKS
     assert list(GRIDS) == list(names.GRIDS)

@@ -96,16 +96,6 @@ def test_tables_fit_the_window(run: Path, table: str | None, columns: int) -> No
     assert "…" not in text
 
 
-def test_more_columns_than_fit_are_read_one_per_line(run: Path) -> None:
-    text = said("query", run, "select * from utilities limit 1")
-    assert fits(text, 80)
-    assert re.search(r"^adapted_fraction +1$", text, re.MULTILINE)
-    assert (
-        len(said("query", run, "select method, utility from utilities", columns=30).splitlines())
-        == 2 + 40 + 1
-    )
-
-
 # -- a log -----------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""The commands that read results: show, recommend, compare, import, query and list."""
+"""The commands that read results: show, recommend, compare, import and list."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import io
 import json
 import re
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -21,10 +19,9 @@ from tempora_tta.cli.compare import compare
 from tempora_tta.cli.import_ import import_app
 from tempora_tta.cli.list_ import list_
 from tempora_tta.cli.peak import peak
-from tempora_tta.cli.query import query
 from tempora_tta.cli.recommend import measuring_command, recommend
 from tempora_tta.cli.show import show
-from tempora_tta.errors import TemporaError, TemporaWarning
+from tempora_tta.errors import TemporaError
 from tempora_tta.report import tables
 from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline
 from tempora_tta.store import Results, open_run
@@ -35,7 +32,6 @@ for name, command in (
     ("recommend", recommend),
     ("peak", peak),
     ("compare", compare),
-    ("query", query),
     ("list", list_),
 ):
     app.command(name)(command)
@@ -423,84 +419,9 @@ def test_the_authors_logs_become_a_run(tmp_path: Path) -> None:
     text = one_line(tempora("import", "authors", tmp_path / "logs", "--out", tmp_path / "run"))
     assert "3 logs of resnet50 on imagenet_c: 3 cells, λ 38.00 ms" in text
     assert "no result for 1 cell: not applicable: threshold_ms=30" in text
-    answer = tempora(
-        "query", tmp_path / "run", "select utility from utilities where status = 'ok'", "--format", "csv"
-    )
-    assert answer.split() == ["utility", "0.5", "0.5"]
     advice = one_line(tempora("recommend", tmp_path / "run", "--interval-ms", "40"))
     assert "how quiet the authors' machine was is not in their logs" in advice
     assert "VALID" not in advice
-
-
-# -- query -----------------------------------------------------------------------------------------------------
-
-
-def test_utilities_traces_and_passes_answer_sql(run: Path) -> None:
-    count = tempora("query", run, "select count(*) as n from utilities", "--format", "json")
-    assert json.loads(count) == [{"n": 5 * 4 * 2}]
-    sql = """
-        select t.method, avg(t.correct / t.total) as accuracy, max(u.utility) as utility
-        from Traces t join utilities u using (method, shift, protocol) where t.protocol = 'offline'
-        and t.shift = 'fog' group by t.method order by t.method
-    """
-    for row in json.loads(tempora("query", run, sql, "--format", "json")):
-        assert row["accuracy"] == pytest.approx(row["utility"])
-    passes = tempora("query", run, "select kind, count(*) as n from passes group by kind", "--format", "json")
-    assert {row["kind"]: row["n"] for row in json.loads(passes)}["offline"] == 10
-
-
-def test_passes_that_are_lost_are_counted(run: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(run, tmp_path / "run")
-    next(copy.glob("traces/fog--tent--offline*")).unlink()
-    with pytest.warns(
-        TemporaWarning, match="has cells of 1 pass that is not in .*: run the same command again"
-    ):
-        tempora("query", copy, "select count(*) from passes")
-
-
-def test_passes_that_were_changed_are_no_table(run: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(run, tmp_path / "run")
-    path = next(copy.glob("traces/fog--tent--offline*"))
-    table = pq.read_table(path)
-    about = json.loads(table.schema.metadata[b"tempora"])
-    about["identity"]["clock"] = 7
-    pq.write_table(table.replace_schema_metadata({b"tempora": json.dumps(about)}), path)
-    with (
-        pytest.warns(TemporaWarning, match="was changed"),
-        pytest.raises(TemporaError, match="fits no table: run the same command again"),
-    ):
-        tempora("query", copy, "select count(*) from passes")
-
-
-def test_answers_as_a_table_or_csv(run: Path) -> None:
-    sql = "select method, value, utility from utilities where protocol = 'offline' and shift = 'fog'"
-    lines = tempora("query", run, sql).splitlines()
-    assert lines[0].split() == ["method", "value", "utility"]
-    assert "–" in lines[2], "offline has no value"
-    assert lines[-1] == "5 rows"
-    rows = list(csv.DictReader(io.StringIO(tempora("query", run, sql, "--format", "csv"))))
-    assert [row["method"] for row in rows] == sorted(METHODS)
-    assert float(rows[0]["utility"]) > 0
-
-
-def test_a_query_of_any_bytes_is_a_query(run: Path) -> None:
-    with pytest.raises(TemporaError, match="syntax error"):
-        tempora("query", run, "sel\udcffect")
-
-
-@pytest.mark.parametrize("sql", ["", ";", "/* nothing */"])
-def test_an_empty_query_asks_nothing(run: Path, sql: str) -> None:
-    with pytest.raises(TemporaError, match="asks nothing: try"):
-        tempora("query", run, sql)
-
-
-def test_sql_mistakes_show_what_there_is(run: Path) -> None:
-    with pytest.raises(TemporaError, match=r"methd(.|\n)*utilities: method, model, shift"):
-        tempora("query", run, "select methd from utilities")
-    with pytest.raises(TemporaError, match=r"syntax error(.|\n)*passes: key, kind"):
-        tempora("query", run, "selec 1")
-    with pytest.raises(TemporaError, match="unknown format 'xml'"):
-        tempora("query", run, "select 1", "--format", "xml")
 
 
 # -- list ------------------------------------------------------------------------------------------------------

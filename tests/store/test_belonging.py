@@ -67,8 +67,6 @@ def test_reading_says_so(runs: Path, tmp_path: Path, foreign: tuple[str, ...]) -
     [
         ("show",),
         ("show", "--table", "offline", "--format", "csv"),
-        ("query", "select utility from utilities"),
-        ("query", "select key from passes"),
         ("recommend", "--interval-ms", "50"),
         ("peak", "--p99-ms", "60"),
         ("report",),

@@ -31,7 +31,6 @@ from tempora_tta.cli.merge import merge
 from tempora_tta.cli.pack import open_, pack
 from tempora_tta.cli.peak import peak
 from tempora_tta.cli.profile import profile
-from tempora_tta.cli.query import query
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.cli.report import report
 from tempora_tta.cli.run import run
@@ -52,7 +51,7 @@ app = typer.Typer(
 
 for command in (
     *(demo, run, show, report, recommend, peak, compare),
-    *(profile, tune, audit, live, check, query, merge, pack, board),
+    *(profile, tune, audit, live, check, merge, pack, board),
 ):
     app.command()(command)
 app.command("open")(open_)

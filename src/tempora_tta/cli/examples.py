@@ -98,13 +98,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("--model fashion_resnet --out laptop.json", "how long every method takes here, as a clock"),
         Example("--model resnet50 --methods standard,tent --profile-s 120", "two methods, two minutes"),
     ),
-    "query": (
-        Example(
-            'runs/mine "select method, avg(utility) from utilities group by 1 order by 2 desc"',
-            "mean utility",
-        ),
-        Example('runs/mine "select * from traces limit 5" --format csv', "batches as CSV"),
-    ),
     "recommend": (
         Example("runs/mine --fps 30 --cameras 8", "the method for eight cameras on one device"),
         Example("runs/mine --rate-hz 5 --p99-ms 50", "among those that answer 99 % within 50 ms"),
