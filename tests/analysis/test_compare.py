@@ -193,10 +193,6 @@ def test_machines_are_named_by_what_the_times_are_about() -> None:
     assert machine_name({"machine": {"cpu": "Pi", "threads": 1}, "clock": "measured"}) == "Pi, 1 thread"
     recorded = {"clock": "recorded:ab", "config": {"clock": "published:rn50_inc"}, "machine": {"cpu": "Pi"}}
     assert machine_name(recorded) == "clock published:rn50_inc"
-    assert (
-        machine_name({"clock": "imported", "machine": {"cpu": "the authors' machine"}})
-        == "the authors' machine"
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The commands that read results: show, recommend, compare, import and list."""
+"""The commands that read results: show, recommend, compare and list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from made_runs import METHODS, Pace, write_run
 from tempora_tta.cli.compare import compare
-from tempora_tta.cli.import_ import import_app
 from tempora_tta.cli.list_ import list_
 from tempora_tta.cli.peak import peak
 from tempora_tta.cli.recommend import measuring_command, recommend
@@ -35,7 +34,6 @@ for name, command in (
     ("list", list_),
 ):
     app.command(name)(command)
-app.add_typer(import_app)
 
 FEW = (Offline(), Discrete(interval_ms=10.0), Continuous(threshold_ms=15.0), Amortised(budget_ms=60.0))
 
@@ -162,11 +160,6 @@ def test_a_run_that_can_say_nothing_is_an_error_with_the_remedy(tmp_path: Path) 
         TemporaError, match=r"no exact answer for any method(.|\n)*tempora run .*--shifts fog"
     ):
         tempora("recommend", tmp_path, "--interval-ms", "10")
-
-
-def test_imported_runs_cannot_be_measured_again(tmp_path: Path) -> None:
-    write_run(tmp_path, scenarios=[Offline()], imported={"files": 5})
-    assert "The imported logs hold no such run" in tempora("recommend", tmp_path, "--interval-ms", "12")
 
 
 @pytest.mark.parametrize(
@@ -382,46 +375,6 @@ def test_known_misprints_are_marked(tmp_path: Path) -> None:
 def test_comparisons_that_make_no_sense(run: Path, arguments: list[str], message: str) -> None:
     with pytest.raises(TemporaError, match=message):
         tempora("compare", run, *(str(run) if word == "RUN" else word for word in arguments))
-
-
-# -- import ----------------------------------------------------------------------------------------------------
-
-
-def test_the_authors_logs_become_a_run(tmp_path: Path) -> None:
-    batches = [
-        {
-            "index": index,
-            "num_samples": 64,
-            "num_correct": 32,
-            "prediction_time": 38.0,
-            "adaptation_time": 0.0,
-        }
-        for index in range(3)
-    ]
-    logs = {
-        "offline": {},
-        "interval": {"interval": "40", "queue_size": "1"},
-        "patience": {"response_budget": "30"},
-    }
-    (tmp_path / "logs").mkdir()
-    for kind, knobs in logs.items():
-        arguments = {
-            "method": "basic",
-            "model_arch": "resnet50",
-            "dataset_name": "imagenet-c",
-            "seed": "2025",
-            "batch_size": "64",
-            **knobs,
-        }
-        found = {"num_batches": 3, "num_samples": 192, "num_correct": 96, "batch_summaries": batches}
-        content = {"arguments": arguments, "results": {"fog": found}}
-        (tmp_path / "logs" / f"{kind}.json").write_text(json.dumps(content))
-    text = one_line(tempora("import", "authors", tmp_path / "logs", "--out", tmp_path / "run"))
-    assert "3 logs of resnet50 on imagenet_c: 3 cells, λ 38.00 ms" in text
-    assert "no result for 1 cell: not applicable: threshold_ms=30" in text
-    advice = one_line(tempora("recommend", tmp_path / "run", "--interval-ms", "40"))
-    assert "how quiet the authors' machine was is not in their logs" in advice
-    assert "VALID" not in advice
 
 
 # -- list ------------------------------------------------------------------------------------------------------

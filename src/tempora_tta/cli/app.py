@@ -24,7 +24,6 @@ from tempora_tta.cli.compare import compare
 from tempora_tta.cli.data import data_app
 from tempora_tta.cli.demo import demo
 from tempora_tta.cli.examples import add_examples
-from tempora_tta.cli.import_ import import_app
 from tempora_tta.cli.list_ import list_
 from tempora_tta.cli.live import live
 from tempora_tta.cli.merge import merge
@@ -57,7 +56,6 @@ for command in (
 app.command("open")(open_)
 app.command("list")(list_)
 app.add_typer(data_app)
-app.add_typer(import_app)
 add_examples(app)
 
 

@@ -59,14 +59,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "--clock published:rn50_inc", "the same with the paper's latencies: no profile, always the same"
         ),
     ),
-    "import": (
-        Example("authors logs --out runs/authors", "the authors' logs as a run folder"),
-        Example("authors logs --out runs/vit --model vit", "those of one network"),
-    ),
-    "import authors": (
-        Example("logs --out runs/authors", "the authors' logs as a run folder"),
-        Example("logs --out runs/vit --model vit", "those of one network"),
-    ),
     "list": (
         Example("methods", "every method, its family and what it changes"),
         Example("scenarios", "presets and grids, and who needs them"),

@@ -239,8 +239,6 @@ def _how_to_measure(results: Results, scenario: Scenario, failed: Mapping[str, s
     from tempora_tta.scenarios import to_spec
 
     spec = to_spec(scenario)
-    if "imported" in results.manifest:
-        return "The imported logs hold no such run."
     config = results.manifest.get("config")
     if config is None:
         knobs = ", ".join(f"{name}={value!r}" for name, value in spec.items() if name != "protocol")
