@@ -46,7 +46,7 @@ def test_a_run_equals_itself(run: Results) -> None:
 def test_what_was_read_of_a_run_serves_every_comparison(
     run: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A board compares each run with the one before and the one after."""
+    """A notebook compares a run with the one before and the one after."""
     first, last = (write_run(tmp_path / name, scenarios=FEW) for name in ("first", "last"))
     doubt(run)
     compare_runs(first, run)

@@ -18,7 +18,6 @@ import typer
 
 from tempora_tta._version import __version__
 from tempora_tta.cli.audit import audit
-from tempora_tta.cli.board import board
 from tempora_tta.cli.check import check
 from tempora_tta.cli.compare import compare
 from tempora_tta.cli.data import data_app
@@ -50,7 +49,7 @@ app = typer.Typer(
 
 for command in (
     *(demo, run, show, report, recommend, peak, compare),
-    *(profile, tune, audit, live, check, merge, pack, board),
+    *(profile, tune, audit, live, check, merge, pack),
 ):
     app.command()(command)
 app.command("open")(open_)

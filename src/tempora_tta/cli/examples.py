@@ -21,10 +21,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("runs/mine --cells 5", "five cells made again, one pass each"),
         Example("runs/mine --live", "some cells against the wall clock: simulated beside lived"),
     ),
-    "board": (
-        Example("runs/a runs/b --out board", "a static site over two runs; open board/index.html"),
-        Example("*.tempora --out board", "the same over packs that others sent"),
-    ),
     "check": (
         Example("tent --model fashion_resnet", "does Tent keep what the engine builds on?"),
         Example("my_methods:Mine --set lr=0.001", "the same for a method of your own, with a setting"),

@@ -21,7 +21,7 @@ def pack(
         bool, typer.Option("--no-traces", help="Leave the single batches out: smaller, tables only.")
     ] = False,
 ) -> None:
-    """Put a finished run into one checked file to send; show, report, recommend, compare and board open it."""
+    """Put a finished run into one checked file to send; show, report, recommend and compare open it."""
     from tempora_tta.errors import counted
     from tempora_tta.store.packs import pack as write
     from tempora_tta.store.packs import sha256_of
