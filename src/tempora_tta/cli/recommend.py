@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tempora_tta.analysis.advice import Advice
-    from tempora_tta.analysis.replays import Live
     from tempora_tta.scenarios import Scenario
     from tempora_tta.store import Results
 
@@ -67,9 +65,6 @@ def recommend(
     memory_mb: Annotated[
         float | None, typer.Option(help="Only methods that hold at most so many megabytes on the device.")
     ] = None,
-    run_it: Annotated[
-        bool, typer.Option("--run-it", help="Make the passes that no replay stands for; takes their time.")
-    ] = False,
 ) -> None:
     """Which method to use at this pace, patience or budget: exactly, or with the command that would tell."""
     from tempora_tta.analysis.asked import Asked
@@ -101,13 +96,8 @@ def recommend(
     ).of(results, required, spell=_as_option)
     if required.limits_ms:
         asked = with_variation(results, asked)
-    if run_it:
-        from tempora_tta.cli.execute import prepare_environment
-
-        prepare_environment()
     try:
-        with made_passes(results) if run_it else nullcontext() as live:
-            found = find(results, asked, shift or None, required, live)
+        found = find(results, asked, shift or None, required)
     except NoExactAnswer as error:
         raise TemporaError(f"{error}. {_how_to_measure(results, asked)}") from None
     _show(new_console(), results, found, shift)
@@ -115,20 +105,6 @@ def recommend(
 
 def _as_option(knob: str) -> str:
     return f"--{knob.replace('_', '-')}"
-
-
-@contextmanager
-def made_passes(results: Results) -> Iterator[Live]:
-    """Passes of a finished run under other deployments, made when they are asked for (`--run-it`)."""
-    from tempora_tta.engine.audit import live_passes
-    from tempora_tta.errors import TemporaError
-
-    with ExitStack() as opened:
-        try:
-            made = opened.enter_context(live_passes(results))
-        except TemporaError as error:
-            raise TemporaError(f"--run-it: {error}") from error
-        yield made
 
 
 def _show(console: Console, results: Results, found: Advice, shifts: list[str] | None) -> None:
@@ -250,7 +226,7 @@ def _how_to_measure(results: Results, scenario: Scenario, failed: Mapping[str, s
         unpacking = shlex.join(["tempora", "open", str(results.opened_from), "--out", str(folder)])
         return f"To measure it:\n{unpacking}\n{measuring_command(wanted, spec, folder)}"
     command = measuring_command(wanted, spec, results.path)
-    return f"To measure it: --run-it, or to keep it (what is there stays):\n{command}"
+    return f"To measure it (what is there stays):\n{command}"
 
 
 def _without(
