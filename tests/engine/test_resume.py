@@ -20,7 +20,6 @@ from tempora_tta.engine import Observer, Stopped
 from tempora_tta.measure import load_profile
 from tempora_tta.scenarios import Amortised, Discrete
 from tempora_tta.store import RunFolder, atomic, pack
-from tempora_tta.store.packs import check_run
 
 SCENARIOS = [
     Discrete(utilisation=1),
@@ -231,4 +230,4 @@ def test_a_profile_that_was_given_stays_with_the_run(network, batches, tmp_path)
     assert load_profile(opened.path / "profile.json") == kept
     load_profile({**CLOCK, "baseline_ms": 1.0}).save(tmp_path / "run" / "profile.json")
     with pytest.raises(TemporaError, match=r"is not the profile that belongs to run\.json"):
-        check_run(RunFolder(tmp_path / "run"))
+        pack(tmp_path / "run")

@@ -200,10 +200,6 @@ class RunFolder:
             self._recent[wanted] = trace
         return self._recent[wanted]
 
-    def forget_traces(self) -> None:
-        """Drop what is kept of them; they are read again when asked for."""
-        self._recent.clear()
-
     def write_pass(self, identity: Mapping[str, Any], trace: Trace, facts: Mapping[str, Any]) -> StoredPass:
         """Put a finished pass on disk; it is there, whole, when this returns."""
         table = trace.to_table()

@@ -1,8 +1,8 @@
 """A run in one file to send: the files of its folder in a ZIP archive, with the checksum of each.
 
-Whoever opens a pack trusts nothing in it: only the files that a run folder has are taken, each as large and with
-the bytes that the list says, and what they hold is checked as in a run folder, here before anything is shown; where
-it has traces, every utility of its table is worked out from them again. The same run gives the same bytes.
+Nothing in a pack is trusted: only the files that a run folder has are taken, each as large and with the bytes that
+the list says, and what they hold is checked as in a run folder before anything is shown. The same run gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from tempora_tta.store.belonging import check_belonging
 from tempora_tta.store.folder import RunFolder
 from tempora_tta.store.manifest import MOST_MANIFEST_BYTES
 from tempora_tta.store.plausible import check_cells
-from tempora_tta.store.schema import PASS_COLUMNS
-from tempora_tta.store.scoring import check_scores
 
 SUFFIX = ".tempora"
 LIST = "pack.json"
@@ -141,24 +139,13 @@ def _unpacked(path: Path, target: Path) -> RunFolder:
 
 
 def check_files(folder: RunFolder) -> None:
-    """Read every file of a run; warns where one is not as it was written, of another run, or says something else than
-    the others do."""
+    """Read every file of a run; warns where one is not as it was written, or of another run."""
     manifest, utilities = folder.manifest(), folder.utilities()
     check_cells(utilities, manifest, folder.utilities_parquet)
     check_belonging(folder, utilities, manifest)
     folder.segments()
-    if not folder.packed_without_traces:
-        check_scores(folder, utilities, manifest)
-    named = {key for name in PASS_COLUMNS for key in utilities[name].dropna()}
-    for key, stored in folder.passes().items():
-        if key not in named:  # the others were read to score their cells
-            stored.trace()
-
-
-def check_run(folder: RunFolder) -> None:
-    """Read every file of a run folder; an error where one is not as it was written, or of another run."""
-    with _nothing_changed(f"{folder.path} does not verify"):
-        check_files(folder)
+    for stored in folder.passes().values():
+        stored.trace()
 
 
 # -- reading what a stranger wrote -----------------------------------------------------------------------------

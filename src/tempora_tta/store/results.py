@@ -140,7 +140,7 @@ class Results:
         trace = adapting if own else adapting.on_timeline(resolved, frozen, fallback)
         found = trace.utility(resolved)
         if not abs(found - cell["utility"]) <= 1e-9:
-            warn_unlike(self.folder, cell, "utility", found)
+            warn_unlike(self.folder, cell, found)
         return trace
 
     def resolved(self, cell: pd.Series, num_batches: int) -> Resolved:
