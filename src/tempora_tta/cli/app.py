@@ -26,7 +26,7 @@ from tempora_tta.cli.examples import add_examples
 from tempora_tta.cli.list_ import list_
 from tempora_tta.cli.live import live
 from tempora_tta.cli.merge import merge
-from tempora_tta.cli.pack import open_, pack
+from tempora_tta.cli.pack import pack
 from tempora_tta.cli.peak import peak
 from tempora_tta.cli.profile import profile
 from tempora_tta.cli.recommend import recommend
@@ -52,7 +52,6 @@ for command in (
     *(profile, tune, audit, live, check, merge, pack),
 ):
     app.command()(command)
-app.command("open")(open_)
 app.command("list")(list_)
 app.add_typer(data_app)
 add_examples(app)

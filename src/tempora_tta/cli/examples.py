@@ -70,10 +70,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("runs/seed1 runs/seed2 --out runs/both", "two seeds as one run, ranked anew"),
         Example("runs/shard-* --out runs/all", "the parts that several machines made"),
     ),
-    "open": (
-        Example("mine.tempora", "what a pack holds, checked"),
-        Example("mine.tempora --out runs/mine", "as a run folder"),
-    ),
     "pack": (
         Example("runs/mine", "one checked file to send"),
         Example("runs/mine --no-traces --out small.tempora", "the tables without the batches"),
@@ -107,6 +103,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "show": (
         Example("runs/mine", "who wins where, and how sure that is"),
+        Example("mine.tempora", "the same of a pack that somebody sent, checked"),
         Example("runs/mine --table winners --format latex", "any table of the paper, ready to paste"),
     ),
     "tune": (

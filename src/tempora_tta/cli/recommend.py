@@ -223,7 +223,7 @@ def _how_to_measure(results: Results, scenario: Scenario, failed: Mapping[str, s
     wanted = _without(config, results.manifest["methods"], failed or {})
     if results.is_packed:
         folder = results.opened_from.with_suffix("")
-        unpacking = shlex.join(["tempora", "open", str(results.opened_from), "--out", str(folder)])
+        unpacking = shlex.join(["python", "-m", "zipfile", "-e", str(results.opened_from), str(folder)])
         return f"To measure it:\n{unpacking}\n{measuring_command(wanted, spec, folder)}"
     command = measuring_command(wanted, spec, results.path)
     return f"To measure it (what is there stays):\n{command}"

@@ -209,7 +209,7 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
         console.print(f"More of them are decided by: {command}", markup=False, soft_wrap=True)
     elif summary.cells:
         console.print(
-            f"For your own deployment: tempora recommend {results.path} --fps 30",
+            f"For your own deployment: tempora recommend {results.opened_from} --fps 30",
             markup=False,
             soft_wrap=True,
         )

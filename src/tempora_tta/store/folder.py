@@ -90,7 +90,8 @@ class RunFolder:
         self.path = Path(path)
         self.damaged: list[str] = []
         """Files that were found broken and set aside when the folder was opened for writing."""
-        self._without_traces: bool | None = None
+        self.packed_without_traces = False
+        """The pack that it comes from has no traces: that they are missing is no damage."""
         self._lock: FolderLock | None = None
         self._passes: dict[str, StoredPass] | None = None
         self._recent: dict[tuple[str, bool], Trace] = {}
@@ -160,18 +161,6 @@ class RunFolder:
             self.write_manifest(manifest)
 
     # -- traces --------------------------------------------------------------------------------------------
-
-    @property
-    def packed_without_traces(self) -> bool:
-        """The pack that it comes from has no traces: that they are missing is no damage."""
-        if self._without_traces is None:
-            told = self.has_manifest() and self.manifest().get("traces_left_out")
-            self._without_traces = bool(told) and not self.passes()
-        return self._without_traces
-
-    @packed_without_traces.setter
-    def packed_without_traces(self, told: bool) -> None:
-        self._without_traces = told
 
     def passes(self) -> dict[str, StoredPass]:
         """Every finished pass by its key."""

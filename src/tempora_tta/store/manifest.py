@@ -234,9 +234,6 @@ class Manifest(TypedDict):
     profile_seal: NotRequired[
         Annotated[str | None, Field(description="Which profile.json does; null where it has none.")]
     ]
-    traces_left_out: NotRequired[
-        Annotated[bool, Field(description="Whether the pack that this folder comes from has no traces.")]
-    ]
 
 
 for _record in (

@@ -65,7 +65,6 @@ def pack(run: Path | str, out: Path | str | None = None, traces: bool = True) ->
     if target.is_dir():
         raise TemporaError(f"--out {target}: is a folder; name a file, such as {target / 'run'}{SUFFIX}")
     names = [name for name in TABLES if (folder.path / name).exists()]
-    traces = traces and not folder.packed_without_traces
     if traces:
         names += sorted(path.relative_to(folder.path).as_posix() for path in _trace_files(folder))
     for name in names:
@@ -92,37 +91,21 @@ def sha256_of(path: Path) -> str:
     return _sha256(path.read_bytes())
 
 
-def is_pack(path: Path | str) -> bool:
-    """Whether it is a file, which no run folder is."""
-    return Path(path).is_file()
-
-
 def open_folder(path: Path | str) -> tuple[RunFolder, tempfile.TemporaryDirectory[str] | None]:
     """A run folder for reading; a pack's lies in a temporary folder, which lives as long as what is returned."""
-    if not is_pack(path):
+    if not Path(path).is_file():
         return RunFolder(path), None
     kept = tempfile.TemporaryDirectory(prefix="tempora-pack-")
     return _unpacked(Path(path), Path(kept.name)), kept
 
 
-def unpack(path: Path | str, target: Path | str) -> RunFolder:
-    """Check a pack and write its run folder to `target`, which must be empty or not there."""
-    folder = _unpacked(Path(path), Path(target))
-    if folder.packed_without_traces:
-        # Whoever finds the folder later has no pack that says why they are missing.
-        folder.write_manifest({**folder.manifest(), "traces_left_out": True})
-    return folder
-
-
 def _unpacked(path: Path, target: Path) -> RunFolder:
     """The folder with the files of a pack, as they were packed."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise TemporaError(f"{target} is there already: name a new folder")
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             listed = _listed(archive, path)
             members = _members(archive, listed["files"], path)
-            (target / "traces").mkdir(parents=True, exist_ok=True)
+            (target / "traces").mkdir()
             for name, member in members.items():
                 _extract(archive, member, target / name, listed["files"][name], path)
     except TemporaError:
@@ -130,8 +113,7 @@ def _unpacked(path: Path, target: Path) -> RunFolder:
     except _UNREADABLE as error:
         raise _damaged(path, str(error) or "it ends too early") from error
     folder = RunFolder(target)
-    if not listed["traces"]:
-        folder.packed_without_traces = True
+    folder.packed_without_traces = not listed["traces"]
     with _nothing_changed(f"{path} was changed after it was packed", target, path):
         _check_sizes(target, path)
         check_files(folder)
