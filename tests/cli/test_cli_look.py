@@ -78,7 +78,7 @@ def test_help_fits_the_window(words: tuple[str, ...], columns: int) -> None:
     assert "…" not in text, "something is cut off"
 
 
-@pytest.mark.parametrize("words", [*((("list", what)) for what in completion.LISTS), ("data", "list")])
+@pytest.mark.parametrize("words", [("list", what) for what in completion.LISTS])
 @pytest.mark.parametrize("columns", [80, 200])
 def test_lists_fit_the_window(words: tuple[str, ...], columns: int) -> None:
     text = said(*words, columns=columns)

@@ -384,7 +384,7 @@ def test_comparisons_that_make_no_sense(run: Path, arguments: list[str], message
     [
         ("methods", ["shot_im", "SHOT-IM, gradient-based; modifies parameters", "modifies nothing"]),
         ("models", ["fashion_vit", "ships with Tempora", "timm: resnet50.tv_in1k"]),
-        ("datasets", ["imagenet_c", "about 75 GB"]),
+        ("datasets", ["imagenet_c", "about 75 GB", "https://zenodo.org", "goes to"]),
         ("scenarios", ["interval_ms, or utilisation", "grid paper-vit", "B 80 s"]),
         ("clocks", ["steady", "measured", "published:rn50_inc", "λ 39.9 ms"]),
     ],

@@ -41,10 +41,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("cifar10_c --to ~/data", "download, check and unpack; the same command resumes"),
         Example("imagenet_c --to ~/data --only noise", "one archive of several"),
     ),
-    "data list": (
-        Example("", "every dataset with size, licence and source"),
-        Example("| grep cifar", "those of one family"),
-    ),
     "data verify": (
         Example("~/data/imagenet_c", "layout, counts and published checksums"),
         Example("photos --decode", "open every image too"),
@@ -57,7 +53,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "list": (
         Example("methods", "every method, its family and what it changes"),
-        Example("scenarios", "presets and grids, and who needs them"),
+        Example("datasets", "every dataset with size, licence and source"),
     ),
     "live": (
         Example("runs/mine --cells 3", "three cells of a run lived in real time"),

@@ -69,10 +69,11 @@ def _models() -> Iterator[Entry]:
 
 
 def _datasets() -> Iterator[Entry]:
-    from tempora_tta.data.registry import datasets
+    from tempora_tta.data.registry import data_folder, datasets
 
     for card in datasets().values():
-        yield card.name, card.what, card.size
+        place = f"\ngoes to {data_folder() / card.folder}" if card.folder else ""
+        yield card.name, card.what, f"{card.size}; {card.licence}\n{card.source}{place}"
 
 
 def _streams() -> Iterator[Entry]:
@@ -197,8 +198,8 @@ LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
     ),
     "datasets": (
         _datasets,
-        "`tempora data list` says where they come from, `tempora data fetch NAME` gets one. Your own: "
-        "--dataset module:function.",
+        "The data folder is $TEMPORA_DATA, else ./data; `tempora data fetch NAME` fills it. Your own: --dataset "
+        "module:function.",
     ),
     "streams": (
         _streams,
