@@ -45,7 +45,7 @@ def test_the_command_line_page_has_every_command_and_option(generate):
         "## tempora run",
         "## tempora data corrupt",
         "`--no-share`",
-        "`--live`",
+        "`--realtime`",
         "`--set`",
     ):
         assert words in page

@@ -24,7 +24,6 @@ from tempora_tta.cli.data import data_app
 from tempora_tta.cli.demo import demo
 from tempora_tta.cli.examples import add_examples
 from tempora_tta.cli.list_ import list_
-from tempora_tta.cli.live import live
 from tempora_tta.cli.merge import merge
 from tempora_tta.cli.pack import pack
 from tempora_tta.cli.peak import peak
@@ -49,7 +48,7 @@ app = typer.Typer(
 
 for command in (
     *(demo, run, show, report, recommend, peak, compare),
-    *(profile, tune, audit, live, check, merge, pack),
+    *(profile, tune, audit, check, merge, pack),
 ):
     app.command()(command)
 app.command("list")(list_)

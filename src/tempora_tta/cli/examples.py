@@ -19,7 +19,7 @@ class Example(NamedTuple):
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "audit": (
         Example("runs/mine --cells 5", "five cells made again, one pass each"),
-        Example("runs/mine --live", "some cells against the wall clock: simulated beside lived"),
+        Example("runs/mine --cells 3 --realtime", "three cells in real time, next to what was simulated"),
     ),
     "check": (
         Example("tent --model fashion_resnet", "does Tent keep what the engine builds on?"),
@@ -54,13 +54,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "list": (
         Example("methods", "every method, its family and what it changes"),
         Example("datasets", "every dataset with size, licence and source"),
-    ),
-    "live": (
-        Example("runs/mine --cells 3", "three cells of a run lived in real time"),
-        Example(
-            "--model fashion_resnet --dataset fashion --grid camera --methods standard,adabn",
-            "without a run: a camera's arrivals",
-        ),
     ),
     "merge": (
         Example("runs/seed1 runs/seed2 --out runs/both", "two seeds as one run, ranked anew"),

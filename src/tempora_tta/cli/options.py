@@ -14,8 +14,6 @@ WHAT, HOW, WHERE = "What is evaluated", "How it is timed", "On several machines"
 """Headings of the options."""
 
 RUN = typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
-CELLS = typer.Option(min=1, help="How many cells, picked at random.")
-CELLS_SEED = typer.Option(help="Which ones: another seed picks others.")
 OUT = typer.Option(help="The run folder. Default: runs/NAME.", autocompletion=completion.run_folder)
 SET = typer.Option("--set", help="key=value, over the configuration; may be repeated.")
 MODEL = typer.Option(
