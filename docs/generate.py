@@ -75,7 +75,7 @@ def cli() -> str:
     text = [
         "# Command line",
         f"{MADE} `tempora COMMAND --help` says the same; `tempora --install-completion` teaches your shell "
-        "(bash, zsh, fish) the commands, options, names of methods, networks, datasets and clocks, and run folders."
+        "(bash, zsh, fish) the commands, options, and names of methods, networks and datasets."
         "\n\nExit status: 0 done; 1 a mistake that the message explains, or a check or some cells failed; "
         "2 no such command or option; 130 stopped with Ctrl-C, to be resumed by the same command. Errors and "
         "warnings go to stderr. Without a terminal there is no colour and no progress bar, but a line now and "

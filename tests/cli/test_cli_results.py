@@ -110,7 +110,6 @@ def test_the_overview_of_one_shift_has_its_numbers(run: Path) -> None:
         (["--by-shift"], "--by-shift: .*--table with one of offline, discrete, continuous, amortised"),
         (["--scenario", "x"], "--scenario is about one table: say which with --table"),
         (["--format", "csv"], "--format csv is about one table"),
-        (["--format", "xml"], "unknown format 'xml': allowed: csv, json, latex, markdown, terminal"),
     ],
 )
 def test_what_the_overview_cannot_show_is_said(run: Path, arguments: list[str], message: str) -> None:
@@ -289,7 +288,6 @@ def test_peak_as_data(run: Path) -> None:
     [
         ([], "a peak has one bound; give p99_ms"),
         (["--p99-ms", "50", "--methods", "tnet"], "did you mean 'tent'"),
-        (["--p99-ms", "50", "--format", "yaml"], "unknown format 'yaml'"),
     ],
 )
 def test_peaks_that_make_no_sense(run: Path, arguments: list[str], message: str) -> None:
@@ -367,7 +365,6 @@ def test_known_misprints_are_marked(tmp_path: Path) -> None:
         ([], "compare takes one other thing"),
         (["RUN", "--published", "rn50_inc"], "compare takes one other thing"),
         (["--published", "rn50_inc2"], "did you mean 'rn50_inc'"),
-        (["RUN", "--format", "xls"], "unknown format 'xls'"),
         (["nowhere"], "is not a run folder"),
     ],
 )
@@ -394,8 +391,3 @@ def test_lists_fit_80_columns_and_explain(what: str, parts: list[str]) -> None:
     assert max(map(len, text.splitlines())) <= 80
     for part in parts:
         assert part in one_line(text)
-
-
-def test_what_cannot_be_listed() -> None:
-    with pytest.raises(TemporaError, match="unknown thing to list 'method': did you mean 'methods'"):
-        tempora("list", "method")

@@ -13,6 +13,7 @@ import pytest
 from analysis.runs import a_run
 from tempora_tta import published
 from tempora_tta.errors import TemporaError
+from tempora_tta.names import TABLES
 from tempora_tta.report import tables
 from tempora_tta.report.tables.model import marks
 
@@ -31,7 +32,7 @@ def lines(name: str, setup: str = "rn50_inc") -> dict[str, list[str]]:
     }
 
 
-PAPERS = [name for name in tables.NAMES if name not in ("segments", "stream", "certainty", "seeds")]
+PAPERS = [name for name in TABLES if name not in ("segments", "stream", "certainty", "seeds")]
 """The paper has single streams of one seed and no batches; `test_streams.py` and `test_one_answer.py` show
 the tables of runs that have more."""
 

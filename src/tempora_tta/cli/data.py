@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -85,16 +85,12 @@ def corrupt(
         str,
         typer.Option(
             help="Names and groups, with commas; or all.",
-            autocompletion=completion.some_of(completion.SHIFTS),
+            autocompletion=completion.some_of(names.SHIFTS),
         ),
     ] = "all",
     severity: Annotated[list[int] | None, typer.Option(help="1 to 5; may be repeated. Default: 5.")] = None,
     constants: Annotated[
-        str,
-        typer.Option(
-            help="imagenet, cifar or fashion: the one made for the nearest image size.",
-            autocompletion=completion.one_of(completion.CONSTANTS),
-        ),
+        Literal["imagenet", "cifar", "fashion"], typer.Option(help="Those made for the nearest image size.")
     ] = "imagenet",
     size: Annotated[int | None, typer.Option(help="Side in pixels. Default: that of the constants.")] = None,
     seed: Annotated[int, typer.Option(help="Decides noise and textures.")] = 2025,

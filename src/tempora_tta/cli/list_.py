@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from tempora_tta import names
-from tempora_tta.cli import completion
 from tempora_tta.cli.terminal import UNBROKEN, Entry, console, print_entries
+
+What = Literal["methods", "models", "datasets", "streams", "scenarios", "clocks", "suites"]
 
 
 def list_(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="methods, models, datasets, streams, scenarios, clocks or suites.",
-            autocompletion=completion.one_of(completion.LISTS),
-        ),
-    ],
+    what: Annotated[What, typer.Argument()],
 ) -> None:
     """What there is to choose from: methods, models, datasets, streams, scenarios, clocks or suites."""
-    from tempora_tta.errors import unknown
-
-    if what not in LISTS:
-        raise unknown("thing to list", what, LISTS)
     entries, hint = LISTS[what]
     out = console()
     print_entries(out, entries())
@@ -190,7 +181,7 @@ def _suites() -> Iterator[Entry]:
         yield name, f"{about} of each of {shifts}", f"grid {config.grid}, clock {config.clock}"
 
 
-LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
+LISTS: dict[What, tuple[Callable[[], Iterator[Entry]], str]] = {
     "methods": (_methods, "Your own: --methods module:Class (`tempora check module:Class` tests it)."),
     "models": (
         _models,

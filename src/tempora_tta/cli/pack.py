@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from tempora_tta.cli import completion
 from tempora_tta.cli.terminal import say
 
 
 def pack(
-    run: Annotated[Path, typer.Argument(help="A run folder.", autocompletion=completion.run_folder)],
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
     out: Annotated[
         Path | None, typer.Option(help="The file to write. Default: beside the folder, RUN.tempora.")
     ] = None,

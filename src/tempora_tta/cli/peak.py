@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tempora_tta.cli import completion, options
+from tempora_tta.cli import options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table, say
 
@@ -31,17 +31,10 @@ def peak(
     ] = None,
     queue: Annotated[int, typer.Option(help="Batches that may wait; a full queue loses its oldest.")] = 16,
     format_: Annotated[
-        str,
-        typer.Option(
-            "--format", help="table, csv or json.", autocompletion=completion.one_of(completion.ANSWERS)
-        ),
+        Literal["table", "csv", "json"], typer.Option("--format", help="Of the answer.")
     ] = "table",
 ) -> None:
     """The highest rate of random (Poisson) arrivals at which each method answers 99 % of them in time."""
-    from tempora_tta.errors import unknown
-
-    if format_ not in completion.ANSWERS:
-        raise unknown("format", format_, completion.ANSWERS)
     from tempora_tta.analysis.peak import peak as find
     from tempora_tta.store import open_run
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tempora_tta._numbers import percent
-from tempora_tta.cli import completion, options
+from tempora_tta.cli import options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table
 
@@ -32,10 +32,7 @@ def recommend(
         float | None, typer.Option(help="An answer is worth half when it takes this long.")
     ] = None,
     budget_s: Annotated[float | None, typer.Option(help="Seconds of overhead that may be spent.")] = None,
-    shift: Annotated[
-        list[str] | None,
-        typer.Option(help="Only this shift; may be repeated.", autocompletion=completion.shift_of_run),
-    ] = None,
+    shift: Annotated[list[str] | None, typer.Option(help="Only this shift; may be repeated.")] = None,
     rate_hz: Annotated[
         float | None, typer.Option(help="So many batches per second on average, at random (Poisson).")
     ] = None,
