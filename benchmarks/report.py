@@ -52,7 +52,7 @@ PACES = {
 
 def analyse(folder: Path) -> None:
     """What the overview and the tables need."""
-    utilities = tempora.open(folder).utilities
+    utilities = tempora.open_run(folder).utilities
     cells = analysis.winners(utilities)
     analysis.win_counts(cells)
     analysis.headline(utilities)
@@ -146,9 +146,9 @@ def main(
     _, figures["read_s"] = timed(lambda: read_passes(folder))
     _, figures["analysis_s"] = timed(lambda: analyse(folder))
     _, figures["chart_library_s"] = timed(charts.scripts)
-    page, figures["report_s"] = timed(lambda: write_report(tempora.open(folder)))
+    page, figures["report_s"] = timed(lambda: write_report(tempora.open_run(folder)))
     figures["page_mb"] = page.stat().st_size / 1e6
-    _, figures["figures_s"] = timed(lambda: make_figures(tempora.open(folder), folder / "figures"))
+    _, figures["figures_s"] = timed(lambda: make_figures(tempora.open_run(folder), folder / "figures"))
     for part in ("analysis", "report", "figures"):
         figures[f"{part}_over_read"] = figures[f"{part}_s"] / figures["read_s"]
     if browser:

@@ -72,22 +72,22 @@ def analyse(utilities):
     analysis.phase_summary(cells), analysis.pareto_front(analysis.pool(utilities))
 
 charts.scripts()
-write_report(tempora.open(folder), out / "page.html")  # imports, and the charts' specifications
-results = tempora.open(folder)
+write_report(tempora.open_run(folder), out / "page.html")  # imports, and the charts' specifications
+results = tempora.open_run(folder)
 timed("analysis", lambda: analyse(results.utilities))
 batches = offline_batches(results)
 told = {"cards": results.cards} if hasattr(results, "cards") else {}
 for name in ("winners", "offline", "discrete", "continuous", "amortised", "sweep", "overhead", "temporal-factors",
              "correlation", "deficit", "below-standard", "response", "ablation"):
     timed(f"table {name}", lambda: build(name, results.utilities, batches, **told))
-timed("report", lambda: write_report(tempora.open(folder), out / "page.html"))
+timed("report", lambda: write_report(tempora.open_run(folder), out / "page.html"))
 found["page"] = found["report"]
 try:
     from tempora_tta.analysis.doubt import doubt
 except ImportError:
     pass
 else:
-    again = tempora.open(folder)
+    again = tempora.open_run(folder)
     for key in set(again.utilities["adapting_pass"].dropna()):
         again.folder.trace(key, predictions=False)  # the page shows these in any case
     timed("doubt", lambda: doubt(again))

@@ -50,8 +50,8 @@ def _read(file: Path) -> None:
     """A pack that opens holds what the run did: every change is refused, none is only warned about."""
     import tempora_tta as tempora
 
-    results = tempora.open(file)
-    untouched = tempora.open(pristine())
+    results = tempora.open_run(file)
+    untouched = tempora.open_run(pristine())
     if results.folder.packed_without_traces:
         assert not results.folder.passes()
     else:

@@ -111,7 +111,7 @@ def _read_from_python(folder: Path) -> None:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TemporaWarning)
-        results = tempora.open(folder)
+        results = tempora.open_run(folder)
         found = {"utilities": results.utilities, "traces": results.traces}
         specs = [repr(scenario) for scenario in results.scenarios]
         about = dict(results.manifest)
@@ -119,7 +119,7 @@ def _read_from_python(folder: Path) -> None:
         return
     for name, frame in found.items():
         pd.testing.assert_frame_equal(frame, _frames()[name], obj=f"{name}, without a warning")
-    untouched = tempora.open(pristine())
+    untouched = tempora.open_run(pristine())
     assert about == untouched.manifest, "another manifest, without a warning"
     assert specs == [repr(scenario) for scenario in untouched.scenarios]
 

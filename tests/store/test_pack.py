@@ -75,11 +75,11 @@ def rewritten(
 
 
 def test_what_goes_in_comes_out(run: Path, packed: Path, tmp_path: Path) -> None:
-    tempora.open(packed).save(tmp_path / "back")
+    tempora.open_run(packed).save(tmp_path / "back")
     assert files(tmp_path / "back") == {name: data for name, data in files(run).items() if name != "run.lock"}
     with warnings.catch_warnings():
         warnings.simplefilter("error", TemporaWarning)
-        here, there = tempora.open(run), tempora.open(packed)
+        here, there = tempora.open_run(run), tempora.open_run(packed)
         pd.testing.assert_frame_equal(here.utilities, there.utilities)
         pd.testing.assert_frame_equal(here.traces, there.traces)
     assert here.manifest == there.manifest
@@ -101,14 +101,14 @@ def test_without_traces_the_tables_stay_and_batches_are_missed_by_name(
     assert small.stat().st_size < packed.stat().st_size / 2
     with warnings.catch_warnings():
         warnings.simplefilter("error", TemporaWarning)
-        results = tempora.open(small)
-        pd.testing.assert_frame_equal(results.utilities, tempora.open(run).utilities)
+        results = tempora.open_run(small)
+        pd.testing.assert_frame_equal(results.utilities, tempora.open_run(run).utilities)
         with pytest.raises(TemporaError, match="packed without traces"):
             _ = results.traces
 
 
 def test_a_temporary_folder_lives_as_long_as_its_results(packed: Path) -> None:
-    results = tempora.open(packed)
+    results = tempora.open_run(packed)
     place = results.path
     assert (place / "run.json").exists()
     del results
@@ -170,20 +170,20 @@ def test_a_tampered_pack_is_refused(packed: Path, tmp_path: Path, change, relist
     forged = rewritten(packed, tmp_path / "forged.tempora", change, relist)
     said = "was changed after it was packed" if relist else "not what was packed|larger than it may be"
     with pytest.raises(TemporaError, match=said):
-        tempora.open(forged)
+        tempora.open_run(forged)
 
 
 def test_a_pack_without_its_profile_is_refused(packed: Path, tmp_path: Path) -> None:
     forged = rewritten(packed, tmp_path / "forged.tempora", no_profile, relist=True)
     with pytest.raises(TemporaError, match=r"forged\.tempora/profile\.json is missing.*: ask for it again"):
-        tempora.open(forged)
+        tempora.open_run(forged)
 
 
 def test_what_is_wrong_names_the_pack_and_what_its_reader_can_do(packed: Path, tmp_path: Path) -> None:
     """Who was sent a file has no command to run again, and its files lie in a passing place."""
     forged = rewritten(packed, tmp_path / "forged.tempora", renamed, relist=True)
     with pytest.raises(TemporaError, match=r"ask for it again, or pack the run anew") as said:
-        tempora.open(forged)
+        tempora.open_run(forged)
     assert "tempora-pack-" not in str(said.value)
     assert "same command" not in str(said.value)
 
@@ -200,7 +200,7 @@ def test_traces_in_a_pack_that_says_it_has_none_are_refused(packed: Path, tmp_pa
         members["pack.json"] = members["pack.json"].replace(b'"traces": true', b'"traces": false')
 
     with pytest.raises(TemporaError, match="does not say what is in it"):
-        tempora.open(rewritten(packed, tmp_path / "odd.tempora", hidden, relist=True))
+        tempora.open_run(rewritten(packed, tmp_path / "odd.tempora", hidden, relist=True))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_nothing_but_the_files_of_a_run_is_taken(
     )
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(TemporaError, match="which no run folder has"):
-        tempora.open(odd)
+        tempora.open_run(odd)
     assert [path.name for path in tmp_path.rglob("*")] == ["odd.tempora"]
     assert not Path("/tmp/escaped").exists()
 
@@ -236,7 +236,7 @@ def test_a_bomb_is_noticed_before_it_goes_off(packed: Path, tmp_path: Path) -> N
     )
     assert bomb.stat().st_size < 1 << 20
     with pytest.raises(TemporaError, match="more than a run has"):
-        tempora.open(bomb)
+        tempora.open_run(bomb)
 
 
 def test_a_member_longer_than_listed_is_not_read_to_its_end(packed: Path, tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_a_member_longer_than_listed_is_not_read_to_its_end(packed: Path, tmp_pa
         packed, tmp_path / "long.tempora", lambda members: members.update({"profile.json": bytes(64 << 20)})
     )
     with pytest.raises(TemporaError, match="larger than it may be"):
-        tempora.open(long)
+        tempora.open_run(long)
 
 
 def test_a_table_of_endless_equal_numbers_is_refused(packed: Path, tmp_path: Path, monkeypatch) -> None:
@@ -256,7 +256,7 @@ def test_a_table_of_endless_equal_numbers_is_refused(packed: Path, tmp_path: Pat
     monkeypatch.setattr("tempora_tta.store.packs.MOST_VALUES", 999_999)
     huge = rewritten(packed, tmp_path / "huge.tempora", endless, relist=True)
     with pytest.raises(TemporaError, match="numbers, more than a run has"):
-        tempora.open(huge)
+        tempora.open_run(huge)
 
 
 def test_a_table_of_one_endless_text_is_refused_before_it_is_repeated(
@@ -280,7 +280,7 @@ def test_a_table_of_one_endless_text_is_refused_before_it_is_repeated(
     monkeypatch.setattr("tempora_tta.store.integrity.rows_checksum", decoded)
     huge = rewritten(packed, tmp_path / "huge.tempora", endless, relist=True)
     with pytest.raises(TemporaError, match=r"label holds texts of \d+ bytes, more than a run has"):
-        tempora.open(huge)
+        tempora.open_run(huge)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_table_of_one_endless_text_is_refused_before_it_is_repeated(
 def test_files_that_are_no_packs(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "x.tempora").write_bytes(content)
     with pytest.raises(TemporaError, match=said):
-        tempora.open(tmp_path / "x.tempora")
+        tempora.open_run(tmp_path / "x.tempora")
 
 
 def test_a_later_format_asks_for_an_update(packed: Path, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_a_later_format_asks_for_an_update(packed: Path, tmp_path: Path) -> None
         members["pack.json"] = json.dumps({"format": 2}).encode()
 
     with pytest.raises(TemporaError, match="update Tempora"):
-        tempora.open(rewritten(packed, tmp_path / "later.tempora", later))
+        tempora.open_run(rewritten(packed, tmp_path / "later.tempora", later))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """What a run found out. `tempora.open(folder)` and `tempora.evaluate(...)` return one."""
+    """What a run found out. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
