@@ -59,7 +59,7 @@ def analyse(folder: Path) -> None:
     analysis.correlation_summary(analysis.correlations(utilities))
     analysis.findings(utilities)
     analysis.break_even(utilities)
-    analysis.phase_summary(cells)
+    analysis.phase_transitions(cells)
     analysis.pareto_front(analysis.pool(utilities))
 
 

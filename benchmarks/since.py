@@ -69,7 +69,7 @@ def analyse(utilities):
     cells = analysis.winners(utilities)
     analysis.win_counts(cells), analysis.headline(utilities), analysis.findings(utilities)
     analysis.correlation_summary(analysis.correlations(utilities)), analysis.break_even(utilities)
-    analysis.phase_summary(cells), analysis.pareto_front(analysis.pool(utilities))
+    analysis.phase_transitions(cells), analysis.pareto_front(analysis.pool(utilities))
 
 charts.scripts()
 write_report(tempora.open_run(folder), out / "page.html")  # imports, and the charts' specifications

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tempora_tta._numbers import percent, points
-from tempora_tta.analysis.advice import Advice
+from tempora_tta.analysis.advice import Advice, Difference
 from tempora_tta.analysis.doubt import Judgement, Replicates, judge, leads, pooled, times_of
 from tempora_tta.analysis.doubt.drawn import rescored
 from tempora_tta.analysis.doubt.rescoring import Rescorer
@@ -23,7 +23,6 @@ from tempora_tta.analysis.replays import Answers, answer
 from tempora_tta.analysis.requirements import Kept, Requirements, check_known, kept
 from tempora_tta.analysis.solvency import break_even
 from tempora_tta.analysis.tails import tail_note, with_variation
-from tempora_tta.analysis.uncertainty import Difference, seed_label
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.published.methods import STANDARD
@@ -165,7 +164,8 @@ def _margin(replicates: Replicates, seeds: int) -> Difference:
     """Over the runner-up, which is the second."""
     ahead = leads(replicates, 0)
     lead, lo, hi = (float(bound[0]) for bound in (ahead.lead, ahead.lo, ahead.hi))
-    return Difference(lead, lo, hi, replicates.batches, seed_label(seeds))
+    kind = "within-stream" if seeds == 1 else f"across {seeds} seeds"
+    return Difference(lead, lo, hi, replicates.batches, kind)
 
 
 def _why(best: pd.Series[Any], second: pd.Series[Any] | None, table: pd.DataFrame, cards: Cards) -> str:
