@@ -127,17 +127,8 @@ SHIFTS = (
 
 TABLES = (
     *("winners", "offline", "discrete", "continuous", "amortised", "sweep", "overhead", "temporal-factors"),
-    *(
-        "correlation",
-        "deficit",
-        "below-standard",
-        "buffering",
-        "response",
-        "ablation",
-        "hardware",
-        "segments",
-    ),
-    *("stream", "regret", "certainty", "seeds"),
+    *("correlation", "deficit", "below-standard", "buffering", "response", "ablation", "segments", "stream"),
+    *("regret", "certainty", "seeds"),
 )
 """Tables of a run; one that has protocols of its own has a table for each."""
 
