@@ -48,10 +48,9 @@ app = typer.Typer(
 
 for command in (
     *(demo, run, show, report, recommend, peak, compare),
-    *(profile, tune, audit, check, merge, pack),
+    *(profile, tune, check, audit, list_, pack, merge),
 ):
-    app.command()(command)
-app.command("list")(list_)
+    app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(data_app)
 add_examples(app)
 
