@@ -16,9 +16,11 @@ from __future__ import annotations
 import math
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
@@ -29,12 +31,16 @@ import tempora_tta as tempora
 from common import Device, JsonFile, committed, console, in_percent, markdown_table, script, write
 from engine import synthetic
 from tempora_tta import methods, models
-from tempora_tta.cli.live import _made, show_lived
+from tempora_tta.cli.live import show_lived
+from tempora_tta.engine import Run
 from tempora_tta.engine.live import LivedCell, live
+from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.own_profile import PROFILE_FILE
+from tempora_tta.engine.setup import job_from_config
 from tempora_tta.measure.device import synchroniser
 from tempora_tta.methods.testing import sharpened
 from tempora_tta.scenarios import Offline
+from tempora_tta.store import RunFolder
 
 app = typer.Typer()
 
@@ -131,22 +137,24 @@ def lived(
     clock, cells = "steady", []
     flags = {"device": device, "model": model, "methods": only.split(","), "batches": batches}
     flags |= {"data.shifts": shifts, "batch_size": batch_size, "threads": 1, "profile_s": profile_s}
-    for name in grids.split(","):
-        results = _made({**flags, "grid": name, "clock": clock})
-        if clock == "steady":  # one profile for all
-            profile, clock = results.keeps_alive, str(results.path / PROFILE_FILE)
-        found = [cell for cell in live(results, cells=10_000, repeats=repeats) if cell.label != OFFLINE]
-        console.rule(name)
-        show_lived(found)
-        cells += [_row(name, cell) for cell in found]
-        seconds = time.perf_counter() - began_s
-        baseline_ms = float(results.utilities["baseline_ms"].iloc[0])
-        console.print(f"{len(cells)} cells in {seconds:.0f} s, lambda {baseline_ms:.2f} ms")
-        machine = {"device": device_name(device), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
-        settings = {"model": model, "batches": batches, "batch_size": batch_size, "repeats": repeats}
-        times = {"baseline_ms": baseline_ms, "seconds": seconds}
-        write({"command": _command(), **machine, **settings, **times, "cells": cells}, json_file)
-    del profile
+    with tempfile.TemporaryDirectory() as place:
+        for name in grids.split(","):
+            with RunFolder.for_writing(Path(place) / name) as folder:
+                job = job_from_config(load_config(None, flags={**flags, "grid": name, "clock": clock}))
+                results = Run(job, folder).execute()
+            if clock == "steady":  # one profile for all
+                clock = str(results.path / PROFILE_FILE)
+            found = [cell for cell in live(results, cells=10_000, repeats=repeats) if cell.label != OFFLINE]
+            console.rule(name)
+            show_lived(found)
+            cells += [_row(name, cell) for cell in found]
+            seconds = time.perf_counter() - began_s
+            baseline_ms = float(results.utilities["baseline_ms"].iloc[0])
+            console.print(f"{len(cells)} cells in {seconds:.0f} s, lambda {baseline_ms:.2f} ms")
+            machine = {"device": device_name(device), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
+            settings = {"model": model, "batches": batches, "batch_size": batch_size, "repeats": repeats}
+            times = {"baseline_ms": baseline_ms, "seconds": seconds}
+            write({"command": _command(), **machine, **settings, **times, "cells": cells}, json_file)
 
 
 def _command() -> str:

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from tempora_tta.engine.deploy import deploy
     from tempora_tta.engine.evaluate import evaluate
     from tempora_tta.results import open_run
-    from tempora_tta.results import open_run as open
 
-__all__ = ["TemporaError", "__version__", "deploy", "evaluate", "open", "open_run"]
+__all__ = ["TemporaError", "__version__", "deploy", "evaluate", "open_run"]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,7 +31,7 @@ def __getattr__(name: str) -> Any:
         from tempora_tta import engine
 
         return getattr(engine, name)
-    if name in ("open", "open_run"):
+    if name == "open_run":
         from tempora_tta.results import open_run
 
         return open_run

@@ -73,5 +73,5 @@ def test_the_notebook_goes_from_run_to_figure(in_examples, tmp_path):
             assert cell["outputs"] == []
             exec("".join(cell["source"]), namespace)
     assert (tmp_path / "patience.png").stat().st_size > 5_000
-    utilities = tempora.open(tmp_path / "run").utilities
+    utilities = tempora.open_run(tmp_path / "run").utilities
     assert set(utilities["method"]) == {"standard", "adabn", "tent", "sar"}

@@ -142,7 +142,7 @@ def test_a_method_that_fails_is_not_tried_once_per_scenario(network, batches, tm
     options = {"clock": {**CLOCK, "counts": (40, 0)}, "warmup_batches": 0, "out": tmp_path / "run"}
     with pytest.raises(TemporaError, match="4 of 4 cells failed: counts: every score"):
         evaluate(network("fashion_resnet"), batches, [Counts], **options)
-    results = tempora.open(tmp_path / "run")
+    results = tempora.open_run(tmp_path / "run")
     assert results.utilities["status"].str.contains("every score it gave was NaN").all()
     assert results.traces[["protocol", "predict_ms"]].empty
     assert len(results.utilities) == 4
@@ -395,7 +395,7 @@ def test_wrong_input_says_what_to_do(network, batches, change, message):
 def test_save_keeps_a_temporary_run(network, batches, tmp_path):
     results = evaluate(network("fashion_resnet"), batches[:2], ["standard"])
     saved = results.save(tmp_path / "kept")
-    assert tempora.open(saved).utilities.equals(results.utilities)
+    assert tempora.open_run(saved).utilities.equals(results.utilities)
     with pytest.raises(TemporaError, match="holds a run already"):
         results.save(tmp_path / "kept")
 

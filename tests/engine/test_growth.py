@@ -59,7 +59,7 @@ def test_other_methods_join_those_that_are_there(grow, tmp_path):
     together, _ = grow(["standard", "adabn", "tent"])
     assert together.utilities.equals(both.utilities)
     assert len(both.traces) == 3 * 2 * 2 * 3
-    assert tempora.open(tmp_path / "run").utilities["rank"].notna().all()
+    assert tempora.open_run(tmp_path / "run").utilities["rank"].notna().all()
 
 
 def test_the_same_again_says_nothing(grow):

@@ -332,9 +332,9 @@ def test_segments_are_stored_and_read(network, shifts, tmp_path):
     )
     stored = pd.read_parquet(tmp_path / "segments.parquet")
     assert len(stored) == len(results.utilities) * 3
-    pd.testing.assert_frame_equal(tempora.open(tmp_path).segments, results.segments)
+    pd.testing.assert_frame_equal(tempora.open_run(tmp_path).segments, results.segments)
     (tmp_path / "segments.parquet").unlink()
-    again = tempora.open(tmp_path).segments
+    again = tempora.open_run(tmp_path).segments
     pd.testing.assert_frame_equal(again, results.segments, check_exact=True)
 
 

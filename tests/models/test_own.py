@@ -126,7 +126,7 @@ def test_on_the_command_line(networks: str, tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    found = tempora.open(tmp_path / "runs" / f"{networks}.classifier-fashion")
+    found = tempora.open_run(tmp_path / "runs" / f"{networks}.classifier-fashion")
     assert set(found.utilities["model"]) == {"mine"}
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tempora_tta import names
 from tempora_tta._numbers import percent
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
@@ -31,7 +32,7 @@ def profile(
         str | None,
         typer.Option(
             help="Corruptions or groups, with commas; the first three are fitted on, the fourth checks.",
-            autocompletion=completion.some_of(completion.SHIFTS),
+            autocompletion=completion.some_of(names.SHIFTS),
             rich_help_panel=options.WHAT,
         ),
     ] = None,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -102,22 +101,6 @@ def _python_job(call: Mapping[str, Any]) -> Job:
         return job_from_batches(**{**call, "methods": specs, "scenarios": []})
     except (KeyError, TypeError, ValueError) as error:
         raise TemporaError(f"its call of evaluate is incomplete or was edited ({error})") from None
-
-
-@contextmanager
-def live_passes(results: Results) -> Iterator[Callable[[str, str, int, Resolved], Trace]]:
-    """Makes passes of a finished run under other deployments: of a method, shift, seed and deployment."""
-    job = _job(results)
-    streams = Streams(job.open_stream)
-
-    def make(method: str, shift: str, seed: int, resolved: Resolved) -> Trace:
-        spec, source = _found(job, results, pd.Series({"method": method, "shift": shift, "seed": seed}))
-        return _live(job, spec, source, resolved, streams)
-
-    try:
-        yield make
-    finally:
-        streams.close()
 
 
 def _found(job: Job, results: Results, cell: pd.Series) -> tuple[MethodSpec, Order]:

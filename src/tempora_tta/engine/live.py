@@ -1,4 +1,4 @@
-"""Living some cells of a run beside what was simulated, and judging by it: `tempora live`, `tempora audit --live`.
+"""Living some cells of a run in real time, and judging the simulation by it: `tempora audit --realtime`.
 
 Two comparisons. The lived times replayed against what was lived: a difference there is wrong logic. The run's profile
 against what was lived: a difference only there is a wrong clock.

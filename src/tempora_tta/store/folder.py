@@ -90,7 +90,8 @@ class RunFolder:
         self.path = Path(path)
         self.damaged: list[str] = []
         """Files that were found broken and set aside when the folder was opened for writing."""
-        self._without_traces: bool | None = None
+        self.packed_without_traces = False
+        """The pack that it comes from has no traces: that they are missing is no damage."""
         self._lock: FolderLock | None = None
         self._passes: dict[str, StoredPass] | None = None
         self._recent: dict[tuple[str, bool], Trace] = {}
@@ -161,18 +162,6 @@ class RunFolder:
 
     # -- traces --------------------------------------------------------------------------------------------
 
-    @property
-    def packed_without_traces(self) -> bool:
-        """The pack that it comes from has no traces: that they are missing is no damage."""
-        if self._without_traces is None:
-            told = self.has_manifest() and self.manifest().get("traces_left_out")
-            self._without_traces = bool(told) and not self.passes()
-        return self._without_traces
-
-    @packed_without_traces.setter
-    def packed_without_traces(self, told: bool) -> None:
-        self._without_traces = told
-
     def passes(self) -> dict[str, StoredPass]:
         """Every finished pass by its key."""
         if self._passes is None:
@@ -199,10 +188,6 @@ class RunFolder:
                 self._recent.pop(next(iter(self._recent)))
             self._recent[wanted] = trace
         return self._recent[wanted]
-
-    def forget_traces(self) -> None:
-        """Drop what is kept of them; they are read again when asked for."""
-        self._recent.clear()
 
     def write_pass(self, identity: Mapping[str, Any], trace: Trace, facts: Mapping[str, Any]) -> StoredPass:
         """Put a finished pass on disk; it is there, whole, when this returns."""
