@@ -133,7 +133,6 @@ def _clock_without_neo(folder: Path) -> Path:
         (["run", "--shifts", "gausian_noise"], "did you mean 'gaussian_noise'"),
         (["run", "--dataset", "fashon"], "did you mean 'fashion'"),
         (["run", "--seeds", "one"], "give whole numbers"),
-        (["run", "--redo", "all", "--grid", "none", *FEW, *SMALL, *CLOCK], "unknown --redo 'all'"),
         (["run", "--methods", "spa"], "spa does not fit fashion_resnet"),
         (["run", "--model", "fashion_resnet", "--dataset", "cifar10_c"], "expected"),
         (["show", "nowhere"], "is not a run folder"),

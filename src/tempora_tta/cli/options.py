@@ -61,11 +61,6 @@ METHODS = typer.Option(
     rich_help_panel=WHAT,
 )
 RECIPES = typer.Option(help="A file of `tempora tune`, whose settings are used.", rich_help_panel=WHAT)
-BAND = typer.Option(
-    "--band",
-    help="With --recipes: each method with its own default, label-free and oracle settings, as a band.",
-    rich_help_panel=WHAT,
-)
 GRID = typer.Option(
     help="relative, server, camera, ... from `tempora list scenarios`, none, or module:function.",
     autocompletion=completion.one_of(names.GRIDS),
@@ -109,14 +104,8 @@ EXECUTOR = typer.Option(
 ADDRESS = typer.Option(
     help="Of the Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.", rich_help_panel=WHERE
 )
-SHARD = typer.Option(
-    help="i/n: only this part of the job; `tempora merge` joins the parts.", rich_help_panel=WHERE
-)
-MIX_DEVICES = typer.Option(
-    "--mix-devices", help="Rank across different kinds of device all the same.", rich_help_panel=WHERE
-)
-REDO = typer.Option(
-    help="invalid: repeat the passes whose timing was INVALID.",
+REPLACE = typer.Option(
+    "--replace", help="Go on even where results of an earlier run leave the folder's table."
 )
 DRY_RUN = typer.Option("--dry-run", help="Print the plan and an estimate, run nothing.")
 INIT = typer.Option("--init", help="Write a commented configuration and stop.")

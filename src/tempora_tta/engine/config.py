@@ -116,11 +116,6 @@ class RunConfig(_Strict):
     recipes: Path | None = Field(
         None, description="A file of `tempora tune`: its settings, where `methods` gives none."
     )
-    band: bool = Field(
-        False,
-        description="With recipes: each method with its default (its own, not the network's recipe), its label-free "
-        "and its oracle settings.",
-    )
     grid: str = Field(
         "relative",
         description="Scenarios to evaluate besides Offline, which always is: a name from "
@@ -180,11 +175,6 @@ class RunConfig(_Strict):
         6.0, ge=0, allow_inf_nan=False, description="measured: lambda = mean + provision * sigma."
     )
     warmup_batches: int = Field(5, ge=0, description="measured: batches before each pass that do not count.")
-    tail_batches: int | None = Field(
-        None,
-        ge=1,
-        description="Batches of an untimed frozen tail at once, where no prediction changes by it.",
-    )
     method_timeout_s: float | None = Field(
         None,
         gt=0,

@@ -114,11 +114,6 @@ class Task:
         frozen = None if way.cutoff is None else self._frozen(method, resolved, way.cutoff)
         return self._placed(cell, origin, offline, frozen)
 
-    def live_pass(self, index: int) -> StoredPass:
-        """A pass of its own for the scenario of that number, whatever it might share."""
-        resolved = self._resolve(self.passes.job.scenarios[index])
-        return self._live(resolved, **({"scenario_index": index} if self.passes.method().time_aware else {}))
-
     def _live_cell(self, cell: Cell, resolved: Resolved, **more: Any) -> Cell:
         return self._placed(cell, LIVE, self._live(resolved, **more))
 

@@ -1,7 +1,7 @@
 """Clocks, calibration of lambda, what machine this is, and how far its timings can be trusted."""
 
 from tempora_tta.measure.baseline import Baseline
-from tempora_tta.measure.clock import Batch, Clock, MeasuredClock, PacedClock, RecordedClock, SteadyClock
+from tempora_tta.measure.clock import Batch, Clock, MeasuredClock, RecordedClock, SteadyClock
 from tempora_tta.measure.device import choose_device
 from tempora_tta.measure.machine import device_kind, machine_facts
 from tempora_tta.measure.profile import MethodTimes, Profile, load_profile
@@ -15,7 +15,6 @@ __all__ = [
     "Clock",
     "MeasuredClock",
     "MethodTimes",
-    "PacedClock",
     "Profile",
     "RecordedClock",
     "SteadyClock",

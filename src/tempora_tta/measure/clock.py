@@ -271,22 +271,6 @@ class SteadyClock:
         )
 
 
-class PacedClock(SteadyClock):
-    """A steady clock whose methods took `times_x` as long, against standard inference, as its profile says."""
-
-    def __init__(self, clock: SteadyClock, times_x: float) -> None:
-        super().__init__(clock.profile, clock.provision_x, clock.own)
-        self.times_x = times_x
-
-    @property
-    def name(self) -> str:
-        return f"{super().name} times {self.times_x!r}"
-
-    def _look_up(self, kind: Kind, batch: Batch, amount: float | None) -> float:
-        ms = super()._look_up(kind, batch, amount)
-        return ms if kind.method == STANDARD else self.times_x * ms
-
-
 _NOTHING = "nothing"
 
 

@@ -40,8 +40,6 @@ def cores_for(config: RunConfig, job: Job) -> int:
 class ProcessExecutor(RayExecutor):
     """Hands the tasks of a run to processes on this machine, as it would to the workers of a cluster."""
 
-    here = True
-
     def __init__(
         self, job: Job, folder: RunFolder, observer: Observer, *, config: RunConfig, processes: int
     ) -> None:
@@ -57,8 +55,6 @@ class ProcessExecutor(RayExecutor):
 
 class Processes:
     """The processes of a run, and what each was asked."""
-
-    binds_cores = False
 
     def __init__(self, config: RunConfig, processes: int) -> None:
         self._config = config.model_copy(update={"threads": config.threads or 1})
@@ -126,7 +122,7 @@ def _serve(connection: Connection, config: dict[str, Any]) -> None:
     from tempora_tta.engine.executors.worker import Worker
 
     try:
-        worker = Worker(config, None, None)
+        worker = Worker(config, None)
         connection.send(worker.introduce())
         while True:
             what, arguments = connection.recv()
