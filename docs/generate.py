@@ -100,7 +100,7 @@ def _command(path: str, function: Callable[..., None]) -> str:
     hints = typing.get_type_hints(function, include_extras=True)
     usage, rows = [path], []
     for param in inspect.signature(function).parameters.values():
-        kind, info = _annotated(hints[param.name])
+        kind, info = typing.get_args(hints[param.name])
         if isinstance(info, ArgumentInfo):
             required = param.default is param.empty
             usage.append(param.name.upper() if required else f"[{param.name.upper()}]")
@@ -117,14 +117,6 @@ def _command(path: str, function: Callable[..., None]) -> str:
     about = inspect.getdoc(function) or ""
     parts = [f"## {path}", f"    {' '.join(usage)}", about, block, markdown_table(rows)]
     return "\n\n".join(part for part in parts if part)
-
-
-def _annotated(hint: Any) -> tuple[Any, Any]:
-    """The type and what Typer was told. Python 3.10 wraps the hint of what is None by default once more."""
-    if typing.get_origin(hint) is not typing.Annotated:
-        hint = typing.get_args(hint)[0]
-    kind, info = typing.get_args(hint)
-    return kind, info
 
 
 def _flags(name: str, kind: Any, info: Any) -> Sequence[str]:

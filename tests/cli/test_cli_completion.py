@@ -108,14 +108,14 @@ def test_the_names_are_those_that_there_are() -> None:
     from tempora_tta.scenarios import GRIDS
 
     # Other tests register methods and datasets of their own in this process.
-    ours = [name for name in methods.names() if methods.get(name).__module__.startswith("tempora.")]
-    cards = [card.name for card in datasets().values() if card.opener.__module__.startswith("tempora.")]
+    ours = [name for name in methods.names() if methods.get(name).__module__.startswith("tempora_tta.")]
+    cards = [card.name for card in datasets().values() if card.opener.__module__.startswith("tempora_tta.")]
     assert ours == list(names.METHODS)
     assert all(methods.get(name).name == name for name in names.METHODS)
     for room, listed in (("methods", names.METHODS), ("data/loaders", names.DATASETS)):
         for path in (Path(tempora.__file__).parent / room).glob("*.py"):
             if re.search(r"^@(register|dataset)\b", path.read_text(encoding="utf-8"), re.MULTILINE):
-                module = f"tempora.{room.replace('/', '.')}.{path.stem}"
+                module = f"tempora_tta.{room.replace('/', '.')}.{path.stem}"
                 assert any(place.startswith(f"{module}:") for place in listed.values()), module
     assert models.names() == tuple(names.MODELS)
     assert cards == list(names.DATASETS)

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from command import tempora_tta as tempora
+from command import tempora
 from mutations import spoil_bytes, spoil_data
 
 BATCHES, BATCH_SIZE = 6, 8

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import yaml
-from command import tempora_tta as tempora
+from command import tempora
 from configurations import PROFILE, TINY
 from image_files import TREES
 from mutations import ODD_TEXTS, misspelt, spoil_text

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import pandas as pd
-from command import tempora_tta as tempora
+from command import tempora
 from mutations import ODD_TEXTS, odd_value, spoil_bytes, spoil_data, spoil_text
 from run_folders import pristine
 

@@ -64,7 +64,7 @@ def test_colours_of_methods_stay_apart(vision: str, paper: str) -> None:
 
 
 def test_every_bundled_method_has_a_colour_of_the_catalogue() -> None:
-    assert {name for name in names() if get(name).__module__.startswith("tempora.")} <= set(BUNDLED)
+    assert {name for name in names() if get(name).__module__.startswith("tempora_tta.")} <= set(BUNDLED)
 
 
 def test_runtimes_of_the_paper_s_methods_have_colours_of_their_own() -> None:
