@@ -36,7 +36,7 @@ from tempora_tta.engine.life import live_once
 from tempora_tta.engine.live import not_livable
 from tempora_tta.engine.own_profile import PROFILE_FILE
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import SteadyProfile, load_profile
+from tempora_tta.measure import Profile, load_profile
 from tempora_tta.methods.testing import sharpened
 from tempora_tta.scenarios import Offline, relative_grid
 from tempora_tta.store import Results
@@ -160,7 +160,7 @@ class Bench:
         if not path.exists():
             return
         profile = load_profile(path)
-        assert isinstance(profile, SteadyProfile)
+        assert isinstance(profile, Profile)
         self.baseline_ms = self.figures["baseline_ms"] = profile.baseline_ms
         self.figures["profile"] = {
             "rounds": len(profile.rounds.shift),

@@ -11,7 +11,7 @@ import page
 
 sys.path.pop(0)  # benchmarks/ and tests/ have names in common
 
-from tempora_tta.measure import SteadyProfile, load_profile
+from tempora_tta.measure import Profile, load_profile
 
 
 def figures(utility: float, p90_ms: float | None = None) -> dict[str, float | None]:
@@ -68,4 +68,4 @@ def test_the_profiles_that_results_were_made_with_still_open() -> None:
     profiles = sorted(page.RESULTS.glob("*-profile.json"))
     assert profiles
     for path in profiles:
-        assert isinstance(load_profile(path), SteadyProfile)
+        assert isinstance(load_profile(path), Profile)

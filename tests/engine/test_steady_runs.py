@@ -30,7 +30,7 @@ from tempora_tta.engine.schedule import Shard
 from tempora_tta.engine.setup import job_from_config, settle_torch
 from tempora_tta.engine.shard_profile import take_profile
 from tempora_tta.measure import Verdict, load_profile
-from tempora_tta.measure.steady import Entry, Residuals, Rounds, Spent, SteadyProfile
+from tempora_tta.measure.profile import Entry, Profile, Residuals, Rounds, Spent
 from tempora_tta.measure.timer import Timer
 from tempora_tta.methods import Method
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete
@@ -60,7 +60,7 @@ class Watches(Observer):
         self.notes.append(text)
 
 
-def made_up(methods=METHODS, **more) -> SteadyProfile:
+def made_up(methods=METHODS, **more) -> Profile:
     """Latencies that nobody measured: different ones for every method, phase and action."""
     entries = [Entry(method="standard", phase="predict", steady_ms=10.0)]
     for position, method in enumerate(methods):
@@ -94,7 +94,7 @@ def made_up(methods=METHODS, **more) -> SteadyProfile:
     facts |= {"batch_size": 8, "device": "somewhere", "threads": 1, "times": "process CPU time"}
     residuals = Residuals(factors=blocks, clean_samples=16)
     numbers = {"standard_ms": 10.0, "entries": entries, "rounds": rounds, "residuals": residuals}
-    return SteadyProfile(**facts | numbers | more)
+    return Profile(**facts | numbers | more)
 
 
 @pytest.fixture
@@ -566,7 +566,7 @@ def shard_config(**changes) -> RunConfig:
     )
 
 
-def profile_here(job, **more) -> SteadyProfile:
+def profile_here(job, **more) -> Profile:
     """Made up, but of the job's network on this machine."""
     facts = {"weights": job.weights, "device": profiled_device(job), "batch_size": 8}
     return made_up(["standard", "tent"], **facts | more)

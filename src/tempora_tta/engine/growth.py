@@ -14,7 +14,7 @@ from tempora_tta.data import Order
 from tempora_tta.engine.job import Job
 from tempora_tta.engine.own_source import own_source
 from tempora_tta.errors import TemporaError, counted
-from tempora_tta.measure import SteadyClock
+from tempora_tta.measure import ProfileClock
 from tempora_tta.published.methods import MethodCard
 from tempora_tta.scenarios import Scenario, to_record
 from tempora_tta.store import Results, RunFolder, StoredPass
@@ -196,7 +196,7 @@ class _Looked:
         if self.job.measured and before.get("machine") not in self.baselines_ms:
             return f"it was timed on another machine ({before.get('machine')})"
         clock = self.job.clock
-        if isinstance(clock, SteadyClock) and not all(
+        if isinstance(clock, ProfileClock) and not all(
             clock.still_holds(passes[key].facts.get("times", {})) for key in keys
         ):
             return "its times were profiled anew"

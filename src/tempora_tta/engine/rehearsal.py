@@ -13,7 +13,7 @@ from torch import Tensor
 from tempora_tta.engine.pipeline.door import all_finite
 from tempora_tta.engine.pipeline.scores import on_host
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure.steady import PROVISION_X
+from tempora_tta.measure.profile import PROVISION_X
 from tempora_tta.methods import Method
 from tempora_tta.models import Classifier, try_on
 

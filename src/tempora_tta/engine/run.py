@@ -20,7 +20,7 @@ from tempora_tta.engine.own_profile import keep_given
 from tempora_tta.engine.predicting import summarised as predict_with_summary
 from tempora_tta.engine.schedule import Shard
 from tempora_tta.engine.shard_profile import take_profile
-from tempora_tta.measure import Baseline, RecordedClock, SteadyClock, Verdict, judge_baseline, judge_run
+from tempora_tta.measure import Baseline, ProfileClock, Verdict, judge_baseline, judge_run
 from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
 from tempora_tta.store import Cell, Results, RunFolder, StoredPass, utilities_frame, utility_row
@@ -59,7 +59,7 @@ class Run:
 
     def execute(self) -> Results:
         """Make every pass that is missing and write the results; raises `Stopped` when asked to stop."""
-        if self.shard is not None and isinstance(self.job.clock, SteadyClock) and self.job.clock.own:
+        if self.shard is not None and isinstance(self.job.clock, ProfileClock) and self.job.clock.own:
             take_profile(self.job, self.folder.path, self.shard)
         keep_given(self.job, self.folder.path)
         for name in self.folder.damaged:
@@ -233,12 +233,11 @@ def failures(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _recorded_verdict(job: Job) -> Verdict | None:
     """Times that were looked up need no verdict on this machine: they keep the one that they were recorded with."""
-    if not isinstance(job.clock, (RecordedClock, SteadyClock)):
+    if not isinstance(job.clock, ProfileClock):
         return None
-    kind = "steady clock" if isinstance(job.clock, SteadyClock) and job.clock.own else "recorded clock"
+    kind = "steady clock" if job.clock.own else "recorded clock"
     recorded = job.clock.profile.verdict
     if not recorded.reasons:
         return Verdict(said=f"{VALID}: {kind}")
     reasons = (kind, *recorded.reasons)
-    said = "" if isinstance(job.clock, RecordedClock) else f"{recorded.status}: {'; '.join(reasons)}"
-    return Verdict(recorded.status, reasons, said)
+    return Verdict(recorded.status, reasons, f"{recorded.status}: {'; '.join(reasons)}")

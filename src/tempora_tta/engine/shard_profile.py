@@ -9,7 +9,7 @@ from tempora_tta.engine.job import Job
 from tempora_tta.engine.own_profile import PROFILE_FILE, fits, needs, profiled_device
 from tempora_tta.engine.schedule import Shard
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import SteadyProfile, load_profile
+from tempora_tta.measure import Profile, load_profile
 from tempora_tta.store import RunFolder
 
 
@@ -37,12 +37,12 @@ def take_profile(job: Job, folder: Path, shard: Shard) -> None:
 def _check(job: Job, folder: Path, shard: Shard) -> None:
     """A profile that does not fit would be recorded anew, and the shards would no longer have one lambda."""
     profile = load_profile(folder / PROFILE_FILE)
-    if not isinstance(profile, SteadyProfile) or not fits(profile, job):
+    if not isinstance(profile, Profile) or not fits(profile, job):
         raise TemporaError(_unlike(job, shard, profile, folder))
 
 
 def _unlike(job: Job, shard: Shard, profile: object, place: Path) -> str:
-    of = f"{profile.model} on {profile.device}" if isinstance(profile, SteadyProfile) else "something else"
+    of = f"{profile.model} on {profile.device}" if isinstance(profile, Profile) else "something else"
     return (
         f"--shard {shard} with --clock steady: {place / PROFILE_FILE} is of {of}, and this is {job.model.name} on "
         f"{profiled_device(job)}. For parts on unlike machines give every one of them the same file, also the first: "
@@ -50,7 +50,7 @@ def _unlike(job: Job, shard: Shard, profile: object, place: Path) -> str:
     )
 
 
-def _beside(folder: Path, shard: Shard) -> Iterator[tuple[Path, SteadyProfile]]:
+def _beside(folder: Path, shard: Shard) -> Iterator[tuple[Path, Profile]]:
     """The profiles of the run's other shards in the folders next to this one."""
     here = folder.resolve()
     for path in sorted(here.parent.glob(f"*/{PROFILE_FILE}")):
@@ -61,5 +61,5 @@ def _beside(folder: Path, shard: Shard) -> Iterator[tuple[Path, SteadyProfile]]:
             part, profile = other.manifest().get("shard"), load_profile(path)
         except TemporaError:  # a stranger's folder, or one that is damaged
             continue
-        if part and Shard.parse(str(part)).count == shard.count and isinstance(profile, SteadyProfile):
+        if part and Shard.parse(str(part)).count == shard.count and isinstance(profile, Profile):
             yield path.parent, profile
