@@ -31,10 +31,10 @@ def naive(method: Calls, standard: Calls, stream: Stream, deployment: Resolved) 
     method.begin()
     timeline = deployment.timeline()  # says which batch is next, when it starts, and whether it may adapt
     accuracy = np.zeros(stream.num_batches)
-    states = [
-        (-math.inf, method.snapshot())
-    ]  # after each adaptation: when it was done, and the method's state
-    last = -1
+    states, last = (
+        [(-math.inf, method.snapshot())],
+        -1,
+    )  # after each adaptation: when it was done, and the state
     while (turn := timeline.next()) is not None:
         index, x, stands = turn.batch, stream.batch(turn.batch), False
         slow = method.clock.residual(stream.name, stream.seed, index) if deployment.residuals else 1.0
@@ -42,9 +42,8 @@ def naive(method: Calls, standard: Calls, stream: Stream, deployment: Resolved) 
         if turn.fallback:  # the batch was lost: standard inference answers, or the latest finished state
             scores, predict_ms = standard.predict(index, x, UNTOLD)
             if deployment.fallback == "latest":
-                scores = _frozen_scores(
-                    method, [state for done, state in states if done <= turn.start_ms][-1], x
-                )
+                finished = [state for done, state in states if done <= turn.start_ms]
+                scores = _frozen_scores(method, finished[-1], x)
             stands = timeline.record(predict_ms * slow, 0.0)
         elif turn.adapting:
             before = method.snapshot()
