@@ -128,7 +128,6 @@ def main(
     naive: Annotated[
         str, typer.Option(help="Methods to run one pass per scenario too, or all, or none.")
     ] = "all",
-    tail_batches: Annotated[int, typer.Option(help="Batches of an untimed frozen tail at once.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Run folder to begin or to go on with.")] = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -145,13 +144,12 @@ def main(
         "torch": torch.__version__,
         "batches": batches,
         "batch_size": batch_size,
-        "tail_batches": tail_batches,
     }
     goes_on = out is not None and out.exists() and json_file is not None and json_file.exists()
     figures = json.loads(json_file.read_text(encoding="utf-8")) if goes_on else work | {"methods": {}}
     if figures | work != figures:
         raise SystemExit(f"{json_file} holds other work; name another file, or leave out --out")
-    options = {"clock": "measured", "device": device, "tail_batches": tail_batches}
+    options = {"clock": "measured", "device": device}
     grid = Grid(classifier, given, options, json_file, figures)
     grid.share(names, out)
     if device == "cuda":

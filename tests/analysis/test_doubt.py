@@ -481,8 +481,14 @@ RUN = ["tempora", "run", "--seeds", "1", "--out", "here"]
     [
         (Summary(9, 9, 0, 0, 0, 0.0), RUN, "measured", {"batches": None}, None),
         (UNSURE, RUN, "measured", {"batches": None}, "tempora run --out here --seeds 1,2,3"),
-        (UNSURE, RUN, "measured", {"batches": 20}, "tempora run --seeds 1 --out here --batches 80"),
-        (UNTIMED, RUN, "measured", {"batches": 20}, "tempora run --seeds 1 --out here --clock steady"),
+        (UNSURE, RUN, "measured", {"batches": 20}, "tempora run --seeds 1 --out here --batches 80 --replace"),
+        (
+            UNTIMED,
+            RUN,
+            "measured",
+            {"batches": 20},
+            "tempora run --seeds 1 --out here --clock steady --replace",
+        ),
         (UNTIMED, RUN, "steady:ab", {"profile_s": 30}, "tempora run --seeds 1 --out here --profile-s 120"),
         (UNSURE, ["tempora", "demo", "--quick"], "steady:ab", {"batches": 10}, "tempora demo"),
         (UNSURE, ["tempora", "demo"], "steady:ab", {"batches": 40}, "tempora demo --full"),

@@ -36,7 +36,7 @@ class Notes(Observer):
 
 def job(model, batches, *specs: MethodSpec, **options) -> Job:
     scenarios = [Discrete(utilisation=1), Amortised(budget_x=0.05)]
-    given = {"device": "cpu", "clock": CLOCK, "seed": 2025, "warmup_batches": 1, "tail_batches": 1}
+    given = {"device": "cpu", "clock": CLOCK, "seed": 2025, "warmup_batches": 1}
     return job_from_batches(model, batches, specs, scenarios, **{**given, **options})
 
 

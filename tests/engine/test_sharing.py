@@ -14,6 +14,7 @@ from latencies import CLOCK
 import tempora_tta as tempora
 from tempora_tta import methods
 from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.job import Job
 from tempora_tta.engine.setup import settle_torch
 from tempora_tta.methods import Method, register
 from tempora_tta.scenarios import (
@@ -193,6 +194,7 @@ def test_tails_of_several_batches_at_once(network, batches, monkeypatch, method,
     runs = {}
     for together, share in ((1, True), (3, True), (3, False)):
         sizes.clear()
+        monkeypatch.setattr(Job, "tail_batches", together)
         runs[together, share] = tempora.evaluate(
             model,
             batches,
@@ -201,7 +203,6 @@ def test_tails_of_several_batches_at_once(network, batches, monkeypatch, method,
             clock=CLOCK,
             device="cpu",
             share=share,
-            tail_batches=together,
         )
         trials = 1 if together == 3 and method != "lame" else 0
         assert (sizes.count(24) > trials) == (grouped and together == 3)

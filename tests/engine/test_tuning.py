@@ -22,7 +22,6 @@ from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import needs
 from tempora_tta.engine.recipes import read_recipes, write_recipes
-from tempora_tta.engine.schedule import Shard
 from tempora_tta.engine.setup import job_from_config
 from tempora_tta.engine.setup_methods import method_specs
 from tempora_tta.engine.tuning import (
@@ -315,12 +314,3 @@ def test_the_command_tunes_and_says_what_it_chose(tmp_path: Path) -> None:
     assert set(written["recipes"]) == {"tent"}
     assert written["oracle"] is False
     assert written["select"] == LABEL_FREE[0]
-
-
-def test_no_shard_has_oracles_alone(oracle: Path) -> None:
-    flags = {**SMALL, "methods": ["standard", "adabn", "tent"], "recipes": oracle}
-    job = job_from_config(load_config(None, flags=flags))
-    parts = [Shard(number, 2).of(job) for number in (1, 2)]
-    found = [[spec.label for _, specs in part for spec in specs] for part in parts]
-    assert sorted(label for part in found for label in part) == ["adabn", "standard", "tent (oracle)"]
-    assert all(set(part) - {"tent (oracle)"} for part in found)

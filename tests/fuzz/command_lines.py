@@ -69,7 +69,6 @@ GOOD: dict[str, tuple[str, ...]] = {
     "device": ("cpu", "auto", "cuda:7"),
     "executor": ("local", "rya"),
     "address": ("auto",),
-    "shard": ("1/2", "2/2", "3/2", "0/1", "x"),
     "runtime": ("eager", "channels_last", "nosuch"),
     "set": ("batches=1", "batch_size=4", "data.severity=3", "grid=none", "seeds=[1]"),
     "what": ("methods", "models", "datasets", "scenarios", "clocks", "method"),

@@ -80,7 +80,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "merge": (
         Example("runs/seed1 runs/seed2 --out runs/both", "two seeds as one run, ranked anew"),
-        Example("runs/shard-* --out runs/all", "the parts that several machines made"),
+        Example("runs/part-* --out runs/all", "the parts that several machines made"),
     ),
     "open": (
         Example("mine.tempora", "what a pack holds, checked"),

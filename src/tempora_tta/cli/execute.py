@@ -31,8 +31,7 @@ def execute(
     *,
     executor: str = "local",
     address: str | None = None,
-    shard: str | None = None,
-    mix_devices: bool = False,
+    replace: bool = False,
     dry_run: bool = False,
     log: Sequence[str] = (),
     quiet: bool = False,
@@ -44,12 +43,10 @@ def execute(
     from tempora_tta.engine import Run, Stopped
     from tempora_tta.engine.observer import Together
     from tempora_tta.engine.plan import make_plan
-    from tempora_tta.engine.schedule import Shard
     from tempora_tta.hooks import open_hooks
     from tempora_tta.store import RunFolder
 
     console = new_console()
-    part = Shard.parse(shard) if shard else None
     observer = LiveProgress(console, plain=plain, quiet=quiet)
     job, make = _job_and_executor(config, executor, address, observer)
     if dry_run or say_how_long:
@@ -58,7 +55,7 @@ def execute(
         return
     hooks = open_hooks(log, folder)
     with RunFolder.for_writing(folder) as opened, observer.watching():
-        run = Run(job, opened, Together(observer, hooks), make, mix_devices, part)
+        run = Run(job, opened, Together(observer, hooks), make, replace)
         try:
             results = run.execute()
         except (Stopped, KeyboardInterrupt):

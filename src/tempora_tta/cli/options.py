@@ -110,11 +110,8 @@ EXECUTOR = typer.Option(
 ADDRESS = typer.Option(
     help="Of the Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.", rich_help_panel=WHERE
 )
-SHARD = typer.Option(
-    help="i/n: only this part of the job; `tempora merge` joins the parts.", rich_help_panel=WHERE
-)
-MIX_DEVICES = typer.Option(
-    "--mix-devices", help="Rank across different kinds of device all the same.", rich_help_panel=WHERE
+REPLACE = typer.Option(
+    "--replace", help="Go on even where results of an earlier run leave the folder's table."
 )
 DRY_RUN = typer.Option("--dry-run", help="Print the plan and an estimate, run nothing.")
 INIT = typer.Option("--init", help="Write a commented configuration and stop.")

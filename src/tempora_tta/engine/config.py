@@ -174,11 +174,6 @@ class RunConfig(_Strict):
         6.0, ge=0, allow_inf_nan=False, description="measured: lambda = mean + provision * sigma."
     )
     warmup_batches: int = Field(5, ge=0, description="measured: batches before each pass that do not count.")
-    tail_batches: int | None = Field(
-        None,
-        ge=1,
-        description="Batches of an untimed frozen tail at once, where no prediction changes by it.",
-    )
     method_timeout_s: float | None = Field(
         None,
         gt=0,

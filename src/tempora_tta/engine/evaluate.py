@@ -27,7 +27,7 @@ from tempora_tta.engine.one_line import watched
 from tempora_tta.engine.predicting import check_predict_with
 from tempora_tta.engine.run import Run, failures
 from tempora_tta.engine.runtime import EAGER
-from tempora_tta.engine.setup import profile_threads, usual_tail_batches
+from tempora_tta.engine.setup import profile_threads
 from tempora_tta.engine.setup_methods import fitting
 from tempora_tta.errors import TemporaError, TemporaWarning, counted
 from tempora_tta.measure import choose_device, device_kind, machine_facts
@@ -61,7 +61,6 @@ def evaluate(
     calibration_batches: int = 700,
     provision: float = 6.0,
     warmup_batches: int = 5,
-    tail_batches: int | None = None,
     preset: str | None = None,
     share: bool = True,
     source: torch.Tensor | None = None,
@@ -114,7 +113,6 @@ def evaluate(
             calibration_batches=calibration_batches,
             provision=provision,
             warmup_batches=warmup_batches,
-            tail_batches=tail_batches,
             preset=preset,
             share=share,
             source=source,
@@ -155,7 +153,6 @@ def job_from_batches(
     baseline_ms: float | None = None,
     provision_x: float | str = 1.03,
     threads: int = 1,
-    tail_batches: int | None = None,
     preset: str | None = None,
     source: torch.Tensor | None = None,
     predict_with: str | None = None,
@@ -188,7 +185,6 @@ def job_from_batches(
         "preset": preset,
         "provision_x": provision_x,
         "threads": threads,
-        "tail_batches": tail_batches,
         "predict_with": predict_with,
         **timing,
     }
@@ -203,7 +199,6 @@ def job_from_batches(
         clock=the_clock,
         device=chosen,
         preset=preset,
-        tail_batches=tail_batches or usual_tail_batches(the_clock, chosen),
         baseline=recorded,
         machine_kind=device_kind(facts["machine"]),
         profile_threads=profile_threads(threads, chosen),

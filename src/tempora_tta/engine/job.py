@@ -20,7 +20,7 @@ from tempora_tta.data import Order, Stream
 from tempora_tta.engine.own_source import OwnSource, own_source
 from tempora_tta.engine.runtime import EAGER, Runtime
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, Clock
+from tempora_tta.measure import Baseline, Clock, ProfileClock
 from tempora_tta.methods import Method
 from tempora_tta.methods.guard import Guard, Misbehaved
 from tempora_tta.models import Classifier
@@ -121,8 +121,6 @@ class Job:
     preset: str | None = None
     share: bool = True
     warmup_batches: int = 5
-    tail_batches: int = 1
-    """Batches that an untimed frozen tail may predict at once; see `tails`."""
     baseline: Baseline | None = None
     """Given or recorded; None: measured when the run starts."""
     calibration_batches: int = 700
@@ -184,6 +182,11 @@ class Job:
             misfits = [scenario.misfit(source.num_batches) for source in self.streams]
             if all(misfits):
                 raise TemporaError(f"scenario {scenario.label!r}: {misfits[0]}")
+
+    @property
+    def tail_batches(self) -> int:
+        """Batches that an untimed frozen tail may predict at once (`tails`): several on a GPU where no clock runs."""
+        return 4 if isinstance(self.clock, ProfileClock) and self.device.type != "cpu" else 1
 
     @property
     def measured(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,20 +14,16 @@ from tempora_tta.analysis.doubt import keep_doubt
 from tempora_tta.cards import Cards, scenario_cards
 from tempora_tta.engine.clocks import clock_record
 from tempora_tta.engine.executors import Executor, LocalExecutor
-from tempora_tta.engine.growth import Earlier, earlier_results
 from tempora_tta.engine.job import STANDARD, Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import keep_given
 from tempora_tta.engine.predicting import summarised as predict_with_summary
-from tempora_tta.engine.schedule import Shard
-from tempora_tta.engine.shard_profile import take_profile
+from tempora_tta.errors import TemporaError
 from tempora_tta.measure import Baseline, ProfileClock, Verdict, judge_baseline, judge_run
 from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
 from tempora_tta.store import Cell, Results, RunFolder, StoredPass, utilities_frame, utility_row
 from tempora_tta.store.baselines import standard_above
-from tempora_tta.store.kinds import mixed_devices_note, ranked_within_kinds
-from tempora_tta.store.made_with import made_with
 from tempora_tta.store.pictures import write_pictures
 from tempora_tta.store.schema import PASS_COLUMNS
 from tempora_tta.store.scores import non_finite_scores
@@ -43,32 +40,30 @@ class Run:
         folder: RunFolder,
         observer: Observer | None = None,
         executor: Callable[[Job, RunFolder, Observer], Executor] = LocalExecutor,
-        mix_devices: bool = False,
-        shard: Shard | None = None,
+        replace: bool = False,
     ) -> None:
         self.job = job
         self.folder = folder
         self.observer = observer or Observer()
-        self.mix_devices = mix_devices
-        """Rank methods against each other even where they ran on different kinds of device."""
-        self.shard = shard
-        """Only these tasks of the job; None: all."""
+        self.replace = replace
+        """Whether rows of an earlier run may leave the folder's table."""
         self.rows: list[dict[str, Any]] = []
-        self._earlier = Earlier()
         self._executor = executor(job, folder, self.observer)
 
     def execute(self) -> Results:
         """Make every pass that is missing and write the results; raises `Stopped` when asked to stop."""
-        if self.shard is not None and isinstance(self.job.clock, ProfileClock) and self.job.clock.own:
-            take_profile(self.job, self.folder.path, self.shard)
+        if not self.replace and (lost := "; ".join(would_lose(self.job, self.folder))):
+            raise TemporaError(
+                f"{self.folder.path} holds results that this run would lose ({lost}): name them too, take another "
+                "folder, or give --replace"
+            )
         keep_given(self.job, self.folder.path)
         for name in self.folder.damaged:
             self.observer.note(f"{name} was damaged; it was set aside and will be made again")
-        tasks = (self.shard or Shard(1, 1)).of(self.job)
+        tasks = [(source, self.job.methods) for source in self.job.streams]
         try:
             self._say_what_is_not_known()
             baseline = self._executor.start()
-            self._look_at_earlier()
             self._write_manifest(baseline, finished=False)
             self.observer.started(sum(len(specs) for _, specs in tasks), 0)
             for cells in self._executor.cells(tasks):
@@ -98,21 +93,6 @@ class Run:
                     "use a new run folder"
                 )
 
-    def _look_at_earlier(self) -> None:
-        """What the folder's table held before. A shard's has its own part and nothing else."""
-        if self.shard is not None:
-            before = self.folder.manifest().get("shard") if self.folder.has_manifest() else None
-            if before not in (None, str(self.shard)):
-                self.observer.note(
-                    f"{self.folder.path} held shard {before}: its passes are kept, its cells leave the table. Give "
-                    "each shard a folder of its own, and join them with `tempora merge`"
-                )
-        else:
-            baselines_ms = {kind: one.baseline_ms for kind, one in self._executor.baselines.items()}
-            self._earlier = earlier_results(self.job, self.folder, baselines_ms)
-            for note in self._earlier.notes:
-                self.observer.note(note)
-
     @property
     def failed(self) -> int:
         """How many cells failed."""
@@ -134,10 +114,7 @@ class Run:
         return rows
 
     def _write_utilities(self) -> None:
-        frame = utilities_frame([*self._earlier.rows, *self.rows])
-        if not self.mix_devices:
-            frame = ranked_within_kinds(frame, self.folder)
-        self.folder.write_utilities(frame)
+        self.folder.write_utilities(utilities_frame(self.rows))
 
     def _verdict(self, baseline: Baseline) -> Verdict | None:
         if not self.job.measured:
@@ -152,8 +129,8 @@ class Run:
 
     def _used_passes(self) -> list[StoredPass]:
         """Those that the table comes from."""
-        rows, passes = [*self._earlier.rows, *self.rows], self.folder.passes()
-        keys = {row[name] for row in rows for name in PASS_COLUMNS if row[name]}
+        passes = self.folder.passes()
+        keys = {row[name] for row in self.rows for name in PASS_COLUMNS if row[name]}
         return [passes[key] for key in sorted(keys) if key in passes]
 
     def _compare_with_published(self) -> None:
@@ -172,32 +149,19 @@ class Run:
                 "weights' tag, the normalisation and the labels"
             )
 
-    def _cards(self) -> Cards:
-        methods = {spec.label: spec.card for spec in self.job.methods}
-        return Cards(scenario_cards(self.job.scenarios), {**self._earlier.cards, **methods})
-
-    def _settings(self) -> dict[str, dict[str, Any]]:
-        earlier = {str(one.identity["method"]): made_with(one.identity) for one in self._earlier.passes}
-        return {**earlier, **{spec.label: self.job.made_with(spec) for spec in self.job.methods}}
-
     def _write_manifest(self, baseline: Baseline, finished: bool, verdict: Verdict | None = None) -> None:
         previous: Mapping[str, Any] = self.folder.manifest() if self.folder.has_manifest() else {}
         judged = verdict or _recorded_verdict(self.job)
-        facts = dict(self.job.facts)
-        if self._earlier.rows and "config" in facts:
-            facts["config"] = self._earlier.with_config(facts["config"])
+        methods = self.job.methods
+        cards = Cards(scenario_cards(self.job.scenarios), {spec.label: spec.card for spec in methods})
         self.folder.write_manifest(
             {
-                **facts,
+                **self.job.facts,
                 "model": self.job.model.name,
-                "methods": [*self._earlier.labels, *(spec.label for spec in self.job.methods)],
-                "method_labels": {
-                    **self._earlier.labels,
-                    **{spec.label: spec.shown_as for spec in self.job.methods},
-                },  # what 0.1.0 reads
-                "cards": self._cards().to_json(),
+                "methods": [spec.label for spec in methods],
+                "cards": cards.to_json(),
                 "weights": self.job.weights,
-                "method_settings": self._settings(),
+                "method_settings": {spec.label: self.job.made_with(spec) for spec in methods},
                 "profile": clock_record(self.job.clock),
                 "shifts": list(dict.fromkeys(source.shift for source in self.job.streams)),
                 "seeds": sorted({source.seed for source in self.job.streams}),
@@ -211,15 +175,49 @@ class Run:
                 "baseline": baseline.to_json(),
                 "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
                 "standard_above_baseline": standard_above(self.folder) if finished else None,
-                "shard": str(self.shard) if self.shard else None,
                 "finished": finished,
                 "verdict": judged.to_json() if judged else previous.get("verdict"),
                 "non_finite_scores": non_finite_scores(self.folder, self.folder.utilities()),
-                "mixed_devices": mixed_devices_note(self.folder, self.mix_devices),
                 "predict_with": predict_with_summary(self._used_passes()) if finished else None,
                 **self._executor.facts(),
             }
         )
+
+
+_CONTEXT = ("model", "weights", "data", "batch_size", "num_batches", "stream", "preset")
+"""What all passes on a stream have in common, whatever the method."""
+
+
+def would_lose(job: Job, folder: RunFolder) -> Iterator[str]:
+    """Name what the folder's table has and the job does not make again."""
+    if not folder.has_manifest():
+        return
+    manifest, table = folder.manifest(), folder.utilities()
+    table = table[table["status"] == "ok"]
+    streams = {(source.shift, source.seed): source for source in job.streams}
+    scenarios = json.loads(json.dumps([to_record(scenario) for scenario in job.scenarios], default=str))
+    before, named = dict(enumerate(manifest["scenarios"])), table[["scenario", "label"]].drop_duplicates()
+    lost = {
+        "method": {*table["method"]} - {spec.label for spec in job.methods},
+        "shift": {*table["shift"]} - {source.shift for source in job.streams},
+        "seed": {*table["seed"]} - {source.seed for source in job.streams},
+        "scenario": {label for place, label in named.to_numpy() if before.get(place) not in scenarios},
+    }
+    for thing, names in lost.items():
+        if names:
+            yield f"{thing if len(names) == 1 else thing + 's'} {', '.join(sorted(map(str, names)))}"
+    changed = set()
+    for (shift, seed), key in table.groupby(["shift", "seed"])["adapting_pass"].first().items():
+        source, stored = streams.get((shift, seed)), folder.passes().get(key)
+        if source is not None and stored is not None:
+            now = job.identity(job.methods[0], source, "")
+            changed |= {name for name in _CONTEXT if stored.identity.get(name) != now.get(name)}
+    if job.baseline is not None and (table["baseline_ms"] != job.baseline.baseline_ms).any():
+        changed.add("lambda")
+    if not str(manifest["clock"]).startswith(job.clock.name):
+        changed.add("clock")
+    if changed and len(table):
+        yield f"another {', '.join(sorted(changed))}"
 
 
 def failures(rows: Iterable[Mapping[str, Any]]) -> list[str]:

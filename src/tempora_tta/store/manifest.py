@@ -165,9 +165,6 @@ class Manifest(TypedDict):
             Field(description="What scenarios and methods say of themselves: titles, labels, colours, axes."),
         ]
     ]
-    method_labels: NotRequired[
-        Annotated[dict[str, str], Field(description="How methods are shown; what 0.1.0 reads.")]
-    ]
     dataset: NotRequired[Annotated[str | None, Field(description="Name of the dataset.")]]
     severity: NotRequired[Annotated[Any, Field(description="Severity of the shifts.")]]
     suite: NotRequired[Annotated[str | None, Field(description="The suite whose results these are.")]]
@@ -188,24 +185,12 @@ class Manifest(TypedDict):
     non_finite_scores: NotRequired[
         Annotated[dict[str, NonFiniteRecord], Field(description="Methods with NaN or infinite scores.")]
     ]
-    mixed_devices: NotRequired[
-        Annotated[str | None, Field(description="A note on cells of several kinds of device.")]
-    ]
-    equal_predictions: NotRequired[
-        Annotated[
-            dict[str, Any] | None,
-            Field(
-                description="Of a run on unlike devices: the share of predictions that equal the first kind's."
-            ),
-        ]
-    ]
     predict_with: NotRequired[
         Annotated[
             PredictWithRecord | None,
             Field(description="The runtime that predicted, and how it agrees with the timed one."),
         ]
     ]
-    shard: NotRequired[Annotated[str | None, Field(description="Which part of a run this is: 1/4.")]]
     merged_from: NotRequired[Annotated[Any, Field(description="The parts that were joined.")]]
     imported: NotRequired[
         Annotated[dict[str, Any], Field(description="Where an imported run comes from; absent from others.")]

@@ -18,7 +18,7 @@ from tempora_tta.store.folder import named_passes
 from tempora_tta.store.results import Results
 
 FREE = (
-    *("device", "threads", "deterministic", "share", "tail_batches", "clock", "methods"),
+    *("device", "threads", "deterministic", "share", "clock", "methods"),
     *("data.workers", "data.cache_dir", "data.root", "data.pictures"),
 )
 """What a run of a suite may choose: the machine, the clock (results say which), and methods of one's own."""

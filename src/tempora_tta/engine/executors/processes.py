@@ -56,8 +56,6 @@ class ProcessExecutor(RayExecutor):
 class Processes:
     """The processes of a run, and what each was asked."""
 
-    binds_cores = False
-
     def __init__(self, config: RunConfig, processes: int) -> None:
         self._config = config.model_copy(update={"threads": config.threads or 1})
         self._processes = processes
@@ -124,7 +122,7 @@ def _serve(connection: Connection, config: dict[str, Any]) -> None:
     from tempora_tta.engine.executors.worker import Worker
 
     try:
-        worker = Worker(config, None, None)
+        worker = Worker(config, None)
         connection.send(worker.introduce())
         while True:
             what, arguments = connection.recv()
