@@ -11,8 +11,8 @@ import pandas as pd
 
 from tempora_tta import methods
 from tempora_tta.data import Order
+from tempora_tta.engine.code_hash import code_hash
 from tempora_tta.engine.job import Job
-from tempora_tta.engine.own_source import own_source
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.measure import SteadyClock
 from tempora_tta.published.methods import MethodCard
@@ -215,7 +215,7 @@ class _Looked:
         if "source" not in stored.identity:
             return
         try:
-            now = own_source([methods.get(stored.identity["name"])]).fingerprint
+            now = code_hash(methods.get(stored.identity["name"])).hash
         except (TemporaError, ImportError):
             raise _NoLonger("its code is not to be found, so it may have changed") from None
         if now != stored.identity["source"]:
