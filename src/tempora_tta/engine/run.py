@@ -87,7 +87,7 @@ class Run:
     def _say_what_is_not_known(self) -> None:
         """Code that is loaded by a name made up at run time may change without anybody noticing."""
         for spec in self.job.methods:
-            for place in self.job.own_source(spec).unknown:
+            for place in self.job.code_hash(spec).not_followed:
                 self.observer.note(
                     f"{spec.label}: {place} loads code in a way that cannot be followed: if that code changes, "
                     "use a new run folder"
