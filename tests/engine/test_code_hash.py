@@ -130,7 +130,7 @@ def test_a_module_that_was_loaded_from_elsewhere_counts(package, tmp_path_factor
     assert found[0] != found[1]
 
 
-def test_what_was_typed_is_never_taken_for_the_same(package):
+def test_what_was_typed_is_never_taken_for_the_same(package, monkeypatch):
     space = {"Method": Method, "__name__": "prompt"}
     exec("def helper(x):\n  return x\n", space)
     exec("class Mine(Method):\n def predict(self, x):\n  return helper(self.model(x))", space)
@@ -140,9 +140,8 @@ def test_what_was_typed_is_never_taken_for_the_same(package):
     kind = importlib.import_module(f"{package.name}.mine").Mine
     before = code_hash(kind).hash
     kind.predict = space["Mine"].predict
-    sys.modules["prompt"] = types.ModuleType("prompt")
+    monkeypatch.setitem(sys.modules, "prompt", types.ModuleType("prompt"))
     assert code_hash(kind).hash != before
-    del sys.modules["prompt"]
 
 
 @pytest.mark.parametrize("options", [[], ["-m"]])

@@ -89,7 +89,8 @@ def evaluate(
         timed; steady and recorded clocks only.
     seeds: several seeds instead of one; each is run.
     stream: an order of the samples, such as {"kind": "continual", "reset": "shift"}; default, batches as given.
-    out: a run folder, which the same call resumes; default, a temporary one that lives as long as the results.
+    out: a run folder, which the same call resumes (except for passes of code typed in a notebook, which has no file);
+        default, a temporary one that lives as long as the results.
     observer: is told what the run does. progress: without an observer, a line on the terminal or in the notebook that
         says where the run is and about how long it will take.
 
