@@ -30,7 +30,7 @@ from engine import synthetic
 from methods import OPEN
 from tempora_tta import methods, models
 from tempora_tta.engine import Observer, Stopped
-from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.life import live_once
 from tempora_tta.engine.live import not_livable

@@ -12,7 +12,7 @@ from test_sharing import FITTING, GRID, ONE_OF_EACH, QUICK, SMALL
 import tempora_tta as tempora
 from tempora_tta._global_state import own_randomness
 from tempora_tta.engine.calls import Calls
-from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.job import MethodSpec
 from tempora_tta.naive import naive
 from tempora_tta.scenarios import SIX_TERMS, Deployment

@@ -18,9 +18,9 @@ from tempora_tta import TemporaError, methods
 from tempora_tta.engine import Observer, Run
 from tempora_tta.engine import sentinel as sentinels
 from tempora_tta.engine.config import RunConfig
-from tempora_tta.engine.evaluate import job_from_batches
 from tempora_tta.engine.executors import LocalExecutor
 from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.own_profile import added, needs
 from tempora_tta.engine.profiling import allowance, profiled_batches, warming
 from tempora_tta.engine.profiling.stations import Station
@@ -332,7 +332,7 @@ def test_methods_of_a_later_run_are_added_to_the_profile():
 
 
 def test_what_has_to_be_profiled(network, batches, clock):
-    from tempora_tta.engine.evaluate import job_from_batches
+    from tempora_tta.engine.given import job_from_batches
 
     def job(*methods):
         return job_from_batches(
@@ -348,7 +348,7 @@ def test_what_has_to_be_profiled(network, batches, clock):
 def test_times_of_a_method_that_was_edited_or_set_otherwise_are_stale(
     network, batches, clock, tmp_path, monkeypatch
 ):
-    from tempora_tta.engine.evaluate import job_from_batches
+    from tempora_tta.engine.given import job_from_batches
 
     def job(*methods):
         return job_from_batches(

@@ -15,7 +15,7 @@ import pandas as pd
 from tempora_tta._global_state import own_randomness
 from tempora_tta.data import Order, Stream, Streams
 from tempora_tta.engine.calls import Calls
-from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.observer import Observer

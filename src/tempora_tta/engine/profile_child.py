@@ -229,7 +229,7 @@ def _environment(threads: int | None) -> dict[str, str]:
 def _job(request: Request, folder: Path) -> Job:
     """The job as the child has it."""
     from tempora_tta.engine.config import RunConfig
-    from tempora_tta.engine.evaluate import job_from_batches
+    from tempora_tta.engine.given import job_from_batches
     from tempora_tta.engine.setup import job_from_config
 
     if request.config is not None:

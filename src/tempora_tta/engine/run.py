@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tempora_tta._numbers import percent
-from tempora_tta.analysis.doubt import keep_doubt
 from tempora_tta.cards import Cards, scenario_cards
 from tempora_tta.engine.clocks import clock_record
 from tempora_tta.engine.executors import Executor, LocalExecutor
@@ -73,15 +72,11 @@ class Run:
         finally:
             self._executor.close()
         self._compare_with_published()
-        judged = Results(self.folder)
-        keep_doubt(judged)
         self._write_manifest(baseline, finished=True, verdict=verdict)
         results = Results(self.folder)
-        results.known |= judged.known  # doubt takes a while to work out
         self.folder.write_segments(segments_frame(results))
         self.folder.seal()
         write_pictures(self.folder.path, {} if self.job.pictures is None else self.job.pictures())
-        self.observer.finished(results)
         return results
 
     def _say_what_is_not_known(self) -> None:
