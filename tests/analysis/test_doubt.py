@@ -446,24 +446,6 @@ def test_pooled_rows_get_pooled_doubt(tmp_path: Path) -> None:
     assert width < 0.75 * (one["sample_hi"] - one["sample_lo"]).mean(), "four streams say more than one"
 
 
-def test_folders_of_0_1_0_open_and_their_doubt_is_worked_out(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    from tempora_tta.store import integrity
-
-    run = write_run(tmp_path / "run", verdict="WARN")
-    path = run.path / "utilities.parquet"
-    table = pq.read_table(path)
-    old = table.drop_columns(["sample_lo", "sample_hi", "timing"])
-    old = old.set_column(old.column_names.index("verdict"), "verdict", table["timing"])
-    integrity.write_sealed(old.replace_schema_metadata(None), path, {}, integrity.rows_checksum(old))
-    run.folder.write_manifest(run.folder.manifest())
-    opened = open_run(run.path)
-    assert set(opened.utilities["timing"]) == {"WARN"}
-    assert opened.utilities["verdict"].isna().all()
-    assert doubt(opened).summary.cells == 12
-
-
 def test_replicates_of_some_methods_are_the_same_replicates() -> None:
     cell = replicate("abc", stream(0.5, 0.4, 0.3))
     assert isinstance(cell, Replicates)

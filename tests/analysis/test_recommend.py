@@ -169,8 +169,9 @@ def test_the_rule_is_part_of_the_question(run: Results) -> None:
 
 
 def test_methods_that_look_at_the_clock_are_never_replayed(tmp_path: Path) -> None:
-    looks = {"tent": {"deployment": {"threshold_ms": "inf"}}}
-    found = recommend(write_run(tmp_path, identity=looks), Continuous(threshold_ms=20.0))
+    found = recommend(
+        write_run(tmp_path, facts={"tent": {"time_aware": True}}), Continuous(threshold_ms=20.0)
+    )
     assert "looks at the clock" in found.unanswered["tent"]
     assert "sar" in set(found.table["method"])
 
@@ -376,7 +377,7 @@ def test_stricter_than_anything_measured_a_neighbour_promises_nothing(tmp_path: 
         tmp_path,
         methods=methods,
         scenarios=[Offline(), Continuous(threshold_ms=15.0)],
-        identity={"tent": {"deployment": {"threshold_ms": "inf"}}},
+        facts={"tent": {"time_aware": True}},
     )
     stricter, more_relaxed = (recommend(run, Continuous(threshold_ms=ms)) for ms in (11.0, 20.0))
     near = percent(stricter.neighbours["tent"].hi)

@@ -79,22 +79,6 @@ def test_a_run_that_is_not_judged_yet_is_shown(tmp_path: Path) -> None:
     assert "no verdict yet" in tempora("show", tmp_path).splitlines()
 
 
-def test_a_user_s_own_methods_stand_in_their_family(tmp_path: Path) -> None:
-    """In folders without cards, as 0.1.0 wrote them, the passes say it."""
-    methods = {"standard": METHODS["standard"], "lab:Mine": METHODS["tent"], "tuned": METHODS["adabn"]}
-    write_run(
-        tmp_path,
-        methods=methods,
-        scenarios=FEW,
-        identity={"tuned": {"name": "adabn"}},
-        facts={"lab:Mine": {"family": "gradient-based"}},
-    )
-    results = open_run(tmp_path)
-    built = tables.build("offline", results.utilities, by_shift=True, cards=results.cards)
-    groups = {column.title: column.group for column in built.columns}
-    assert (groups["Mine"], groups["tuned"]) == ("Gradient-based", "Gradient-free")
-
-
 def test_a_damaged_pass_of_a_user_s_own_method_leaves_the_table_readable(tmp_path: Path) -> None:
     write_run(tmp_path, methods={"standard": METHODS["standard"], "lab:Mine": METHODS["tent"]}, scenarios=FEW)
     next((tmp_path / "traces").glob("*Mine*")).write_bytes(b"PAR1")

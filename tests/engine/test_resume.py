@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -159,12 +158,6 @@ def test_a_folder_that_cannot_be_locked_is_named(tmp_path):
     (tmp_path / "run.lock").mkdir()
     with pytest.raises(TemporaError, match=r"cannot write to .*run\.lock: .*give another --out"):
         RunFolder.for_writing(tmp_path)
-
-
-def test_a_folder_of_a_newer_tempora_is_refused(tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps({"schema_version": 99}))
-    with pytest.raises(TemporaError, match=r"schema version 99.*update Tempora"):
-        tempora.open(tmp_path)
 
 
 def test_not_a_run_folder(tmp_path):

@@ -24,7 +24,7 @@ LEAST: dict[str, Any] = {
     "baseline": {"baseline_ms": 10},
     "finished": False,
 }
-"""What every run.json has, also those of 0.1.0."""
+"""What every run.json has."""
 
 
 def read_back(folder: Path, **changes: Any) -> manifest.Manifest:

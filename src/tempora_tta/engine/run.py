@@ -202,8 +202,8 @@ def would_lose(job: Job, folder: RunFolder) -> Iterator[str]:
         if names:
             yield f"{thing if len(names) == 1 else thing + 's'} {', '.join(sorted(map(str, names)))}"
     changed = set()
-    for (shift, seed), key in table.groupby(["shift", "seed"])["adapting_pass"].first().items():
-        source, stored = streams.get((shift, seed)), folder.passes().get(key)
+    for row in table.drop_duplicates(["shift", "seed"]).to_dict("records"):
+        source, stored = streams.get((row["shift"], row["seed"])), folder.passes().get(row["adapting_pass"])
         if source is not None and stored is not None:
             now = job.identity(job.methods[0], source, "")
             changed |= {name for name in _CONTEXT if stored.identity.get(name) != now.get(name)}

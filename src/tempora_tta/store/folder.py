@@ -70,9 +70,7 @@ class StoredPass:
     @property
     def time_aware(self) -> bool:
         """Its method looks at the clock: had it shown something else, the pass would have gone another way."""
-        told = self.facts.get("time_aware")
-        # 0.1.0 did not say; only of such methods did it note what else they saw.
-        return bool(told) if told is not None else "threshold_ms" in self.identity.get("deployment", {})
+        return bool(self.facts.get("time_aware"))
 
     def trace(self, predictions: bool = True) -> Trace:
         """The rows; warns where they are not those that were written. Most of a file are its `predictions`, which
@@ -242,13 +240,11 @@ class RunFolder:
 
     def _read_utilities(self, path: Path) -> pd.DataFrame:
         frame: pd.DataFrame = integrity.read_sealed(path, UTILITIES).to_pandas()
-        if len(frame) and frame["timing"].isna().all():  # 0.1.0 called the verdict on timing just verdict
-            frame = frame.assign(timing=frame["verdict"], verdict=None)
         check_utilities(frame, path)
         return frame
 
     def utilities_seal(self) -> str | None:
-        """Which rows the table on disk holds; None without a table, or for one of an early Tempora."""
+        """Which rows the table on disk holds; None without a table, or for one of another program."""
         return _rows_seal(self.utilities_parquet)
 
     def write_utilities(self, utilities: pd.DataFrame) -> None:
@@ -319,10 +315,9 @@ class RunFolder:
     def _keep_if(self, path: Path, readable: Callable[[], object]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error", TemporaWarning)
-            warnings.simplefilter("ignore", integrity.Unchecked)
             try:
                 readable()
-            except integrity.NewerVersion:
+            except integrity.OtherVersion:
                 raise
             except (TemporaError, TemporaWarning):
                 path.replace(path.with_name(path.name + DAMAGED))

@@ -1,7 +1,4 @@
-"""What run.json holds, field by field. Every read and every write of one goes through here.
-
-Fields are added, never changed: a run.json of any earlier Tempora has those that it needs, and lacks later ones.
-"""
+"""The fields of run.json. Every read and every write of one goes through here."""
 
 from __future__ import annotations
 

@@ -269,15 +269,13 @@ def _nothing_changed(what: str, shown: Path | None = None, pack: Path | None = N
         warnings.simplefilter("error", TemporaWarning)
         try:
             yield
-        except integrity.NewerVersion:
+        except integrity.OtherVersion:
             raise
         except (TemporaError, TemporaWarning) as error:
             reason = str(error)
             if pack is not None:
                 told = str(getattr(error, "what", reason)).replace(str(shown), str(pack))
                 reason = f"{told}: ask for it again, or pack the run anew"
-            elif isinstance(error, integrity.Unchecked):
-                reason = f"{error.what}: let the same command make the run again, in a new folder"
             raise TemporaError(f"{what}: {reason}") from error
 
 

@@ -88,8 +88,6 @@ def decomposition(rows: pd.DataFrame, where: str, cards: Cards) -> Table:
     """Utility of one scenario and the terms that explain it."""
     protocol, title = rows["protocol"].iloc[0], rows["label"].iloc[0]
     measures = {name: TERMS[name] for name in keys(rows, _terms(protocol, cards))}
-    if "stepped_fraction" in measures and rows["stepped_fraction"].isna().all():
-        del measures["stepped_fraction"]  # runs of earlier versions do not say
     accuracies = {name: True for name in measures if name.endswith("accuracy")}
     best = {**accuracies, "utility": True}
     layout = methods_by_measure(rows, {**measures, "utility": UTILITY}, cards, best)
