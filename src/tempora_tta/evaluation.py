@@ -118,9 +118,6 @@ def finished(folder: RunFolder, observer: Observer) -> Results:
     """Keep the doubt about winners in the tables of a run that has ended; return its results."""
     results = Results(folder)
     keep_doubt(results)
-    if (segments := folder.segments()) is not None:
-        folder.write_segments(segments)
-        folder.seal()
     observer.finished(results)
     return results
 
