@@ -23,6 +23,7 @@ from common import Device, JsonFile, committed, console, markdown_table, script,
 from tempora_tta import methods, models
 from tempora_tta._numbers import percent
 from tempora_tta.data import from_batches
+from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.passes import Pass
 from tempora_tta.measure import MeasuredClock
 from tempora_tta.methods import Method
@@ -59,16 +60,16 @@ def harness(model: models.Classifier, given: list[Any], device: str) -> dict[str
     stream = from_batches("synthetic", given, device=device)
     resolved = Offline().resolve(num_batches=stream.num_batches)
     runs = {
-        "null": Pass(methods.create(Null, model, recipe=False), "null", stream, clock),
-        "standard": Pass(methods.create("standard", model), "standard", stream, clock),
+        "null": Pass(Calls(methods.create(Null, model, recipe=False), "null", stream, clock)),
+        "standard": Pass(Calls(methods.create("standard", model), "standard", stream, clock)),
     }
     inside: dict[str, list[float]] = {name: [] for name in runs}
     outside_ms = []
     for _ in range(5):
         for name, run in runs.items():
-            run.warm_up(3)
+            run.calls.warm_up(3)
             start = time.perf_counter()
-            service_ms = run.offline(resolved).service_ms
+            service_ms = run.drive(resolved).service_ms
             elapsed_ms = 1000 * (time.perf_counter() - start)
             inside[name].append(float(np.median(service_ms)))
             if name == "null":
@@ -127,9 +128,9 @@ def gpu_idle(
         run = Pass(method, name, stream, MeasuredClock(torch.device("cuda")))
         run.warm_up(5)
         resolved = Offline().resolve(num_batches=stream.num_batches)
-        service_ms = float(np.nansum(run.offline(resolved).service_ms))
+        service_ms = float(np.nansum(run.drive(resolved).service_ms))
         with profile(activities=[ProfilerActivity.CUDA]) as watched:
-            run.offline(resolved)
+            run.drive(resolved)
         busy_ms = sum(event.self_device_time_total for event in watched.key_averages()) / 1000
         idle[name] = max(0.0, 1 - busy_ms / service_ms)
     return idle

@@ -20,7 +20,7 @@ from tempora_tta.cli.recommend import recommend
 from tempora_tta.data import from_batches
 from tempora_tta.engine import Run
 from tempora_tta.engine.clocks import open_clock
-from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.measure import Baseline
 from tempora_tta.methods import Method, create

@@ -22,7 +22,7 @@ from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.pipeline import Pipeline
 from tempora_tta.engine.profiling import record
 from tempora_tta.engine.setup import job_from_config
-from tempora_tta.measure import SteadyClock, SteadyProfile, device_kind, load_profile, machine_facts
+from tempora_tta.measure import Profile, ProfileClock, device_kind, load_profile, machine_facts
 from tempora_tta.measure.timer import Elapsed
 from tempora_tta.scenarios import Bursty, Deployment, Periodic, Poisson
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, RunFolder, Trace
@@ -140,17 +140,17 @@ def test_only_a_profile_of_this_network_on_a_machine_like_this_tells_how_fast_it
     assert living.profiled_ms(job, notes) is None, "given by hand"
     facts = {"device": device_kind(machine_facts(job.device)), "weights": job.weights, "batch_size": 8}
     for other, then_ms in (({}, 3.0), ({"device": "another"}, None), ({"weights": "w"}, None)):
-        profile = SteadyProfile.model_construct(standard_ms=3.5, back_to_back_ms=3.0, **facts | other)
-        told = living.profiled_ms(replace(job, clock=SteadyClock(profile)), notes)
+        profile = Profile.model_construct(standard_ms=3.5, back_to_back_ms=3.0, **facts | other)
+        told = living.profiled_ms(replace(job, clock=ProfileClock(profile)), notes)
         assert told == then_ms, "by the same look, not by what it took among other work"
-    assert living.profiled_ms(replace(job, clock=SteadyClock()), notes) is None, "not recorded yet"
+    assert living.profiled_ms(replace(job, clock=ProfileClock()), notes) is None, "not recorded yet"
     assert notes.said == []
 
 
 def test_a_profile_of_before_such_looks_is_not_compared_and_that_is_said(job):
     facts = {"device": device_kind(machine_facts(job.device)), "weights": job.weights, "batch_size": 8}
-    profile, notes = SteadyProfile.model_construct(name="old", standard_ms=3.5, **facts), Notes()
-    assert living.profiled_ms(replace(job, clock=SteadyClock(profile)), notes) is None
+    profile, notes = Profile.model_construct(name="old", standard_ms=3.5, **facts), Notes()
+    assert living.profiled_ms(replace(job, clock=ProfileClock(profile)), notes) is None
     assert "'old' does not say how fast the machine was" in notes.said[0]
 
 

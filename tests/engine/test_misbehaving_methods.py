@@ -18,7 +18,7 @@ import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.cli.app import app
 from tempora_tta.engine import Observer
-from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.profiling import record_profile
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method

@@ -14,7 +14,7 @@ from latencies import CLOCK
 from tempora_tta import TemporaError, methods
 from tempora_tta.engine import Job, MethodSpec, Observer, Run
 from tempora_tta.engine.config import RunConfig
-from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.runtime import PARTS, Runtime, _tf32, compiled_graphs
 from tempora_tta.engine.setup import job_from_config
 from tempora_tta.scenarios import Amortised, Discrete

@@ -20,6 +20,7 @@ from tempora_tta.analysis.doubt import keep_doubt
 from tempora_tta.data import Walk, draw
 from tempora_tta.data.batches import given_shift, open_given
 from tempora_tta.engine.audit import audit
+from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.clocks import open_clock
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.passes import Pass
@@ -264,8 +265,8 @@ def test_a_reset_takes_no_time_and_each_is_made_once(network, shifts):
     (order,) = draw(Walk.of(RESET), [given_shift(name, given, 10) for name, given in shifts.items()], 8, 1)
     method = create(Watched, network("fashion_resnet"))
     clock, _ = open_clock({"baseline_ms": 40, "watched": (41, 56)}, torch.device("cpu"))
-    run = Pass(method, "watched", open_given(order, "cpu"), clock)
-    trace = run.offline(Offline().resolve(num_batches=12))
+    run = Pass(Calls(method, "watched", open_given(order, "cpu"), clock))
+    trace = run.drive(Offline().resolve(num_batches=12))
     assert resets == [0, 4, 4]  # at the start, and at both changes of shift
     assert trace.finish_ms.tolist() == pytest.approx([97.0 * (i + 1) for i in range(12)])
 

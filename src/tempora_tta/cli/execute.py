@@ -43,6 +43,7 @@ def execute(
     from tempora_tta.engine import Run, Stopped
     from tempora_tta.engine.observer import Together
     from tempora_tta.engine.plan import make_plan
+    from tempora_tta.evaluation import finished
     from tempora_tta.hooks import open_hooks
     from tempora_tta.report.chart import check_docstrings
     from tempora_tta.store import RunFolder
@@ -59,7 +60,8 @@ def execute(
     with RunFolder.for_writing(folder) as opened, observer.watching():
         run = Run(job, opened, Together(observer, hooks), make, replace)
         try:
-            results = run.execute()
+            run.execute()
+            results = finished(opened, run.observer)
         except (Stopped, KeyboardInterrupt):
             console.print(
                 f"stopped; everything finished is in {folder}. The same command goes on from there.",

@@ -14,7 +14,7 @@ from tempora_tta._tensors import described, is_plain
 from tempora_tta.engine.pipeline.door import all_finite
 from tempora_tta.engine.pipeline.scores import on_host
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure.steady import PROVISION_X
+from tempora_tta.measure.profile import PROVISION_X
 from tempora_tta.methods import Method
 from tempora_tta.models import Classifier, check_input
 

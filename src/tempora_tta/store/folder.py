@@ -266,10 +266,9 @@ class RunFolder:
         table = pa.Table.from_pandas(
             segments[list(SEGMENTS)], schema=arrow_schema(SEGMENTS), preserve_index=False
         )
-        about = {"utilities": self.utilities_seal()}
         write_atomically(
             self.segments_parquet,
-            lambda part: integrity.write_sealed(table, part, about, integrity.rows_checksum(table)),
+            lambda part: integrity.write_sealed(table, part, {}, integrity.rows_checksum(table)),
         )
 
     def segments_seal(self) -> str | None:
