@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tempora_tta.cards import Cards, scenario_cards
-from tempora_tta.published.methods import HISTORY_FREE, STATELESS
 from tempora_tta.scenarios import (
     Amortised,
     Continuous,
@@ -129,8 +128,8 @@ def write_run(
                         pace,
                         identities[method],
                         {
-                            "history_free": method in HISTORY_FREE,
-                            "stateless": method in STATELESS,
+                            "history_free": method in ("standard", "lame", "adabn"),
+                            "stateless": method in ("standard", "lame"),
                             **(facts or {}).get(method, {}),
                         },
                         (broken or {}).get(method),

@@ -34,7 +34,7 @@ def run_folder(tmp_path_factory) -> Path:
 
 
 def test_a_run_leaves_a_folder_that_opens(run_folder):
-    results = tempora.open(run_folder)
+    results = tempora.open_run(run_folder)
     assert results.manifest["finished"]
     assert set(results.utilities["method"]) == {"standard", "adabn", "tent"}
     assert (run_folder / "utilities.parquet").exists()

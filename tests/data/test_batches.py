@@ -98,5 +98,51 @@ def test_what_is_no_batch_at_all_is_refused(batches: Any, match: str) -> None:
 
 
 def test_whatever_can_be_gone_through_once_will_do() -> None:
-    given = [(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64))] * 3
+    given = [(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)) for _ in range(3)]
     assert from_batches("fog", iter(given)).num_batches == 3
+
+
+STRANGE = {
+    "nested": torch.nested.nested_tensor([torch.ones(3, 2, 2)] * 2),
+    "mkldnn": torch.ones(4, 3, 2, 2).to_mkldnn(),
+    "sparse": torch.ones(4, 3, 2, 2).to_sparse(),
+    "meta": torch.ones(4, 3, 2, 2, device="meta"),
+    "float8": torch.ones(4, 3, 2, 2).to(torch.float8_e4m3fn),
+}
+
+
+@pytest.mark.parametrize("x", STRANGE.values(), ids=STRANGE.keys())
+def test_tensors_that_no_network_takes_are_refused(x: torch.Tensor) -> None:
+    with pytest.raises(TemporaError, match="float32 images"):
+        from_batches("mine", [(x, Y)])
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        torch.nested.nested_tensor([Y]),
+        Y.to_sparse(),
+        Y.to("meta"),
+        Y.to(torch.uint64),
+        np.array([2**63 + 1] * 4, dtype=np.uint64),
+    ],
+    ids=["nested", "sparse", "meta", "uint64", "numpy uint64"],
+)
+def test_labels_of_such_tensors_are_refused(y: Any) -> None:
+    with pytest.raises(TemporaError, match="one integer label per image"):
+        from_batches("mine", [(X, y)])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.int16])
+def test_labels_of_any_type_that_int64_holds_will_do(dtype: torch.dtype) -> None:
+    assert from_batches("mine", [(X, Y.to(dtype))]).labels(0).tolist() == [0, 1, 2, 3]
+
+
+def test_one_buffer_given_for_several_batches_is_refused() -> None:
+    """A loader that fills its buffer again hands out the last batch as often as there are batches."""
+    buffer = X.clone()
+    for batches in ([(buffer, Y)] * 3, [(buffer[:], Y), (buffer.numpy(), Y)]):
+        with pytest.raises(TemporaError, match="same memory"):
+            from_batches("mine", batches)
+    parts = torch.zeros(8, 3, 2, 2).split(4)
+    assert from_batches("mine", [(part, Y) for part in parts]).num_batches == 2

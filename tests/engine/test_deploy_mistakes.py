@@ -24,7 +24,7 @@ def image(value: float = 1.0) -> torch.Tensor:
 
 
 def _pooling_network() -> models.Classifier:
-    """It takes images of any size and names none, so that ImageNet's stands for it."""
+    """It takes images of any size and names none."""
     parts = OrderedDict(conv=nn.Conv2d(3, 4, 3), pool=nn.AdaptiveAvgPool2d(1), flat=nn.Flatten())
     network = nn.Sequential(parts)
     network.add_module("head", nn.Linear(4, 5))
@@ -41,10 +41,8 @@ def test_the_first_answer_and_not_the_first_image_shows_the_shape():
             pipeline.submit(torch.ones(3, 5, 5))
 
 
-def test_a_size_that_a_network_only_assumes_is_none_that_images_must_have():
-    model = _pooling_network()
-    assert model.preprocessing.input_size == (3, 224, 224)
-    with tempora.deploy(model, "standard", device="cpu") as pipeline:
+def test_a_network_that_names_no_size_takes_any():
+    with tempora.deploy(_pooling_network(), "standard", device="cpu") as pipeline:
         assert pipeline.submit(torch.ones(2, 3, 32, 32)).result(PATIENCE_S).scores.shape == (2, 5)
 
 
@@ -119,12 +117,24 @@ def test_a_network_whose_weights_take_no_float32_is_refused_before_it_refuses_ev
         tempora.deploy(model.to(dtype), "standard", device="cpu")
 
 
-@pytest.mark.parametrize("x", [torch.ones(1, 2, 2, device="meta"), torch.eye(2)[None].to_sparse()])
-def test_tensors_without_values_are_refused_at_the_door(x):
+STRANGE = {
+    "meta": image().to("meta"),
+    "sparse": torch.eye(2)[None].to_sparse(),
+    "nested": torch.nested.nested_tensor([image(), image()]),
+    "jagged": torch.nested.nested_tensor([image(), image()], layout=torch.jagged),
+    "mkldnn": image()[None].to_mkldnn(),
+    "float8": image().to(torch.float8_e4m3fn),
+}
+
+
+@pytest.mark.parametrize("x", STRANGE.values(), ids=STRANGE.keys())
+def test_tensors_that_no_network_takes_are_refused_at_the_door(x):
     with tempora.deploy(tiny_network(), "standard", device="cpu") as pipeline:
         with pytest.raises(TemporaError, match="without values of its own"):
             pipeline.submit(x)
         assert pipeline.stats()["refused"] == 1
+    with pytest.raises(TemporaError, match="example= is"):
+        tempora.deploy(tiny_network(), "standard", device="cpu", example=x)
 
 
 def test_saving_to_no_place_says_so(tmp_path):
@@ -154,7 +164,10 @@ def test_a_state_whose_facts_were_edited_is_refused(facts, tmp_path):
             pipeline.load(tmp_path / "state")
 
 
-@pytest.mark.parametrize("label", [3, -1, 999, 0.5, float("nan"), True, torch.tensor([3])])
+@pytest.mark.parametrize(
+    "label",
+    [3, -1, 999, 0.5, float("nan"), True, torch.tensor([3]), torch.tensor([1], dtype=torch.uint64)],
+)
 def test_a_label_is_a_class_of_the_network(label):
     with tempora.deploy(tiny_network(), "standard", device="cpu") as pipeline:
         future = pipeline.submit(image())

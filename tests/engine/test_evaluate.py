@@ -20,7 +20,7 @@ from tempora_tta.cli.recommend import recommend
 from tempora_tta.data import from_batches
 from tempora_tta.engine import Run
 from tempora_tta.engine.clocks import open_clock
-from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.measure import Baseline
 from tempora_tta.methods import Method, create
@@ -143,7 +143,7 @@ def test_a_method_that_fails_is_not_tried_once_per_scenario(network, batches, tm
     options = {"clock": {**CLOCK, "counts": (40, 0)}, "warmup_batches": 0, "out": tmp_path / "run"}
     with pytest.raises(TemporaError, match="4 of 4 cells failed: counts: every score"):
         evaluate(network("fashion_resnet"), batches, [Counts], **options)
-    results = tempora.open(tmp_path / "run")
+    results = tempora.open_run(tmp_path / "run")
     assert results.utilities["status"].str.contains("every score it gave was NaN").all()
     assert results.traces[["protocol", "predict_ms"]].empty
     assert len(results.utilities) == 4
@@ -387,6 +387,7 @@ def test_a_clock_without_the_method_says_which_it_has(network, batches):
         ({"clock": "no-such-file.json"}, "no such profile"),
         ({"device": "cudaa"}, "unknown device"),
         ({"baseline_ms": -3}, "must be a finite number of milliseconds above 0"),
+        ({"seeds": [1, 1]}, r"seeds=\[1, 1\]: each once"),
         ({"methods": [("tent", 3)]}, r"give \(name, settings\)"),
         ({"methods": [("tent", {"lrr": 1})]}, "unknown setting of tent 'lrr'"),
     ],
@@ -400,7 +401,7 @@ def test_wrong_input_says_what_to_do(network, batches, change, message):
 def test_save_keeps_a_temporary_run(network, batches, tmp_path):
     results = evaluate(network("fashion_resnet"), batches[:2], ["standard"])
     saved = results.save(tmp_path / "kept")
-    assert tempora.open(saved).utilities.equals(results.utilities)
+    assert tempora.open_run(saved).utilities.equals(results.utilities)
     with pytest.raises(TemporaError, match="holds a run already"):
         results.save(tmp_path / "kept")
 

@@ -18,16 +18,16 @@ from tempora_tta import TemporaError, methods
 from tempora_tta.engine import Observer, Run
 from tempora_tta.engine import sentinel as sentinels
 from tempora_tta.engine.config import RunConfig
-from tempora_tta.engine.evaluate import job_from_batches
 from tempora_tta.engine.executors import LocalExecutor
 from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.own_profile import added, needs
 from tempora_tta.engine.profiling import allowance, profiled_batches, warming
 from tempora_tta.engine.profiling.stations import Station
 from tempora_tta.engine.profiling.walker import Walker
 from tempora_tta.engine.setup import job_from_config, settle_torch
 from tempora_tta.measure import Verdict, load_profile
-from tempora_tta.measure.steady import Entry, Residuals, Rounds, Spent, SteadyProfile
+from tempora_tta.measure.profile import Entry, Profile, Residuals, Rounds, Spent
 from tempora_tta.measure.timer import Timer
 from tempora_tta.methods import Method
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete
@@ -56,7 +56,7 @@ class Watches(Observer):
         self.notes.append(text)
 
 
-def made_up(methods=METHODS, **more) -> SteadyProfile:
+def made_up(methods=METHODS, **more) -> Profile:
     """Latencies that nobody measured: different ones for every method, phase and action."""
     entries = [Entry(method="standard", phase="predict", steady_ms=10.0)]
     for position, method in enumerate(methods):
@@ -90,7 +90,7 @@ def made_up(methods=METHODS, **more) -> SteadyProfile:
     facts |= {"batch_size": 8, "device": "somewhere", "threads": 1, "times": "process CPU time"}
     residuals = Residuals(factors=blocks, clean_samples=16)
     numbers = {"standard_ms": 10.0, "entries": entries, "rounds": rounds, "residuals": residuals}
-    return SteadyProfile(**facts | numbers | more)
+    return Profile(**facts | numbers | more)
 
 
 @pytest.fixture
@@ -332,7 +332,7 @@ def test_methods_of_a_later_run_are_added_to_the_profile():
 
 
 def test_what_has_to_be_profiled(network, batches, clock):
-    from tempora_tta.engine.evaluate import job_from_batches
+    from tempora_tta.engine.given import job_from_batches
 
     def job(*methods):
         return job_from_batches(
@@ -348,7 +348,7 @@ def test_what_has_to_be_profiled(network, batches, clock):
 def test_times_of_a_method_that_was_edited_or_set_otherwise_are_stale(
     network, batches, clock, tmp_path, monkeypatch
 ):
-    from tempora_tta.engine.evaluate import job_from_batches
+    from tempora_tta.engine.given import job_from_batches
 
     def job(*methods):
         return job_from_batches(

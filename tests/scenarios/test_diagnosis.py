@@ -10,6 +10,7 @@ from tempora_tta import TemporaError
 from tempora_tta.scenarios import (
     Amortised,
     Continuous,
+    Deployment,
     Discrete,
     Offline,
     break_even_accuracy,
@@ -119,6 +120,45 @@ def test_where_standard_is_late_too_its_accuracy_is_not_its_utility() -> None:
 
 def test_breaking_even_takes_all_that_is_lost_into_account() -> None:
     terms = {"availability": 0.8, "responsiveness": 0.5, "served_accuracy": 0.9, "frozen_accuracy": None}
-    found = diagnose(0.36, terms, standard_accuracy=0.9, standard_utility=0.38)
-    assert [finding.mode for finding in found] == ["availability collapse", "accuracy erosion"]
-    assert all(finding.numbers["break_even_accuracy"] == pytest.approx(0.95) for finding in found)
+    (found,) = diagnose(0.36, terms, standard_accuracy=0.9, standard_utility=0.38)
+    assert found.numbers["break_even_accuracy"] == pytest.approx(0.95)
+
+
+def terms_of(availability=1.0, responsiveness=1.0, served_accuracy=0.6):
+    named = {"availability": availability, "responsiveness": responsiveness}
+    return {**named, "served_accuracy": served_accuracy, "frozen_accuracy": None}
+
+
+@pytest.mark.parametrize(
+    ("terms", "covariance", "expected"),
+    [
+        # AdaBN at full load with a deadline of 1.5 lambda was told "availability collapse".
+        (terms_of(0.913, 0.381), 0.0, "accuracy erosion"),
+        (terms_of(0.381, 0.913), 0.0, "availability collapse"),
+        (terms_of(0.8, 0.9, served_accuracy=0.33), 0.0, "lost accuracy"),
+        (terms_of(0.9, 0.95, served_accuracy=0.2), 0.0, "harmful adaptation"),
+        (
+            terms_of(0.3, 0.95, served_accuracy=0.29),
+            0.0,
+            "availability collapse",
+        ),  # and a little less accurate
+        (terms_of(0.9, 0.8, served_accuracy=0.5), -0.2, "late where right"),
+    ],
+)
+def test_the_smallest_factor_is_the_cause(terms, covariance, expected):
+    utility = terms["availability"] * (terms["served_accuracy"] * terms["responsiveness"] + covariance)
+    (found,) = diagnose(utility, terms, standard_accuracy=0.3, offline_accuracy=0.6)
+    assert found.mode == expected
+
+
+def test_a_method_that_is_harmful_offline_is_not_excused_by_a_little_pressure():
+    (found,) = diagnose(0.19, terms_of(0.95, served_accuracy=0.2), 0.3, offline_accuracy=0.2)
+    assert found.mode == "harmful adaptation"
+
+
+def test_the_cause_in_a_deployment_with_a_deadline():
+    """At full load, with a queue: nearly all is served, and most of it late."""
+    pressed = Deployment(interval_ms=40, queue=1, deadline_ms=60)
+    score = pressed.score(accuracy=[0.5] * 200, predict_ms=43, adapt_ms=0, baseline_ms=40)
+    assert score.terms["responsiveness"] < score.terms["availability"]
+    assert modes(score, 0.3) == ["accuracy erosion"]

@@ -13,9 +13,9 @@ from made_runs import METHODS, write_run
 from tempora_tta.cli import app
 from tempora_tta.errors import TemporaError, TemporaWarning
 from tempora_tta.scenarios import Continuous, Offline
-from tempora_tta.store import RunFolder, open_run
+from tempora_tta.store import open_run
 from tempora_tta.store.merge import merge
-from tempora_tta.store.packs import check_run
+from tempora_tta.store.packs import pack
 from tempora_tta.store.segments import segments_frame
 
 FEW = (Offline(), Continuous(threshold_ms=15.0))
@@ -64,8 +64,6 @@ def test_reading_says_so(runs: Path, tmp_path: Path, foreign: tuple[str, ...]) -
     [
         ("show",),
         ("show", "--table", "offline", "--format", "csv"),
-        ("query", "select utility from utilities"),
-        ("query", "select key from passes"),
         ("recommend", "--interval-ms", "50"),
         ("peak", "--p99-ms", "60"),
         ("report",),
@@ -119,14 +117,14 @@ def test_segments_of_another_run_or_none_are_noticed(tmp_path: Path) -> None:
         results = write_run(place, scenarios=FEW, shifts=("continual",), segments=("fog", "snow"), luck=luck)
         results.folder.write_segments(segments_frame(results))
         results.folder.seal()
-        check_run(RunFolder(place))
+        pack(place)
     this, other = (folder / "segments.parquet" for folder in folders)
     shutil.copy(other, this)
     with pytest.warns(TemporaWarning, match="is not the table of segments that belongs to run.json"):
         _ = open_run(folders[0]).utilities
     this.unlink()
-    with pytest.raises(TemporaError, match=r"does not verify: .*segments\.parquet is missing"):
-        check_run(RunFolder(folders[0]))
+    with pytest.raises(TemporaError, match=r"cannot be packed: .*segments\.parquet is missing"):
+        pack(folders[0])
 
 
 def test_a_steady_run_without_its_profile_is_noticed(tmp_path: Path) -> None:
@@ -136,7 +134,7 @@ def test_a_steady_run_without_its_profile_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(
         TemporaError, match=r"profile\.json is missing, and the times of this run come from it"
     ):
-        check_run(RunFolder(tmp_path))
+        pack(tmp_path)
 
 
 def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from tempora_tta.analysis.below_standard import beside_standard
-from tempora_tta.analysis.frames import keys, ordered, temporal
+from tempora_tta.analysis.frames import STREAM, keys, offline, ordered, temporal
 from tempora_tta.cards import CATALOGUE, Cards
 from tempora_tta.errors import unknown
 from tempora_tta.published.methods import STANDARD
@@ -57,7 +57,9 @@ def findings(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     """What adaptation did to each cell, compared with standard inference: `mode` and a `sentence`."""
     rows = beside_standard(frame, cards)
     rows = rows[rows["method"] != STANDARD]
-    cell = keys(rows)
+    cell, stream = keys(rows), [*keys(rows, STREAM), "method"]
+    own = offline(frame, cards)[[*stream, "utility"]].rename(columns={"utility": "offline_accuracy"})
+    rows = rows.merge(own.drop_duplicates(stream), on=stream, how="left")
     found = []
     for index, row in rows.iterrows():
         if any(math.isnan(row[term]) for term in _TERMS[:3]):
@@ -66,7 +68,8 @@ def findings(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
         utility = float(row["standard_utility"])
         known = row.get("standard_accuracy")
         accuracy = utility if known is None or math.isnan(known) else float(known)
-        for finding in diagnose(float(row["utility"]), terms, accuracy, utility):
+        offline_accuracy = None if pd.isna(row["offline_accuracy"]) else float(row["offline_accuracy"])
+        for finding in diagnose(float(row["utility"]), terms, accuracy, utility, offline_accuracy):
             found.append({"index": index, "mode": finding.mode, "sentence": finding.sentence})
     modes = pd.DataFrame(found, columns=["index", "mode", "sentence"]).set_index("index")
     shown = [*cell, *keys(rows, ["scenario"]), "method", "utility", "standard_utility"]

@@ -72,9 +72,7 @@ def demo(
     full: Annotated[bool, typer.Option("--full", help="15 shifts, all batches, the whole grid.")] = False,
     clock: Annotated[
         str,
-        typer.Option(
-            help="steady, measured, a profile's file, or published:rn50_inc.", autocompletion=completion.clock
-        ),
+        typer.Option(help="steady, measured, a profile's file, or published:rn50_inc."),
     ] = "steady",
     profile_s: Annotated[float | None, options.PROFILE_S] = None,
     plain: Annotated[bool, options.PLAIN] = False,

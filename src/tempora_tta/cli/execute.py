@@ -43,7 +43,9 @@ def execute(
     from tempora_tta.engine import Run, Stopped
     from tempora_tta.engine.observer import Together
     from tempora_tta.engine.plan import make_plan
+    from tempora_tta.evaluation import finished
     from tempora_tta.hooks import open_hooks
+    from tempora_tta.report.chart import check_docstrings
     from tempora_tta.store import RunFolder
 
     console = new_console()
@@ -53,11 +55,13 @@ def execute(
         make_plan(job).show(console)
     if dry_run:
         return
+    check_docstrings()  # the report at the end could not be written
     hooks = open_hooks(log, folder)
     with RunFolder.for_writing(folder) as opened, observer.watching():
         run = Run(job, opened, Together(observer, hooks), make, replace)
         try:
-            results = run.execute()
+            run.execute()
+            results = finished(opened, run.observer)
         except (Stopped, KeyboardInterrupt):
             console.print(
                 f"stopped; everything finished is in {folder}. The same command goes on from there.",

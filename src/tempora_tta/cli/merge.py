@@ -7,16 +7,13 @@ from typing import Annotated
 
 import typer
 
-from tempora_tta.cli import completion
 from tempora_tta.cli.terminal import say
 
 
 def merge(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            help="Run folders of one job: its shifts, methods or seeds.", autocompletion=completion.run_folder
-        ),
+        typer.Argument(help="Run folders of one job: its shifts, methods or seeds."),
     ],
     out: Annotated[Path, typer.Option(help="The new run folder.")],
 ) -> None:

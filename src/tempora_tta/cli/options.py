@@ -5,18 +5,19 @@ A command says the type and the default, `model: Annotated[str, options.MODEL] =
 
 from __future__ import annotations
 
+from typing import Literal
+
 import typer
 
 from tempora_tta import names
 from tempora_tta.cli import completion
 
+TableFormat = Literal["terminal", "latex", "markdown", "csv", "json"]
 WHAT, HOW, WHERE = "What is evaluated", "How it is timed", "On several machines"
 """Headings of the options."""
 
-RUN = typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
-CELLS = typer.Option(min=1, help="How many cells, picked at random.")
-CELLS_SEED = typer.Option(help="Which ones: another seed picks others.")
-OUT = typer.Option(help="The run folder. Default: runs/NAME.", autocompletion=completion.run_folder)
+RUN = typer.Argument(help="A run folder or a pack.")
+OUT = typer.Option(help="The run folder. Default: runs/NAME.")
 SET = typer.Option(
     "--set", help="key=value of the configuration (tempora run --init lists all); may be repeated."
 )
@@ -33,7 +34,7 @@ DATASET = typer.Option(
 ROOT = typer.Option(help="Where the dataset lies.", rich_help_panel=WHAT)
 SHIFTS = typer.Option(
     help="Corruptions or groups, with commas; or all.",
-    autocompletion=completion.some_of(completion.SHIFTS),
+    autocompletion=completion.some_of(names.SHIFTS),
     rich_help_panel=WHAT,
 )
 SEVERITY = typer.Option(help="Of the corruptions, 1 to 5.", rich_help_panel=WHAT)
@@ -61,24 +62,20 @@ BATCHES = typer.Option(help="Only the first so many batches of every shift.", ri
 BATCH_SIZE = typer.Option(help="Samples per batch.", rich_help_panel=WHAT)
 CLOCK = typer.Option(
     help="steady (default), measured, a profile's file, or published:rn50_inc.",
-    autocompletion=completion.clock,
     rich_help_panel=HOW,
 )
 PROFILE_S = typer.Option(help="Seconds that the steady clock's profile may take.", rich_help_panel=HOW)
 DEVICE = typer.Option(
     help="auto, cpu, cuda, cuda:N or mps.",
-    autocompletion=completion.one_of(completion.DEVICES),
     rich_help_panel=HOW,
 )
 THREADS = typer.Option(help="CPU threads of torch.", rich_help_panel=HOW)
 RUNTIME = typer.Option(
     help="eager, tf32, channels_last, amp, compile, or some with +; several with commas.",
-    autocompletion=completion.some_of(completion.RUNTIMES),
     rich_help_panel=HOW,
 )
 EXECUTOR = typer.Option(
     help="local, or ray: on the devices of a cluster.",
-    autocompletion=completion.one_of(completion.EXECUTORS),
     rich_help_panel=WHERE,
 )
 ADDRESS = typer.Option(
@@ -91,7 +88,6 @@ DRY_RUN = typer.Option("--dry-run", help="Print the plan and an estimate, run no
 INIT = typer.Option("--init", help="Write a commented configuration and stop.")
 LOG = typer.Option(
     help="Also tell mlflow, wandb or module:Class about the results; may be repeated.",
-    autocompletion=completion.one_of(completion.HOOKS),
 )
 QUIET = typer.Option("--quiet", help="Say nothing unless something fails.")
 PLAIN = typer.Option("--plain", help="Lines for a log instead of a live display.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tempora_tta._own_code import is_own
-from tempora_tta.cli import completion, options
+from tempora_tta.cli import options
 from tempora_tta.cli.execute import execute, prepare_environment
 from tempora_tta.cli.terminal import say
 
@@ -21,7 +21,6 @@ def run(
         Path | None,
         typer.Argument(
             help="A YAML configuration (see --init, configs/), or a suite's part: tempora list suites.",
-            autocompletion=completion.configuration,
         ),
     ] = None,
     out: Annotated[Path | None, options.OUT] = None,

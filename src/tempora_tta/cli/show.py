@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tempora_tta import names
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table, say
@@ -27,33 +28,23 @@ def show(
     table: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(completion.TABLES[:-1])} or {completion.TABLES[-1]}; or any other protocol of the run. "
+            help=f"{', '.join(names.TABLES[:-1])} or {names.TABLES[-1]}; or any other protocol of the run. "
             "Default: the overview.",
-            autocompletion=completion.one_of(completion.TABLES),
+            autocompletion=completion.one_of(names.TABLES),
         ),
     ] = None,
-    shift: Annotated[
-        str | None, typer.Option(help="Only this shift.", autocompletion=completion.shift_of_run)
-    ] = None,
+    shift: Annotated[str | None, typer.Option(help="Only this shift.")] = None,
     by_shift: Annotated[
         bool, typer.Option("--by-shift", help="A row per shift instead of the mean.")
     ] = False,
     scenario: Annotated[
         str | None, typer.Option(help="The one a table explains; default the strictest.")
     ] = None,
-    format: Annotated[
-        str,
-        typer.Option(
-            help="terminal, latex, markdown, csv or json.",
-            autocompletion=completion.one_of(completion.FORMATS),
-        ),
-    ] = "terminal",
+    format: Annotated[options.TableFormat, typer.Option(help="Of the table.")] = "terminal",
 ) -> None:
     """Who wins where, how sure that is, and every table of the paper for this run."""
-    from tempora_tta.errors import TemporaError, unknown
+    from tempora_tta.errors import TemporaError
 
-    if format not in completion.FORMATS:
-        raise unknown("format", format, completion.FORMATS)
     console = new_console()
     if table is None:
         if by_shift:
@@ -209,24 +200,24 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
         console.print(f"More of them are decided by: {command}", markup=False, soft_wrap=True)
     elif summary.cells:
         console.print(
-            f"For your own deployment: tempora recommend {results.path} --fps 30",
+            f"For your own deployment: tempora recommend {results.opened_from} --fps 30",
             markup=False,
             soft_wrap=True,
         )
 
 
 def _say_timing(results: Results, console: Console) -> None:
-    """Scores that are none, and the verdict on the times behind everything that is shown."""
+    """Print the notes on the run, and the verdict on the times behind everything that is shown."""
     from rich.text import Text
 
+    from tempora_tta.analysis.notes import notes
     from tempora_tta.store.made_with import other_work
-    from tempora_tta.store.scores import non_finite_sentences
     from tempora_tta.store.verdicts import verdict_of
 
     manifest = results.manifest
     if note := other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"]):
         console.print(Text(note, style="yellow"))
-    for sentence in non_finite_sentences(results.manifest.get("non_finite_scores") or {}):
+    for sentence in notes(results):
         console.print(Text(sentence, style="yellow"))
     verdict = verdict_of(results.manifest)
     styles = {"VALID": "green", "WARN": "yellow", "INVALID": "bold red", "UNKNOWN": "dim"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,14 @@ UNBROKEN = "\u00a0"
 def console(stderr: bool = False) -> Console:
     """Where a command prints: in colour on a terminal that has it, 80 columns wide where there is none. Text is
     text: whatever a name holds, it is neither markup nor an escape sequence."""
+    forget_no_width()
     return _plain_console()(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def forget_no_width() -> None:
+    """Drop COLUMNS=0, which is said where no width is known: rich would print nothing in a window of no width."""
+    if os.environ.get("COLUMNS", "").strip("0") == "":
+        os.environ.pop("COLUMNS", None)
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from tempora_tta._tensors import described, is_plain
 from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.order import Order
 from tempora_tta.data.sampler import as_given
@@ -49,6 +50,7 @@ def given_shift(
     checked = [_check(name, i, batch, num_classes) for i, batch in enumerate(batches)]
     images, labels = [x for x, _ in checked], [y for _, y in checked]
     dropped = _drop_odd_batch(name, images, labels)
+    _check_memory(name, [x for x, _ in checked])
     every_label = np.concatenate(labels)
     return Shift(
         name=name,
@@ -140,15 +142,15 @@ def _check(name: str, i: int, batch: Any, num_classes: int | None) -> tuple[torc
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise TemporaError(f"{where} is a {type(batch).__name__}: expected a pair (x, y)")
     x, y = (_tensor(where, part) for part in batch)
-    if x.dtype != torch.float32 or x.ndim < 2:
+    if not is_plain(x) or x.dtype != torch.float32 or x.ndim < 2:
         raise TemporaError(
-            f"{where}: x has type {x.dtype} and shape {tuple(x.shape)}: expected normalised float32 images "
-            "(batch, channels, height, width)"
+            f"{where}: x is {described(x)}: expected dense, normalised float32 images (batch, channels, height, "
+            "width)"
         )
-    if y.ndim != 1 or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool or len(y) != len(x):
+    whole = is_plain(y) and not (y.is_floating_point() or y.is_complex() or y.dtype == torch.bool)
+    if not whole or y.ndim != 1 or len(y) != len(x):
         raise TemporaError(
-            f"{where}: y has type {y.dtype} and shape {tuple(y.shape)} for {len(x)} images: "
-            "expected one integer label per image"
+            f"{where}: y is {described(y)}, for {len(x)} images: expected one integer label per image (int64)"
         )
     if not torch.isfinite(x).all():
         raise TemporaError(f"{where}: x holds NaN or infinite values; check how it was normalised")
@@ -166,6 +168,18 @@ def _tensor(where: str, part: Any) -> torch.Tensor:
         raise TemporaError(
             f"{where} holds a {type(part).__name__} that is no tensor: expected (x, y), tensors or arrays"
         ) from None
+
+
+def _check_memory(name: str, images: Sequence[torch.Tensor]) -> None:
+    """Refuse a buffer that a loader fills again for each batch: all of them would be the last one."""
+    first: dict[tuple[torch.device, int], int] = {}
+    for i, x in enumerate(images):
+        other = first.setdefault((x.device, x.data_ptr()), i)
+        if other != i:
+            raise TemporaError(
+                f"batches {other} and {i} of {name!r} lie in the same memory, so both hold the same images: give "
+                "each batch a tensor of its own (x.clone())"
+            )
 
 
 def _drop_odd_batch(name: str, images: list[torch.Tensor], labels: list[np.ndarray]) -> int:

@@ -15,7 +15,7 @@ from tempora_tta._own_code import is_own
 from tempora_tta.engine.tuning import LABELS, SELECTORS, Tuned
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.names import METHODS
-from tempora_tta.store.atomic import write_atomically
+from tempora_tta.store.atomic import check_replaceable, write_atomically
 
 FORMAT = 1
 MOST_BYTES = 1 << 20
@@ -33,7 +33,7 @@ def write_recipes(path: Path, tuned: Sequence[Tuned], select: str, about: dict[s
         "recipes": {one.method: one.chosen(select).settings for one in tuned if len(one.trials) > 1},
     }
     text = json.dumps(content, indent=1) + "\n"
-    write_atomically(path, lambda part: _write(part, text))
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,8 @@ def _check_method(path: Path, method: str, settings: Settings) -> None:
 
 def check_place(path: Path) -> None:
     """Refuse a file that could not be written, before hours of trials."""
-    if path.is_dir():
-        raise TemporaError(f"--out {path}: is a folder; name a file in it, such as {path / 'recipes.json'}")
+    check_replaceable(path)
     if not path.parent.is_dir():
         raise TemporaError(f"--out {path}: there is no folder {path.parent}; make it, or give another")
     if not os.access(path.parent, os.W_OK):
         raise TemporaError(f"--out {path}: the folder {path.parent} cannot be written to; give another place")
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tempora_tta._numbers import percent
-from tempora_tta.analysis.doubt import keep_doubt
 from tempora_tta.cards import Cards, scenario_cards
 from tempora_tta.engine.clocks import clock_record
 from tempora_tta.engine.executors import Executor, LocalExecutor
@@ -19,7 +18,7 @@ from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import keep_given
 from tempora_tta.engine.predicting import summarised as predict_with_summary
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, RecordedClock, SteadyClock, Verdict, judge_baseline, judge_run
+from tempora_tta.measure import Baseline, ProfileClock, Verdict, judge_baseline, judge_run
 from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
 from tempora_tta.store import Cell, Results, RunFolder, StoredPass, utilities_frame, utility_row
@@ -73,21 +72,23 @@ class Run:
         finally:
             self._executor.close()
         self._compare_with_published()
-        judged = Results(self.folder)
-        keep_doubt(judged)
         self._write_manifest(baseline, finished=True, verdict=verdict)
         results = Results(self.folder)
-        results.known |= judged.known  # doubt takes a while to work out
         self.folder.write_segments(segments_frame(results))
         self.folder.seal()
         write_pictures(self.folder.path, {} if self.job.pictures is None else self.job.pictures())
-        self.observer.finished(results)
         return results
 
     def _say_what_is_not_known(self) -> None:
-        """Code that is loaded by a name made up at run time may change without anybody noticing."""
+        """What was assumed about images; and which code, loaded by a name made up at run time, changes unseen."""
+        prepared = self.job.preprocessing or {"assumed": ()}
+        if assumed := ", ".join(f"{name}={prepared[name]}" for name in prepared["assumed"]):
+            self.observer.note(
+                f"{self.job.model.name} does not say how its images are prepared; assumed: {assumed}. "
+                "models.wrap(network, ...) takes the right values"
+            )
         for spec in self.job.methods:
-            for place in self.job.own_source(spec).unknown:
+            for place in self.job.code_hash(spec).not_followed:
                 self.observer.note(
                     f"{spec.label}: {place} loads code in a way that cannot be followed: if that code changes, "
                     "use a new run folder"
@@ -161,6 +162,7 @@ class Run:
                 "methods": [spec.label for spec in methods],
                 "cards": cards.to_json(),
                 "weights": self.job.weights,
+                "preprocessing": self.job.preprocessing,
                 "method_settings": {spec.label: self.job.made_with(spec) for spec in methods},
                 "profile": clock_record(self.job.clock),
                 "shifts": list(dict.fromkeys(source.shift for source in self.job.streams)),
@@ -231,12 +233,11 @@ def failures(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _recorded_verdict(job: Job) -> Verdict | None:
     """Times that were looked up need no verdict on this machine: they keep the one that they were recorded with."""
-    if not isinstance(job.clock, (RecordedClock, SteadyClock)):
+    if not isinstance(job.clock, ProfileClock):
         return None
-    kind = "steady clock" if isinstance(job.clock, SteadyClock) and job.clock.own else "recorded clock"
+    kind = "steady clock" if job.clock.own else "recorded clock"
     recorded = job.clock.profile.verdict
     if not recorded.reasons:
         return Verdict(said=f"{VALID}: {kind}")
     reasons = (kind, *recorded.reasons)
-    said = "" if isinstance(job.clock, RecordedClock) else f"{recorded.status}: {'; '.join(reasons)}"
-    return Verdict(recorded.status, reasons, said)
+    return Verdict(recorded.status, reasons, f"{recorded.status}: {'; '.join(reasons)}")

@@ -44,7 +44,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     clock, baseline = open_clock(config.clock, device, config.baseline_ms, config.provision_x)
     predict_with = check_predict_with(config.predict_with or EAGER, device, clock.name == MEASURED)
     model = load_model(config).to(device)
-    models.try_on(model, model.preprocessing.input_size)
+    models.check_input(model, model.preprocessing.image_shape)
     streams = tuple(orders(config, model, observer))
     if note := other_work(clock_record(clock), model.name, config.batch_size):
         observer.note(note)

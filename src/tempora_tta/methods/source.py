@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tempora_tta._tensors import described, is_plain
 from tempora_tta.errors import TemporaError
 
 Source = Tensor | Callable[[int], Tensor]
@@ -25,8 +26,13 @@ def samples(source: Any, n: int, method: str) -> Tensor:
     if source is None:
         raise TemporaError(f"{method} needs {n} clean unlabelled samples of the source domain: {HOW}.")
     given = source(n) if callable(source) else source
-    if not isinstance(given, Tensor) or given.ndim != 4 or not given.is_floating_point():
-        what = f"{given.dtype} {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
+    if (
+        not isinstance(given, Tensor)
+        or not is_plain(given)
+        or given.ndim != 4
+        or not given.is_floating_point()
+    ):
+        what = described(given) if isinstance(given, Tensor) else type(given).__name__
         raise TemporaError(f"source: {what} given; expected normalised images, floating point, (n, c, h, w).")
     if len(given) < n:
         raise TemporaError(

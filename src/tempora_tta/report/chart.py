@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from tempora_tta.analysis.doubt import doubt
 from tempora_tta.analysis.outcomes import over_seeds, over_shifts
-from tempora_tta.errors import unknown
+from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.store import Results
 
 if TYPE_CHECKING:
     import altair as alt
+
+
+def check_docstrings() -> None:
+    """Refuse Python without docstrings, which Altair copies from its own classes while it is imported."""
+    if sys.flags.optimize > 1:
+        raise TemporaError(
+            "PYTHONOPTIMIZE=2 (python -OO) takes docstrings away, and charts cannot be drawn without them: use 0 or 1"
+        )
 
 
 def utility_chart(results: Results, shift: str | None = None) -> alt.HConcatChart:
@@ -20,6 +29,7 @@ def utility_chart(results: Results, shift: str | None = None) -> alt.HConcatChar
 
     Of one shift, or of all of them together. Whatever Altair does with a chart can be done with it.
     """
+    check_docstrings()
     import altair as alt
 
     rows, cards = _rows(results, shift), results.cards

@@ -14,6 +14,7 @@ from tempora_tta.analysis.doubt import UNDECIDED, doubt
 from tempora_tta.analysis.frames import scored
 from tempora_tta.analysis.guidance import guidance
 from tempora_tta.analysis.headline import headline
+from tempora_tta.analysis.notes import notes
 from tempora_tta.analysis.outcomes import over_seeds, shift_words, winners
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.report.colours import text_on
@@ -36,13 +37,13 @@ def summary(results: Results) -> str:
 
 
 def answer(results: Results) -> list[str]:
-    """What to use, the headline, where the run has them, and how many of its winners hold."""
+    """What to use and the headline, where the run has them, the notes on the run, and how many winners hold."""
     found, cards = doubt(results), results.cards
     guide = guidance(results.contenders, found, cards)
     said = [] if guide is None else [guide.sentence(cards)]
     with suppress(TemporaError):  # a run without Standard, without offline or without pressure has none
         said.append(headline(scored(results.contenders), cards).sentence(cards))
-    return [*said, found.summary.sentence()]
+    return [*said, *(f"{note}." for note in notes(results)), found.summary.sentence()]
 
 
 def to_html(results: Results) -> str:

@@ -14,7 +14,7 @@ TRACKED = 0.9
 """What tracked statistics keep of their past with each batch, as published."""
 STILL_UNRIPE = 0.1
 """Of their beginning: with more than this in them they say little about the stream."""
-NEVER_ADAPTED, UNRIPE = "never adapted", "unripe statistics"
+NEVER_ADAPTED, UNRIPE, DURABLE_GAIN = "never adapted", "unripe statistics", "durable gain"
 COLLAPSED = 0.75
 """Of its accuracy: a model that keeps more than this when it freezes did not lose its statistics."""
 
@@ -47,8 +47,8 @@ class Finding:
     """One thing that adaptation did to a deployment, the numbers that show it, and a sentence for people."""
 
     mode: str
-    """availability collapse | accuracy erosion | never adapted | unripe statistics | harmful adaptation |
-    durable gain | drift"""
+    """availability collapse | accuracy erosion | late where right | lost accuracy | never adapted |
+    unripe statistics | harmful adaptation | durable gain | drift"""
     sentence: str
     numbers: Mapping[str, float] = field(default_factory=dict)
 
@@ -58,31 +58,26 @@ def diagnose(
     terms: Mapping[str, float | None],
     standard_accuracy: float,
     standard_utility: float | None = None,
+    offline_accuracy: float | None = None,
 ) -> list[Finding]:
-    """What went wrong, or right, compared with standard inference. Its utility is its accuracy unless it is given: in
-    a deployment that is too much for it, too, it is less.
+    """Name the cause of a loss against standard inference, and what the frozen model gained or lost.
+
+    A utility is a product: accuracy offline, times availability, times responsiveness, times the accuracy of what was
+    served over that offline; covariance is the rest. The smallest factor is the cause. A method that is worse than
+    standard inference even offline is compared with `standard_accuracy` instead, as is one whose `offline_accuracy`
+    is not known. Standard's utility is its accuracy unless it is given: in a deployment that is too much for it, too,
+    it is less.
 
     >>> from tempora_tta.scenarios import Discrete
     >>> score = Discrete(interval_ms=40).score(accuracy=[0.5] * 100, service_ms=200)
     >>> [finding.mode for finding in diagnose(score.utility, score.terms, standard_accuracy=0.3)]
     ['availability collapse']
     """
-    findings = []
-    accuracy, availability, responsiveness = (
-        terms["served_accuracy"] or 0.0,
-        terms["availability"] or 0.0,
-        terms["responsiveness"] or 0.0,
-    )
     to_match = standard_accuracy if standard_utility is None else standard_utility
-    as_accurate = math.isclose(accuracy, standard_accuracy, abs_tol=1e-9)
-    loses_by_time = utility < to_match and (as_accurate or accuracy > standard_accuracy)
-    needed = break_even_accuracy(to_match, availability * responsiveness)
-    if loses_by_time and availability < 1:
-        findings.append(_collapse(availability, accuracy, standard_accuracy, needed))
-    if loses_by_time and responsiveness < 1:
-        findings.append(_erosion(responsiveness, accuracy, standard_accuracy, needed))
-    if accuracy < standard_accuracy and not as_accurate:
-        findings.append(_loss(terms, accuracy, standard_accuracy))
+    findings = []
+    if utility < to_match and not math.isclose(utility, to_match, abs_tol=1e-9):
+        offline = max(standard_accuracy, offline_accuracy or 0.0)
+        findings.append(_cause(utility, terms, standard_accuracy, to_match, offline))
     frozen = terms["frozen_accuracy"]
     # A loss that is due to where statistics began says all about the frozen model: it did not drift there.
     explained = any(finding.mode in (NEVER_ADAPTED, UNRIPE) for finding in findings)
@@ -91,32 +86,82 @@ def diagnose(
     return findings
 
 
+def _cause(
+    utility: float, terms: Mapping[str, float | None], standard: float, to_match: float, offline: float
+) -> Finding:
+    accuracy, availability, responsiveness = (
+        terms[name] or 0.0 for name in ("served_accuracy", "availability", "responsiveness")
+    )
+    expected = availability * accuracy * responsiveness
+    factors = {
+        "availability": availability,
+        "responsiveness": responsiveness,
+        "accuracy": accuracy / offline if offline else 1.0,
+        "covariance": utility / expected if expected else 1.0,
+    }
+    smallest = min(factors, key=lambda name: factors[name])
+    needed = break_even_accuracy(to_match, availability * responsiveness)
+    if smallest == "availability":
+        return _collapse(availability, accuracy, standard, needed)
+    if smallest == "responsiveness":
+        return _erosion(responsiveness, accuracy, standard, needed)
+    if smallest == "covariance":
+        return _late_where_right(factors[smallest], accuracy, standard)
+    if accuracy < standard:
+        return _loss(terms, accuracy, standard)
+    return _lost_accuracy(accuracy, offline)
+
+
 def _breaking_even(needed: float) -> str:
     """No accuracy is above 100 %: then none would do."""
     return f"breaking even takes {percent(needed)}" if needed <= 1 else "no accuracy would break even"
 
 
-def _beside(accuracy: float, standard: float) -> str:
+def _beside(accuracy: float, standard: float) -> tuple[str, str]:
+    """A method's accuracy next to Standard's, and how a loss by time goes on from there."""
     if math.isclose(accuracy, standard, abs_tol=1e-9):
-        return f"as accurate as standard inference ({percent(accuracy)})"
-    return f"more accurate than standard inference ({percent(accuracy)} against {percent(standard)})"
+        return f"as accurate as standard inference ({percent(accuracy)})", "but"
+    numbers = f"({percent(accuracy)} against {percent(standard)})"
+    if accuracy < standard:
+        return f"less accurate than standard inference {numbers}", "and"
+    return f"more accurate than standard inference {numbers}", "but"
 
 
 def _collapse(availability: float, accuracy: float, standard: float, needed: float) -> Finding:
+    beside, but = _beside(accuracy, standard)
     return Finding(
         "availability collapse",
-        f"{_beside(accuracy, standard)} on what it serves, but it serves only {percent(availability)} of the "
+        f"{beside} on what it serves, {but} it serves only {percent(availability)} of the "
         f"batches; {_breaking_even(needed)}",
         {"availability": availability, "served_accuracy": accuracy, "break_even_accuracy": needed},
     )
 
 
 def _erosion(responsiveness: float, accuracy: float, standard: float, needed: float) -> Finding:
+    beside, but = _beside(accuracy, standard)
     return Finding(
         "accuracy erosion",
-        f"{_beside(accuracy, standard)}, but late answers keep only {percent(responsiveness)} of their value; "
+        f"{beside}, {but} late answers keep only {percent(responsiveness)} of their value; "
         f"{_breaking_even(needed)}",
         {"responsiveness": responsiveness, "accuracy": accuracy, "break_even_accuracy": needed},
+    )
+
+
+def _late_where_right(kept: float, accuracy: float, standard: float) -> Finding:
+    beside, but = _beside(accuracy, standard)
+    return Finding(
+        "late where right",
+        f"{beside}, {but} the late batches are those with many right answers: this takes another "
+        f"{percent(1 - kept)} of their value",
+        {"kept": kept, "accuracy": accuracy},
+    )
+
+
+def _lost_accuracy(accuracy: float, offline: float) -> Finding:
+    return Finding(
+        "lost accuracy",
+        f"{percent(accuracy)} of what it serves is right, against {percent(offline)} without pressure",
+        {"served_accuracy": accuracy, "offline_accuracy": offline},
     )
 
 
@@ -168,7 +213,7 @@ def _harm(accuracy: float, standard: float) -> Finding:
 def _after_freezing(frozen: float, standard: float) -> Finding:
     gain = frozen > standard
     return Finding(
-        "durable gain" if gain else "drift",
+        DURABLE_GAIN if gain else "drift",
         f"frozen, the model is {'better' if gain else 'worse'} than standard inference "
         f"({percent(frozen)} against {percent(standard)})",
         {"frozen_accuracy": frozen, "standard_accuracy": standard},

@@ -88,7 +88,8 @@ class RunFolder:
         self.path = Path(path)
         self.damaged: list[str] = []
         """Files that were found broken and set aside when the folder was opened for writing."""
-        self._without_traces: bool | None = None
+        self.packed_without_traces = False
+        """The pack that it comes from has no traces: that they are missing is no damage."""
         self._lock: FolderLock | None = None
         self._passes: dict[str, StoredPass] | None = None
         self._recent: dict[tuple[str, bool], Trace] = {}
@@ -149,7 +150,7 @@ class RunFolder:
         finished = manifest.get("finished")
         belongs = {name: seal() if finished else None for name, seal in seals.items()}
         text = manifests.as_text({**manifest, **belongs})
-        write_atomically(self.run_json, lambda path: _write_text(path, text))
+        write_atomically(self.run_json, lambda part: part.write_text(text, encoding="utf-8"))
 
     def seal(self) -> None:
         """Let run.json name the files as they are now; one of a run that goes on names none."""
@@ -158,18 +159,6 @@ class RunFolder:
             self.write_manifest(manifest)
 
     # -- traces --------------------------------------------------------------------------------------------
-
-    @property
-    def packed_without_traces(self) -> bool:
-        """The pack that it comes from has no traces: that they are missing is no damage."""
-        if self._without_traces is None:
-            told = self.has_manifest() and self.manifest().get("traces_left_out")
-            self._without_traces = bool(told) and not self.passes()
-        return self._without_traces
-
-    @packed_without_traces.setter
-    def packed_without_traces(self, told: bool) -> None:
-        self._without_traces = told
 
     def passes(self) -> dict[str, StoredPass]:
         """Every finished pass by its key."""
@@ -197,10 +186,6 @@ class RunFolder:
                 self._recent.pop(next(iter(self._recent)))
             self._recent[wanted] = trace
         return self._recent[wanted]
-
-    def forget_traces(self) -> None:
-        """Drop what is kept of them; they are read again when asked for."""
-        self._recent.clear()
 
     def write_pass(self, identity: Mapping[str, Any], trace: Trace, facts: Mapping[str, Any]) -> StoredPass:
         """Put a finished pass on disk; it is there, whole, when this returns."""
@@ -281,10 +266,9 @@ class RunFolder:
         table = pa.Table.from_pandas(
             segments[list(SEGMENTS)], schema=arrow_schema(SEGMENTS), preserve_index=False
         )
-        about = {"utilities": self.utilities_seal()}
         write_atomically(
             self.segments_parquet,
-            lambda part: integrity.write_sealed(table, part, about, integrity.rows_checksum(table)),
+            lambda part: integrity.write_sealed(table, part, {}, integrity.rows_checksum(table)),
         )
 
     def segments_seal(self) -> str | None:
@@ -352,7 +336,3 @@ def _rows_seal(table: Path) -> str | None:
     if not table.exists():
         return None
     return integrity.seal(integrity.read_about(table).get("rows_checksum"))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -99,7 +99,7 @@ class Manifest(TypedDict):
     ]
     clock: Annotated[
         str,
-        Field(description="measured, steady:ID of profile.json, recorded:ID of a profile, or imported."),
+        Field(description="measured, steady:ID of profile.json or recorded:ID of a profile."),
     ]
     baseline: Annotated[BaselineRecord, Field(description="lambda (`baseline_ms`) and where it comes from.")]
     finished: Annotated[bool, Field(description="Whether every cell was made.")]
@@ -139,6 +139,15 @@ class Manifest(TypedDict):
         ]
     ]
     weights: NotRequired[Annotated[str, Field(description="A hash of the network's weights.")]]
+    preprocessing: NotRequired[
+        Annotated[
+            dict[str, Any] | None,
+            Field(
+                description="How images are prepared for the network: `mean`, `std`, `input_size`, `crop_pct`, "
+                "`interpolation`, and which of them are `assumed`; null: unknown, and not needed."
+            ),
+        ]
+    ]
     method_settings: NotRequired[
         Annotated[
             dict[str, dict[str, Any]],
@@ -189,9 +198,6 @@ class Manifest(TypedDict):
         ]
     ]
     merged_from: NotRequired[Annotated[Any, Field(description="The parts that were joined.")]]
-    imported: NotRequired[
-        Annotated[dict[str, Any], Field(description="Where an imported run comes from; absent from others.")]
-    ]
     executor: NotRequired[Annotated[str, Field(description="ray, where a cluster made the passes.")]]
     workers: NotRequired[Annotated[Any, Field(description="The workers of a cluster.")]]
     processes: NotRequired[Annotated[int, Field(description="How many processes made the passes.")]]
@@ -205,9 +211,6 @@ class Manifest(TypedDict):
     ]
     profile_seal: NotRequired[
         Annotated[str | None, Field(description="Which profile.json does; null where it has none.")]
-    ]
-    traces_left_out: NotRequired[
-        Annotated[bool, Field(description="Whether the pack that this folder comes from has no traces.")]
     ]
 
 

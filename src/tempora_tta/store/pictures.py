@@ -23,11 +23,7 @@ def write_pictures(folder: Path, pictures: Mapping[str, bytes]) -> None:
         (folder / FILE).unlink(missing_ok=True)
         return
     text = json.dumps({name: base64.b64encode(jpeg).decode("ascii") for name, jpeg in pictures.items()})
-
-    def write(part: Path) -> None:
-        part.write_text(text, encoding="utf-8")
-
-    write_atomically(folder / FILE, write)
+    write_atomically(folder / FILE, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def read_pictures(folder: Path) -> dict[str, str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """What a run found out. `tempora.open(folder)` and `tempora.evaluate(...)` return one."""
+    """What a run found out. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
@@ -112,7 +112,7 @@ class Results:
         trace = adapting if own else adapting.on_timeline(resolved, frozen, fallback)
         found = trace.utility(resolved)
         if not abs(found - cell["utility"]) <= 1e-9:
-            warn_unlike(self.folder, cell, "utility", found)
+            warn_unlike(self.folder, cell, found)
         return trace
 
     def resolved(self, cell: pd.Series, num_batches: int) -> Resolved:

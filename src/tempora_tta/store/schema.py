@@ -30,7 +30,7 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
     "total": (pa.int32(), "Samples in the batch."),
     "predicted": (
         pa.list_(pa.int32()),
-        "The predicted class of every sample; empty where not served, or where an imported log does not say.",
+        "The predicted class of every sample; empty where not served.",
     ),
     "arrived_ms": (
         pa.float64(),

@@ -16,7 +16,7 @@ from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.schedule import Tasks
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.task import Task
-from tempora_tta.measure import Baseline, SteadyClock
+from tempora_tta.measure import Baseline, ProfileClock
 from tempora_tta.store import Cell, RunFolder
 
 
@@ -28,7 +28,7 @@ class LocalExecutor(Executor):
         self._streams = Streams(job.open_stream)
         clock = job.clock
         self._profile: OwnProfile | None = None
-        if isinstance(clock, SteadyClock) and clock.own:
+        if isinstance(clock, ProfileClock) and clock.own:
             self._profile = OwnProfile(job, clock, folder.path, observer)
 
     def start(self) -> Baseline:

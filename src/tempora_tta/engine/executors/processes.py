@@ -19,7 +19,7 @@ from tempora_tta.engine.job import Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import OwnProfile
 from tempora_tta.engine.schedule import rough_cost
-from tempora_tta.measure import Baseline, SteadyClock
+from tempora_tta.measure import Baseline, ProfileClock
 from tempora_tta.store import RunFolder
 
 WORTH_IT = 2000
@@ -29,7 +29,7 @@ _LOOK_EVERY_S = 1.0
 
 def cores_for(config: RunConfig, job: Job) -> int:
     """How many processes the job should have: 1 where one is as good, or where its own times are the answer."""
-    if not isinstance(job.clock, SteadyClock) or job.device.type != "cpu":
+    if not isinstance(job.clock, ProfileClock) or job.device.type != "cpu":
         return 1
     if sum(rough_cost(job, spec, source) for spec in job.methods for source in job.streams) < WORTH_IT:
         return 1
@@ -45,7 +45,7 @@ class ProcessExecutor(RayExecutor):
     ) -> None:
         super().__init__(job, folder, observer, config=config, cluster=Processes(config, processes))
 
-    def _profile(self, clock: SteadyClock) -> Baseline:
+    def _profile(self, clock: ProfileClock) -> Baseline:
         """Recorded before the first process starts, so that nothing of ours runs beside it."""
         return OwnProfile(self.job, clock, self.folder.path, self.observer).ready()
 

@@ -28,7 +28,7 @@ from tempora_tta.engine.runtime import EAGER
 from tempora_tta.engine.schedule import Pending, Tasks, pick, rough_cost
 from tempora_tta.engine.setup import job_from_config
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, SteadyClock, SteadyProfile, Verdict, load_profile
+from tempora_tta.measure import Baseline, Profile, ProfileClock, Verdict, load_profile
 from tempora_tta.measure.verdict import Limits, judge
 from tempora_tta.store import Cell, RunFolder
 
@@ -77,7 +77,7 @@ class RayExecutor(Executor):
     # -- what a run asks -----------------------------------------------------------------------------------
 
     def start(self) -> Baseline:
-        if isinstance(self.job.clock, SteadyClock) and self.job.clock.own:
+        if isinstance(self.job.clock, ProfileClock) and self.job.clock.own:
             # lambda belongs to the device that was profiled, whoever makes the predictions.
             steady = self._profile(self.job.clock)
             self.job = replace(self.job, baseline=self.job.baseline or steady)
@@ -88,16 +88,12 @@ class RayExecutor(Executor):
             self._turn()
         return next(iter(self.baselines.values()))
 
-    def _profile(self, clock: SteadyClock) -> Baseline:
+    def _profile(self, clock: ProfileClock) -> Baseline:
         """lambda, with this folder's profile behind the clock; the first worker records it where there is none."""
         path = self.folder.path / PROFILE_FILE
         if path.exists():
             kept = load_profile(path)
-            if (
-                isinstance(kept, SteadyProfile)
-                and not needs(self.job, kept)
-                and kept.weights == self.job.weights
-            ):
+            if isinstance(kept, Profile) and not needs(self.job, kept) and kept.weights == self.job.weights:
                 clock.profile = kept
         while not clock.recorded:
             self._turn()
@@ -181,7 +177,7 @@ class RayExecutor(Executor):
 
     def _employ(self, hand: Hand) -> None:
         """Give an idle worker what is next for it: lambda first, then its own look at the device, then a task."""
-        if isinstance(self.job.clock, SteadyClock) and not self.job.clock.recorded:
+        if isinstance(self.job.clock, ProfileClock) and not self.job.clock.recorded:
             if self._calibrating is None:
                 self._calibrating = hand
                 self.cluster.ask(hand, "profile")
@@ -200,7 +196,7 @@ class RayExecutor(Executor):
             )
             finished = [PassRecord.of(stored) for stored in self._finished.passes(task.spec, task.source)]
             names = (task.spec.label, task.source.shift, task.source.seed)
-            steady = self.job.clock.profile.to_json() if isinstance(self.job.clock, SteadyClock) else None
+            steady = self.job.clock.profile.to_json() if isinstance(self.job.clock, ProfileClock) else None
             self.cluster.ask(hand, "make", *names, self._baseline(hand.kind), finished, steady)
 
     def _take(self, hand: Hand, asked: str, answer: Any) -> Made:
@@ -208,9 +204,9 @@ class RayExecutor(Executor):
         if asked == "begin":
             self._welcome(hand, answer)
         elif asked == "profile":
-            assert isinstance(self.job.clock, SteadyClock)
+            assert isinstance(self.job.clock, ProfileClock)
             self._calibrating = None
-            self.job.clock.profile = SteadyProfile.model_validate(answer)
+            self.job.clock.profile = Profile.model_validate(answer)
         elif asked == "calibrate":
             self._calibrating = None
             self.baselines[hand.kind] = answer
@@ -270,12 +266,10 @@ class RayExecutor(Executor):
     def _take_profile(self, done: Done) -> bool:
         """Add the kinds of work that a worker met and profiled; False if another had been quicker to do so."""
         clock = self.job.clock
-        if not isinstance(clock, SteadyClock):
+        if not isinstance(clock, ProfileClock):
             return True
         if done.profile is not None:
-            clock.profile = clock.profile.with_new(
-                SteadyProfile.model_validate(done.profile), done.rounds_before
-            )
+            clock.profile = clock.profile.with_new(Profile.model_validate(done.profile), done.rounds_before)
             clock.profile.save(self.folder.path / PROFILE_FILE)
         return all(clock.still_holds(record.facts.get("times", {})) for record in done.passes)
 

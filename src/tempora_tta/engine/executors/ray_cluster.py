@@ -200,5 +200,5 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise TemporaError("--executor ray needs Ray: pip install 'tempora[ray]'") from None
+        raise TemporaError("--executor ray needs Ray: pip install 'tempora-tta[ray]'") from None
     return ray

@@ -29,7 +29,7 @@ from tempora_tta.engine.profiling import Replay
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.setup import job_from_config
 from tempora_tta.engine.task import Task
-from tempora_tta.measure import Baseline, SteadyClock, SteadyProfile
+from tempora_tta.measure import Baseline, Profile, ProfileClock
 from tempora_tta.store import Cell, RunFolder, StoredPass, Trace, pass_key
 
 
@@ -123,8 +123,8 @@ class Worker:
         """
         job = self._job
         given = None
-        if isinstance(job.clock, SteadyClock) and profile is not None:
-            given = job.clock.profile = SteadyProfile.model_validate(profile)
+        if isinstance(job.clock, ProfileClock) and profile is not None:
+            given = job.clock.profile = Profile.model_validate(profile)
         spec = next(spec for spec in job.methods if spec.label == label)
         source = next(found for found in job.streams if (found.shift, found.seed) == (shift, seed))
 
@@ -151,14 +151,14 @@ class Worker:
             )
             cells = task.cells()
             made = [PassRecord.of(stored) for key, stored in folder.passes().items() if key not in known]
-        if given is None or not isinstance(job.clock, SteadyClock) or job.clock.profile is given:
+        if given is None or not isinstance(job.clock, ProfileClock) or job.clock.profile is given:
             return Done(cells, made)
         return Done(cells, made, job.clock.profile.to_json(), len(given.rounds.shift))
 
-    def _learns(self, profile: SteadyProfile | None, folder: RunFolder) -> Callable[[Replay], None] | None:
+    def _learns(self, profile: Profile | None, folder: RunFolder) -> Callable[[Replay], None] | None:
         """How to add a kind of work to the profile; None where it is another device's."""
         clock = self._job.clock
-        if profile is None or not isinstance(clock, SteadyClock) or not clock.own:
+        if profile is None or not isinstance(clock, ProfileClock) or not clock.own:
             return None
         own = OwnProfile(self._job, clock, folder.path, Observer())
         return own.learn if profile.device == profiled_device(self._job) else None

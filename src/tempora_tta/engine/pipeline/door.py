@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tempora_tta._tensors import described, is_plain
 from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ class Door:
             raise TemporaError(
                 f"submit() was given {given.dtype}: give normalised floating-point images, as the network wants them"
             )
-        if given.is_sparse or given.device.type == "meta":
+        if not is_plain(given):
             raise TemporaError(
-                "submit() was given a tensor without values of its own (sparse, or on the device meta): give dense "
-                "images"
+                "submit() was given a tensor without values of its own, or of a type or layout that no network "
+                f"takes ({described(given)}): give dense float32 images"
             )
         single = self._is_single(given)
         on_processor = given.device.type == "cpu"

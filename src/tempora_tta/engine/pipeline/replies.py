@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tempora_tta._tensors import is_plain
 from tempora_tta.engine.pipeline.requests import Answer, Request, Unit
 from tempora_tta.engine.pipeline.scores import NOT_FINITE, Outcome, Refused
 from tempora_tta.engine.pipeline.tally import Tally
@@ -86,9 +87,10 @@ def classes(y: Any, images: int, num_classes: int) -> Tensor:
         raise TemporaError(
             f"label() was given {truth.numel()} classes for {images} images: give one per image"
         )
-    whole = truth.dtype != torch.bool and not (truth.is_floating_point() or truth.is_complex())
-    if not whole or bool(((truth < 0) | (truth >= num_classes)).any()):
+    whole = is_plain(truth) and truth.dtype != torch.bool
+    whole = whole and not (truth.is_floating_point() or truth.is_complex())
+    if not whole or bool(((truth.long() < 0) | (truth.long() >= num_classes)).any()):
         raise TemporaError(
             f"label() was given {y!r:.60}: a class is a whole number from 0 to {num_classes - 1}"
         )
-    return truth
+    return truth.long()

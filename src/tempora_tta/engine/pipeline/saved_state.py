@@ -11,7 +11,6 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tempora_tta.errors import TemporaError
+from tempora_tta.store.atomic import write_atomically
 
 FORMAT = "tempora-state-1"
 
@@ -31,22 +31,11 @@ def write_state(path: Path, snapshot: Any, facts: dict[str, Any]) -> None:
     tensors: dict[str, Tensor] = {}
     tree = _encode(snapshot, tensors, "state")
     header = {"format": FORMAT, "facts": json.dumps(facts), "tree": json.dumps(tree)}
-    part = path.with_name(path.name + ".part")
     try:
-        save_file(tensors, part, metadata=header)
-        part.replace(path)
-    except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise TemporaError(
-            f"{path}: cannot be written ({_reason(path, error)}); name another place"
-        ) from error
-
-
-def _reason(path: Path, error: OSError | SafetensorError) -> str:
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        write_atomically(path, lambda part: save_file(tensors, part, metadata=header))
+    except SafetensorError as error:
+        reason = error if path.parent.is_dir() else f"there is no folder {path.parent}"
+        raise TemporaError(f"{path}: cannot be written ({reason}); name another place") from error
 
 
 @torch.inference_mode(False)  # what is read inside of it could not be learned from

@@ -15,12 +15,14 @@ import pandas as pd
 from tempora_tta.analysis import budget_curves, guidance, overhead, pareto_front
 from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.doubt import doubt, remedy
+from tempora_tta.analysis.notes import notes
 from tempora_tta.analysis.outcomes import over_shifts
 from tempora_tta.analysis.pareto import is_budgeted
 from tempora_tta.analysis.tuning import ceilings, recipe_notes
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
+from tempora_tta.report.chart import check_docstrings
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.html import charts, words
 from tempora_tta.report.html.glossary import glossary
@@ -63,12 +65,13 @@ def write_report(results: Results, path: Path | str | None = None) -> Path:
     target = usual if path is None else Path(path)
     text = render(results)
     remove_leftovers(target.parent, target.name)
-    write_atomically(target, lambda file: _write(file, text))
+    write_atomically(target, lambda part: part.write_text(text, encoding="utf-8", newline="\n"))
     return target
 
 
 def render(results: Results) -> str:
     """The page as text."""
+    check_docstrings()
     utilities = results.contenders
     if utilities.empty:
         raise TemporaError(
@@ -98,6 +101,7 @@ def render(results: Results) -> str:
         baseline_ms=data["baseline_ms"],
         answer=words.without_pressure(utilities, cards) if guide is None else guide.sentence(cards),
         headline=words.headline(utilities, cards),
+        notes=notes(results),
         advice=words.advice(utilities, known, cards),
         certainty=known.summary.sentence(),
         remedy=remedy(known.summary, results.manifest),
@@ -209,7 +213,3 @@ def script_hash(script: str) -> str:
     """How the page's security policy names a script that may run: no other does, whatever a name contains."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")

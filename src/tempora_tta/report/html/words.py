@@ -18,19 +18,8 @@ from tempora_tta.cards import CATALOGUE, Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.report.tables.parts import shift_title
-from tempora_tta.scenarios.diagnosis import Finding
+from tempora_tta.scenarios.diagnosis import DURABLE_GAIN, Finding
 from tempora_tta.store.verdicts import ON_WINNERS
-
-WORST_FIRST = (
-    *(
-        "availability collapse",
-        "accuracy erosion",
-        "never adapted",
-        "unripe statistics",
-        "harmful adaptation",
-    ),
-    "drift",
-)
 
 
 @dataclass(frozen=True)
@@ -131,7 +120,7 @@ def _troubles(utilities: pd.DataFrame, cards: Cards, without: Collection[str]) -
         ]
     beside = analysis.beside_standard(cells, cards)
     losing = analysis.findings(cells, cards)
-    losing = losing[(losing["utility"] < losing["standard_utility"]) & losing["mode"].isin(WORST_FIRST)]
+    losing = losing[(losing["utility"] < losing["standard_utility"]) & (losing["mode"] != DURABLE_GAIN)]
     losing = losing.assign(gap=losing["standard_utility"] - losing["utility"])
     return [_trouble(name, utilities, beside, losing, wins.get(name, 0)) for name in methods]
 

@@ -1,0 +1,92 @@
+"""Files that are replaced: regular ones and nothing else, by any number of writers at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from made_runs import write_run
+from tempora_tta import TemporaError
+from tempora_tta.report.html import write_report
+from tempora_tta.scenarios import Offline
+from tempora_tta.store import Results
+from tempora_tta.store.atomic import check_replaceable, remove_leftovers, write_atomically
+from tempora_tta.store.packs import pack
+
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return write_run(tmp_path_factory.mktemp("atomic") / "run", scenarios=(Offline(),), shifts=("fog",))
+
+
+def a_link(path: Path) -> None:
+    path.with_name("linked").write_text("mine")
+    path.symlink_to("linked")
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(os.mkfifo, "pipe"), (a_link, "link"), (Path.mkdir, "folder")],
+)
+@pytest.mark.parametrize("write", ["report", "pack"])
+def test_out_replaces_only_regular_files(
+    make: Callable[[Path], None], kind: str, write: str, results: Results, tmp_path: Path
+) -> None:
+    place = tmp_path / "out"
+    make(place)
+    before = os.lstat(place)
+    with pytest.raises(TemporaError, match=kind):
+        write_report(results, place) if write == "report" else pack(results.path, place)
+    assert os.lstat(place) == before
+    assert {path.name for path in tmp_path.iterdir()} <= {"out", "linked"}
+
+
+def test_a_device_is_never_replaced() -> None:
+    """Only asked about: run by root, a test that wrote there would take the machine's own device away."""
+    with pytest.raises(TemporaError, match="device"):
+        check_replaceable(Path(os.devnull))
+
+
+def test_two_threads_write_one_path(tmp_path: Path) -> None:
+    """Each has put its half down before either renames."""
+    path, both, failed = tmp_path / "state", threading.Barrier(2, timeout=PATIENCE_S), []
+
+    def save(text: str) -> None:
+        def write(part: Path) -> None:
+            part.write_text(text)
+            both.wait()
+
+        try:
+            write_atomically(path, write)
+        except TemporaError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=save, args=(text * 1000,)) for text in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert path.read_text() in {"a" * 1000, "b" * 1000}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_cleaning_leaves_a_writer_of_this_process_alone(tmp_path: Path) -> None:
+    def write(part: Path) -> None:
+        part.write_text("whole")
+        remove_leftovers(tmp_path, "page.html")
+
+    write_atomically(tmp_path / "page.html", write)
+    assert (tmp_path / "page.html").read_text() == "whole"
+
+
+def test_what_an_earlier_process_of_this_number_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / f"page.html.{os.getpid()}.part").write_text("half")
+    remove_leftovers(tmp_path, "page.html")
+    assert list(tmp_path.iterdir()) == []
