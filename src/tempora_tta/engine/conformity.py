@@ -11,7 +11,7 @@ from tempora_tta.engine.load_config import load_config
 from tempora_tta.errors import unknown
 
 FREE = (
-    *("device", "threads", "deterministic", "share", "tail_batches", "clock", "methods"),
+    *("device", "threads", "deterministic", "share", "clock", "methods"),
     *("data.workers", "data.cache_dir", "data.root", "data.pictures"),
 )
 """Settings that a run of a suite may choose: machine, clock (results say which), and methods of the user's own."""
