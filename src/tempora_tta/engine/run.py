@@ -84,8 +84,8 @@ class Run:
         prepared = self.job.preprocessing or {"assumed": ()}
         if assumed := ", ".join(f"{name}={prepared[name]}" for name in prepared["assumed"]):
             self.observer.note(
-                f"{self.job.model.name} does not say how its images are prepared; assumed: {assumed}. "
-                "models.wrap(network, ...) takes the right values"
+                f"assumed for the images of {self.job.model.name}, since nothing states it: {assumed}. "
+                "models.wrap(network, ...) takes other values"
             )
         for spec in self.job.methods:
             for place in self.job.code_hash(spec).not_followed:

@@ -33,7 +33,7 @@ def sample_pictures(
     shifts = {shift.name: shift for order in orders for shift in order.shifts if not shift.normalised}
     if shifts and CLEAN not in shifts:
         with suppress(TemporaError):  # this dataset has none
-            shifts = data.open(config.dataset, root=config.root, shifts=[CLEAN]) | shifts
+            shifts = data.open(config.dataset, config.root, shifts=[CLEAN], **config.options) | shifts
     return {name: _strip(shift, preprocessing) for name, shift in _clean_first(shifts).items()}
 
 
