@@ -9,13 +9,14 @@ method on four shifts (one per group of corruptions), one task per method, shift
 one seed. Then continual streams: the fifteen corruptions one after the other without a reset.
 
 Finished tasks are kept in the file of passes, and the same command goes on from there; `--tables-only` sums up what
-is there. The tables are docs/all-methods.md.
+is there.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
@@ -28,7 +29,7 @@ import typer
 import tempora_tta as tempora
 import tempora_tta.methods
 import tempora_tta.models
-from common import Device, JsonFile, timed, write
+from common import Device, JsonFile, committed, in_percent, markdown_table, script, timed, write
 from tempora_tta.data import CORRUPTIONS, bundled, open_stream
 from tempora_tta.engine.config import RunConfig
 from tempora_tta.engine.setup_data import source_images
@@ -42,6 +43,7 @@ EVERYWHERE = (
     *("standard", "lame", "neo", "t3a", "tent", "eta", "eata", "rdumb", "shot_im", "sar", "deyo", "cmf"),
     *("roid", "rotta", "cotta", "memo"),
 )
+PROTOCOLS = ("discrete", "continuous", "amortised")
 NETWORKS = {
     "fashion_resnet": (*EVERYWHERE, "adabn", "alpha_bn"),
     "fashion_vit": (*EVERYWHERE, "spa", "zerosiam"),
@@ -55,7 +57,6 @@ SEGMENT = 10
 SETTINGS = {"rdumb": {"reset_every": 50}}
 """On continual streams: with 1000, RDumb would be ETA on any stream as short as these."""
 WARM_UP, TIMED = 2, 8
-PAGE = Path(__file__).parents[1] / "docs/all-methods.md"
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ def summed_up(done: list[dict[str, Any]]) -> dict[str, Any]:
                     [c["stepped_fraction"] for c in cells if c["protocol"] == "offline"]
                 ),
             }
-            for protocol in ("offline", "discrete", "continuous", "amortised"):
+            for protocol in ("offline", *PROTOCOLS):
                 entry[protocol] = _mean([c["utility"] for c in cells if c["protocol"] == protocol])
             rows.append(entry)
     for row in done:
@@ -256,130 +257,48 @@ def summed_up(done: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def tables(found: dict[str, Any]) -> dict[str, str]:
-    """The results as Markdown, by name."""
+def page() -> Iterator[str]:
+    (found,) = committed("bundled").values()
     discrete, continuous, amortised = found["scenarios"]
-    single = ["| network | method | × Standard's time | stepped | offline |"]
-    single[0] += f" {discrete} | {continuous} | {amortised} | batches × seeds |"
-    single.append("|---|---|" + "---:|" * 7)
-    for row in found["rows"]:
-        values = [row[key] for key in ("stepped_fraction", "offline", "discrete", "continuous", "amortised")]
-        single.append(
-            f"| {row['network']} | {row['method']} | {row['x_standard']:.1f} | "
-            + " | ".join(_percent(value) for value in values)
-            + f" | {row['batches']} × {row['seeds']} |"
-        )
-    continual = [
-        f"| network | method | × Standard's time | stepped | first five | last five | all | {discrete} |",
-        "|---|---|" + "---:|" * 6,
-    ]
-    for row in found["continual"]:
-        values = [row[key] for key in ("stepped_fraction", "first_five", "last_five", "offline", "discrete")]
-        continual.append(
-            f"| {row['network']} | {row['method']} | {row['x_standard']:.1f} | "
-            + " | ".join(_percent(value) for value in values)
-            + " |"
-        )
-    return {
-        "under pressure": "\n".join(single),
-        "continual": "\n".join(continual),
-        "against tent": _against_tent(found["continual"]),
-    }
+    first = ("network", "method", "× Standard's time", "stepped")
+    yield "All methods on the bundled benchmark"
+    yield ABOUT.format(where=", ".join(found["shifts"]), device=found["device"])
+    yield "## Offline and under pressure"
+    yield markdown_table(
+        (*first, "offline", discrete, continuous, amortised, "batches × seeds"),
+        (
+            (*_begin(row), *_figures(row, ["offline", *PROTOCOLS]), f"{row['batches']} × {row['seeds']}")
+            for row in found["rows"]
+        ),
+    )
+    yield "## On streams that never reset"
+    every = found["continual_settings"]["rdumb"]["reset_every"]
+    yield CONTINUAL_STREAMS.format(batches=found["segment_batches"], every=every)
+    yield markdown_table(
+        (*first, "first five", "last five", "all", discrete),
+        (
+            (*_begin(row), *_figures(row, ["first_five", "last_five", "offline", "discrete"]))
+            for row in found["continual"]
+        ),
+    )
 
 
-def _against_tent(streams: list[dict[str, Any]]) -> str:
-    """What each gains on its network's stream, what that costs, and how it ends."""
-    tent = {row["network"]: row for row in streams if row["method"] == "tent"}
-    lines = ["| network | method | offline | last five | × Tent's time |", "|---|---|---:|---:|---:|"]
-    for row in streams:
-        base = tent[row["network"]]
-        if row["method"] not in ("tent", "standard"):
-            points = (f"{100 * (row[key] - base[key]):+.1f}" for key in ("offline", "last_five"))
-            slower = row["x_standard"] / base["x_standard"]
-            lines.append(f"| {row['network']} | {row['method']} | {' | '.join(points)} | {slower:.1f} |")
-    return "\n".join(lines)
+ABOUT = """\
+`python benchmarks/bundled.py --jobs 16 --device cuda`. Utilities in percent, means over {where} (severity 5,
+batches of 64) and over seeds. Times are those of {device}, and the clock of every scenario. *Stepped* is the share
+of batches that a method learned from when it might have learned from all. The networks are small: what a method does
+besides a forward weighs more than on a large network ([those](methods.md))."""
+CONTINUAL_STREAMS = """\
+The fifteen corruptions one after the other, {batches} batches each, in an order that the seed decides. RDumb starts
+over every {every} batches; with its usual 1000 it would be ETA here."""
 
 
-MADE_FOR = {
-    "eata": "is to forget less than ETA: it holds on to what mattered on clean images",
-    "rdumb": "is never to collapse: it starts over now and then",
-    "cotta": "is to survive long streams: a slow teacher, averaged views, a few weights put back",
-    "rotta": "is to stand correlated classes, which this stream has not: a balanced memory, slow statistics",
-    "roid": "is to steer clear of collapse: it weights samples and mixes in source weights",
-}
+def _begin(row: dict[str, Any]) -> tuple[str, ...]:
+    return row["network"], row["method"], f"{row['x_standard']:.1f}", in_percent(row["stepped_fraction"])
 
 
-def _verdicts(found: dict[str, Any]) -> list[str]:
-    """A line each: what it was made for, and what came of it here."""
-    streams = {(row["network"], row["method"]): row for row in found["continual"]}
-    networks = list(dict.fromkeys(network for network, _ in streams))
-    lines = []
-    for name, purpose in MADE_FOR.items():
-        told = []
-        for network in networks:
-            own, tent = (streams[network, other]["offline"] for other in (name, "tent"))
-            floor = streams[network, "standard"]["offline"]
-            below = ", below Standard" if own < floor else ""
-            told.append(f"{100 * (own - tent):+.1f} against Tent on {network}{below}")
-        lines.append(f"- **{name}** {purpose}. Here {'; '.join(told)}.")
-    collapsed = [
-        f"{row['method']} on {row['network']}"
-        for row in found["continual"]
-        if row["last_five"] < streams[row["network"], "standard"]["last_five"] - 0.02
-    ]
-    told = ", ".join(collapsed) or "no method"
-    lines += [
-        "",
-        f"Over the last five corruptions {told} ended more than two points below Standard. Where nothing collapses,",
-        "what guards against it costs time and, as RDumb shows, some of what was learned.",
-    ]
-    return lines
-
-
-def write_page(found: dict[str, Any]) -> None:
-    """docs/all-methods.md, all of it."""
-    made = tables(found)
-    discrete, continuous, amortised = found["scenarios"]
-    shifts, every = ", ".join(found["shifts"]), found["continual_settings"]["rdumb"]["reset_every"]
-    lines = [
-        "# All methods on the bundled benchmark",
-        "",
-        "Made by `python benchmarks/bundled.py`. Utilities in percent, means over",
-        f"{shifts} (severity 5, batches of 64) and over seeds.",
-        f"Times are those of {found['device']}, and the clock of every scenario:",
-        f"{discrete}, {continuous}, {amortised}. Settings are those of `src/tempora_tta/models/recipes.json`,",
-        "where there are any. *Stepped* is the share of batches that a method learned from when it might have",
-        "learned from all.",
-        "",
-        "The networks are small: on a GPU their forward takes about a millisecond, most of it spent on starting",
-        "kernels, so whatever a method does besides weighs more than it would on a large network (for those see",
-        "[Benchmarks](benchmarks.md)).",
-        "",
-        "## Offline and under pressure",
-        "",
-        made["under pressure"],
-        "",
-        "## On streams that never reset",
-        "",
-        f"The fifteen corruptions one after the other, {found['segment_batches']} batches each, in an order that the",
-        f"seed decides. RDumb starts over every {every} batches; with its usual 1000 it would be ETA here.",
-        "",
-        made["continual"],
-        "",
-        "### Does each do what it was made for?",
-        "",
-        "Points over the whole stream against Tent, and time against Tent's:",
-        "",
-        made["against tent"],
-        "",
-        *_verdicts(found),
-        "",
-    ]
-    PAGE.write_text("\n".join(lines), encoding="utf-8")
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f}"
+def _figures(row: dict[str, Any], names: Sequence[str]) -> list[str]:
+    return [in_percent(row[name]) for name in names]
 
 
 def _mean(values: list[float]) -> float | None:
@@ -400,8 +319,7 @@ def main(
         make(passes, jobs, networks.split(","), device)
     found = summed_up(known(passes))
     write(found, json_file)
-    write_page(found)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    script(lambda: typer.run(main), page)

@@ -30,7 +30,7 @@ from common import Device, JsonFile, console, write
 from tempora_tta.data.decode import default_workers
 from tempora_tta.models.preprocessing import Preprocessing
 
-PREPROCESSING = Preprocessing(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+PREPROCESSING = Preprocessing((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), input_size=(3, 224, 224))
 BATCH_SIZE = 64
 CLASSES = ["a", "b"]
 

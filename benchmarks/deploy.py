@@ -8,7 +8,7 @@
 `overhead`: a batch through `Pipeline.submit` against the same calls made directly, in turns; wall times, because the
 difference is mostly waiting for threads. `lived`: the presets on the bundled data and this machine's own clock, every
 cell lived three times: simulated, lived and replayed utility, availability and response. On a machine that does
-something else meanwhile it says little. `python benchmarks/page.py` makes docs/benchmarks.md of the files.
+something else meanwhile it says little.
 """
 
 from __future__ import annotations
@@ -16,26 +16,31 @@ from __future__ import annotations
 import math
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
 import torch
 import typer
-from rich.table import Table
 
 import tempora_tta as tempora
-from common import Device, JsonFile, console, write
+from common import Device, JsonFile, committed, console, in_percent, markdown_table, script, write
 from engine import synthetic
 from tempora_tta import methods, models
-from tempora_tta.cli.live import _made, show_lived
+from tempora_tta.cli.live import show_lived
+from tempora_tta.engine import Run
 from tempora_tta.engine.live import LivedCell, live
+from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.own_profile import PROFILE_FILE
+from tempora_tta.engine.setup import job_from_config
 from tempora_tta.measure.device import synchroniser
 from tempora_tta.methods.testing import sharpened
 from tempora_tta.scenarios import Offline
+from tempora_tta.store import RunFolder
 
 app = typer.Typer()
 
@@ -56,13 +61,8 @@ def overhead(
     classifier = models.load(model, pretrained=model.startswith("fashion")).to(device)
     x = synthetic(classifier, 1, batch_size)[0][0].to(device)
     classifier = sharpened(classifier, x)
-    table = Table("method", "direct ms", "pipeline ms", "ratio", "overhead µs", "response µs", box=None)
-    found: dict[str, Any] = {}
-    for name in only.split(","):
-        found[name] = one = _overhead(classifier, name, x, batches)
-        times = f"{one['direct_ms']:.3f}", f"{one['pipeline_ms']:.3f}", f"{one['ratio']:.4f}"
-        table.add_row(name, *times, f"{one['overhead_us']:.0f}", f"{one['response_overhead_us']:.0f}")
-    console.print(table)
+    found = {name: _overhead(classifier, name, x, batches) for name in only.split(",")}
+    console.print(overhead_table(found), markup=False, soft_wrap=True)
     settings = {"model": model, "device": device_name(device), "batch_size": batch_size, "batches": batches}
     write({**settings, "methods": found}, json_file)
 
@@ -137,22 +137,24 @@ def lived(
     clock, cells = "steady", []
     flags = {"device": device, "model": model, "methods": only.split(","), "batches": batches}
     flags |= {"data.shifts": shifts, "batch_size": batch_size, "threads": 1, "profile_s": profile_s}
-    for name in grids.split(","):
-        results = _made({**flags, "grid": name, "clock": clock})
-        if clock == "steady":  # one profile for all
-            profile, clock = results.keeps_alive, str(results.path / PROFILE_FILE)
-        found = [cell for cell in live(results, cells=10_000, repeats=repeats) if cell.label != OFFLINE]
-        console.rule(name)
-        show_lived(found)
-        cells += [_row(name, cell) for cell in found]
-        seconds = time.perf_counter() - began_s
-        baseline_ms = float(results.utilities["baseline_ms"].iloc[0])
-        console.print(f"{len(cells)} cells in {seconds:.0f} s, lambda {baseline_ms:.2f} ms")
-        machine = {"device": device_name(device), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
-        settings = {"model": model, "batches": batches, "batch_size": batch_size, "repeats": repeats}
-        times = {"baseline_ms": baseline_ms, "seconds": seconds}
-        write({"command": _command(), **machine, **settings, **times, "cells": cells}, json_file)
-    del profile
+    with tempfile.TemporaryDirectory() as place:
+        for name in grids.split(","):
+            with RunFolder.for_writing(Path(place) / name) as folder:
+                job = job_from_config(load_config(None, flags={**flags, "grid": name, "clock": clock}))
+                results = Run(job, folder).execute()
+            if clock == "steady":  # one profile for all
+                clock = str(results.path / PROFILE_FILE)
+            found = [cell for cell in live(results, cells=10_000, repeats=repeats) if cell.label != OFFLINE]
+            console.rule(name)
+            show_lived(found)
+            cells += [_row(name, cell) for cell in found]
+            seconds = time.perf_counter() - began_s
+            baseline_ms = float(results.utilities["baseline_ms"].iloc[0])
+            console.print(f"{len(cells)} cells in {seconds:.0f} s, lambda {baseline_ms:.2f} ms")
+            machine = {"device": device_name(device), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
+            settings = {"model": model, "batches": batches, "batch_size": batch_size, "repeats": repeats}
+            times = {"baseline_ms": baseline_ms, "seconds": seconds}
+            write({"command": _command(), **machine, **settings, **times, "cells": cells}, json_file)
 
 
 def _command() -> str:
@@ -183,5 +185,77 @@ def _row(grid: str, cell: LivedCell) -> dict[str, Any]:
     return row
 
 
+def page() -> Iterator[str]:
+    yield "The live pipeline: what it costs, and simulated next to lived"
+    for found in committed("*-deploy*").values():
+        yield f"## Cost: {found['model']}, {found['device']}"
+        yield (
+            f"`python benchmarks/deploy.py overhead`: a batch of {found['batch_size']} through `tempora.deploy` "
+            "against the same calls made directly, medians."
+        )
+        yield overhead_table(found["methods"])
+    for found in committed("*-lived*").values():
+        yield f"## Simulated and lived: {found['model']}, {found['device']}, {found['cores']} cores"
+        yield about_lives(found)
+        yield markdown_table(HEAD, map(lived_row, found["cells"]))
+
+
+def overhead_table(rows: dict[str, dict[str, float]]) -> str:
+    head = ("", "direct ms", "pipeline ms", "ratio", "overhead µs", "response µs")
+    digits = {"direct_ms": 3, "pipeline_ms": 3, "ratio": 4, "overhead_us": 0, "response_overhead_us": 0}
+    lines = [(name, *(f"{row[key]:.{n}f}" for key, n in digits.items())) for name, row in rows.items()]
+    return markdown_table(head, lines)
+
+
+def about_lives(found: dict[str, Any]) -> str:
+    """Say how the lives were made, and how many cells the profile told within a point."""
+    cells = found["cells"]
+    judged = [cell for cell in cells if cell["not_judged"] is None]
+    kept_up = [cell for cell in judged if cell["simulated"]["availability"] == 1]
+    replayed = max(
+        abs(one["lived"]["utility"] - one["replayed"]["utility"]) for cell in cells for one in cell["lives"]
+    )
+    return (
+        f"`{found['command']}`: {found['batches']} batches of {found['batch_size']}, "
+        f"λ {found['baseline_ms']:.1f} ms, {found['repeats']} lives of every cell, load average {found['load']:.1f}. "
+        "Judged are cells with a schedule of utilisation up to 0.7, a queue and no deadline below 1.5 λ: "
+        f"{within_a_point(judged)}. Of those in which the method keeps up, so that nothing is lost: "
+        f"{within_a_point(kept_up)}. The lived times replayed differ by at most {100 * replayed:.4f} points. Handing "
+        f"a batch to the worker took {median(cell['handover_us'] for cell in cells):.0f} µs (median), which no "
+        "profile knows of."
+    )
+
+
+def within_a_point(cells: list[dict[str, Any]]) -> str:
+    far = [apart(cell) for cell in cells]
+    near = sum(distance <= 0.01 for distance in far)
+    return f"{near} of {len(far)} within 1 point (largest {100 * max(far, default=0.0):.2f})"
+
+
+def apart(cell: dict[str, Any]) -> float:
+    """Return the distance of the mean lived utility from the simulated one."""
+    return abs(lived_mean(cell, "utility") - cell["simulated"]["utility"])
+
+
+def lived_mean(cell: dict[str, Any], name: str) -> Any:
+    """Return the mean over lives, or None where one of them has no such figure."""
+    values = [one["lived"][name] for one in cell["lives"]]
+    return None if None in values else sum(values) / len(values)
+
+
+def lived_row(cell: dict[str, Any]) -> tuple[str, ...]:
+    simulated, lives = cell["simulated"], sorted(one["lived"]["utility"] for one in cell["lives"])
+    spread = f"{in_percent(lived_mean(cell, 'utility'))} ({in_percent(lives[0])} to {in_percent(lives[-1])})"
+    served = f"{in_percent(simulated['availability'])}, {in_percent(lived_mean(cell, 'availability'))}"
+    p90_ms = ("–" if ms is None else f"{ms:.1f}" for ms in (simulated[P90], lived_mean(cell, P90)))
+    verdict = cell["not_judged"] or ("yes" if apart(cell) <= 0.01 else "no")
+    name = f"{cell['grid']}: {cell['label']}, {cell['method']}"
+    return name, in_percent(simulated["utility"]), spread, served, ", ".join(p90_ms), verdict
+
+
+P90 = "response_p90_ms"
+HEAD = ("", "simulated", "lived", "available, lived", "p90 ms, lived", "within 1 point")
+
+
 if __name__ == "__main__":
-    app()
+    script(app, page)

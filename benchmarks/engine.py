@@ -11,19 +11,19 @@ On a GPU: `python benchmarks/engine.py --device cuda --model resnet50 --batches 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 import typer
-from rich.table import Table
 
 import tempora_tta as tempora
-from common import Device, JsonFile, console, write
+from common import Device, JsonFile, committed, console, markdown_table, script, write
 from tempora_tta import methods, models
 from tempora_tta._numbers import percent
 from tempora_tta.data import from_batches
+from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.passes import Pass
 from tempora_tta.measure import MeasuredClock
 from tempora_tta.methods import Method
@@ -60,16 +60,16 @@ def harness(model: models.Classifier, given: list[Any], device: str) -> dict[str
     stream = from_batches("synthetic", given, device=device)
     resolved = Offline().resolve(num_batches=stream.num_batches)
     runs = {
-        "null": Pass(methods.create(Null, model, recipe=False), "null", stream, clock),
-        "standard": Pass(methods.create("standard", model), "standard", stream, clock),
+        "null": Pass(Calls(methods.create(Null, model, recipe=False), "null", stream, clock)),
+        "standard": Pass(Calls(methods.create("standard", model), "standard", stream, clock)),
     }
     inside: dict[str, list[float]] = {name: [] for name in runs}
     outside_ms = []
     for _ in range(5):
         for name, run in runs.items():
-            run.warm_up(3)
+            run.calls.warm_up(3)
             start = time.perf_counter()
-            service_ms = run.offline(resolved).service_ms
+            service_ms = run.drive(resolved).service_ms
             elapsed_ms = 1000 * (time.perf_counter() - start)
             inside[name].append(float(np.median(service_ms)))
             if name == "null":
@@ -128,9 +128,9 @@ def gpu_idle(
         run = Pass(method, name, stream, MeasuredClock(torch.device("cuda")))
         run.warm_up(5)
         resolved = Offline().resolve(num_batches=stream.num_batches)
-        service_ms = float(np.nansum(run.offline(resolved).service_ms))
+        service_ms = float(np.nansum(run.drive(resolved).service_ms))
         with profile(activities=[ProfilerActivity.CUDA]) as watched:
-            run.offline(resolved)
+            run.drive(resolved)
         busy_ms = sum(event.self_device_time_total for event in watched.key_averages()) / 1000
         idle[name] = max(0.0, 1 - busy_ms / service_ms)
     return idle
@@ -157,32 +157,36 @@ def main(
     }
     if device == "cuda":
         figures["gpu_idle"] = gpu_idle(classifier, given, names)
-    show(figures)
+    console.print("\n\n".join(told(figures)), markup=False, soft_wrap=True)
     write(figures, json_file)
 
 
-def show(figures: dict[str, Any]) -> None:
+def told(figures: dict[str, Any]) -> list[str]:
+    """Return the answers to the three questions, as Markdown."""
     tax = figures["harness"]
-    console.print(
-        f"harness: {1000 * tax['inside_ms']:.0f} µs of every measured batch are the engine's own, "
-        f"{percent(tax['inside_share'], 2)} of standard inference; "
-        f"{1000 * tax['outside_ms']:.0f} µs lie outside the clock"
+    own = (
+        f"The engine itself takes {1000 * tax['inside_ms']:.0f} µs of every measured batch, "
+        f"{percent(tax['inside_share'], 2)} of standard inference."
     )
-    table = Table(
-        "sharing", "passes", "one per scenario", "seconds", "one per scenario", "times faster", box=None
-    )
-    for name, row in figures["sharing"].items():
-        table.add_row(
+    head = ("", "passes", "one per scenario", "seconds", "one per scenario", "times faster")
+    rows = [
+        (
             name,
-            str(row["shared_passes"]),
-            str(row["unshared_passes"]),
-            f"{row['shared_s']:.1f}",
-            f"{row['unshared_s']:.1f}",
-            f"{row['speedup']:.1f}",
+            row["shared_passes"],
+            row["unshared_passes"],
+            *(f"{row[key]:.1f}" for key in ("shared_s", "unshared_s", "speedup")),
         )
-    console.print(table)
-    for name, share in figures.get("gpu_idle", {}).items():
-        console.print(f"GPU idle inside timed service, {name}: {percent(share, 1)}")
+        for name, row in figures["sharing"].items()
+    ]
+    idle = [(name, percent(share, 0)) for name, share in figures.get("gpu_idle", {}).items()]
+    return [own, markdown_table(head, rows), *([markdown_table(("", "GPU idle"), idle)] if idle else [])]
+
+
+def page() -> Iterator[str]:
+    yield "The engine: its own time, and shared passes"
+    for figures in committed("*-engine-*").values():
+        yield f"## {figures['model']}, {figures['device']}, {figures['batches']} batches, 17 scenarios"
+        yield from told(figures)
 
 
 def fitting(model: models.Classifier) -> list[str]:
@@ -200,4 +204,4 @@ def fitting(model: models.Classifier) -> list[str]:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    script(lambda: typer.run(main), page)

@@ -1,22 +1,23 @@
 """The amortised scores with statistics as published and averaged: `python benchmarks/frozen_stats.py`.
 
-Every method that tracks BatchNorm statistics, twice: frozen with what it tracked (momentum 0.1 from mean 0, variance
-1), and with the plain mean of the batches that it saw. Writes benchmarks/results/frozen-stats.json, from which
-`python benchmarks/pace_page.py` makes its part of docs/worth-deploying.md. Times are those of a profile that ships
-with the package, so that the numbers are the same anywhere.
+Every method that tracks BatchNorm statistics, twice: frozen with what it tracked (momentum 0.1 from mean 0,
+variance 1), and with the plain mean of the batches that it saw. Writes benchmarks/results/frozen-stats.json. Times
+are those of a profile that ships with the package, so that the numbers are the same anywhere.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 
 import tempora_tta as tempora
-from common import RESULTS
+from common import RESULTS, committed, in_percent, markdown_table, script
 from tempora_tta import data, models
 from tempora_tta.scenarios import Amortised
 
@@ -81,5 +82,42 @@ def main() -> None:
     )
 
 
+def page() -> Iterator[str]:
+    (found,) = committed("frozen-stats").values()
+    cells = {
+        (row["label"], row["method"], row["statistics"]): row
+        for row in found["rows"]
+        if row["protocol"] == "amortised" and row["utility"] is not None
+    }
+    labels, names, _ = (list(dict.fromkeys(part)) for part in zip(*cells, strict=True))
+    yield "Amortised budgets, statistics as published and averaged"
+    yield ABOUT
+    yield (
+        f"`python benchmarks/frozen_stats.py`: {found['model']}, {', '.join(found['shifts'])}, "
+        f"{found['batches']} batches, clock {found['clock']}. Published / averaged, percent; in brackets "
+        "the batches that adapted."
+    )
+    rows = (
+        (label, *(_pair(*(cells[label, name, kind] for kind in ("published", "averaged"))) for name in names))
+        for label in labels
+    )
+    yield markdown_table(("budget", *names), rows)
+
+
+def _pair(published: dict[str, Any], averaged: dict[str, Any]) -> str:
+    both = [in_percent(one["utility"]) for one in (published, averaged)]
+    if published["utility"] == averaged["utility"]:
+        return both[0]
+    return f"{both[0]} / {both[1]} ({published['cutoff']:.0f})"
+
+
+ABOUT = """\
+As published, statistics start at mean 0, variance 1 and follow each batch with momentum 0.1. A method that
+freezes after m batches predicts with 0.9^m of that beginning. `frozen_stats: averaged` takes the plain mean
+of the batches that were seen, and before the first the source's statistics. The order at small budgets is
+therefore one of statistics, not of learning: with averaged statistics one batch that was paid for is enough,
+and methods lie within a few points of each other. Averaging does not help a budget that pays for no batch."""
+
+
 if __name__ == "__main__":
-    main()
+    script(main, page)

@@ -15,17 +15,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
-from rich.table import Table
 
 import tempora_tta as tempora
-from common import Device, JsonFile, console, write
+from common import Device, JsonFile, committed, console, markdown_table, script, write
 from engine import fitting, gpu_idle, synthetic
 from methods import OPEN
 from tempora_tta import models
@@ -77,7 +76,6 @@ class Grid:
         self.figures |= {
             "scenarios": int(results.utilities["scenario"].nunique()),
             "baseline_ms": float(results.manifest["baseline"]["baseline_ms"]),
-            "split_tax": results.manifest["split_tax"],
             "verdict": results.manifest["verdict"]["text"],
             "doubts": doubts(results.path),
         }
@@ -129,7 +127,6 @@ def main(
     naive: Annotated[
         str, typer.Option(help="Methods to run one pass per scenario too, or all, or none.")
     ] = "all",
-    tail_batches: Annotated[int, typer.Option(help="Batches of an untimed frozen tail at once.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Run folder to begin or to go on with.")] = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -146,13 +143,12 @@ def main(
         "torch": torch.__version__,
         "batches": batches,
         "batch_size": batch_size,
-        "tail_batches": tail_batches,
     }
     goes_on = out is not None and out.exists() and json_file is not None and json_file.exists()
     figures = json.loads(json_file.read_text(encoding="utf-8")) if goes_on else work | {"methods": {}}
     if figures | work != figures:
         raise SystemExit(f"{json_file} holds other work; name another file, or leave out --out")
-    options = {"clock": "measured", "device": device, "tail_batches": tail_batches}
+    options = {"clock": "measured", "device": device}
     grid = Grid(classifier, given, options, json_file, figures)
     grid.share(names, out)
     if device == "cuda":
@@ -161,44 +157,56 @@ def main(
         write(figures, json_file)
     grid.compare(compared)
     figures["methods"] = {name: figures["methods"][name] for name in known if name in figures["methods"]}
-    rows = [row for row in figures["methods"].values() if "naive_s" in row]
-    if rows:
-        figures["speedup"] = sum(row["naive_s"] for row in rows) / sum(row["shared_s"] for row in rows)
-        write(figures, json_file)
-    show(figures)
+    write(figures, json_file)
+    console.print("\n\n".join(told(figures)), markup=False, soft_wrap=True)
 
 
-def show(figures: dict[str, Any]) -> None:
-    console.print(
-        f"{figures['model']}, {figures['device']}: {figures['scenarios']} scenarios, {len(figures['methods'])} "
-        f"methods, {figures['batches']} batches, {figures['shared_wall_s']:.0f} s; λ {figures['baseline_ms']:.2f} ms"
-    )
-    table = Table(
-        "method",
-        "ms a batch",
-        "passes",
-        "one per scenario",
-        "seconds",
-        "one per scenario",
-        "GPU busy",
-        box=None,
-    )
-    for name, row in figures["methods"].items():
+def told(figures: dict[str, Any]) -> list[str]:
+    """Return what the grid took, method by method, as Markdown."""
+    rows = figures["methods"]
+    passes_s = sum(row["shared_s"] for row in rows.values())
+    commands = f" in {figures['commands']} commands" if figures.get("commands", 1) > 1 else ""
+    lines = []
+    for name, row in rows.items():
         idle = figures.get("gpu_idle", {}).get(name)
-        table.add_row(
-            name,
-            f"{row['service_ms']:.1f}",
-            str(row["shared_passes"]),
-            str(row.get("naive_passes", "")),
-            f"{row['shared_s']:.1f}",
-            f"{row['naive_s']:.1f}" if "naive_s" in row else "",
-            "" if idle is None else percent(1 - idle, 0),
-        )
-    console.print(table)
-    compared = sum("naive_s" in row for row in figures["methods"].values())
-    if compared:
-        console.print(f"sharing: {figures['speedup']:.1f} times less time, over {compared} methods")
+        naive = (row["naive_passes"], f"{row['naive_s']:.1f}") if "naive_s" in row else ("", "")
+        busy = "" if idle is None else percent(1 - idle, 0)
+        service = f"{row['service_ms']:.1f}", row["shared_passes"]
+        lines.append((name, *service, naive[0], f"{row['shared_s']:.1f}", naive[1], busy))
+    return [
+        f"{figures['scenarios']} scenarios on {figures['batches']} batches of {figures['batch_size']} images took "
+        f"{figures['shared_wall_s']:.0f} s{commands}, {passes_s:.0f} s of them the methods' passes, the rest "
+        f"calibration and set-up. {against_naive(rows)} The verdict on the timing: {figures['verdict']}.",
+        markdown_table(HEAD, lines),
+        *(f"- {doubt}" for doubt in figures.get("doubts", [])),
+    ]
+
+
+def against_naive(rows: dict[str, dict[str, float]]) -> str:
+    """Say what sharing saved: over all methods if all were run one pass per scenario too, else one by one."""
+    compared = {name: row for name, row in rows.items() if "naive_s" in row}
+    if len(compared) < len(rows):
+        times = (f"{row['naive_s'] / row['shared_s']:.1f} ({name})" for name, row in compared.items())
+        return f"One pass per scenario took longer by a factor of: {', '.join(times) or 'not run'}."
+    naive_s, shared_s = (sum(row[key] for row in rows.values()) for key in ("naive_s", "shared_s"))
+    return f"One pass per scenario took {naive_s:.0f} s, {naive_s / shared_s:.1f} times longer."
+
+
+def page() -> Iterator[str]:
+    yield "The whole grid of scenarios on one shift"
+    yield ABOUT
+    for figures in committed("*-grid-*").values():
+        yield f"## {figures['model']}, {figures['device']}, torch {figures['torch']}"
+        yield from told(figures)
+
+
+HEAD = ("", "ms a batch", "passes", "one per scenario", "seconds", "one per scenario", "GPU busy")
+ABOUT = """\
+`python benchmarks/grid.py --device cuda --model resnet50`. GPU busy: the share of a method's timed service in
+which a kernel ran, taken with the methods' own filters; the times next to it with filters opened. Sharing
+saves most where methods are history-free; the others need a live pass wherever an interval skips batches, and
+every timed pass has its warm-up and its sentinel. INVALID: the times of some passes drifted or had outliers."""
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    script(lambda: typer.run(main), page)

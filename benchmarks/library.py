@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from common import RESULTS, console
-from tempora_tta.measure.profile import ANY_ACTION, MethodTimes, Profile
-from tempora_tta.measure.steady import PROVISION_X
+from tempora_tta.measure.profile import ANY_ACTION, PROVISION_X
 from tempora_tta.names import METHODS, PROFILES, file_of
 
 TITLE = re.compile(
@@ -23,13 +22,16 @@ TITLE = re.compile(
 )
 
 
-def profile_of(source: Path, name: str) -> Profile:
-    """The methods of one benchmark as a profile."""
+def profile_of(source: Path, name: str) -> dict[str, Any]:
+    """Times of the methods of one benchmark, as a constant clock file."""
     measured: dict[str, Any] = json.loads(source.read_text(encoding="utf-8"))
     about = TITLE.match(measured["title"])
     assert about is not None, measured["title"]
     times = {
-        row["name"]: MethodTimes([round(row["predict_ms"], 3)], {ANY_ACTION: [round(row["adapt_ms"], 3)]})
+        row["name"]: {
+            "predict_ms": [round(row["predict_ms"], 3)],
+            "adapt_ms": {ANY_ACTION: [round(row["adapt_ms"], 3)]},
+        }
         for row in measured["rows"]
         if row["name"] in METHODS
     }
@@ -42,7 +44,13 @@ def profile_of(source: Path, name: str) -> Profile:
         "versions": {"torch": about["torch"]},
         "made_at": _date(source),
     }
-    return Profile(round(PROVISION_X * times["standard"].predict_ms[0], 3), times, f"library:{name}", machine)
+    return {
+        "schema_version": 1,
+        "name": f"library:{name}",
+        "baseline_ms": round(PROVISION_X * times["standard"]["predict_ms"][0], 3),
+        "machine": machine,
+        "methods": times,
+    }
 
 
 def _date(source: Path) -> str:
@@ -55,5 +63,6 @@ if __name__ == "__main__":
     for name, place in PROFILES.items():
         source = RESULTS / f"{name.replace('h200-', 'h200-methods-')}.json"
         if source.exists():
-            profile_of(source, name).save(file_of(place))
+            text = json.dumps(profile_of(source, name), indent=1)
+            file_of(place).write_text(text + "\n", encoding="utf-8")
             console.print(f"{name}: {file_of(place).name} from {source.name}")

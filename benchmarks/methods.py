@@ -5,9 +5,8 @@
 A floor is the bare work without the method: a forward; one with batch statistics; a forward and a backward to the
 same parameters. A method that makes several of them is held against so many (`counted`).
 Methods and floors take turns within every round, so that their ratios survive a drifting clock; medians over rounds.
-On a CPU these are CPU times; --count adds a number that no clock moves. Filters are opened, so that every method
-does all the work it can have with a batch; CoTTA's gate is closed, so that it makes no views. MEMO, which adapts to
-each image by itself, gets a few of them.
+On a CPU these are CPU times. Filters are opened, so that every method does all the work it can have with a batch;
+CoTTA's gate is closed, so that it makes no views. MEMO, which adapts to each image by itself, gets a few of them.
 """
 
 from __future__ import annotations
@@ -15,18 +14,17 @@ from __future__ import annotations
 import copy
 import platform
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypeVar
 
 import torch
 import typer
-from rich.table import Table
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tempora_tta.methods
 import tempora_tta.models
-from common import Device, JsonFile, console, timed, write
+from common import Device, JsonFile, committed, console, markdown_table, script, timed, write
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method
 from tempora_tta.methods.contract import adapt_at, predict_at
@@ -98,9 +96,7 @@ def floor_of(name: str) -> str:
     return STATISTICS if name in ("adabn", "alpha_bn") else FORWARD
 
 
-def subjects(
-    model: Classifier, names: list[str], settings: dict[str, Any], source: Tensor
-) -> dict[str, Method | Floor]:
+def subjects(model: Classifier, names: list[str], source: Tensor) -> dict[str, Method | Floor]:
     """The methods that fit the model, and the floors that they need."""
     methods: dict[str, Method | Floor] = {}
     floors: dict[str, Method | Floor] = {
@@ -109,7 +105,7 @@ def subjects(
     }
     everything = tuple(name for name, _ in model.named_parameters())
     for name in names:
-        options = {**OPEN.get(name, {}), **settings.get(name, {})}
+        options = dict(OPEN.get(name, {}))
         if hasattr(tempora_tta.methods.get(name).Settings, "samples"):
             options["samples"] = len(source)
         try:
@@ -182,17 +178,35 @@ def row(name: str, times: list[tuple[float, float, str, float]]) -> dict[str, An
     }
 
 
-def table(rows: list[dict[str, Any]], title: str) -> Table:
-    """One line per floor and method."""
-    shown = Table(title=title, title_justify="left")
-    for column in ("", "predict ms", "adapt ms", "total ms", "x floor", "floor", "actions", "operators"):
-        shown.add_column(column, justify="right" if "ms" in column or column == "x floor" else "left")
+def told(rows: list[dict[str, Any]]) -> str:
+    """Return one line per floor and method, as Markdown."""
+    lines = []
     for entry in rows:
-        ratio = f"{entry['ratio']:.3f}" if "ratio" in entry else ""
         times = [f"{entry[key]:.2f}" for key in ("predict_ms", "adapt_ms", "total_ms")]
-        words = (entry.get("floor", ""), ", ".join(entry["actions"]), str(entry.get("operators", "")))
-        shown.add_row(entry["name"], *times, ratio, *words)
-    return shown
+        ratio = f"{entry['ratio']:.2f}" if "ratio" in entry else ""
+        lines.append((entry["name"], *times, ratio, entry.get("floor", "")))
+    return markdown_table(("", "predict ms", "adapt ms", "total ms", "× floor", "floor"), lines)
+
+
+def page() -> Iterator[str]:
+    yield "Methods against their floors"
+    yield ABOUT
+    for found in committed("*-methods-*").values():
+        yield f"## {found['title']}"
+        yield told(found["rows"])
+
+
+ABOUT = """\
+`python benchmarks/methods.py --device cuda --model resnet50`, and with other networks, methods and rounds as
+the titles say. The floor is the least that a method's work can cost: a bare forward (with batch statistics
+where the method uses them), or a bare forward and backward of the same parameters. SAR, DeYO, CMF and SPA do
+more than one forward: their ratio is above one by design. ROID, CoTTA (gate closed), RoTTA, MEMO (four
+images) and FOA are held against as many forwards and backwards as their algorithms make. Synchronising
+between predict and adapt is part of both sides. Weights are random on the large networks, and filters are
+opened, so that every method does its full work.
+
+On CPUs these are CPU times of one core that other programs used too: compare ratios only. The second table of
+ViT-B/16 was taken while the machine's other cores were busy."""
 
 
 def main(
@@ -203,18 +217,15 @@ def main(
     warmup: Annotated[int, typer.Option(help="Rounds before them.")] = 3,
     pretrained: Annotated[bool, typer.Option(help="Fetch weights; random ones take as long.")] = False,
     method: Annotated[list[str] | None, typer.Option(help="Only these; repeat for more.")] = None,
-    kept_only: Annotated[bool, typer.Option(help="Set kept_only for the methods that have it.")] = False,
-    count: Annotated[bool, typer.Option(help="Also count the operators that a batch takes.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Print the table."""
     torch.manual_seed(0)
     classifier = tempora_tta.models.load(model, pretrained=pretrained).to(device)
     x = torch.randn(batch, *classifier.preprocessing.input_size, device=device)
-    settings = {name: {"kept_only": kept_only} for name in ("eta", "sar", "deyo")} if kept_only else {}
     source = torch.randn(128, *x.shape[1:], device=device)
     names = method or tempora_tta.methods.names()
-    contenders = subjects(sharpened(classifier, x), names, settings, source)
+    contenders = subjects(sharpened(classifier, x), names, source)
     times: dict[str, list[tuple[float, float, str, float]]] = {name: [] for name in contenders}
     for _ in range(warmup):
         for name, subject in contenders.items():
@@ -224,8 +235,6 @@ def main(
             times[name].append(measure(name, subject, x))
     rows = {name: row(name, entries) for name, entries in times.items()}
     for name, subject in contenders.items():
-        if count:
-            rows[name]["operators"] = int(sum(measure(name, subject, x, operators_of)[:2]))
         if isinstance(subject, Method):
             counts = counted(name, subject, batch, rows[name]["amount"])
             rows[name]["floor"] = " + ".join(
@@ -235,9 +244,9 @@ def main(
             rows[name]["ratio"] = rows[name]["total_ms"] / floor_ms
     machine = torch.cuda.get_device_name() if device.startswith("cuda") else platform.processor()
     title = f"{model}, batch {batch}, {device} ({machine}), torch {torch.__version__}, {repeats} rounds"
-    console.print(table(list(rows.values()), title))
+    console.print(title, told(list(rows.values())), sep="\n\n", markup=False, soft_wrap=True)
     write({"title": title, "rows": list(rows.values())}, json_file)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    script(lambda: typer.run(main), page)

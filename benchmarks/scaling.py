@@ -26,7 +26,7 @@ from tempora_tta import methods
 from tempora_tta._numbers import percent
 from tempora_tta.engine.sentinel import SENTINEL_BATCHES
 from tempora_tta.published import profile
-from tempora_tta.scenarios import Amortised, Continuous, Resolved, Scenario, paper_grid, relative_grid, route
+from tempora_tta.scenarios import Amortised, Continuous, Resolved, Scenario, paper_grid, route
 from tempora_tta.store import ADAPTED, Trace
 
 GPUS = (1, 8, 64, 512)
@@ -195,21 +195,6 @@ def show(tasks: Sequence[TaskTime], open_s: float, start_s: float) -> list[dict[
     return records
 
 
-def one_shift(times: str) -> list[dict[str, float | str]]:
-    """The work of benchmarks/grid.py, worked out: the relative grid on one shift of 5,000 images, on one GPU."""
-    records: list[dict[str, float | str]] = []
-    for setup in SETUPS:
-        known = setup.times(times)
-        tasks = [task_time(setup, name, known, 78, relative_grid()) for name in setup.methods]
-        naive_s, shared_s = sum(task.naive_s for task in tasks), sum(task.shared_s for task in tasks)
-        records.append({"model": setup.model, "naive_s": naive_s, "shared_s": shared_s})
-        console.print(
-            f"A shift of 78 batches, {len(tasks)} methods on {setup.model}, 17 scenarios: {shown(naive_s)} one pass "
-            f"per scenario, {shown(shared_s)} shared, {naive_s / shared_s:.1f} times less"
-        )
-    return records
-
-
 def main(
     times: Annotated[
         str, typer.Option(help="Prefix of the files in benchmarks/results, or published.")
@@ -227,7 +212,7 @@ def main(
         tasks += [task_time(setup, name, known, batches, scenarios) for name in setup.methods]
     records = show(tasks, open_s, start_s)
     settings = {"times": times, "batches": batches, "open_s": open_s, "start_s": start_s}
-    write({**settings, "rows": records, "one_shift": one_shift(times)}, json_file)
+    write({**settings, "rows": records}, json_file)
 
 
 if __name__ == "__main__":

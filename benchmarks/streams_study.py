@@ -2,7 +2,7 @@
 
 Who collapses without a reset over fifteen shifts and who gains, what `reset: shift` changes, what correlated classes
 do, what bursts do at the same mean rate, and what a second and third visit to a shift are worth. It writes
-benchmarks/results/streams-study.json, the pictures and docs/streams-study.md; stopped, the same command goes on.
+benchmarks/results/streams-study.json; stopped, the same command goes on.
 
 Times are those of the profile in benchmarks/results/streams-profile.json (`--profile` takes one of this machine
 first). Streams are short and batches small, so that two busy cores are enough for all of it.
@@ -10,8 +10,8 @@ first). Streams are short and batches small, so that two busy cores are enough f
 
 from __future__ import annotations
 
-import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,18 +19,14 @@ import pandas as pd
 import typer
 from scipy.special import stdtrit
 
-from common import RESULTS, console, write
+from common import RESULTS, committed, console, markdown_table, script, write
 from tempora_tta import analysis
 from tempora_tta._numbers import percent
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.run import Run
 from tempora_tta.engine.setup import job_from_config
-from tempora_tta.report.figures.streams import stream
-from tempora_tta.report.figures.style import save, styled
-from tempora_tta.report.stream_story import stream_story
 from tempora_tta.store import Results, RunFolder
 
-DOCS = Path(__file__).parent.parent / "docs"
 PROFILE, FIGURES = RESULTS / "streams-profile.json", RESULTS / "streams-study.json"
 
 BATCHES, BATCH_SIZE, SEEDS, RHO = 5, 16, [1, 2, 3, 4, 5], 0.25
@@ -55,7 +51,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Where the runs are kept.")] = Path("runs/streams-study"),
     profile: Annotated[bool, typer.Option(help="Profile this machine first.")] = False,
 ) -> None:
-    """Run whatever is missing, then write the figures and the page."""
+    """Run what is missing, then write the figures."""
     clock = "steady" if profile else str(PROFILE)
     runs: dict[str, Results] = {}
     for name in STREAMS:
@@ -65,11 +61,7 @@ def main(
             clock = str(PROFILE)
             shutil.copy(out / name / "profile.json", clock)
     write(figures(runs), FIGURES)
-    with styled():
-        for name in PICTURES:
-            save(stream(runs[name]), DOCS / "images" / f"stream-{name}.png")
-    (DOCS / "streams-study.md").write_text(page(json.loads(FIGURES.read_text("utf-8"))), encoding="utf-8")
-    console.print(f"wrote {FIGURES.name} and docs/streams-study.md")
+    console.print(f"wrote {FIGURES.name}")
 
 
 def _run(name: str, clock: str, folder: Path) -> Results:
@@ -107,7 +99,6 @@ def figures(runs: dict[str, Results]) -> dict[str, Any]:
         "streams": {name: _stream(results) for name, results in runs.items()},
         "against_never": {name: _against(runs[name], runs["never"]) for name in ("shift", "dirichlet")},
         "bursts": _bursts(runs["never"]),
-        "told": {name: stream_story(results) for name, results in runs.items()},
     }
 
 
@@ -164,80 +155,52 @@ def _bursts(results: Results) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def page(found: dict[str, Any]) -> str:
-    """The page, from the figures."""
+def page() -> Iterator[str]:
+    (found,) = committed("streams-study").values()
     labels, streams = found["labels"], found["streams"]
-    return (
-        "\n".join(
-            [
-                INTRODUCTION.format(shifts=15, methods=len(labels), **found),
-                *_in_short(found),
-                "## Without a reset, and with one\n",
-                *_table(
-                    ("", "never reset", "over Standard", "seeds collapsed", "`reset: shift` changes"),
-                    [
-                        (
-                            labels[name],
-                            _percent(row["accuracy"]),
-                            "" if name == "standard" else _points(row["over_standard"]),
-                            f"{row['seeds_collapsed']:.0f} of {found['seeds']}",
-                            _points(found["against_never"]["shift"][name]),
-                        )
-                        for name, row in streams["never"].items()
-                    ],
-                ),
-                _say(found, "never"),
-                "![Accuracy over the stream, never reset](images/stream-never.png)\n",
-                "## Correlated classes\n",
-                *_table(
-                    ("", "shuffled", "Dirichlet 0.1", "change", "over Standard", "seeds collapsed"),
-                    [
-                        (
-                            labels[name],
-                            _percent(streams["never"][name]["accuracy"]),
-                            _percent(row["accuracy"]),
-                            _points(found["against_never"]["dirichlet"][name]),
-                            "" if name == "standard" else _points(row["over_standard"]),
-                            f"{row['seeds_collapsed']:.0f} of {found['seeds']}",
-                        )
-                        for name, row in streams["dirichlet"].items()
-                    ],
-                ),
-                _say(found, "dirichlet"),
-                "![Accuracy over the stream, correlated classes](images/stream-dirichlet.png)\n",
-                "## Bursts at the same mean rate\n",
-                BURSTS.format(**found, rho=percent(found["utilisation"], 0)),
-                *_table(
-                    ("", *(f"{pace}, utility (served)" for pace in PACES), "bursts cost, against periodic"),
-                    [
-                        (
-                            labels[name],
-                            *(f"{_percent(row[pace][:2])} ({percent(row[pace][2], 0)})" for pace in PACES),
-                            f"{100 * (row['bursty'][0] - row['periodic'][0]):+.1f}",
-                        )
-                        for name, row in found["bursts"].items()
-                    ],
-                ),
-                "## Shifts that return\n",
-                RETURNS,
-                *_table(
-                    ("", "accuracy", "over Standard", "last visit − first, beside Standard"),
-                    [
-                        (
-                            labels[name],
-                            _percent(row["accuracy"]),
-                            "" if name == "standard" else _points(row["over_standard"]),
-                            "" if name == "standard" else f"{100 * row['change']:+.1f}",
-                        )
-                        for name, row in streams["recurring"].items()
-                    ],
-                ),
-                _say(found, "recurring"),
-                "![Accuracy over the recurring stream](images/stream-recurring.png)",
-            ]
-        )
-        + "\n"
+    yield "What streams do to methods"
+    yield INTRODUCTION.format(methods=len(labels), **found)
+    yield "\n".join(_in_short(found))
+    yield "## Without a reset, and with one"
+    yield _compared(found, "never", "shift", "`reset: shift` changes")
+    yield "## Correlated classes: Dirichlet 0.1"
+    yield _compared(found, "dirichlet", "dirichlet", "against shuffled")
+    yield "## Bursts at the same mean rate"
+    yield BURSTS.format(**found, rho=percent(found["utilisation"], 0))
+    yield markdown_table(
+        ("", *(f"{pace}, utility (served)" for pace in PACES)),
+        (
+            (labels[name], *(f"{_share(row[pace][:2])} ({percent(row[pace][2], 0)})" for pace in PACES))
+            for name, row in found["bursts"].items()
+        ),
     )
+    yield "## Shifts that return"
+    yield "Impulse noise, defocus blur, frost and pixelate, five batches each, three times around, never reset."
+    yield markdown_table(
+        ("", "accuracy", "over Standard", "last visit − first, over Standard's"),
+        (
+            (labels[name], *_row(row), "" if name == "standard" else f"{100 * row['change']:+.1f}")
+            for name, row in streams["recurring"].items()
+        ),
+    )
+
+
+def _compared(found: dict[str, Any], stream: str, change: str, head: str) -> str:
+    """Return a table of one stream, with what a change adds to the stream that is never reset."""
+    rows = (
+        (
+            found["labels"][name],
+            *_row(row),
+            f"{row['seeds_collapsed']:.0f}",
+            _points(found["against_never"][change][name]),
+        )
+        for name, row in found["streams"][stream].items()
+    )
+    return markdown_table(("", "accuracy", "over Standard", "seeds collapsed", head), rows)
+
+
+def _row(row: dict[str, Any]) -> tuple[str, str]:
+    return _share(row["accuracy"]), _points(row["over_standard"])
 
 
 def _in_short(found: dict[str, Any]) -> list[str]:
@@ -247,7 +210,6 @@ def _in_short(found: dict[str, Any]) -> list[str]:
     gains = {name: row["over_standard"] for name, row in never.items() if name != "standard"}
     bursts = {name: [row["bursty"][0] - row["periodic"][0], 0.0] for name, row in found["bursts"].items()}
     return [
-        "In short (beyond the intervals below):\n",
         f"- Without a reset over the fifteen shifts {', '.join(fallen) or 'no method'} collapses.",
         f"- Above standard inference: {_beyond(gains, labels, 1)}; below it: {_beyond(gains, labels, -1)}.",
         f"- `reset: shift` helps {_beyond(changes['shift'], labels, 1)} and costs "
@@ -255,7 +217,6 @@ def _in_short(found: dict[str, Any]) -> list[str]:
         "- Correlated classes cost those that normalise with the batch: "
         f"{_beyond(changes['dirichlet'], labels, -1)}; they help {_beyond(changes['dirichlet'], labels, 1)}.",
         f"- Bursts at the same mean rate cost, in utility against equal intervals: {_beyond(bursts, labels, -1)}.",
-        "",
     ]
 
 
@@ -266,12 +227,7 @@ def _beyond(values: dict[str, list[float]], labels: dict[str, str], sign: int) -
     return ", ".join(f"{labels[name]} {100 * found[name]:+.1f}" for name in ordered) or "none"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    lines = [head, ("---", *["---:"] * (len(head) - 1)), *rows]
-    return [*(f"| {' | '.join(line)} |" for line in lines), ""]
-
-
-def _percent(value: list[float]) -> str:
+def _share(value: list[float]) -> str:
     return f"{100 * value[0]:.1f} ± {100 * value[1]:.1f}"
 
 
@@ -279,39 +235,21 @@ def _points(value: list[float]) -> str:
     return f"{100 * value[0]:+.1f} ± {100 * value[1]:.1f}"
 
 
-def _say(found: dict[str, Any], name: str) -> str:
-    """What `tempora show --table stream` and the report say of that run, word by word."""
-    return "The report says of it:\n\n" + "\n".join(f"> {line}" for line in found["told"][name]) + "\n"
-
-
-PICTURES = ("never", "dirichlet", "recurring")
 LABELS = {"periodic": "ρ", "poisson": "poisson", "bursty": "bursty"}
 """How the labels of the scenarios begin."""
-INTRODUCTION = """# What streams do to methods
-
-Made by `python benchmarks/streams_study.py` (`benchmarks/results/streams-study.json`): the bundled network
-`fashion_resnet` on the fifteen corruptions at severity 5, {batches} batches of {batch_size} images of each,
-{methods} methods with the settings that were tuned on single streams (RDumb resets every 25 batches, since its usual
-1000 are longer than the stream), {seeds} seeds. A seed is an order of the shifts and of the images. Numbers are
-percent of the images, ± half of Student's 95 % interval over seeds; changes are taken seed by seed. Streams are
-short: a method that does not collapse here may do so later.
-
-A collapse is what `tempora show --table stream` counts: 20 batches on end or more that are each worth less than with
-standard inference. Any of the runs by itself:
-
-    tempora run --stream continual --shifts noise,blur,weather,digital --batches {batches} \\
-        --batch-size {batch_size} --seeds 1,2,3,4,5 --reset never --grid none \\
-        --clock benchmarks/results/streams-profile.json --out runs/continual
-    tempora show runs/continual --table stream
-"""
-BURSTS = """Three ways of arriving, each at ρ = {rho} of what standard inference could serve
-(λ = {baseline_ms:.2f} ms, one thread of a CPU: the profile beside the figures), queue 1, never reset: at equal
-intervals, Poisson, and in bursts of four times the mean rate that average eight arrivals, with silence between them.
-Utility is accuracy times what was served.
-"""
-RETURNS = """Impulse noise, defocus blur, frost and pixelate, five batches each, three times around, never reset.
-"""
+INTRODUCTION = """\
+`python benchmarks/streams_study.py`: the bundled `fashion_resnet` on the fifteen corruptions at severity 5,
+{batches} batches of {batch_size} images of each, {methods} methods with the settings that were tuned on
+single streams (RDumb resets every 25 batches, since its usual 1000 are longer than the stream), {seeds}
+seeds. A seed is an order of the shifts and of the images. Numbers are percent of the images, ± half of
+Student's 95 % interval over seeds; changes are taken seed by seed. A collapse is 20 consecutive batches or
+more that are each worth less than with standard inference. Streams are short: a method that does not collapse
+here may do so later."""
+BURSTS = """\
+Each at ρ = {rho} of what standard inference could serve (λ = {baseline_ms:.2f} ms, one thread of a CPU),
+queue 1, never reset: at equal intervals, Poisson, and in bursts of four times the mean rate that average
+eight arrivals, with silence between them. Utility is accuracy times what was served."""
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    script(lambda: typer.run(main), page)

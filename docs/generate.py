@@ -41,7 +41,6 @@ def pages() -> dict[Path, str]:
         **filled("concepts/glossary.md", {"words": words()}),
         **filled("concepts/timing-and-verdict.md", {"limits": limits()}),
         **filled("tasks/tune-equally.md", {"tuning": tuning()}),
-        **filled("tasks/share-results.md", {"board": board()}),
         **filled("concepts/uncertainty.md", {"coverage": coverage(), "noise": noise()}),
     }
 
@@ -76,7 +75,7 @@ def cli() -> str:
     text = [
         "# Command line",
         f"{MADE} `tempora COMMAND --help` says the same; `tempora --install-completion` teaches your shell "
-        "(bash, zsh, fish) the commands, options, names of methods, networks, datasets and clocks, and run folders."
+        "(bash, zsh, fish) the commands, options, and names of methods, networks and datasets."
         "\n\nExit status: 0 done; 1 a mistake that the message explains, or a check or some cells failed; "
         "2 no such command or option; 130 stopped with Ctrl-C, to be resumed by the same command. Errors and "
         "warnings go to stderr. Without a terminal there is no colour and no progress bar, but a line now and "
@@ -100,7 +99,7 @@ def _command(path: str, function: Callable[..., None]) -> str:
     hints = typing.get_type_hints(function, include_extras=True)
     usage, rows = [path], []
     for param in inspect.signature(function).parameters.values():
-        kind, info = _annotated(hints[param.name])
+        kind, info = typing.get_args(hints[param.name])
         if isinstance(info, ArgumentInfo):
             required = param.default is param.empty
             usage.append(param.name.upper() if required else f"[{param.name.upper()}]")
@@ -117,14 +116,6 @@ def _command(path: str, function: Callable[..., None]) -> str:
     about = inspect.getdoc(function) or ""
     parts = [f"## {path}", f"    {' '.join(usage)}", about, block, markdown_table(rows)]
     return "\n\n".join(part for part in parts if part)
-
-
-def _annotated(hint: Any) -> tuple[Any, Any]:
-    """The type and what Typer was told. Python 3.10 wraps the hint of what is None by default once more."""
-    if typing.get_origin(hint) is not typing.Annotated:
-        hint = typing.get_args(hint)[0]
-    kind, info = typing.get_args(hint)
-    return kind, info
 
 
 def _flags(name: str, kind: Any, info: Any) -> Sequence[str]:
@@ -321,26 +312,6 @@ def _moved(rows: list[dict[str, Any]], ranks: dict[str, dict[str, int]], samples
 
 def _ranked(values: dict[str, float]) -> dict[str, int]:
     return {name: 1 + sum(other > value for other in values.values()) for name, value in values.items()}
-
-
-def board() -> str:
-    """What `benchmarks/board.py` found."""
-    path = DOCS.parent / "benchmarks" / "results" / "board.json"
-    if not path.exists():
-        return ""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    few, many = found["boards"]
-    cpu_s = [one["opening_and_checking_s"] + one["writing_s"] for one in (few, many)]
-    return (
-        f"\nA board of {many['packs']} packs ({found['pack_bytes'] / 1e3:.0f} kB each, "
-        f"{found['folder_bytes'] / found['pack_bytes']:.1f} times smaller than their folders) is a page of "
-        f"{many['page_bytes'] / 1e6:.2f} MB with {many['rows']:,} numbers, and {many['json_bytes'] / 1e6:.1f} MB of "
-        f"JSON. Opening and checking the packs takes {many['opening_and_checking_s']:.0f} s of CPU time, working out "
-        f"how sure each number is, comparing and writing {many['writing_s']:.0f} s: "
-        f"{cpu_s[1] / many['packs']:.2f} s per pack, of {few['packs']} packs {cpu_s[0] / few['packs']:.2f} s; it "
-        f"holds {many['most_memory_bytes'] / 1e6:.0f} MB of memory at most "
-        "(`python benchmarks/board.py`, without reports)."
-    )
 
 
 def noise() -> str:

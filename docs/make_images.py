@@ -9,10 +9,6 @@ Chromium:
 
     tempora run --clock published:rn50_inc --methods standard,neo,lame,adabn,tent,eta,shot_im,deyo,cmf,sar \
         --shifts impulse_noise,defocus_blur,brightness,contrast --batches 40 --threads 1 --out runs/picture
-
-From the example board (about ten minutes on one core), its picture:
-
-    python benchmarks/example_board.py --out runs/board && python docs/make_images.py runs/board/site
 """
 
 from __future__ import annotations
@@ -45,9 +41,6 @@ CHROMIUM = (
 
 def main(run: Path) -> None:
     IMAGES.mkdir(exist_ok=True)
-    if (run / "board.json").exists():
-        of_board(run)
-        return
     results = open_run(run)
     if "demo" in results.manifest.get("machine", {}).get("command", [])[1:2]:
         of_demo(results)
@@ -85,11 +78,6 @@ def of_docs(results: Results) -> None:
                 shutil.copy(figure, IMAGES / figure.name)
         page = write_report(results, Path(scratch) / "report.html")
         screenshot(page, IMAGES / "report.png", Path(scratch))
-
-
-def of_board(site: Path) -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        screenshot(site / "index.html", IMAGES / "board.png", Path(scratch))
 
 
 def screenshot(page: Path, image: Path, scratch: Path) -> None:

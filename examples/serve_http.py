@@ -1,29 +1,25 @@
 """A model that adapts, behind HTTP, with clients that come when they like.
 
-    pip install starlette uvicorn httpx
     python examples/serve_http.py --requests 200 --rate-hz 60
 
 Starts a server on 127.0.0.1, sends it single images as a Poisson process, and prints what became of them. The server
-part is `make_app`: three routes around one pipeline. POST /predict takes a normalised image as float32 bytes and
-answers 200 with the class, or 503 if the pipeline dropped it; GET /metrics is for Prometheus.
+part is `handler`: POST takes a normalised image as float32 bytes and answers 200 with the class, or 503 if the
+pipeline dropped it; GET gives the pipeline's figures to Prometheus.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import json
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
-import httpx
-import numpy as np
 import torch
-import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 import tempora_tta as tempora
 from tempora_tta import data, models
@@ -33,36 +29,54 @@ from tempora_tta.scenarios import Poisson
 SHAPE = (1, 28, 28)
 
 
-def make_app(pipeline: tempora.engine.Pipeline) -> Starlette:
-    async def predict(request: Request) -> Response:
-        body = await request.body()
+def handler(pipeline: tempora.engine.Pipeline) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            try:
+                image = torch.frombuffer(bytearray(body), dtype=torch.float32).reshape(SHAPE)
+                answer = pipeline.submit(image).result()
+            except (tempora.TemporaError, ValueError, RuntimeError) as mistake:
+                self.reply(400, str(mistake))
+                return
+            if answer.dropped:
+                self.reply(503, "too many requests at once")
+            else:
+                self.reply(200, json.dumps({"class": int(answer.scores.argmax())}))
+
+        def do_GET(self) -> None:
+            self.reply(200, prometheus(pipeline.stats()))
+
+        def reply(self, status: int, text: str) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing per request."""
+
+    return Handler
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128
+
+
+def load(port: int, images: torch.Tensor, rate_hz: float) -> Counter[int]:
+    """Send every image at its time, without waiting for the answers before."""
+    begin = time.perf_counter()
+
+    def ask(image: torch.Tensor, due_s: float) -> int:
+        time.sleep(max(0.0, begin + due_s - time.perf_counter()))
         try:
-            image = torch.frombuffer(bytearray(body), dtype=torch.float32).reshape(SHAPE)
-            answer = await asyncio.wrap_future(pipeline.submit(image))
-        except (tempora.TemporaError, ValueError, RuntimeError) as mistake:
-            return JSONResponse({"error": str(mistake)}, status_code=400)
-        if answer.dropped:
-            return JSONResponse({"error": "too many requests at once"}, status_code=503)
-        return JSONResponse({"class": int(answer.scores.argmax()), "response_ms": answer.response_ms})
+            with urlopen(f"http://127.0.0.1:{port}", image.numpy().tobytes(), timeout=60) as answer:
+                return int(answer.status)
+        except HTTPError as refused:
+            return refused.code
 
-    async def metrics(request: Request) -> Response:
-        return PlainTextResponse(prometheus(pipeline.stats()))
-
-    return Starlette(routes=[Route("/predict", predict, methods=["POST"]), Route("/metrics", metrics)])
-
-
-async def load(port: int, images: torch.Tensor, rate_hz: float) -> Counter[int]:
-    """Send every image when its time has come, without waiting for the answers before."""
     times_s = Poisson(rate_hz=rate_hz).times(len(images)) / 1000
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-        begin = time.perf_counter()
-
-        async def ask(image: torch.Tensor, due_s: float) -> int:
-            await asyncio.sleep(max(0.0, begin + due_s - time.perf_counter()))
-            answer = await client.post("/predict", content=image.numpy().astype(np.float32).tobytes())
-            return answer.status_code
-
-        return Counter(await asyncio.gather(*map(ask, images, times_s.tolist())))
+    with ThreadPoolExecutor(len(images)) as clients:
+        return Counter(clients.map(ask, images, times_s.tolist()))
 
 
 def main(requests: int = 200, rate_hz: float = 60.0) -> Counter[int]:
@@ -71,17 +85,12 @@ def main(requests: int = 200, rate_hz: float = 60.0) -> Counter[int]:
     stream = data.open_stream(shift, model.preprocessing, batch_size=requests, limit_batches=1, workers=0)
     knobs = {"batch_size": 16, "max_wait_ms": 100.0, "queue": 2, "fallback": "standard"}
     with tempora.deploy(model, "tent", device="cpu", **knobs) as pipeline:
-        server = uvicorn.Server(uvicorn.Config(make_app(pipeline), port=0, log_level="warning"))
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            while not server.started:
-                time.sleep(0.01)
-            port = server.servers[0].sockets[0].getsockname()[1]
-            statuses = asyncio.run(load(port, stream.batch(0), rate_hz))
-        finally:
-            server.should_exit = True
-            thread.join()
+        with Server(("127.0.0.1", 0), handler(pipeline)) as server:
+            threading.Thread(target=server.serve_forever).start()
+            try:
+                statuses = load(server.server_port, stream.batch(0), rate_hz)
+            finally:
+                server.shutdown()
         stats = pipeline.stats()
     print(f"answers by status: {dict(statuses)}")
     for name in ("answered", "dropped", "fallback", "steps", "response_p50_ms", "response_p90_ms"):

@@ -16,5 +16,10 @@ for variable in (
 if os.environ.get("TERM") in ("dumb", "unknown"):
     os.environ["TERM"] = "xterm-256color"
 
+# Servers of tests are on this machine, and a proxy of the user's is not asked for them.
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost"
+# Ray's sockets have long names already: under a long TMPDIR they would be too long for the system.
+os.environ.setdefault("RAY_TMPDIR", "/tmp")
+
 settings.register_profile("tempora", deadline=None, print_blob=True)
 settings.load_profile("tempora")

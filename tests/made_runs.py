@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tempora_tta.cards import Cards, scenario_cards
-from tempora_tta.published.methods import HISTORY_FREE, STATELESS
 from tempora_tta.scenarios import (
     Amortised,
     Continuous,
@@ -34,6 +33,7 @@ from tempora_tta.store import (
     utilities_frame,
     utility_row,
 )
+from tempora_tta.store.made_with import made_with
 from tempora_tta.store.resources import Resources
 
 BASELINE_MS, BATCHES, BATCH_SIZE = 10.0, 40, 50
@@ -116,6 +116,7 @@ def write_run(
     known: dict[str, Any] = {"timing_uncertainty": uncertainty, "verdict": {"status": verdict, "reasons": []}}
     if segments:
         known["segments"] = _segments(segments, batches // len(segments))
+    identities = {method: {"name": method, **(identity or {}).get(method, {})} for method in methods}
     with RunFolder.for_writing(folder) as target:
         rows: list[dict[str, Any]] = []
         for shift in shifts:
@@ -125,10 +126,10 @@ def write_run(
                     own = _Method(
                         method,
                         pace,
-                        {"name": method, **(identity or {}).get(method, {})},
+                        identities[method],
                         {
-                            "history_free": method in HISTORY_FREE,
-                            "stateless": method in STATELESS,
+                            "history_free": method in ("standard", "lame", "adabn"),
+                            "stateless": method in ("standard", "lame"),
                             **(facts or {}).get(method, {}),
                         },
                         (broken or {}).get(method),
@@ -152,6 +153,8 @@ def write_run(
                 "scenarios": [to_record(scenario) for scenario in scenarios],
                 "cards": {"scenarios": Cards(scenario_cards(scenarios)).to_json()["scenarios"]},
                 "shared": True,
+                "weights": next(iter(identities.values()), {}).get("weights", "w"),
+                "method_settings": {method: made_with(one) for method, one in identities.items()},
                 "clock": clock,
                 "baseline": {"baseline_ms": BASELINE_MS},
                 "finished": True,

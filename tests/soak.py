@@ -277,13 +277,13 @@ class Soak:
 
     def _killed_merges(self, folder: Path) -> None:
         parts = [folder / "1", folder / "2"]
-        for number, part in enumerate(parts, start=1):
-            Command(*RUN, "--shard", f"{number}/2", "--out", part).expect(0)
-        shards = [results(part) for part in parts]
+        for shift, part in zip(("clean", "contrast"), parts, strict=True):
+            Command(*RUN, "--shifts", shift, "--out", part).expect(0)
+        before = [results(part) for part in parts]
         command = Command("merge", *parts, "--out", folder / "all")
         time.sleep(self.rng.uniform(0, 0.3 * self._takes_s))
         self.counts["processes killed"] += command.kill()
-        if [results(part) for part in parts] != shards:
+        if [results(part) for part in parts] != before:
             raise Finding("a merge changed its parts")
         self._finish(folder / "all")
 

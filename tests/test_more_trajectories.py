@@ -198,18 +198,6 @@ def test_eata_without_a_penalty_is_eta_to_the_bit() -> None:
         assert ours.adapt() == plain.adapt()
 
 
-def test_eata_may_square_each_sample_s_gradient() -> None:
-    method = create("eata", trained("vit"), source=clean(70), samples=70, beta=1.0, fisher="sample")
-    expected = [torch.zeros_like(w) for w in method.optimizer.parameters]
-    for x in clean(70):
-        z = method.model(x[None])
-        loss = nn.functional.cross_entropy(z, z.detach().argmax(dim=1))
-        for total, g in zip(expected, torch.autograd.grad(loss, method.optimizer.parameters), strict=True):
-            total += g * g / 70
-    for given, wanted in zip(method.importance, expected, strict=True):
-        assert_close(given, wanted, "F")
-
-
 @pytest.mark.parametrize("prior", ["probabilities", "none"])
 def test_roid_may_use_another_prior(prior: str) -> None:
     follow(roid(trained("bn"), prior=prior), short(), freeze_after=5)

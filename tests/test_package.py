@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tempora_tta import __version__
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
@@ -105,26 +107,52 @@ def test_the_sdist_builds_the_same_wheel(tree: Path, wheel: Path, tmp_path: Path
     assert files_in(build("wheel", unpacked, tmp_path / "again")) == files_in(wheel)
 
 
+def fresh_environment(home: Path) -> Path:
+    """A new virtual environment that finds this one's dependencies, but not this one's tempora_tta."""
+    ran(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
+    query = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = Path(ran(home / "bin" / "python", "-c", query, cwd=home.parent).stdout.strip())
+    # A path in a .pth file adds the dependencies but not what their own .pth files say, such as where an editable
+    # install of ours is.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return site
+
+
+def pip(site: Path, *words: str | Path) -> None:
+    python = site.parents[2] / "bin" / "python"
+    ran(sys.executable, "-m", "pip", "--python", python, *words, "--quiet", cwd=site)
+
+
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of commands of a fresh environment: the wheel, this one's dependencies, and no network."""
-    home = tmp_path_factory.mktemp("fresh") / "venv"
-    ran(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
-    python = home / "bin" / "python"
-    ran(
-        *(sys.executable, "-m", "pip", "--python", python, "install", "--quiet"),
-        *("--no-index", "--no-deps", wheel),
-        cwd=home.parent,
-    )
-    query = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    site = Path(ran(python, "-c", query, cwd=home.parent).stdout.strip())
-    # A path in a .pth file adds the dependencies but not what their own .pth files say, such as where an editable
-    # tempora is. It comes last: pip would otherwise take that tempora for the one to be replaced.
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    site = fresh_environment(tmp_path_factory.mktemp("fresh") / "venv")
+    pip(site, "install", "--no-index", "--no-deps", wheel)
     # Not as sitecustomize: some systems have one of their own, which comes first.
     (site / "no_network.py").write_text(NO_NETWORK)
     (site / "no_network.pth").write_text("import no_network\n")
-    return home / "bin"
+    return site.parents[2] / "bin"
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_it_stands_next_to_the_tempora_of_date_arithmetic(
+    wheel: Path, tmp_path: Path, ours_first: bool
+) -> None:
+    """portend brings the package `tempora` along. This test needs a package index."""
+    site = fresh_environment(tmp_path / "venv")
+    python, command = (site.parents[2] / "bin" / name for name in ("python", "tempora"))
+    installs = [("--no-deps", wheel), ("--ignore-installed", "portend")]
+    for words in installs if ours_first else reversed(installs):
+        pip(site, "install", *words)
+    ran(python, "-c", "import tempora, tempora_tta, portend; tempora.parse_timedelta('1 day')", cwd=tmp_path)
+    assert __version__ in ran(command, "--version", cwd=tmp_path).stdout
+    if ours_first:
+        pip(site, "uninstall", "--yes", "tempora")
+        assert __version__ in ran(command, "--version", cwd=tmp_path).stdout
+    else:
+        pip(site, "uninstall", "--yes", "tempora-tta")
+        assert not command.exists()
+        ran(python, "-c", "import tempora; tempora.parse_timedelta('1 day')", cwd=tmp_path)
 
 
 def without_network(*command: str | Path) -> list[str | Path]:

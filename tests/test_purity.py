@@ -20,7 +20,7 @@ def modules_loaded_by(statement: str) -> set[str]:
 def test_pure_packages_do_not_import_torch():
     """One process for all of them, in the order of the layers: the first that imports it is named."""
     imports = "\n".join(
-        f"import tempora.{name}\nif 'torch' in sys.modules: sys.exit('torch, by {name}')" for name in PURE
+        f"import tempora_tta.{name}\nif 'torch' in sys.modules: sys.exit('torch, by {name}')" for name in PURE
     )
     ended = subprocess.run(
         [sys.executable, "-c", f"import sys\n{imports}"], capture_output=True, text=True, check=False

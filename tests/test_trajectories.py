@@ -193,13 +193,6 @@ def test_sar_restores_the_weights_when_no_sample_stays_below_the_limit(kind: str
     assert any(first > 0 and second == 0 for _, first, second in oracle.kept)
 
 
-@pytest.mark.parametrize("kind", ["gn", "vit"])
-@pytest.mark.parametrize("name", ["eta", "sar", "deyo"])
-def test_kept_only_makes_the_same_update(name: str, kind: str) -> None:
-    method = create(name, trained(kind), kept_only=True)
-    follow(method, oracle_of(name, trained(kind)), stream(), freeze_after=8)
-
-
 @pytest.mark.parametrize("kind", ["bn", "vit"])
 @pytest.mark.parametrize("name", ["tent", "eta", "shot_im", "sar"])
 def test_reforward_predicts_again_after_the_step(name: str, kind: str) -> None:

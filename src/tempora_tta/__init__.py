@@ -19,20 +19,23 @@ from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from tempora_tta.engine.deploy import deploy
-    from tempora_tta.engine.evaluate import evaluate
+    from tempora_tta.evaluation import evaluate
     from tempora_tta.results import open_run
-    from tempora_tta.results import open_run as open
 
-__all__ = ["TemporaError", "__version__", "deploy", "evaluate", "open", "open_run"]
+__all__ = ["TemporaError", "__version__", "deploy", "evaluate", "open_run"]
 
 
 def __getattr__(name: str) -> Any:
     """`deploy` and `evaluate` need torch, `open_run` needs pandas: each is imported when first used."""
-    if name in ("deploy", "evaluate"):
-        from tempora_tta import engine
+    if name == "deploy":
+        from tempora_tta.engine.deploy import deploy
 
-        return getattr(engine, name)
-    if name in ("open", "open_run"):
+        return deploy
+    if name == "evaluate":
+        from tempora_tta.evaluation import evaluate
+
+        return evaluate
+    if name == "open_run":
         from tempora_tta.results import open_run
 
         return open_run

@@ -1,7 +1,7 @@
 """The cards of a run: what its scenarios and methods say of themselves to whoever shows the results.
 
-They travel with the results, as plain data in run.json. What a run does not say of a name, as in folders written by
-0.1.0, the catalogue says, or the name itself.
+They travel with the results, as plain data in run.json. What a run does not say of a name the catalogue says, or the
+name itself.
 """
 
 from __future__ import annotations

@@ -118,6 +118,19 @@ CORRUPTION_GROUPS: Mapping[str, tuple[str, ...]] = {
 """The fifteen common corruptions, in the order of the paper's tables."""
 EXTRA_CORRUPTIONS = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 """Corruptions outside the fifteen: settings are tuned on these, never on what is evaluated."""
+SHIFTS = (
+    *("all", *CORRUPTION_GROUPS, "extra"),
+    *(name for group in CORRUPTION_GROUPS.values() for name in group),
+    *EXTRA_CORRUPTIONS,
+)
+"""Shifts and groups of them, of datasets with corruptions."""
+
+TABLES = (
+    *("winners", "offline", "discrete", "continuous", "amortised", "sweep", "overhead", "temporal-factors"),
+    *("correlation", "deficit", "below-standard", "buffering", "response", "ablation", "segments", "stream"),
+    *("regret", "certainty", "seeds"),
+)
+"""Tables of a run; one that has protocols of its own has a table for each."""
 
 
 def file_of(path: str) -> Path:

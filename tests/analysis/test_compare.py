@@ -46,7 +46,7 @@ def test_a_run_equals_itself(run: Results) -> None:
 def test_what_was_read_of_a_run_serves_every_comparison(
     run: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A board compares each run with the one before and the one after."""
+    """A notebook compares a run with the one before and the one after."""
     first, last = (write_run(tmp_path / name, scenarios=FEW) for name in ("first", "last"))
     doubt(run)
     compare_runs(first, run)
@@ -193,10 +193,6 @@ def test_machines_are_named_by_what_the_times_are_about() -> None:
     assert machine_name({"machine": {"cpu": "Pi", "threads": 1}, "clock": "measured"}) == "Pi, 1 thread"
     recorded = {"clock": "recorded:ab", "config": {"clock": "published:rn50_inc"}, "machine": {"cpu": "Pi"}}
     assert machine_name(recorded) == "clock published:rn50_inc"
-    assert (
-        machine_name({"clock": "imported", "machine": {"cpu": "the authors' machine"}})
-        == "the authors' machine"
-    )
 
 
 @pytest.mark.parametrize(

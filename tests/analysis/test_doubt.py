@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,6 @@ from tempora_tta.analysis.doubt import (
     UNDECIDED,
     Replicates,
     Summary,
-    contested,
     doubt,
     judge,
     keep_doubt,
@@ -34,12 +32,10 @@ from tempora_tta.analysis.doubt import (
 )
 from tempora_tta.analysis.doubt.blocks import Blocks, choose_blocks
 from tempora_tta.analysis.doubt.drawn import Drawn, Passes, rescored, worth_of
-from tempora_tta.analysis.doubt.rescoring import Rescorer
-from tempora_tta.analysis.doubt.run import times_of
 from tempora_tta.analysis.doubt.timing import ADAPT, PREDICT, Factors, Kind, Rounds, Steady, rounds_of
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Poisson, Scenario
-from tempora_tta.store import ADAPTED, FROZEN, Results, RunFolder, Trace, open_run
+from tempora_tta.store import ADAPTED, FROZEN, Trace, open_run
 
 FloatArray = NDArray[np.float64]
 
@@ -323,14 +319,12 @@ def test_all_draws_at_once_have_the_digits_of_the_timeline_s_steps(
         deployments = [
             scenario.resolve(num_batches=batches, baseline_ms=float(one), seed=seed) for one in baselines_ms
         ]
-        right = [adapting.correct * (draw % 2) for draw in range(draws)] if seed % 2 else None
         cells.append(
             Drawn(
                 Passes(adapting, frozen, frozen),
                 (factors[0], factors[1], factors[1]),
                 deployments,
                 draws,
-                right,
             )
         )
     for cell, found in zip(cells, rescored(cells), strict=True):
@@ -406,14 +400,6 @@ def test_timing_marks_what_it_can_change_and_nothing_else(tmp_path: Path) -> Non
         == exact.loc[exact["protocol"] == "offline", "verdict"].tolist()
     )
     assert not (shaky.loc[offline, "why"] == TIMING).any(), "offline, nothing depends on time"
-    assert contested(open_run(tmp_path / "exact")) == []
-    found = contested(open_run(tmp_path / "shaky"))
-    open_cells = shaky[(shaky["verdict"] == UNDECIDED) & (shaky["why"] == TIMING)]
-    wanted = [(row["shift"], row["scenario"]) for _, row in open_cells.iterrows()]
-    assert {(shift, scenario) for _, shift, _, scenario in found} == set(wanted)
-    for _, row in open_cells.iterrows():
-        there = {one[0] for one in found if (one[1], one[3]) == (row["shift"], row["scenario"])}
-        assert there == {row["method"], *row["rivals"].split(", ")}
 
 
 def test_a_recorded_clock_is_exact(tmp_path: Path) -> None:
@@ -460,24 +446,6 @@ def test_pooled_rows_get_pooled_doubt(tmp_path: Path) -> None:
     assert width < 0.75 * (one["sample_hi"] - one["sample_lo"]).mean(), "four streams say more than one"
 
 
-def test_folders_of_0_1_0_open_and_their_doubt_is_worked_out(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    from tempora_tta.store import integrity
-
-    run = write_run(tmp_path / "run", verdict="WARN")
-    path = run.path / "utilities.parquet"
-    table = pq.read_table(path)
-    old = table.drop_columns(["sample_lo", "sample_hi", "timing"])
-    old = old.set_column(old.column_names.index("verdict"), "verdict", table["timing"])
-    integrity.write_sealed(old.replace_schema_metadata(None), path, {}, integrity.rows_checksum(old))
-    run.folder.write_manifest(run.folder.manifest())
-    opened = open_run(run.path)
-    assert set(opened.utilities["timing"]) == {"WARN"}
-    assert opened.utilities["verdict"].isna().all()
-    assert doubt(opened).summary.cells == 12
-
-
 def test_replicates_of_some_methods_are_the_same_replicates() -> None:
     cell = replicate("abc", stream(0.5, 0.4, 0.3))
     assert isinstance(cell, Replicates)
@@ -495,8 +463,14 @@ RUN = ["tempora", "run", "--seeds", "1", "--out", "here"]
     [
         (Summary(9, 9, 0, 0, 0, 0.0), RUN, "measured", {"batches": None}, None),
         (UNSURE, RUN, "measured", {"batches": None}, "tempora run --out here --seeds 1,2,3"),
-        (UNSURE, RUN, "measured", {"batches": 20}, "tempora run --seeds 1 --out here --batches 80"),
-        (UNTIMED, RUN, "measured", {"batches": 20}, "tempora run --seeds 1 --out here --clock steady"),
+        (UNSURE, RUN, "measured", {"batches": 20}, "tempora run --seeds 1 --out here --batches 80 --replace"),
+        (
+            UNTIMED,
+            RUN,
+            "measured",
+            {"batches": 20},
+            "tempora run --seeds 1 --out here --clock steady --replace",
+        ),
         (UNTIMED, RUN, "steady:ab", {"profile_s": 30}, "tempora run --seeds 1 --out here --profile-s 120"),
         (UNSURE, ["tempora", "demo", "--quick"], "steady:ab", {"batches": 10}, "tempora demo"),
         (UNSURE, ["tempora", "demo"], "steady:ab", {"batches": 40}, "tempora demo --full"),
@@ -517,55 +491,3 @@ def test_a_damaged_pass_is_said_where_doubt_would_have_needed_it(tmp_path):
     stored.path.write_bytes(stored.path.read_bytes()[:-50])
     with pytest.warns(TemporaWarning, match="cannot be said"):
         _ = doubt(open_run(results.path)).winners
-
-
-def test_draws_take_the_batches_of_the_pass_whose_times_are_nearest(tmp_path: Path) -> None:
-    """At the upper end of its times a method that learns would have been another one: here it is right everywhere."""
-    path = write_run(tmp_path / "run", uncertainty=0.3, shifts=("fog",)).path
-    results = open_run(path)
-    cell = results.utilities[
-        (results.utilities["method"] == "tent") & (results.utilities["scenario"] == 1)
-    ].iloc[0]
-    with RunFolder.for_writing(path) as folder:
-        stored = folder.stored(cell["adapting_pass"])
-        trace = folder.trace(stored.key)
-        ends = [
-            [
-                times_x,
-                folder.write_pass(
-                    {**stored.identity, "clock": f"at {times_x}"}, changed, dict(stored.facts)
-                ).key,
-            ]
-            for times_x, changed in (
-                (0.8, trace),
-                (1.2, replace(trace, correct=np.where(trace.served, trace.total, 0))),
-            )
-        ]
-        keys = {name: cell[name] for name in ("method", "model", "shift")}
-        told = {**keys, "seed": int(cell["seed"]), "scenario": 1, "passes": ends}
-        folder.write_manifest({**folder.manifest(), "ends": [told]})
-    again = open_run(path)
-    times = times_of(again)
-    worth = np.zeros(40)
-    before, after = rescored(
-        [Rescorer(run, times).drawn(cell, worth) for run in (replace_ends(open_run(path)), again)]
-    )
-    assert before is not None
-    assert after is not None
-    stored = again.folder.stored(cell["adapting_pass"])
-    factors = times.factors(stored, again.folder.trace(stored.key))
-    assert factors is not None
-    slow = factors.predict[:, 0] > 1.1
-    assert 0.1 < slow.mean() < 0.9
-    assert np.array_equal(after[~slow], before[~slow])
-    assert set(np.unique(after[slow])) <= {0.0, 1.0}
-    # One that is no longer there changes nothing.
-    again.manifest["ends"][0]["passes"][0][1] = "gone"
-    (without,) = rescored([Rescorer(again, times).drawn(cell, worth)])
-    assert without is not None
-    assert np.array_equal(without, before)
-
-
-def replace_ends(results: Results) -> Results:
-    results.manifest["ends"] = []
-    return results

@@ -15,8 +15,8 @@ from made_runs import BASELINE_MS, BATCHES, METHODS
 from made_runs import measured_run as write_run
 from tempora_tta.analysis.peak import LEAST_ARRIVALS, Peak, Streams, Times, highest_rate, peak
 from tempora_tta.errors import TemporaError
-from tempora_tta.scenarios import Deployment, Offline, Poisson, Resolved
-from tempora_tta.store import Results, Trace
+from tempora_tta.scenarios import Deployment, Offline, Poisson
+from tempora_tta.store import Results
 
 LONG = 10_000
 """A queue that loses nothing."""
@@ -135,35 +135,6 @@ def test_losses_are_exact_for_methods_without_a_history_only() -> None:
 def test_methods_that_look_at_the_clock_have_no_answer_without_passes() -> None:
     found = highest_rate(replace(constant(10.0), time_aware=True), ONE, 99, 60.0, LONG)
     assert found == Peak(None, None, None, "none", "it looks at the clock, so every rate is a run of its own")
-
-
-class _Passes:
-    """Makes passes of a method that takes less time the more it skips."""
-
-    def __init__(self, faster: float) -> None:
-        self.faster, self.made = faster, 0
-
-    def __call__(self, shift: str, seed: int, resolved: Resolved) -> Trace:
-        trace = Trace.empty(resolved.num_batches, 1)
-        trace.phase[:] = 1
-        trace.predict_ms[:], trace.adapt_ms[:] = 10.0 * self.faster, 5.0 * self.faster
-        self.made += 1
-        return trace.on_timeline(resolved)
-
-
-def test_passes_are_made_only_where_route_says_so() -> None:
-    times, passes = constant(10.0, 5.0), _Passes(faster=1.0)
-    assert highest_rate(times, ONE, 99, 60.0, LONG, passes).answer == "replayed"
-    assert highest_rate(replace(times, history_free=True), ONE, 99, 60.0, 1, passes).answer == "replayed"
-    assert passes.made == 0
-    same = highest_rate(times, ONE, 99, 60.0, 1, passes)
-    assert passes.made > 0
-    assert same.answer == "live"
-    assert same.rate_hz == highest_rate(times, ONE, 99, 60.0, 1).rate_hz
-    other = highest_rate(times, ONE, 99, 60.0, 1, _Passes(faster=0.8))
-    assert other.rate_hz is not None
-    assert same.rate_hz is not None
-    assert other.rate_hz > same.rate_hz, "it is what the passes took that counts"
 
 
 # -- a run -----------------------------------------------------------------------------------------------------

@@ -202,3 +202,21 @@ def test_what_comes_in_no_order_stays_as_it_was_and_what_is_missing_comes_last()
         "paper's first, then as given"
     )
     assert list(analysis.ordered(rows[["place"]])["place"]) == [0, 1, 2, 3]
+
+
+def test_latency_is_read_from_offline_passes() -> None:
+    traces = pd.DataFrame(
+        {
+            "method": ["standard", "standard", "tent", "tent", "tent"],
+            "protocol": ["offline"] * 4 + ["discrete"],
+            "served": True,
+            "predict_ms": [38.0, 40.0, 41.0, 43.0, 900.0],
+            "adapt_ms": [0.0, 0.0, 50.0, 60.0, 900.0],
+        }
+    )
+    found = analysis.overhead(traces, baseline_ms=40.0).set_index("method")
+    assert found.loc["tent", ["service_ms", "predict_ms", "adapt_ms"]].tolist() == [97.0, 42.0, 55.0]
+    assert found.loc["tent", ["intrinsic_ms", "slowdown", "adapt_sd_ms"]].tolist() == [2.0, 97 / 40, 5.0]
+    assert found.loc["standard", "intrinsic_ms"] == 0.0
+    with pytest.raises(TemporaError, match="no timed offline batches"):
+        analysis.overhead(traces.tail(1), baseline_ms=40.0)

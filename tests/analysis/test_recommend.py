@@ -24,10 +24,9 @@ from tempora_tta.scenarios import (
     Discrete,
     Offline,
     Poisson,
-    Resolved,
     Scenario,
 )
-from tempora_tta.store import Results, Trace
+from tempora_tta.store import Results
 from tempora_tta.store.resources import Resources
 
 
@@ -169,8 +168,9 @@ def test_the_rule_is_part_of_the_question(run: Results) -> None:
 
 
 def test_methods_that_look_at_the_clock_are_never_replayed(tmp_path: Path) -> None:
-    looks = {"tent": {"deployment": {"threshold_ms": "inf"}}}
-    found = recommend(write_run(tmp_path, identity=looks), Continuous(threshold_ms=20.0))
+    found = recommend(
+        write_run(tmp_path, facts={"tent": {"time_aware": True}}), Continuous(threshold_ms=20.0)
+    )
     assert "looks at the clock" in found.unanswered["tent"]
     assert "sar" in set(found.table["method"])
 
@@ -376,7 +376,7 @@ def test_stricter_than_anything_measured_a_neighbour_promises_nothing(tmp_path: 
         tmp_path,
         methods=methods,
         scenarios=[Offline(), Continuous(threshold_ms=15.0)],
-        identity={"tent": {"deployment": {"threshold_ms": "inf"}}},
+        facts={"tent": {"time_aware": True}},
     )
     stricter, more_relaxed = (recommend(run, Continuous(threshold_ms=ms)) for ms in (11.0, 20.0))
     near = percent(stricter.neighbours["tent"].hi)
@@ -397,28 +397,6 @@ def test_a_queue_that_holds_the_stream_is_no_proof_that_a_method_keeps_up(tmp_pa
     evaluated = [Offline(), Deployment(interval_ms=10.0, queue=1)]
     many = recommend(write_run(tmp_path / "many", scenarios=evaluated), evaluated[1])
     assert many.too_short == "", "two batches more of forty are no other answer"
-
-
-def test_missing_passes_can_be_made(run: Results) -> None:
-    """Whatever makes them: here, the evaluated pass of the same deployment stands for a new one."""
-    asked = Discrete(interval_ms=10.5)
-    without = recommend(run, asked)
-    assert "tent" in without.unanswered
-    made = []
-
-    def live(method: str, shift: str, seed: int, resolved: Resolved) -> Trace:
-        made.append((method, shift, seed))
-        cells = run.utilities
-        cell = cells[
-            (cells["method"] == method) & (cells["shift"] == shift) & (cells["protocol"] == "offline")
-        ]
-        return run.trace(cell.iloc[0], predictions=False).on_timeline(resolved)
-
-    found = recommend(run, asked, live=live)
-    assert not found.unanswered
-    assert {method for method, _, _ in made} == set(without.unanswered)
-    assert found.table.set_index("method")["answer"]["tent"] == "live"
-    assert found.table.set_index("method")["answer"]["adabn"] == "replayed"
 
 
 def test_failed_and_missing_passes_are_said(tmp_path: Path) -> None:

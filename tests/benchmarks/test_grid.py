@@ -30,7 +30,6 @@ def test_in_two_commands(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     before = figures(tmp_path)
     assert list(before["methods"]) == ["lame"]
-    assert "speedup" not in before
 
     second = command(tmp_path, "--only", "standard,lame,tent", "--naive", "lame")
     assert second.returncode == 0, second.stderr
@@ -42,7 +41,6 @@ def test_in_two_commands(tmp_path: Path) -> None:
     # Measured times decide how many of the six budgets run out; each that does needs a frozen tail.
     assert 1 <= lame["shared_passes"] <= 1 + 6
     assert lame["naive_passes"] == 17
-    assert after["speedup"] == lame["naive_s"] / lame["shared_s"]
     assert after["commands"] == 2
 
     other = command(tmp_path, "--only", "lame", "--tail-batches", "3")

@@ -1,4 +1,4 @@
-"""The judge of `pace`, on utilities that are made up, and the page that is made from what it found."""
+"""The judge of `pace`, on utilities that are made up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import pace
-import pace_page
 
 sys.path.pop(0)  # benchmarks/ and tests/ have names in common
 
@@ -67,9 +66,3 @@ def test_the_best_is_chosen_on_the_other_seeds() -> None:
     lucky = (frame["method"] == "standard") & (frame["seed"] == 1) & (frame["label"] == "b1")
     frame.loc[lucky, "utility"] = 0.9  # on seed 1 alone: nobody would have chosen it there
     assert pace.judged(frame)["regret"]["by_protocol"]["b"] < 0.1
-
-
-def test_the_page_is_current() -> None:
-    assert pace_page.PAGE.read_text(encoding="utf-8") == pace_page.page(), (
-        "run python benchmarks/pace_page.py"
-    )

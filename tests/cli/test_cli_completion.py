@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tempora_tta as tempora
-from tempora_tta.cli import app, completion
+from tempora_tta.cli import app
 
 
 def offered(line: str) -> list[str]:
@@ -37,46 +36,17 @@ def offered(line: str) -> list[str]:
         ),
         ("tempora run --shifts noise,fo", ["noise,fog"]),
         ("tempora run --dataset imagenet_", ["imagenet_a", "imagenet_c", "imagenet_r", "imagenet_v2"]),
-        ("tempora run --clock pub", ["published:rn50_inc", "published:vit_inc"]),
         ("tempora run --grid paper-r", ["paper-resnet50", "paper-resnet18"]),
         ("tempora demo --network fashion_v", ["fashion_vit"]),
         ("tempora list m", ["methods", "models"]),
         ("tempora check zero", ["zerosiam"]),
-        ("tempora compare --published rn18", ["rn18_c10c_rpi5", "rn18_c10c_rtx4080"]),
+        ("tempora compare --format m", ["markdown"]),
+        ("tempora show --table de", ["deficit"]),
         ("tempora data fetch cifar10_", ["cifar10_1", "cifar10_c"]),
     ],
 )
 def test_names_and_values_are_offered(line: str, answer: list[str]) -> None:
     assert offered(line) == answer
-
-
-@pytest.fixture
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("first", "runs/second", "deep/er/third"):
-        (tmp_path / place).mkdir(parents=True)
-        (tmp_path / place / "run.json").write_text(json.dumps({"shifts": ["fog", "frost", "snow"]}))
-    (tmp_path / "other").mkdir()
-    (tmp_path / "clocks").mkdir()
-    (tmp_path / "clocks" / "pi.json").touch()
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.usefixtures("folders")
-def test_run_folders_are_offered_and_others_are_not() -> None:
-    assert offered("tempora show ") == ["first", "runs/", "runs/second"]
-    assert offered("tempora show runs/") == ["runs/second"]
-    assert offered("tempora audit deep/") == ["deep/er/"]
-    assert offered("tempora merge first runs/s") == ["runs/second"]
-    assert offered("tempora recommend nowhere/") == []
-
-
-@pytest.mark.usefixtures("folders")
-def test_shifts_are_those_of_the_run_and_clocks_may_be_files() -> None:
-    assert offered("tempora show first --shift f") == ["fog", "frost"]
-    assert offered("tempora recommend first --fps 30 --shift s") == ["snow"]
-    assert offered("tempora show other --shift f") == []
-    assert offered("tempora run --clock cl") == ["clocks/"]
-    assert offered("tempora run --clock clocks/") == ["clocks/pi.json"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -95,27 +65,21 @@ def test_every_shell_gets_its_script_and_answers(shell: str) -> None:
 
 def test_the_names_are_those_that_there_are() -> None:
     from tempora_tta import methods, models, names
-    from tempora_tta.cli.list_ import LISTS
-    from tempora_tta.cli.query import FORMATS
     from tempora_tta.data import CORRUPTIONS, EXTRA, GROUPS, datasets
-    from tempora_tta.data.corruptions.constants import CONSTANTS
     from tempora_tta.engine import suites
     from tempora_tta.engine.config import RunConfig
-    from tempora_tta.hooks import HOOKS
-    from tempora_tta.measure.profile import clock_names
-    from tempora_tta.published import setups
-    from tempora_tta.report import tables
+    from tempora_tta.report.tables.build import BUILDERS
     from tempora_tta.scenarios import GRIDS
 
     # Other tests register methods and datasets of their own in this process.
-    ours = [name for name in methods.names() if methods.get(name).__module__.startswith("tempora.")]
-    cards = [card.name for card in datasets().values() if card.opener.__module__.startswith("tempora.")]
+    ours = [name for name in methods.names() if methods.get(name).__module__.startswith("tempora_tta.")]
+    cards = [card.name for card in datasets().values() if card.opener.__module__.startswith("tempora_tta.")]
     assert ours == list(names.METHODS)
     assert all(methods.get(name).name == name for name in names.METHODS)
     for room, listed in (("methods", names.METHODS), ("data/loaders", names.DATASETS)):
         for path in (Path(tempora.__file__).parent / room).glob("*.py"):
             if re.search(r"^@(register|dataset)\b", path.read_text(encoding="utf-8"), re.MULTILINE):
-                module = f"tempora.{room.replace('/', '.')}.{path.stem}"
+                module = f"tempora_tta.{room.replace('/', '.')}.{path.stem}"
                 assert any(place.startswith(f"{module}:") for place in listed.values()), module
     assert models.names() == tuple(names.MODELS)
     assert cards == list(names.DATASETS)
@@ -123,20 +87,11 @@ def test_the_names_are_those_that_there_are() -> None:
         f"{path.parent.name}/{path.stem}" for path in suites.HERE.glob("*/*.yaml")
     )
     assert all(suites.path_of(name).is_file() for name in suites.names())
-    assert ("all", *GROUPS, "extra", *CORRUPTIONS, *EXTRA) == completion.SHIFTS
-    assert set(completion.CONSTANTS) == set(CONSTANTS)
-    assert ("steady", "measured", *clock_names()) == completion.CLOCKS
-    assert tuple(setups()) == completion.PUBLISHED
-    assert completion.TABLES == tables.NAMES
-    assert tuple(tables.FORMATS) == completion.FORMATS
-    assert tuple(FORMATS) == completion.ANSWERS
-    assert tuple(LISTS) == completion.LISTS
-    assert tuple(HOOKS) == completion.HOOKS
+    assert ("all", *GROUPS, "extra", *CORRUPTIONS, *EXTRA) == names.SHIFTS
+    assert tuple(BUILDERS) == names.TABLES
     assert list(GRIDS) == list(names.GRIDS)
     for grid in names.GRIDS:
         RunConfig.model_validate({"grid": grid})
-    for runtime in completion.RUNTIMES:
-        RunConfig.model_validate({"runtimes": [runtime]})
 
 
 def test_the_shell_does_not_wait_for_torch() -> None:

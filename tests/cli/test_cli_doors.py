@@ -1,4 +1,4 @@
-"""What comes in by names and queries, and where output goes: nothing steers a terminal, opens a file or ends in a
+"""What comes in by names, and where output goes: nothing steers a terminal, opens a file or ends in a
 traceback."""
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         ("recommend", "--interval-ms", "50"),
         *(("peak", "--p99-ms", "60", "--format", kind) for kind in ("table", "csv", "json")),
-        *(("query", "select * from utilities", "--format", kind) for kind in ("table", "csv", "json")),
     ],
     ids=" ".join,
 )
@@ -89,7 +88,7 @@ def test_nor_does_a_table_made_in_python(named: Path) -> None:
 
 
 def test_json_still_holds_the_very_name(named: Path) -> None:
-    found = json.loads(said("query", named, "select distinct method from utilities", "--format", "json"))
+    found = json.loads(said("compare", named, named, "--format", "json"))
     assert EVIL in {record["method"] for record in found}
 
 
@@ -134,7 +133,6 @@ def test_no_cell_of_a_csv_is_a_formula(named: Path) -> None:
     for text in (
         said("show", named, "--table", "offline", "--by-shift", "--format", "csv"),
         said("compare", named, named, "--format", "csv"),
-        said("query", named, "select method, shift, utility - 1 as below from utilities", "--format", "csv"),
     ):
         cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
         assert f"'{FORMULA}" in cells
@@ -143,72 +141,12 @@ def test_no_cell_of_a_csv_is_a_formula(named: Path) -> None:
             assert not cell.startswith(("=", "@", "+", "-")) or float(cell) < 0, cell
 
 
-def test_numbers_stay_numbers(named: Path) -> None:
-    text = said("query", named, "select -0.5::double a, -3 b, '-0.5' c, '-1e-7' d", "--format", "csv")
-    assert text.splitlines()[1] == "-0.5,-3,-0.5,-1e-7"
-
-
 @given(st.text(), st.floats())
 def test_only_text_that_begins_a_formula_changes(text: str, number: float) -> None:
     assert str(no_formula(number)) == str(number)
     assert no_formula(str(number)) == str(number)
     assert no_formula(text) in (text, f"'{text}")
     assert not str(no_formula(f"={text}")).startswith("=")
-
-
-# -- query ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("doors") / "run"
-    write_run(folder, scenarios=FEW)
-    return folder
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "select * from read_csv('secret.csv')",
-        "select * from 'secret.csv'",
-        "select content from read_text('secret.csv')",
-        "select * from glob('*')",
-        "copy utilities to 'stolen.csv'",
-        "copy (select 1) to 'stolen.parquet'",
-        "attach 'stolen.db'",
-        "export database 'stolen'",
-        "install httpfs",
-        "load httpfs",
-        "set enable_external_access = true; copy utilities to 'stolen.csv'",
-        "set temp_directory = 'stolen'",
-        "select * from results",
-    ],
-)
-def test_a_query_touches_nothing_but_the_run(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(TemporaError):
-        said("query", run, sql)
-    assert [path.name for path in tmp_path.iterdir()] == ["secret.csv"]
-
-
-def test_what_is_shut_says_how_to_open_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(TemporaError, match="With --unsafe it reads and writes files"):
-        said("query", run, "copy utilities to 'mine.csv'")
-    said("query", run, "copy utilities to 'mine.csv'", "--unsafe")
-    assert (tmp_path / "mine.csv").stat().st_size > 0
-    (tmp_path / "more.csv").write_text("a\n7\n")
-    assert "7" in said("query", run, "select a from 'more.csv'", "--unsafe", "--format", "csv")
-
-
-def test_json_keeps_columns_of_the_same_name(run: Path) -> None:
-    sql = "select 1 as a, 2 as a, 3 as a_1, 'nan'::double as b, [1.5, 'inf'::double] as c"
-    [record] = json.loads(said("query", run, sql, "--format", "json"))
-    assert list(record.values()) == [1, 2, 3, None, [1.5, None]]
-    assert list(record) == ["a", "a_2", "a_1", "b", "c"]
 
 
 # -- where output goes ---------------------------------------------------------------------------------------
@@ -227,6 +165,13 @@ PRINTED = pytest.mark.parametrize(
         for name, words in PRINTING.items()
     ],
 )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("doors") / "run"
+    write_run(folder, scenarios=FEW)
+    return folder
 
 
 def command(run: Path, words: tuple[str, ...]) -> list[str]:

@@ -22,15 +22,17 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from made_runs import write_run
-from tempora_tta.cli import app, bar, completion, main, progress
+from tempora_tta import names
+from tempora_tta.cli import app, bar, main, progress
+from tempora_tta.cli.list_ import LISTS
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline
 
 FEW = (Offline(), Discrete(interval_ms=10.0), Continuous(threshold_ms=15.0), Amortised(budget_ms=60.0))
 SMALL = ("--batches", "4", "--batch-size", "8", "--threads", "1", "--set", "data.workers=0", "--grid", "none")
 RUN = ("run", "--shifts", "contrast", "--methods", "standard,adabn", *SMALL, "--clock", "published:rn50_inc")
-NOT_OF_THIS_RUN = {"buffering", "hardware", "segments", "stream", "seeds"}
-"""Tables that need two queues, two machines, a stream of many shifts, or several seeds."""
+NOT_OF_THIS_RUN = {"buffering", "segments", "stream", "seeds"}
+"""Tables that need two queues, a stream of many shifts, or several seeds."""
 CURSOR = re.compile(r"\x1b\[(\?25|\d*[ABCDGJK])|\r")
 """What moves the cursor or erases: a log that holds it is unreadable."""
 
@@ -78,7 +80,7 @@ def test_help_fits_the_window(words: tuple[str, ...], columns: int) -> None:
     assert "…" not in text, "something is cut off"
 
 
-@pytest.mark.parametrize("words", [*((("list", what)) for what in completion.LISTS), ("data", "list")])
+@pytest.mark.parametrize("words", [("list", what) for what in LISTS])
 @pytest.mark.parametrize("columns", [80, 200])
 def test_lists_fit_the_window(words: tuple[str, ...], columns: int) -> None:
     text = said(*words, columns=columns)
@@ -87,23 +89,13 @@ def test_lists_fit_the_window(words: tuple[str, ...], columns: int) -> None:
     assert "…" not in text
 
 
-@pytest.mark.parametrize("table", [None, *sorted(set(completion.TABLES) - NOT_OF_THIS_RUN)])
+@pytest.mark.parametrize("table", [None, *sorted(set(names.TABLES) - NOT_OF_THIS_RUN)])
 @pytest.mark.parametrize("columns", [80, 200])
 def test_tables_fit_the_window(run: Path, table: str | None, columns: int) -> None:
     text = said("show", run, *(["--table", table] if table else []), columns=columns)
     assert fits(text, columns)
     assert "\x1b" not in text
     assert "…" not in text
-
-
-def test_more_columns_than_fit_are_read_one_per_line(run: Path) -> None:
-    text = said("query", run, "select * from utilities limit 1")
-    assert fits(text, 80)
-    assert re.search(r"^adapted_fraction +1$", text, re.MULTILINE)
-    assert (
-        len(said("query", run, "select method, utility from utilities", columns=30).splitlines())
-        == 2 + 40 + 1
-    )
 
 
 # -- a log -----------------------------------------------------------------------------------------------------
@@ -156,7 +148,7 @@ def tempora(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (("list", "method"), 1, "error: unknown thing to list 'method': did you mean 'methods'?"),
+        (("compare", "one"), 1, "error: compare takes one other thing"),
         (("merge", "one", "--out", "two"), 1, "error: "),
         (("shwo",), 2, "No such command 'shwo'"),
         (("list",), 2, "Missing argument"),
@@ -215,18 +207,18 @@ def on_a_terminal(columns: int, *words: str, **env: str) -> str:
 
 
 def test_errors_on_a_terminal_are_coloured_and_wrapped_between_words() -> None:
-    text = on_a_terminal(60, "list", "method")
+    text = on_a_terminal(60, "compare", "one")
     assert "\x1b[1;31merror:\x1b[0m" in text
     lines = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
     assert len(lines) > 1
     assert fits("\n".join(lines), 60)
-    assert "scenarios" in " ".join(lines)
+    assert "--published rn50_inc" in " ".join(lines)
 
 
 @pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=str)
 def test_terminals_without_colour_get_none(env: dict[str, str]) -> None:
-    text = on_a_terminal(80, "list", "method", **env)
-    assert "unknown thing to list" in text
+    text = on_a_terminal(80, "compare", "one", **env)
+    assert "one other thing" in text
     assert not re.search(r"\x1b\[[\d;]*3\dm", text)
 
 

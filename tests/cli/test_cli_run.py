@@ -34,7 +34,7 @@ def run_folder(tmp_path_factory) -> Path:
 
 
 def test_a_run_leaves_a_folder_that_opens(run_folder):
-    results = tempora.open(run_folder)
+    results = tempora.open_run(run_folder)
     assert results.manifest["finished"]
     assert set(results.utilities["method"]) == {"standard", "adabn", "tent"}
     assert (run_folder / "utilities.parquet").exists()
@@ -133,7 +133,6 @@ def _clock_without_neo(folder: Path) -> Path:
         (["run", "--shifts", "gausian_noise"], "did you mean 'gaussian_noise'"),
         (["run", "--dataset", "fashon"], "did you mean 'fashion'"),
         (["run", "--seeds", "one"], "give whole numbers"),
-        (["run", "--redo", "all", "--grid", "none", *FEW, *SMALL, *CLOCK], "unknown --redo 'all'"),
         (["run", "--methods", "spa"], "spa does not fit fashion_resnet"),
         (["run", "--model", "fashion_resnet", "--dataset", "cifar10_c"], "expected"),
         (["show", "nowhere"], "is not a run folder"),

@@ -205,8 +205,8 @@ class TestPythonDatasets:
 
 def test_corrupted_copies_are_not_taken_for_those_of_changed_pictures(tmp_path: Path) -> None:
     path = save_picture(tmp_path / "clean" / "cat" / "a.bmp", 3)
-    corrupt_folder(tmp_path / "clean", tmp_path / "out", "contrast", constants="cifar")
-    assert corrupt_folder(tmp_path / "clean", tmp_path / "out", "contrast", constants="cifar") == 0
+    corrupt_folder(tmp_path / "clean", tmp_path / "out", "contrast", constants="cifar", size=16)
+    assert corrupt_folder(tmp_path / "clean", tmp_path / "out", "contrast", constants="cifar", size=16) == 0
     overwrite(path, 4, keep_times=True)
     with pytest.raises(TemporaError, match=r"was made with other settings \(images "):
-        corrupt_folder(tmp_path / "clean", tmp_path / "out", "contrast", constants="cifar")
+        corrupt_folder(tmp_path / "clean", tmp_path / "out", "contrast", constants="cifar", size=16)

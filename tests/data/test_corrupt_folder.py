@@ -108,7 +108,7 @@ def test_mistakes_are_named(photos: Path, tmp_path: Path) -> None:
     assert not out.exists()
     (photos / "dog/broken.jpg").write_bytes(b"not a picture")
     with pytest.raises(TemporaError, match=r"broken.jpg: cannot be read as an image"):
-        corrupt_folder(photos, out, "contrast")
+        corrupt_folder(photos, out, "contrast", constants="cifar")
     Image.new("RGB", (32, 32)).save(photos / "cat/a.jpg")
     with pytest.raises(TemporaError, match=r"2 images would be written to cat/a.png"):
         corrupt_folder(photos, tmp_path / "other", "contrast")
@@ -122,7 +122,7 @@ def test_clean_images_are_never_written_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("note", ["{", "[1]", "7"])
 def test_a_damaged_note_of_settings_is_named(tmp_path: Path, note: str) -> None:
-    save_picture(tmp_path / "clean" / "cat" / "a.png")
+    save_picture(tmp_path / "clean" / "cat" / "a.png", size=(32, 32))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "corruptions.json").write_text(note)
     with pytest.raises(TemporaError, match=r"corruptions\.json cannot be read"):
@@ -143,3 +143,12 @@ def test_a_side_of_no_pixels_is_refused(photos: Path, tmp_path: Path, size: int)
     with pytest.raises(TemporaError, match=f"size={size}: must be 1 or more pixels; .* the 32 of"):
         corrupt_folder(photos, tmp_path / "out", "fog", constants="cifar", size=size)
     assert not (tmp_path / "out").exists()
+
+
+def test_small_images_are_not_enlarged_unless_asked(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(TemporaError, match="32 x 32"):
+        corrupt_folder(photos, tmp_path / "out", "contrast")
+    assert not (tmp_path / "out").exists()
+    corrupt_folder(photos, tmp_path / "out", "contrast", size=64)
+    with Image.open(tmp_path / "out" / "clean" / "cat" / "a.png") as made:
+        assert made.size == (64, 64)

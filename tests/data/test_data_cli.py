@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import tempora_tta.data as data
+from tempora_tta import data
 from tempora_tta.cli.data import data_app
 from tempora_tta.errors import TemporaError
 
@@ -21,17 +21,6 @@ def _run(*arguments: object) -> tuple[int, str]:
     if isinstance(result.exception, TemporaError):
         raise result.exception
     return result.exit_code, result.output
-
-
-def test_list_names_every_dataset_with_source_and_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TEMPORA_DATA", "/there")
-    code, output = _run("list")
-    assert code == 0
-    for card in data.datasets().values():
-        assert card.name in output
-        assert card.source in output
-        if card.folder:
-            assert f"/there/{card.folder}" in output
 
 
 def test_verify_ends_with_status_1_where_something_is_wrong(class_tree: Callable[..., Path]) -> None:
@@ -77,4 +66,4 @@ def test_what_corrupt_writes_can_be_opened(tmp_path: Path) -> None:
     assert shifts["contrast"].labels.tolist() == [1, 0]
     assert shifts["contrast"].images([0], CIFAR_LIKE).unique().tolist() == [100]  # flat: nothing to flatten
     assert shifts["contrast"].source.precropped  # type: ignore[attr-defined]
-    assert _run("corrupt", src, dst, *options)[1].startswith("wrote 0 images")
+    assert "wrote 0 images" in _run("corrupt", src, dst, *options)[1]

@@ -79,7 +79,7 @@ def test_files_that_are_no_images_are_said(photos: Path, capsys: pytest.CaptureF
     assert note.detail.startswith(said)
     assert note.detail.endswith(": class0/moving0.gif, class0/moving1.gif, class0/moving2.gif and 2 more")
     heard: list[str] = []
-    corrupt_folder(photos, photos.parent / "out", "contrast", constants="cifar", say=heard.append)
+    corrupt_folder(photos, photos.parent / "out", "contrast", constants="cifar", size=32, say=heard.append)
     assert len(heard) == 1
 
 

@@ -369,7 +369,7 @@ def test_pictures_that_took_decoding_are_kept_once_each(monkeypatch: pytest.Monk
 
 
 def test_a_stream_however_long_takes_the_memory_of_a_few_batches() -> None:
-    """What `benchmarks/long_stream.py` measures in full: drawn segment by segment, prepared ahead, dropped behind."""
+    """Drawn segment by segment, prepared ahead, dropped behind."""
 
     def peak(visits: int) -> int:
         order = _one({"kind": "recurring", "batches": 25, "visits": visits}, SHIFTS)

@@ -45,12 +45,12 @@ def test_the_command_line_page_has_every_command_and_option(generate):
         "## tempora run",
         "## tempora data corrupt",
         "`--no-share`",
-        "`--live`",
+        "`--realtime`",
         "`--set`",
     ):
         assert words in page
     assert "inspect._empty" not in page
-    assert "| `--out` | path | The folder to write the site to. | required |" in page
+    assert "| `--out` | path | The new run folder. | required |" in page
 
 
 def test_no_word_is_explained_in_two_ways(generate):

@@ -21,7 +21,7 @@ from torch import nn
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.engine.moments import Costs
+from tempora_tta.engine.calls import Costs
 from tempora_tta.engine.pipeline import Pipeline, prometheus
 from tempora_tta.engine.pipeline.door import all_finite
 from tempora_tta.engine.pipeline.live_time import WallClock

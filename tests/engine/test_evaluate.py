@@ -6,6 +6,7 @@ import copy
 import importlib
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from tempora_tta import TemporaError
 from tempora_tta.analysis import answer
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.data import from_batches
+from tempora_tta.engine import Run
 from tempora_tta.engine.clocks import open_clock
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.measure import Baseline
 from tempora_tta.methods import Method, create
@@ -66,12 +69,11 @@ def test_same_seed_same_files(network, batches, tmp_path):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_measured_on_a_gpu(network, batches, tmp_path):
-    """Each gradient method's split tax is known, each pass its memory; what was lost is made again."""
+    """Each pass knows its memory; what was lost is made again."""
     options = {"clock": "measured", "device": "cuda", "calibration_batches": 40, "out": tmp_path / "run"}
     methods = ["standard", "lame", "tent"]
     run = evaluate(network("fashion_resnet"), batches, methods, **options)
     assert (run.utilities["status"] == "ok").all()
-    assert set(run.manifest["split_tax"]) == {"tent"}
     with RunFolder.for_writing(run.path) as folder:
         assert all(made.facts["peak_memory_bytes"] > 0 for made in folder.passes().values())
     lost = next((run.path / "traces").glob("*.parquet"))
@@ -79,7 +81,6 @@ def test_measured_on_a_gpu(network, batches, tmp_path):
     again = evaluate(network("fashion_resnet"), batches, methods, **options)
     assert lost.exists()
     assert again.manifest["baseline"] == run.manifest["baseline"]
-    assert again.manifest["split_tax"] == run.manifest["split_tax"]
     assert (again.utilities["status"] == "ok").all()
 
 
@@ -142,7 +143,7 @@ def test_a_method_that_fails_is_not_tried_once_per_scenario(network, batches, tm
     options = {"clock": {**CLOCK, "counts": (40, 0)}, "warmup_batches": 0, "out": tmp_path / "run"}
     with pytest.raises(TemporaError, match="4 of 4 cells failed: counts: every score"):
         evaluate(network("fashion_resnet"), batches, [Counts], **options)
-    results = tempora.open(tmp_path / "run")
+    results = tempora.open_run(tmp_path / "run")
     assert results.utilities["status"].str.contains("every score it gave was NaN").all()
     assert results.traces[["protocol", "predict_ms"]].empty
     assert len(results.utilities) == 4
@@ -201,32 +202,40 @@ def test_an_edited_method_is_another_method(network, batches, tmp_path, monkeypa
         assert set(np.concatenate(run.traces["predicted"])) == {favourite}
 
 
+def replacing(model, batches, out: Path, **options):
+    """As `tempora run --replace` does."""
+    given = {"clock": CLOCK, "device": "cpu", "seed": 1} | options
+    job = job_from_batches(model, batches, ["standard"], [], **given)
+    with RunFolder.for_writing(out) as folder:
+        return Run(job, folder, replace=True).execute()
+
+
 def test_changed_weights_are_another_network(network, batches, tmp_path):
     model = copy.deepcopy(network("fashion_resnet"))
-    first = evaluate(model, batches[:2], ["standard"], scenarios=[], out=tmp_path / "run")
+    first = replacing(model, batches[:2], tmp_path / "run")
     assert first.utilities["utility"].nunique() == 1
     with torch.no_grad():
         model.classifier.bias[7] += 1e6
-    again = evaluate(model, batches[:2], ["standard"], scenarios=[], out=tmp_path / "run")
+    again = replacing(model, batches[:2], tmp_path / "run")
     assert set(np.concatenate(again.traces["predicted"])) == {7}
 
 
 def test_another_batch_size_has_a_lambda_of_its_own(network, batches, tmp_path):
-    options = {"clock": "measured", "calibration_batches": 10, "scenarios": [], "out": tmp_path / "run"}
+    options = {"clock": "measured", "calibration_batches": 10, "out": tmp_path / "run"}
     model = network("fashion_resnet")
     small = [(x[:2], y[:2]) for x, y in batches]
-    first = evaluate(model, batches, ["standard"], **options).manifest["baseline"]
-    assert evaluate(model, batches, ["standard"], **options).manifest["baseline"] == first
-    assert evaluate(model, small, ["standard"], **options).manifest["baseline"] != first
+    first = replacing(model, batches, **options).manifest["baseline"]
+    assert replacing(model, batches, **options).manifest["baseline"] == first
+    assert replacing(model, small, **options).manifest["baseline"] != first
 
 
 def test_only_a_measured_lambda_is_reused(network, batches, tmp_path):
     model, measured = network("fashion_resnet"), {"clock": "measured", "calibration_batches": 10}
-    options = {"scenarios": [], "out": tmp_path / "run"}
-    assert evaluate(model, batches, ["standard"], **options).manifest["baseline"]["baseline_ms"] == 40
-    first = evaluate(model, batches, ["standard"], **options, **measured).manifest["baseline"]
+    options = {"out": tmp_path / "run"}
+    assert replacing(model, batches, **options).manifest["baseline"]["baseline_ms"] == 40
+    first = replacing(model, batches, **options, **measured).manifest["baseline"]
     assert first["source"] == "measured"
-    other = evaluate(model, batches, ["standard"], **options, **measured, provision=2.0).manifest["baseline"]
+    other = replacing(model, batches, **options, **measured, provision=2.0).manifest["baseline"]
     assert other["provision"] == 2.0
 
 
@@ -345,11 +354,8 @@ def test_own_methods_are_shown_under_the_label_of_their_class(network, batches, 
     clock = CLOCK | dict.fromkeys(("Labelled", "again"), (50.0, 0.0))
     network = network("fashion_resnet")
     results = evaluate(network, batches[:3], methods, clock=clock, out=tmp_path / "run")
-    assert results.manifest["method_labels"] == {
-        "standard": "Standard",
-        "Labelled": "My [first] Method",
-        "again": "again",
-    }
+    shown = [results.cards.label(name) for name in ("standard", "Labelled", "again")]
+    assert shown == ["Standard", "My [first] Method", "again"]
     assert set(results.utilities["method"]) == {"standard", "Labelled", "again"}
     assert "My [first] Method" in to_terminal(build("offline", results.utilities, cards=results.cards))
     assert "My [first] Method" in render(results)
@@ -395,7 +401,7 @@ def test_wrong_input_says_what_to_do(network, batches, change, message):
 def test_save_keeps_a_temporary_run(network, batches, tmp_path):
     results = evaluate(network("fashion_resnet"), batches[:2], ["standard"])
     saved = results.save(tmp_path / "kept")
-    assert tempora.open(saved).utilities.equals(results.utilities)
+    assert tempora.open_run(saved).utilities.equals(results.utilities)
     with pytest.raises(TemporaError, match="holds a run already"):
         results.save(tmp_path / "kept")
 

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from functools import partial
@@ -22,7 +21,7 @@ from latencies import CLOCK
 from tempora_tta import TemporaError
 from tempora_tta.engine import Observer, Run, Stopped
 from tempora_tta.engine.config import RunConfig
-from tempora_tta.engine.executors import cores, ray_cluster
+from tempora_tta.engine.executors import ray_cluster
 from tempora_tta.engine.executors.devices import Devices
 from tempora_tta.engine.executors.ray import RayExecutor, driver_job
 from tempora_tta.engine.schedule import Pending, pick, rough_cost
@@ -103,9 +102,9 @@ def run_local(config: RunConfig, out: Path) -> Run:
     return run
 
 
-def run_ray(config: RunConfig, out: Path, observer: Observer | None = None, **options) -> Run:
+def run_ray(config: RunConfig, out: Path, observer: Observer | None = None) -> Run:
     with RunFolder.for_writing(out) as folder:
-        run = Run(driver_job(config), folder, observer, partial(RayExecutor, config=config), **options)
+        run = Run(driver_job(config), folder, observer, partial(RayExecutor, config=config))
         run.execute()
     return run
 
@@ -138,34 +137,6 @@ def test_longest_first_and_then_what_is_decoded_already(clock_file):
     assert pick([short, long, longer], None) is longer
     assert pick([short, long, longer], "contrast") is long
     assert pick([short, longer], "contrast") is longer
-
-
-@pytest.mark.slow
-def test_cores_go_to_one_worker_each_and_come_back_when_it_ends(tmp_path, monkeypatch):
-    if not hasattr(os, "sched_setaffinity"):
-        pytest.skip("this system binds no cores")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the cores of this test alone
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    every = len(os.sched_getaffinity(0))
-    claim = "from tempora_tta.engine.executors.cores import claim_cores; print(claim_cores({0}), flush=True); input()"
-
-    def worker(count: int) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", claim.format(count)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    first = worker(every)
-    assert first.stdout.readline() == f"{sorted(os.sched_getaffinity(0))}\n"
-    assert cores.claim_cores(1) is None
-    first.kill()
-    first.wait()
-    second = worker(every)
-    assert second.stdout.readline().count(",") == every - 1
-    second.kill()
-    second.wait()
 
 
 # -- the driver, with workers in this process --------------------------------------------------------------
@@ -328,29 +299,24 @@ def test_lambda_is_one_per_kind_of_device_and_every_worker_is_looked_at(monkeypa
     utilities = RunFolder(tmp_path / "run").utilities()
     assert utilities["baseline_ms"].nunique() == 1
     assert utilities["rank"].notna().all()
-    assert manifest["mixed_devices"] is None
     run_ray(configuration("measured"), tmp_path / "run")
     assert RunFolder(tmp_path / "run").manifest()["baselines"] == manifest["baselines"]
 
 
-def test_a_run_that_mixes_kinds_of_device_says_so_and_does_not_rank_across_them(monkeypatch, tmp_path):
+def test_unlike_devices_are_not_timed_in_one_run(monkeypatch, tmp_path):
     with_fake(monkeypatch, 2, kinds=["old GPU", "new GPU"])
+    with pytest.raises(TemporaError, match=r"unlike devices \(new GPU, old GPU\).*--clock steady"):
+        run_ray(configuration("measured"), tmp_path / "run")
+
+
+def test_unlike_devices_predict_in_one_run_that_says_so(monkeypatch, clock_file, local, tmp_path):
+    with_fake(monkeypatch, 2, kinds=["one GPU", "another GPU"])
     watches = Watches()
-    run_ray(configuration("measured"), tmp_path / "run", watches)
-    folder = RunFolder(tmp_path / "run")
-    utilities, manifest = folder.utilities(), folder.manifest()
-    assert set(manifest["baselines"]) == {"old GPU", "new GPU"}
-    assert "cells that mix them have no ranks" in manifest["mixed_devices"]
-    assert any("mixes kinds of device (old GPU; new GPU)" in note for note in watches.notes)
-    assert (utilities["status"] == "ok").all()
-    passes = folder.passes()
-    kinds = utilities["adapting_pass"].map(lambda key: passes[key].identity["machine"])
-    for _, cell in utilities.assign(kind=kinds).groupby(["shift", "scenario"]):
-        assert cell["rank"].notna().all() if cell["kind"].nunique() == 1 else cell["rank"].isna().all()
-    assert utilities["rank"].isna().any()
-    run_ray(configuration("measured"), tmp_path / "run", mix_devices=True)
-    assert folder.utilities()["rank"].notna().all()
-    assert "as was asked for" in folder.manifest()["mixed_devices"]
+    run_ray(configuration(clock_file), tmp_path / "run", watches)
+    assert any("unlike devices (another GPU, one GPU)" in note for note in watches.notes)
+    assert contents(tmp_path / "run") == local
+    workers = RunFolder(tmp_path / "run").manifest()["workers"].values()
+    assert {worker["kind"] for worker in workers} == {"one GPU", "another GPU"}
 
 
 @pytest.mark.parametrize(
@@ -371,14 +337,12 @@ def test_what_the_cluster_does_not_have(monkeypatch, clock_file, tmp_path, chang
     ("nodes", "changes", "held", "workers"),
     [
         ([{"CPU": 16.0, "GPU": 8.0}, {"CPU": 64.0, "GPU": 4.0}, {"CPU": 32.0}], {}, (1, 2, None), 12),
-        ([{"CPU": 8.0}, {"CPU": 4.0}, {"memory": 1e9}], {}, (0, 4, 4), 3),
-        ([{"CPU": 8.0}, {"CPU": 3.0}], {"threads": 2}, (0, 2, 2), 5),
+        ([{"CPU": 8.0}, {"CPU": 4.0}, {"memory": 1e9}], {}, (0, 4, 4), 2),
+        ([{"CPU": 8.0}, {"CPU": 3.0}], {"threads": 2}, (0, 3, 2), 2),
         ([{"CPU": 16.0, "GPU": 8.0}], {"device": "cpu"}, (0, 16, 16), 1),
     ],
 )
-def test_a_worker_holds_a_gpu_with_its_share_of_cores_or_the_cores_of_the_smallest_node(
-    nodes, changes, held, workers
-):
+def test_a_worker_holds_a_gpu_with_its_share_of_cores_or_a_node(nodes, changes, held, workers):
     config = configuration("measured", **{"device": "auto", "threads": None, **changes})
     cluster = [{"Alive": True, "Resources": resources} for resources in nodes]
     devices = Devices.of(config, [*cluster, {"Alive": False, "Resources": {"CPU": 1.0}}])
@@ -421,21 +385,6 @@ def test_wrong_options(tmp_path, options, message):
     result = CliRunner().invoke(app, ["run", "--out", str(tmp_path / "run"), *options])
     assert isinstance(result.exception, TemporaError)
     assert message in str(result.exception)
-
-
-def test_unlike_devices_share_a_run_and_say_how_alike_they_predict(monkeypatch, clock_file, local, tmp_path):
-    with_fake(monkeypatch, 2, kinds=("one GPU", "another GPU"))
-    watches = Watches()
-    run_ray(configuration(clock_file), tmp_path / "run", watches)
-    told = RunFolder(tmp_path / "run").manifest()["equal_predictions"]
-    samples = len(METHODS) * 3 * 16
-    assert told == {"reference": "one GPU", "samples": samples, "share": {"another GPU": 1.0}}
-    assert any("another GPU 100.0 %" in note for note in watches.notes)
-    assert contents(tmp_path / "run") == local
-
-    with_fake(monkeypatch, 2, kinds=("one GPU", "another GPU"), dies=lambda what, given: what == "sample")
-    run_ray(configuration(clock_file, methods=["standard"]), tmp_path / "other")
-    assert RunFolder(tmp_path / "other").manifest()["equal_predictions"] is None
 
 
 # -- real clusters -----------------------------------------------------------------------------------------
@@ -568,7 +517,6 @@ def test_the_steady_clock_on_two_nodes(connected, tmp_path):
     shutil.copy(tmp_path / "run" / "profile.json", tmp_path / "local" / "profile.json")
     run_local(config, tmp_path / "local")
     assert contents(tmp_path / "run") == contents(tmp_path / "local")
-    assert RunFolder(tmp_path / "run").manifest()["equal_predictions"] is None, "they are alike"
 
 
 @pytest.mark.slow
@@ -577,6 +525,4 @@ def test_measured_on_two_nodes(connected, tmp_path):
     manifest = RunFolder(tmp_path / "run").manifest()
     assert len(manifest["baselines"]) == 1
     assert manifest["baseline"] in manifest["baselines"].values()
-    bound = [worker["cores"] for worker in manifest["workers"].values() if worker["cores"]]
-    assert len({tuple(cores) for cores in bound}) == len(bound)
     assert manifest["verdict"]["status"] in ("VALID", "WARN", "INVALID")

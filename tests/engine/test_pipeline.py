@@ -35,11 +35,11 @@ def lived(resolved, times):
 
         clock.arrivals, clock.arrive = list(resolved.arrivals_ms), arrive
         while clock.arrivals:
-            assert pipeline.wait(30)
+            assert pipeline.wait()
             with clock.lock:
                 if clock.arrivals:
                     clock.to_next_arrival()
-        assert pipeline.wait(30)
+        assert pipeline.wait()
         stats = pipeline.stats()
     return futures, journal, stats
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sysconfig
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,11 +14,16 @@ from latencies import CLOCK
 from tempora_tta import TemporaError, methods
 from tempora_tta.engine import Job, MethodSpec, Observer, Run
 from tempora_tta.engine.config import RunConfig
-from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.runtime import PARTS, Runtime, _tf32, compiled_graphs
 from tempora_tta.engine.setup import job_from_config
 from tempora_tta.scenarios import Amortised, Discrete
 from tempora_tta.store import RunFolder
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None or not Path(sysconfig.get_path("include"), "Python.h").exists(),
+    reason="torch.compile needs a C++ compiler and Python's headers",
+)
 
 
 class Notes(Observer):
@@ -29,7 +36,7 @@ class Notes(Observer):
 
 def job(model, batches, *specs: MethodSpec, **options) -> Job:
     scenarios = [Discrete(utilisation=1), Amortised(budget_x=0.05)]
-    given = {"device": "cpu", "clock": CLOCK, "seed": 2025, "warmup_batches": 1, "tail_batches": 1}
+    given = {"device": "cpu", "clock": CLOCK, "seed": 2025, "warmup_batches": 1}
     return job_from_batches(model, batches, specs, scenarios, **{**given, **options})
 
 
@@ -164,7 +171,7 @@ def test_every_part_is_described():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@needs_compiler
 def test_compile(network, batches, tmp_path):
     """Compiled features predict and learn as eager ones, reset exactly, and are ready before the clock starts."""
     made = job(network("fashion_resnet"), batches, *variants("compile", "eager", names=["standard", "tent"]))
@@ -194,7 +201,7 @@ def test_compile(network, batches, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@needs_compiler
 def test_compile_never_falls_back_to_eager_unnoticed(network, batches):
     made = job(network("fashion_resnet"), batches, *variants("compile", names=["standard"]))
     method = made.create(made.methods[0], 2025)

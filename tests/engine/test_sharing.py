@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from functools import cache
 
 import pandas as pd
@@ -13,8 +14,8 @@ from latencies import CLOCK
 import tempora_tta as tempora
 from tempora_tta import methods
 from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.job import Job
 from tempora_tta.engine.setup import settle_torch
-from tempora_tta.measure import MethodTimes, Profile
 from tempora_tta.methods import Method, register
 from tempora_tta.scenarios import (
     Amortised,
@@ -193,6 +194,7 @@ def test_tails_of_several_batches_at_once(network, batches, monkeypatch, method,
     runs = {}
     for together, share in ((1, True), (3, True), (3, False)):
         sizes.clear()
+        monkeypatch.setattr(Job, "tail_batches", together)
         runs[together, share] = tempora.evaluate(
             model,
             batches,
@@ -201,7 +203,6 @@ def test_tails_of_several_batches_at_once(network, batches, monkeypatch, method,
             clock=CLOCK,
             device="cpu",
             share=share,
-            tail_batches=together,
         )
         trials = 1 if together == 3 and method != "lame" else 0
         assert (sizes.count(24) > trials) == (grouped and together == 3)
@@ -230,17 +231,19 @@ def test_origins_say_what_was_derived(network, batches):
     assert adabn["ρ 25 %"] == "derived"
 
 
-def test_times_that_vary_are_shared_exactly_too(network, batches, tmp_path):
-    """An empirical clock: a batch's time depends on what it is, never on the scenario or the order of draws."""
+def test_times_that_vary_by_action_are_shared_exactly_too(network, batches, tmp_path):
     times = {
-        name: MethodTimes([35.0, 41.5, 44.25], {"step": [50.0, 71.125], "nothing_kept": [3.5], "*": [9.0]})
-        for name in ("standard", "eta")
+        "predict_ms": [41.5],
+        "adapt_ms": {"step": [71.125], "nothing_kept": [3.5], "*": [9.0]},
+        "frozen_ms": [35.0],
     }
-    Profile(40.0, times).save(tmp_path / "profile.json")
-    clock = tmp_path / "profile.json"
+    clock = tmp_path / "clock.json"
+    clock.write_text(
+        json.dumps({"schema_version": 1, "baseline_ms": 40, "methods": {"standard": times, "eta": times}})
+    )
     shared, unshared = both_ways(network("fashion_resnet"), batches, "eta", clock, beside=())
     same(shared, unshared)
-    assert shared.traces["predict_ms"].nunique() > 1
+    assert shared.traces["adapt_ms"].nunique() > 1
 
 
 @pytest.mark.parametrize(

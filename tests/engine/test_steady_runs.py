@@ -15,27 +15,23 @@ from late_action import Late
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError, methods
-from tempora_tta.analysis.doubt import keep_doubt
 from tempora_tta.engine import Observer, Run
 from tempora_tta.engine import sentinel as sentinels
 from tempora_tta.engine.config import RunConfig
-from tempora_tta.engine.evaluate import job_from_batches
 from tempora_tta.engine.executors import LocalExecutor
 from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
-from tempora_tta.engine.own_profile import added, needs, profiled_device
+from tempora_tta.engine.given import job_from_batches
+from tempora_tta.engine.own_profile import added, needs
 from tempora_tta.engine.profiling import allowance, profiled_batches, warming
 from tempora_tta.engine.profiling.stations import Station
 from tempora_tta.engine.profiling.walker import Walker
-from tempora_tta.engine.schedule import Shard
 from tempora_tta.engine.setup import job_from_config, settle_torch
-from tempora_tta.engine.shard_profile import take_profile
 from tempora_tta.measure import Verdict, load_profile
-from tempora_tta.measure.steady import Entry, Residuals, Rounds, Spent, SteadyProfile
+from tempora_tta.measure.profile import Entry, Profile, Residuals, Rounds, Spent
 from tempora_tta.measure.timer import Timer
 from tempora_tta.methods import Method
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete
 from tempora_tta.store import RunFolder
-from tempora_tta.store.merge import merge
 
 SCENARIOS = [
     Discrete(utilisation=1),
@@ -60,7 +56,7 @@ class Watches(Observer):
         self.notes.append(text)
 
 
-def made_up(methods=METHODS, **more) -> SteadyProfile:
+def made_up(methods=METHODS, **more) -> Profile:
     """Latencies that nobody measured: different ones for every method, phase and action."""
     entries = [Entry(method="standard", phase="predict", steady_ms=10.0)]
     for position, method in enumerate(methods):
@@ -94,7 +90,7 @@ def made_up(methods=METHODS, **more) -> SteadyProfile:
     facts |= {"batch_size": 8, "device": "somewhere", "threads": 1, "times": "process CPU time"}
     residuals = Residuals(factors=blocks, clean_samples=16)
     numbers = {"standard_ms": 10.0, "entries": entries, "rounds": rounds, "residuals": residuals}
-    return SteadyProfile(**facts | numbers | more)
+    return Profile(**facts | numbers | more)
 
 
 @pytest.fixture
@@ -336,7 +332,7 @@ def test_methods_of_a_later_run_are_added_to_the_profile():
 
 
 def test_what_has_to_be_profiled(network, batches, clock):
-    from tempora_tta.engine.evaluate import job_from_batches
+    from tempora_tta.engine.given import job_from_batches
 
     def job(*methods):
         return job_from_batches(
@@ -352,7 +348,7 @@ def test_what_has_to_be_profiled(network, batches, clock):
 def test_times_of_a_method_that_was_edited_or_set_otherwise_are_stale(
     network, batches, clock, tmp_path, monkeypatch
 ):
-    from tempora_tta.engine.evaluate import job_from_batches
+    from tempora_tta.engine.given import job_from_batches
 
     def job(*methods):
         return job_from_batches(
@@ -545,73 +541,6 @@ def test_stolen_processor_time_does_not_touch_a_gpu(network, batches, monkeypatc
         monkeypatch.setattr(type(standard.model), "device", torch.device(device))
         shares.append(watch.around(lambda: Trace.empty(1, 8))[1]["stolen_share"])
     assert shares == [0.5, 0.0]
-
-
-# -- in shards ----------------------------------------------------------------------------------------------
-
-
-def shard_config(**changes) -> RunConfig:
-    return RunConfig.model_validate(
-        {
-            "data": {"shifts": ["contrast", "clean"], "workers": 0},
-            "methods": ["standard", "tent"],
-            "grid": "none",
-            "scenarios": [{"protocol": "discrete", "utilisation": 0.5}],
-            "batches": 4,
-            "batch_size": 8,
-            "threads": 1,
-            "device": "cpu",
-            **changes,
-        }
-    )
-
-
-def profile_here(job, **more) -> SteadyProfile:
-    """Made up, but of the job's network on this machine."""
-    facts = {"weights": job.weights, "device": profiled_device(job), "batch_size": 8}
-    return made_up(["standard", "tent"], **facts | more)
-
-
-def run_part(folder, shard=None, config=None):
-    with RunFolder.for_writing(folder) as opened:
-        Run(job_from_config(config or shard_config()), opened, shard=shard).execute()
-    return folder
-
-
-def test_shards_take_the_profile_of_the_first_and_join_to_the_whole(tmp_path):
-    job = job_from_config(shard_config())
-    parts, whole = [tmp_path / "parts" / name for name in ("b", "a")], tmp_path / "whole"
-    for place in (parts[0], whole):
-        place.mkdir(parents=True)
-        profile_here(job).save(place / "profile.json")
-    run_part(parts[0], Shard(1, 2))
-    with pytest.raises(TemporaError, match=r"--shard 2/3 with --clock steady.*which shard 1/3 records"):
-        run_part(parts[1], Shard(2, 3))
-    run_part(parts[1], Shard(2, 2))
-    assert (parts[1] / "profile.json").read_text() == (parts[0] / "profile.json").read_text()
-    merged = merge(parts, tmp_path / "merged")
-    keep_doubt(merged.results)
-    run_part(whole)
-    assert RunFolder(whole).manifest()["clock"] == merged.results.manifest["clock"] == "steady:abc"
-    assert merged.results.utilities.equals(RunFolder(whole).utilities())
-    assert load_profile(tmp_path / "merged" / "profile.json").id == "abc", "or its times would pass for exact"
-
-
-def test_shards_on_unlike_machines_are_told_what_to_do(tmp_path):
-    job = job_from_config(shard_config())
-    with pytest.raises(TemporaError, match="Start that one first"):
-        take_profile(job, tmp_path / "second", Shard(2, 2))
-    (tmp_path / "first").mkdir()
-    profile_here(job, device="a Raspberry Pi").save(tmp_path / "first" / "profile.json")
-    said = r"profile.json is of fashion_resnet on a Raspberry Pi.*every one of them.*--clock .*profile.json"
-    with pytest.raises(TemporaError, match=said):
-        take_profile(job, tmp_path / "first", Shard(1, 2))
-    profile_here(job).save(tmp_path / "first" / "profile.json")
-    run_part(tmp_path / "first", Shard(1, 2))
-    profile_here(job, device="a Raspberry Pi").save(tmp_path / "first" / "profile.json")
-    with pytest.raises(TemporaError, match=said):
-        take_profile(job, tmp_path / "second", Shard(2, 2))
-    assert not (tmp_path / "second" / "profile.json").exists()
 
 
 # -- joules and megabytes -----------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from tempora_tta.names import METHODS
 from tempora_tta.report.tables import build
 from tempora_tta.scenarios import Amortised, Discrete
 from tempora_tta.store import Results, Trace
-from tempora_tta.store.schema import ADDED_LATER
 
 Batches = list[tuple[Tensor, Tensor]]
 CLOCK = {"baseline_ms": 40.0, "standard": (40.0, 0.0), "neo": (40.0, 0.0), "picky": (42.0, 58.0)}
@@ -79,8 +78,6 @@ def test_the_table_shows_it_beside_what_was_allowed(results: Results) -> None:
 
 
 def test_passes_that_do_not_say_leave_it_empty(results: Results) -> None:
-    """As files of earlier versions are read: the column is there, and empty."""
-    assert {"stepped", "stepped_fraction"} <= ADDED_LATER
     cell = results.utilities.set_index(["method", "protocol"]).loc["picky", "offline"]
     table = results.folder.trace(cell["adapting_pass"]).to_table()
     place = table.column_names.index("stepped")

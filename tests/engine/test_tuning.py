@@ -22,7 +22,6 @@ from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import needs
 from tempora_tta.engine.recipes import read_recipes, write_recipes
-from tempora_tta.engine.schedule import Shard
 from tempora_tta.engine.setup import job_from_config
 from tempora_tta.engine.setup_methods import method_specs
 from tempora_tta.engine.tuning import (
@@ -168,17 +167,6 @@ def test_a_run_takes_the_settings_of_a_recipe_file_and_what_is_given_wins(recipe
     assert [dict(spec.settings) for spec in specs] == [{}, {"lr": 0.002}, {"lr": 0.5}]
 
 
-def test_a_band_is_default_label_free_and_oracle(recipes: Path, network) -> None:
-    flags = {"recipes": recipes, "band": True, "methods": ["standard", "tent"]}
-    specs = method_specs(load_config(None, flags=flags), network, Observer())
-    assert [(spec.label, spec.times_as) for spec in specs] == [
-        ("standard", ""),
-        *((f"tent ({way})", "tent") for way in ("default", "label-free", "oracle")),
-    ]
-    with pytest.raises(TemporaError, match="--recipes"):
-        method_specs(load_config(None, flags={"band": True}), network, Observer())
-
-
 @pytest.fixture
 def oracle(tmp_path: Path) -> Path:
     """Chosen by labels, on a shift that the run below evaluates."""
@@ -252,20 +240,10 @@ def test_a_run_of_oracles_alone_says_what_it_lacks(oracle: Path) -> None:
         job_from_config(load_config(None, flags=flags))
 
 
-def test_variants_are_profiled_each_where_this_machine_gives_the_times(recipes: Path) -> None:
-    flags = {**SMALL, "clock": "steady", "methods": ["standard", "tent"], "recipes": recipes, "band": True}
+def test_an_oracle_is_profiled_where_this_machine_gives_the_times(oracle: Path) -> None:
+    flags = {**SMALL, "clock": "steady", "methods": ["standard", "tent"], "recipes": oracle}
     job = job_from_config(load_config(None, flags=flags))
     assert needs(job, None) == [spec.label for spec in job.methods]
-
-
-def test_the_label_free_end_of_a_band_is_chosen_by_the_score_that_chose(tmp_path: Path) -> None:
-    write_recipes(tmp_path / "r.json", [made()], "confidence", {"model": "fashion_resnet"})
-    band = read_recipes(tmp_path / "r.json", "fashion_resnet").band("tent")
-    assert {way: settings["lr"] for way, settings in band.items()} == {
-        "default": 0.001,
-        "label-free": 0.1,
-        "oracle": 0.002,
-    }
 
 
 def test_a_run_says_which_settings_are_not_of_the_file(recipes: Path, network) -> None:
@@ -275,9 +253,6 @@ def test_a_run_says_which_settings_are_not_of_the_file(recipes: Path, network) -
     told = [note for note in heard.heard if "is not in recipes.json" in note]
     assert len(told) == 1, "standard and adabn have nothing to tune"
     assert told[0].startswith("eta is not in recipes.json: it runs with fashion_resnet's own recipe (lr ")
-    heard.heard.clear()
-    method_specs(load_config(None, flags={**flags, "band": True}), network, heard)
-    assert any("tent lr 0.001, where a plain run has lr 0.0025" in note for note in heard.heard)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +289,7 @@ def test_all_methods_are_those_that_fit_and_need_no_clock(network) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"recipes": 1, "choices": {}, "model": "fashion_resnet"}']
+    "content", ["", "[]", "{}", '{"format": 1, "recipes": 1, "select": "labels", "model": "fashion_resnet"}']
 )
 def test_files_that_are_no_recipes(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.json").write_text(content)
@@ -337,15 +312,5 @@ def test_the_command_tunes_and_says_what_it_chose(tmp_path: Path) -> None:
     assert "nothing to tune" in said.output
     written = json.loads(out.read_text())
     assert set(written["recipes"]) == {"tent"}
-    assert set(written["choices"]["tent"]) == {"default", *SELECTORS}
     assert written["oracle"] is False
     assert written["select"] == LABEL_FREE[0]
-
-
-def test_no_shard_has_oracles_alone(oracle: Path) -> None:
-    flags = {**SMALL, "methods": ["standard", "adabn", "tent"], "recipes": oracle}
-    job = job_from_config(load_config(None, flags=flags))
-    parts = [Shard(number, 2).of(job) for number in (1, 2)]
-    found = [[spec.label for _, specs in part for spec in specs] for part in parts]
-    assert sorted(label for part in found for label in part) == ["adabn", "standard", "tent (oracle)"]
-    assert all(set(part) - {"tent (oracle)"} for part in found)

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import yaml
-from command import tempora_tta as tempora
+from command import tempora
 from configurations import PROFILE, TINY
 from image_files import TREES
 from mutations import ODD_TEXTS, misspelt, spoil_text
@@ -30,20 +30,8 @@ GOOD: dict[str, tuple[str, ...]] = {
     "run": ("run", "other", "run/", "run/run.json", "photos", "nowhere"),
     "other": ("other", "run", "nowhere"),
     "runs": ("run", "other"),
-    "folder": ("logs", "run", "nowhere"),
     "config": ("config.yaml", "nowhere.yaml", "run"),
     "out": ("out", "out/deep", "run", "photos/cat/0.jpg", "config.yaml"),
-    "sql": (
-        "select * from utilities",
-        "select count(*) from traces",
-        "select key from passes",
-        "select",
-        "",
-        ";",
-        "drop table x",
-        "select 1; select 2",
-        "copy utilities to 'x.csv'",
-    ),
     "method": ("tent", "standard", "tnet", "json:JSONDecoder", "nowhere:Mine"),
     "methods": ("standard", "standard,tent", "all", "tnet", "", ",", "tent,tent"),
     "model": ("fashion_resnet", "fashion_vit", "fashion_resnt", "cifar_resnet18"),
@@ -69,8 +57,6 @@ GOOD: dict[str, tuple[str, ...]] = {
     "device": ("cpu", "auto", "cuda:7"),
     "executor": ("local", "rya"),
     "address": ("auto",),
-    "shard": ("1/2", "2/2", "3/2", "0/1", "x"),
-    "redo": ("invalid", "all"),
     "runtime": ("eager", "channels_last", "nosuch"),
     "set": ("batches=1", "batch_size=4", "data.severity=3", "grid=none", "seeds=[1]"),
     "what": ("methods", "models", "datasets", "scenarios", "clocks", "method"),

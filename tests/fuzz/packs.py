@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import pandas as pd
-from command import tempora_tta as tempora
+from command import tempora
 from mutations import ODD_TEXTS, odd_value, spoil_bytes, spoil_data, spoil_text
 from run_folders import pristine
 
@@ -40,11 +40,7 @@ def case(rng: Random) -> None:
         _forge(rng, file)
     before = set(Path().rglob("*"))
     if rng.random() < 0.3:
-        tempora(
-            *rng.choice(
-                (("open", str(file)), ("show", str(file)), ("recommend", str(file), "--interval-ms", "50"))
-            )
-        )
+        tempora(*rng.choice((("show", str(file)), ("recommend", str(file), "--interval-ms", "50"))))
     else:
         _read(file)
     assert set(Path().rglob("*")) == before, "something was written beside it"
@@ -54,10 +50,9 @@ def _read(file: Path) -> None:
     """A pack that opens holds what the run did: every change is refused, none is only warned about."""
     import tempora_tta as tempora
 
-    results = tempora.open(file)
-    untouched = tempora.open(pristine())
+    results = tempora.open_run(file)
+    untouched = tempora.open_run(pristine())
     if results.folder.packed_without_traces:
-        results.folder.packed_without_traces = False
         assert not results.folder.passes()
     else:
         pd.testing.assert_frame_equal(results.traces, untouched.traces)

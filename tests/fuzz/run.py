@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import archives
-import author_logs
 import checkpoints
 import command_lines
 import configurations
@@ -48,7 +47,6 @@ TARGETS: dict[str, Kind] = {
     "image_folders": Kind(image_folders.case, 5, 20),
     "archives": Kind(archives.case, 5, 40),
     "checkpoints": Kind(checkpoints.case, 5, 20),
-    "author_logs": Kind(author_logs.case, 5, 5),
     "packs": Kind(packs.case, 10, 30),
     "schedules": Kind(schedules.case, 20, 100),
     "streams": Kind(streams.case, 20, 40),

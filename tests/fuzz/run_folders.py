@@ -44,18 +44,7 @@ COMMANDS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("show", "run", "--table", "overhead", "--format", "csv")),
     (2, ("show", "run", "--table", "amortised", "--by-shift", "--format", "json")),
     (2, ("show", "run", "--table", "temporal-factors", "--format", "latex")),
-    (
-        4,
-        (
-            "query",
-            "run",
-            "select method, shift, label, utility, rank from utilities order by all",
-            "--format",
-            "csv",
-        ),
-    ),
-    (4, ("query", "run", "select * exclude predicted from traces order by all", "--format", "json")),
-    (2, ("query", "run", "select key, kind, method, clock, version, num_batches from passes order by all")),
+    (4, ("show", "run", "--table", "sweep", "--format", "csv")),
     (4, ("recommend", "run", "--interval-ms", "50")),
     (2, ("recommend", "run", "--fps", "200", "--cameras", "2")),
     (2, ("recommend", "run", "--budget-s", "0.1")),
@@ -122,7 +111,7 @@ def _read_from_python(folder: Path) -> None:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TemporaWarning)
-        results = tempora.open(folder)
+        results = tempora.open_run(folder)
         found = {"utilities": results.utilities, "traces": results.traces}
         specs = [repr(scenario) for scenario in results.scenarios]
         about = dict(results.manifest)
@@ -130,7 +119,7 @@ def _read_from_python(folder: Path) -> None:
         return
     for name, frame in found.items():
         pd.testing.assert_frame_equal(frame, _frames()[name], obj=f"{name}, without a warning")
-    untouched = tempora.open(pristine())
+    untouched = tempora.open_run(pristine())
     assert about == untouched.manifest, "another manifest, without a warning"
     assert specs == [repr(scenario) for scenario in untouched.scenarios]
 

@@ -118,4 +118,4 @@ def test_the_untouched_folder_gives_no_warning():
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", TemporaWarning)
-        assert not tempora.open(run_folders.pristine()).traces.empty
+        assert not tempora.open_run(run_folders.pristine()).traces.empty

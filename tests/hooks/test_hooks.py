@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,8 +93,9 @@ def test_every_call_of_an_observer_reaches_all() -> None:
     assert (first.stop_requested, last.stop_requested) == (True, False), "it is the user's to stop the run"
 
 
-def test_a_hook_of_ones_own_and_names_that_are_none(tmp_path: Path, monkeypatch) -> None:
+def test_a_hook_of_ones_own_and_names_that_are_none(tmp_path: Path, monkeypatch, request) -> None:
     monkeypatch.chdir(tmp_path)
+    request.addfinalizer(lambda: sys.modules.pop("my_hook", None))
     (tmp_path / "my_hook.py").write_text(
         "from tempora_tta.engine import Observer\n"
         "class Mine(Observer):\n"
@@ -114,8 +116,8 @@ def test_a_hook_of_ones_own_and_names_that_are_none(tmp_path: Path, monkeypatch)
 
 
 def test_a_package_that_is_not_there_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "wandb", None)
-    with pytest.raises(TemporaError, match=r"pip install 'tempora\[wandb\]'"):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(TemporaError, match=r"pip install 'tempora-tta\[wandb\]'"):
         open_hooks(["wandb"], tmp_path)
 
 
@@ -171,8 +173,9 @@ def runs_in(database: Path) -> list:
     return client.search_runs([client.get_experiment_by_name("tempora").experiment_id])
 
 
-def test_wandb_holds_the_run_offline(results: Results, monkeypatch) -> None:
+def test_wandb_holds_the_run_offline(results: Results, monkeypatch, tmp_path) -> None:
     wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("HOME", str(tmp_path))  # where it keeps a configuration
     monkeypatch.delenv("WANDB_MODE", raising=False)
     (hook,) = open_hooks(["wandb"], results.path)
     hook.finished(results)

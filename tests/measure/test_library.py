@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from tempora_tta.cli import app
 from tempora_tta.errors import TemporaError
 from tempora_tta.measure import load_profile
-from tempora_tta.measure.steady import SteadyProfile
+from tempora_tta.measure.profile import Profile
+from tempora_tta.measure.work import Kind
 from tempora_tta.names import PROFILES, file_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -32,9 +33,10 @@ def test_it_holds_the_medians_that_were_measured(name: str) -> None:
     measured = json.loads((BENCHMARKS / "results" / f"{name.replace('-', '-methods-', 1)}.json").read_text())
     profile = load_profile(f"library:{name}")
     rows = {row["name"]: row for row in measured["rows"]}
-    for method, times in profile.methods.items():
-        assert times.predict_ms[0] == pytest.approx(rows[method]["predict_ms"], abs=6e-4)
-        assert times.adapt_ms["*"][0] == pytest.approx(rows[method]["adapt_ms"], abs=6e-4)
+    for method in profile.methods:
+        predict, adapt = Kind(method, "predict"), Kind(method, "adapt", action="*")
+        assert profile.by_kind[predict].steady_ms == pytest.approx(rows[method]["predict_ms"], abs=6e-4)
+        assert profile.by_kind[adapt].steady_ms == pytest.approx(rows[method]["adapt_ms"], abs=6e-4)
     assert profile.baseline_ms == pytest.approx(1.03 * rows["standard"]["predict_ms"], abs=2e-3)
 
 
@@ -69,7 +71,7 @@ def test_times_of_another_network_are_said_and_kept(tmp_path: Path) -> None:
 
 
 def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
-    recorded = SteadyProfile.model_validate(
+    recorded = Profile.model_validate(
         {
             "name": "this machine",
             "id": "abc",

@@ -11,10 +11,8 @@ import torch
 from tempora_tta import TemporaError
 from tempora_tta.measure import (
     Baseline,
-    Batch,
     MeasuredClock,
-    MethodTimes,
-    Profile,
+    ProfileClock,
     Verdict,
     judge_baseline,
     judge_pass,
@@ -24,47 +22,72 @@ from tempora_tta.measure import (
     machine_facts,
 )
 from tempora_tta.measure.process import ProcessorTime
+from tempora_tta.measure.work import ADAPT, FROZEN, PREDICT, Owner, Piece
 
-PROFILE = Profile(
-    40.0,
-    {
-        "standard": MethodTimes([38.0, 39.0], {"none": [0.0]}),
-        "eta": MethodTimes([41.0, 42.0, 43.0], {"step": [57.0, 58.0], "nothing_kept": [2.0]}, [37.0]),
+GIVEN = {
+    "schema_version": 1,
+    "baseline_ms": 40.0,
+    "methods": {
+        "standard": {"predict_ms": [38.0], "adapt_ms": {"none": [0.0]}},
+        "eta": {
+            "predict_ms": [41.0],
+            "adapt_ms": {"step": [57.0], "nothing_kept": [2.0]},
+            "frozen_ms": [37.0],
+        },
+        "again": {"predict_ms": [99.0], "adapt_ms": {"*": [0.0]}, "reforward": True},
     },
-    "test",
-)
+}
 
 
-def test_a_recorded_time_depends_on_the_batch_and_nothing_else():
-    draws = [PROFILE.predict_ms("eta", False, "fog", 1, index) for index in range(200)]
-    assert draws == [PROFILE.predict_ms("eta", False, "fog", 1, index) for index in range(200)]
-    assert set(draws) == {41.0, 42.0, 43.0}
-    assert draws != [PROFILE.predict_ms("eta", False, "snow", 1, index) for index in range(200)]
+@pytest.fixture
+def clock(tmp_path):
+    path = tmp_path / "clock.json"
+    path.write_text(json.dumps(GIVEN))
+    return ProfileClock(load_profile(path), own=False)
 
 
-def test_adaptation_is_timed_by_what_it_did():
-    assert PROFILE.adapt_ms("eta", "nothing_kept", "fog", 1, 0) == 2.0
-    assert PROFILE.adapt_ms("eta", "step", "fog", 1, 0) in (57.0, 58.0)
-    assert PROFILE.adapt_ms("eta", "never seen", "fog", 1, 0) in (57.0, 58.0, 2.0)
+def ms(clock, label, phase, action="", **about):
+    return clock.ms(Piece(Owner(label, label, **about), phase, 0, action=action))
 
 
-def test_frozen_predictions_take_their_own_time_or_standards():
-    assert PROFILE.predict_ms("eta", True, "fog", 1, 0) == 37.0
-    assert PROFILE.predict_ms("standard", True, "fog", 1, 0) in (38.0, 39.0)
+def test_adaptation_is_timed_by_its_action(clock):
+    assert ms(clock, "eta", ADAPT, "nothing_kept") == 2.0
+    assert ms(clock, "eta", ADAPT, "step") == 57.0
+    assert ms(clock, "eta", ADAPT, "never seen") == 57.0
+    assert ms(clock, "eta", ADAPT, "none") == 0.0
 
 
-def test_profiles_survive_their_file(tmp_path):
-    path = tmp_path / "profile.json"
-    PROFILE.save(path)
-    assert load_profile(path).fingerprint == PROFILE.fingerprint
-    assert load_profile(path).methods["eta"].adapt_ms == {"step": [57.0, 58.0], "nothing_kept": [2.0]}
+def test_frozen_predictions_take_their_own_time_or_standards(clock):
+    assert ms(clock, "eta", FROZEN) == 37.0
+    assert ms(clock, "again", FROZEN) == 38.0
+    assert ms(clock, "eta", FROZEN, frozen_as="standard") == 38.0
+
+
+def test_a_prediction_that_holds_the_adaptation(clock):
+    assert ms(clock, "eta", PREDICT, "step", reforwards=True) == 41 + (57 + 41)
+    assert ms(clock, "eta", ADAPT, "step", reforwards=True) == 0.0
+    assert ms(clock, "again", PREDICT, "step", reforwards=True) == 99.0
+
+
+def test_one_given_time_stands_for_every_action_but_a_step_left_out():
+    clock = ProfileClock(load_profile({"baseline_ms": 40, "tent": (41, 56), "adabn": (41, 0.1)}), own=False)
+    assert ms(clock, "tent", ADAPT, "step", gradient_based=True) == 56.0
+    assert ms(clock, "tent", ADAPT, "none", gradient_based=True) == 0.0
+    assert ms(clock, "adabn", ADAPT, "none") == 0.1
+    assert clock.profile.baseline_ms == 40
+    assert not clock.missing
+
+
+def test_profiles_survive_their_file(clock, tmp_path):
+    clock.profile.save(tmp_path / "again.json")
+    assert load_profile(tmp_path / "again.json") == clock.profile
 
 
 def test_published_profiles():
-    published = load_profile("published:rn50_inc")
-    assert published.baseline_ms == 39.9
-    assert published.predict_ms("tent", False, "fog", 1, 0) == 41.1
-    assert published.adapt_ms("tent", "step", "fog", 1, 0) == 56.1
+    clock = ProfileClock(load_profile("published:rn50_inc"), own=False)
+    assert clock.profile.baseline_ms == 39.9
+    assert ms(clock, "tent", PREDICT) == 41.1
+    assert ms(clock, "tent", ADAPT, "step") == 56.1
 
 
 @pytest.mark.parametrize(
@@ -79,6 +102,7 @@ def test_published_profiles():
         '{"baseline_ms": 1, "methods": {"a": {"predict_ms": [], "adapt_ms": {}}}}',
         '{"baseline_ms": 1, "methods": {"a": {"predict_ms": [true], "adapt_ms": {}}}}',
         '{"baseline_ms": 1, "methods": {"a": {"predict_ms": [1], "adapt_ms": {"*": []}}}}',
+        '{"baseline_ms": 1, "methods": {"a": {"predict_ms": [1, 2], "adapt_ms": {"*": [1]}}}}',
         '{"baseline_ms": 0, "methods": {}}',
         '{"baseline_ms": 1, "methods": {}, "machine": [1]}',
         '{"baseline_ms": 1' + "0" * 400 + ', "methods": {}}',
@@ -151,14 +175,14 @@ def test_the_runs_verdict_is_its_worst():
     assert judge_baseline(given, 10.0).status == "VALID"
     drifted = judge_run(judge_baseline(QUIET, 12.3), [])
     assert str(drifted).startswith("INVALID: baseline drifted 23 % during the run; close other programs")
-    mixed = judge_run(quiet, [verdict_of(), verdict_of(drift=0.08), verdict_of(drift=0.23)], "try again")
+    mixed = judge_run(quiet, [verdict_of(), verdict_of(drift=0.08), verdict_of(drift=0.23)])
     assert mixed.status == "INVALID"
-    assert "1 of 3 passes is INVALID (try again)" in str(mixed)
+    assert "1 of 3 passes is INVALID" in str(mixed)
 
 
 def test_the_measured_clock_returns_what_the_work_did():
     clock = MeasuredClock(torch.device("cpu"))
-    result, elapsed_ms = clock.predict(lambda: 7, Batch("standard", "standard", "fog", 1, 0), frozen=False)
+    result, elapsed_ms = clock.timed(lambda: 7, lambda _: Piece(Owner("standard", "standard"), PREDICT, 0))
     assert result == 7
     assert elapsed_ms >= 0
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from tempora_tta import TemporaError
-from tempora_tta.measure import Batch, SteadyClock, SteadyProfile, load_profile
+from tempora_tta.measure import Profile, ProfileClock, load_profile
 from tempora_tta.measure import fits as fitting
+from tempora_tta.measure.profile import Entry, Residuals, Rounds
 from tempora_tta.measure.settling import (
     MethodCourse,
     Moved,
@@ -22,9 +23,8 @@ from tempora_tta.measure.settling import (
     tolerance,
     worth_more,
 )
-from tempora_tta.measure.steady import Entry, Residuals, Rounds
 from tempora_tta.measure.timer import clean_device_rounds
-from tempora_tta.measure.work import Kind, Sample
+from tempora_tta.measure.work import Kind, Owner, Piece, Sample
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 
 STANDARD = Kind("standard", "predict")
@@ -35,7 +35,7 @@ STRICT = Moved(0.5, 1.0)
 """What the error of a profile may move, on long streams."""
 
 
-def profile_of(*entries: Entry, **more) -> SteadyProfile:
+def profile_of(*entries: Entry, **more) -> Profile:
     standard = Entry(method="standard", phase="predict", steady_ms=10.0)
     every = [standard, *entries]
     rounds = Rounds(
@@ -48,7 +48,7 @@ def profile_of(*entries: Entry, **more) -> SteadyProfile:
     )
     facts = {"name": "made up", "id": "0123", "made_at": "2026-01-01", "model": "net", "weights": "w"}
     facts |= {"batch_size": 8, "device": "cpu", "threads": 1, "times": "process CPU time"}
-    return SteadyProfile(**facts | {"standard_ms": 10.0, "entries": every, "rounds": rounds} | more)
+    return Profile(**facts | {"standard_ms": 10.0, "entries": every, "rounds": rounds} | more)
 
 
 TENT = (
@@ -61,8 +61,8 @@ TENT = (
 )
 
 
-def batch(method="tent", index=0, **more) -> Batch:
-    return Batch(method, method, "fog", 1, index, **more)
+def piece(phase, method="tent", index=0, mode="", action="", amount=None, **about) -> Piece:
+    return Piece(Owner(method, method, **about), phase, index, mode, action, amount)
 
 
 # -- fits ---------------------------------------------------------------------------------------------------
@@ -227,58 +227,57 @@ def test_lambda_is_the_steady_time_with_a_provision():
 
 
 def test_times_follow_the_kind_of_work_and_its_amount():
-    clock = SteadyClock(profile_of(*TENT))
-    assert clock.predict(lambda: "scores", batch(), frozen=False) == ("scores", 11.0)
-    kept = batch(work=lambda: ("kept", 30.0))
-    assert clock.adapt(lambda: "step", kept) == ("step", 30.0)
-    assert clock.adapt(lambda: "nothing_kept", batch())[1] == 2.0
-    assert clock.predict(lambda: None, batch(), frozen=True)[1] == 9.0
-    assert clock.predict(lambda: None, batch(frozen_as="standard"), frozen=True)[1] == 10.0
-    assert clock.unknown == {}
+    clock = ProfileClock(profile_of(*TENT))
+    assert clock.timed(lambda: "scores", lambda _: piece("predict")) == ("scores", 11.0)
+    assert clock.ms(piece("adapt", mode="kept", action="step", amount=30.0)) == 30.0
+    assert clock.ms(piece("adapt", action="nothing_kept")) == 2.0
+    assert clock.ms(piece("frozen")) == 9.0
+    assert clock.ms(piece("frozen", frozen_as="standard")) == 10.0
+    assert clock.missing == {}
 
 
 def test_doing_nothing_is_free_and_an_unknown_action_costs_a_step():
-    clock = SteadyClock(profile_of(*TENT))
-    assert clock.adapt(lambda: "none", batch())[1] == 0.0
-    assert clock.adapt(lambda: "skipped", batch(free=("none", "skipped")))[1] == 0.0
-    assert clock.unknown == {}
-    assert clock.adapt(lambda: "recovered", batch(index=7, work=lambda: ("kept", 10.0)))[1] == 20.0
-    assert clock.unknown == {Kind("tent", "adapt", "kept", "recovered"): 7}
+    clock = ProfileClock(profile_of(*TENT))
+    assert clock.ms(piece("adapt", action="none")) == 0.0
+    assert clock.ms(piece("adapt", action="skipped", free=("none", "skipped"))) == 0.0
+    assert clock.missing == {}
+    assert clock.ms(piece("adapt", index=7, mode="kept", action="recovered", amount=10.0)) == 20.0
+    assert clock.missing == {Kind("tent", "adapt", "kept", "recovered"): 7}
     with pytest.raises(TemporaError, match=r"no times for 'eta'.*times_as"):
-        clock.predict(lambda: None, batch("eta"), frozen=False)
+        clock.ms(piece("predict", "eta"))
 
 
 def test_a_pass_depends_on_the_entries_it_used_alone():
     profile = profile_of(*TENT)
-    clock = SteadyClock(profile)
-    clock.predict(lambda: None, batch(), frozen=False)
-    clock.adapt(lambda: "step", batch(work=lambda: ("kept", 12.0)))
-    clock.adapt(lambda: "none", batch())
+    clock = ProfileClock(profile)
+    clock.ms(piece("predict"))
+    clock.ms(piece("adapt", mode="kept", action="step", amount=12.0))
+    clock.ms(piece("adapt", action="none"))
     steps = dict(clock.used)
     clock.begin()
-    clock.adapt(lambda: "recovered", batch())
+    clock.ms(piece("adapt", action="recovered"))
     stands_in = dict(clock.used)
     new = Entry(method="tent", phase="adapt", action="recovered", steady_ms=3.0)
     rounds = profile.rounds.model_copy(update={"ms": [[3.0]], "amount": [None]})
-    later = SteadyClock(profile.with_entries([new], rounds))
+    later = ProfileClock(profile.with_entries([new], rounds))
     assert later.name == clock.name, "kinds that are added leave the profile's name as it is"
     assert later.still_holds(steps)
     assert not later.still_holds(stands_in), "what cost a step then has a time of its own now"
     slower = [entry.model_copy(update={"steady_ms": entry.steady_ms + 1}) for entry in TENT]
-    assert not SteadyClock(profile_of(*slower)).still_holds(steps)
+    assert not ProfileClock(profile_of(*slower)).still_holds(steps)
 
 
 def test_a_pass_of_a_method_that_the_profile_does_not_have_holds_no_longer():
-    clock = SteadyClock(profile_of(*TENT))
-    clock.adapt(lambda: "step", batch())
-    without = SteadyClock(profile_of())
+    clock = ProfileClock(profile_of(*TENT))
+    clock.ms(piece("adapt", action="step"))
+    without = ProfileClock(profile_of())
     assert not without.still_holds(clock.used)
 
 
 @pytest.mark.parametrize("text", ["tent|adopt||step", "tent", ""])
 def test_a_pass_that_says_of_no_kind_of_work_what_it_took_is_made_again(text):
     """Somebody has edited its file."""
-    assert not SteadyClock(profile_of(*TENT)).still_holds({text: "1.0"})
+    assert not ProfileClock(profile_of(*TENT)).still_holds({text: "1.0"})
 
 
 def test_rounds_of_added_kinds_stand_beside_the_first():

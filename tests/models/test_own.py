@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torchvision
 from torch import nn
 from typer.testing import CliRunner
 
 import tempora_tta as tempora
 from tempora_tta.cli.app import app
 from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.setup import job_from_config
 from tempora_tta.errors import TemporaError
 from tempora_tta.models import load, wrap
@@ -48,6 +51,9 @@ def three_channels():
 
 def double():
     return models.wrap(Net().double(), mean=(0.286,), std=(0.353,), input_size=(1, 28, 28), crop_pct=1.0)
+
+def sizeless():
+    return models.wrap(Net(), mean=(0.286,), std=(0.353,))
 
 def needs(width):
     return Net()
@@ -120,7 +126,7 @@ def test_on_the_command_line(networks: str, tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    found = tempora.open(tmp_path / "runs" / f"{networks}.classifier-fashion")
+    found = tempora.open_run(tmp_path / "runs" / f"{networks}.classifier-fashion")
     assert set(found.utilities["model"]) == {"mine"}
 
 
@@ -129,6 +135,8 @@ def test_on_the_command_line(networks: str, tmp_path: Path) -> None:
     [
         ("three_channels", "mine: takes images of 3 channels, but these have 1"),
         ("double", "its weights are float64, but images come as float32: give network.float()"),
+        ("sizeless", "image size .* unknown.* input_size="),
+        ("network", "preprocessing is unknown.* mean="),
     ],
 )
 def test_what_does_not_fit_its_images_is_said_before_the_run(
@@ -168,3 +176,31 @@ def test_from_python_too(network: nn.Module, shape: tuple[int, ...], match: str)
     batches = [(torch.zeros(4, *shape), torch.zeros(4, dtype=torch.int64))]
     with pytest.raises(TemporaError, match=match):
         tempora.evaluate(model, batches, ["standard"], [], clock="published:rn50_inc", device="cpu")
+
+
+class _Notes(Observer):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.heard.append(text)
+
+
+def test_what_is_assumed_about_images_is_said_once_and_kept() -> None:
+    """torchvision's networks do not say how they were trained."""
+    network, notes = torchvision.models.shufflenet_v2_x0_5(num_classes=3), _Notes()
+    batches = [(torch.randn(2, 3, 32, 32), torch.zeros(2, dtype=torch.int64))] * 2
+
+    def found(model: nn.Module) -> Any:
+        options = {"clock": "published:rn50_inc", "device": "cpu", "observer": notes}
+        return tempora.evaluate(model, batches, ["standard"], [], **options).manifest["preprocessing"]
+
+    guessed = found(network)
+    assert guessed["input_size"] == [3, 224, 224]
+    assert {"mean", "std", "input_size"} < set(guessed["assumed"])
+    assert len(notes.heard) == 1
+    assert all(name in notes.heard[0] for name in guessed["assumed"])
+
+    stated = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "input_size": (3, 32, 32), "crop_pct": 1.0}
+    assert found(wrap(network, **stated, interpolation="bilinear"))["assumed"] == []
+    assert len(notes.heard) == 1

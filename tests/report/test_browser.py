@@ -82,7 +82,7 @@ class Browser:
     def wait(self, script: str) -> None:
         from selenium.webdriver.support.ui import WebDriverWait
 
-        WebDriverWait(self.driver, 20, poll_frequency=0.05).until(
+        WebDriverWait(self.driver, 600, poll_frequency=0.05).until(
             lambda driver: driver.execute_script(script)
         )
 

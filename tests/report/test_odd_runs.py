@@ -11,6 +11,7 @@ import pytest
 
 from tempora_tta import TemporaError, published
 from tempora_tta.analysis import headline
+from tempora_tta.names import TABLES
 from tempora_tta.report import tables
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]
@@ -41,7 +42,7 @@ ODD: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", ODD.values(), ids=ODD)
-@pytest.mark.parametrize("name", tables.NAMES)
+@pytest.mark.parametrize("name", TABLES)
 def test_a_table_or_a_sentence(name: str, change: Change) -> None:
     frame = change(published.as_utilities("rn50_inc").copy())
     with suppress(TemporaError):

@@ -13,6 +13,7 @@ import pytest
 from analysis.runs import a_run
 from tempora_tta import published
 from tempora_tta.errors import TemporaError
+from tempora_tta.names import TABLES
 from tempora_tta.report import tables
 from tempora_tta.report.tables.model import marks
 
@@ -31,7 +32,7 @@ def lines(name: str, setup: str = "rn50_inc") -> dict[str, list[str]]:
     }
 
 
-PAPERS = [name for name in tables.NAMES if name not in ("segments", "stream", "certainty", "seeds")]
+PAPERS = [name for name in TABLES if name not in ("segments", "stream", "certainty", "seeds")]
 """The paper has single streams of one seed and no batches; `test_streams.py` and `test_one_answer.py` show
 the tables of runs that have more."""
 
@@ -156,9 +157,7 @@ def test_csv_and_json_hold_fractions() -> None:
     assert next(row for row in frozen if row["method"] == "standard")["frozen_accuracy"] is None
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in PAPERS if name not in ("overhead", "hardware", "response")]
-)
+@pytest.mark.parametrize("name", [name for name in PAPERS if name not in ("overhead", "response")])
 def test_every_table_of_a_run(name: str) -> None:
     table = tables.build(name, a_run())
     assert table.rows
@@ -213,13 +212,6 @@ def test_calibration_is_a_column_of_its_own_and_low_is_good(name: str) -> None:
         assert "ECE" in tables.render(table, format)
     titles = [column.title for column in tables.build(name, run.assign(ece=float("nan"))).columns]
     assert "ECE" not in titles, "runs that do not know have no column"
-
-
-def test_machines_beside_each_other() -> None:
-    run = pd.concat([a_run(seed=1).assign(run="gpu"), a_run(seed=1).assign(run="pi")])
-    table = tables.build("hardware", run)
-    assert [column.title for column in table.columns[1:3]] == ["gpu", "pi"]
-    assert table.notes == ("the winner changes with the machine in 0 of 8 scenarios",)
 
 
 def test_latency_comes_from_traces() -> None:

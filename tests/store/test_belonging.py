@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -15,10 +13,9 @@ from made_runs import METHODS, write_run
 from tempora_tta.cli import app
 from tempora_tta.errors import TemporaError, TemporaWarning
 from tempora_tta.scenarios import Continuous, Offline
-from tempora_tta.store import RunFolder, open_run
-from tempora_tta.store.integrity import checksum
+from tempora_tta.store import open_run
 from tempora_tta.store.merge import merge
-from tempora_tta.store.packs import check_run
+from tempora_tta.store.packs import pack
 from tempora_tta.store.segments import segments_frame
 
 FEW = (Offline(), Continuous(threshold_ms=15.0))
@@ -67,8 +64,6 @@ def test_reading_says_so(runs: Path, tmp_path: Path, foreign: tuple[str, ...]) -
     [
         ("show",),
         ("show", "--table", "offline", "--format", "csv"),
-        ("query", "select utility from utilities"),
-        ("query", "select key from passes"),
         ("recommend", "--interval-ms", "50"),
         ("peak", "--p99-ms", "60"),
         ("report",),
@@ -83,11 +78,6 @@ def test_every_command_says_so(runs: Path, tmp_path: Path, command: tuple[str, .
 def test_merging_says_so(tmp_path: Path) -> None:
     for part, shift, luck in (("one", "fog", 0), ("two", "snow", 0), ("other", "snow", 1)):
         write_run(tmp_path / part, scenarios=FEW, shifts=(shift,), luck=luck)
-        path = tmp_path / part / "run.json"
-        shard = {**json.loads(path.read_text()), "shard": "1/2", "shifts": ["fog", "snow"]}
-        shard["batches"] = dict.fromkeys(("fog", "snow"), 40)
-        del shard["checksum"]
-        path.write_text(json.dumps({**shard, "checksum": checksum(shard)}))
     shutil.copy(tmp_path / "other" / "utilities.parquet", tmp_path / "two")
     with pytest.warns(TemporaWarning, match="is not the table that belongs to run.json"):
         merge([tmp_path / "one", tmp_path / "two"], tmp_path / "out")
@@ -121,81 +111,30 @@ def test_renamed_files_are_known_by_what_they_hold(runs: Path, tmp_path: Path) -
         assert not open_run(folder).traces.empty
 
 
-def test_folders_of_version_0_1_0_open_without_a_word(runs: Path, tmp_path: Path) -> None:
-    """It wrote checksums, but nothing that ties files together."""
-    folder = mixed(runs, tmp_path / "run")
-    manifest = json.loads((folder / "run.json").read_text())
-    del manifest["checksum"], manifest["utilities_seal"]
-    (folder / "run.json").write_text(json.dumps({**manifest, "checksum": checksum(manifest)}))
-    path = folder / "utilities.parquet"
-    table = pq.read_table(path)
-    about = json.loads(table.schema.metadata[b"tempora"])
-    del about["passes"]
-    told = {name: value for name, value in about.items() if not name.endswith("checksum")}
-    about["checksum"] = checksum(told)
-    pq.write_table(table.replace_schema_metadata({b"tempora": json.dumps(about)}), path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", TemporaWarning)
-        assert not open_run(folder).traces.empty
-
-
 def test_segments_of_another_run_or_none_are_noticed(tmp_path: Path) -> None:
     folders = [tmp_path / "this", tmp_path / "other"]
     for luck, place in enumerate(folders):
         results = write_run(place, scenarios=FEW, shifts=("continual",), segments=("fog", "snow"), luck=luck)
         results.folder.write_segments(segments_frame(results))
         results.folder.seal()
-        check_run(RunFolder(place))
+        pack(place)
     this, other = (folder / "segments.parquet" for folder in folders)
     shutil.copy(other, this)
     with pytest.warns(TemporaWarning, match="is not the table of segments that belongs to run.json"):
         _ = open_run(folders[0]).utilities
     this.unlink()
-    with pytest.raises(TemporaError, match=r"does not verify: .*segments\.parquet is missing"):
-        check_run(RunFolder(folders[0]))
-
-
-def test_segments_of_earlier_versions_are_known_by_their_table_of_utilities(tmp_path: Path) -> None:
-    """Their run.json names no segments."""
-    for luck, name in enumerate(("this", "other")):
-        results = write_run(
-            tmp_path / name, scenarios=FEW, shifts=("continual",), segments=("fog", "snow"), luck=luck
-        )
-        results.folder.write_segments(segments_frame(results))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", TemporaWarning)
-        _ = open_run(tmp_path / "this").utilities
-    shutil.copy(tmp_path / "other" / "segments.parquet", tmp_path / "this")
-    with pytest.warns(TemporaWarning, match="is not the table of segments"):
-        _ = open_run(tmp_path / "this").utilities
-
-
-@pytest.mark.parametrize(
-    ("profile", "said"),
-    [
-        ('{"id": "abc"}', None),
-        ('{"id": "x"}', "is not the profile abc"),
-        ("not json", "is not the profile abc"),
-    ],
-)
-def test_the_profile_of_an_earlier_version_is_known_by_its_id(
-    tmp_path: Path, profile: str, said: str | None
-) -> None:
-    write_run(tmp_path, scenarios=FEW, clock="steady:abc")
-    (tmp_path / "profile.json").write_text(profile)
-    if said is None:
-        check_run(RunFolder(tmp_path))
-        return
-    with pytest.raises(TemporaError, match=said):
-        check_run(RunFolder(tmp_path))
+    with pytest.raises(TemporaError, match=r"cannot be packed: .*segments\.parquet is missing"):
+        pack(folders[0])
 
 
 def test_a_steady_run_without_its_profile_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "profile.json").write_text("{}")
     write_run(tmp_path, scenarios=FEW, clock="steady:abc")
+    (tmp_path / "profile.json").unlink()
     with pytest.raises(
         TemporaError, match=r"profile\.json is missing, and the times of this run come from it"
     ):
-        check_run(RunFolder(tmp_path))
+        pack(tmp_path)
 
 
 def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,6 @@ from tempora_tta.store import (
     utilities_frame,
     utility_row,
 )
-from tempora_tta.store.folder import read_pass
 
 SCENARIOS: tuple[Scenario, ...] = (
     Offline(),
@@ -149,8 +148,7 @@ def test_a_file_with_an_odd_checksum_warns(run):
         read_all(run)
 
 
-def test_files_without_checksums_are_read_with_a_warning_and_kept(run):
-    """As an early Tempora wrote them: hours of passes are not thrown away for a checksum."""
+def test_files_without_checksums_were_changed(run):
     manifest = json.loads((run / "run.json").read_text())
     del manifest["checksum"]
     (run / "run.json").write_text(json.dumps(manifest))
@@ -159,24 +157,10 @@ def test_files_without_checksums_are_read_with_a_warning_and_kept(run):
     about = json.loads(table.schema.metadata[b"tempora"])
     del about["checksum"], about["rows_checksum"]
     pq.write_table(table.replace_schema_metadata({b"tempora": json.dumps(about)}), path)
-    with pytest.warns(TemporaWarning, match=r"run\.json has no checksum"):
+    with pytest.warns(TemporaWarning, match=r"run\.json was changed"):
         results = open_run(run)
-    with pytest.warns(TemporaWarning, match=rf"{path.name} has no checksum"):
+    with pytest.warns(TemporaWarning, match=rf"{path.name} was changed"):
         assert not results.traces.empty
-    with RunFolder.for_writing(run) as folder:
-        assert folder.damaged == []
-
-
-def test_files_of_earlier_versions_lack_columns_of_texts(run):
-    """Traces of 0.1.0 have no modes."""
-    for path in (run / "traces").glob("*.parquet"):
-        table = pq.read_table(path).drop_columns(["mode"])
-        about = json.loads(table.schema.metadata[b"tempora"])
-        del about["rows_checksum"]["mode"]
-        pq.write_table(table.replace_schema_metadata({b"tempora": json.dumps(about)}), path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", TemporaWarning)
-            assert set(read_pass(path).trace().mode) == {""}
 
 
 @pytest.mark.parametrize(
@@ -306,7 +290,6 @@ def test_impossible_numbers_are_refused(run, kind, change, message):
         ("machine", None),
         ("machine", {"command": "tempora run"}),
         ("config", {"scenarios": None}),
-        ("method_labels", ["tent"]),
     ],
 )
 def test_a_manifest_that_cannot_be_used_is_refused(run, name, value):
@@ -328,10 +311,12 @@ def test_what_was_changed_is_set_aside_when_the_run_goes_on(run):
         assert [found.identity["method"] for found in folder.passes().values()] == ["standard"]
 
 
-def test_files_of_a_newer_tempora_are_not_set_aside(run):
-    (run / "run.json").write_text(json.dumps({"schema_version": 99}))
-    with pytest.raises(TemporaError, match="update Tempora"):
-        RunFolder.for_writing(run)
+@pytest.mark.parametrize("version", [1, 99])
+def test_files_of_another_tempora_are_refused_and_not_set_aside(run, version):
+    (run / "run.json").write_text(json.dumps({"schema_version": version}))
+    for look in (open_run, RunFolder.for_writing):
+        with pytest.raises(TemporaError, match=f"schema version {version}, this Tempora reads 2: run again"):
+            look(run)
     assert (run / "run.json").exists()
 
 

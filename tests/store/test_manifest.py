@@ -24,7 +24,7 @@ LEAST: dict[str, Any] = {
     "baseline": {"baseline_ms": 10},
     "finished": False,
 }
-"""What every run.json has, also those of 0.1.0."""
+"""What every run.json has."""
 
 
 def read_back(folder: Path, **changes: Any) -> manifest.Manifest:
@@ -78,7 +78,7 @@ def test_a_verdict_is_stored_and_read_as_it_was_said() -> None:
         Verdict(),
         Verdict("WARN", ("a", "b")),
         Verdict(said="VALID: recorded clock"),
-        Verdict("WARN", ("imported",), said="WARN: imported"),
+        Verdict("WARN", ("busy",), said="WARN: busy"),
     ):
         assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
     assert str(Verdict("WARN", ("a",))).startswith("WARN: a; close other programs")

@@ -13,8 +13,7 @@ import pytest
 from made_runs import GRID, write_run
 from tempora_tta import TemporaError
 from tempora_tta.errors import TemporaWarning
-from tempora_tta.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, integrity, read_pass
-from tempora_tta.store.folder import StoredPass
+from tempora_tta.store import ADAPTED, FROZEN, TRACE, UTILITIES, RunFolder, Trace, read_pass
 from tempora_tta.store.schema_page import as_markdown
 
 DOCS = Path(__file__).parents[2] / "docs" / "schema.md"
@@ -83,38 +82,6 @@ def test_passes_are_read_without_their_predictions_where_nobody_asks(tmp_path: P
     pq.write_table(slower.replace_schema_metadata(table.schema.metadata), path)
     with pytest.warns(TemporaWarning, match="was changed after Tempora wrote it"):
         RunFolder(tmp_path).trace(key, predictions=False)
-
-
-def test_labels_of_methods_are_words(tmp_path: Path) -> None:
-    with pytest.raises(TemporaError, match="'method_labels' is"):
-        write_run(tmp_path, method_labels={"tent": 3})
-
-
-def test_columns_that_came_later_are_empty_in_earlier_files_and_missed_in_later_ones(tmp_path):
-    path = tmp_path / "utilities.parquet"
-    fields = {name: UTILITIES[name] for name in ("method", "response_p99_ms")}
-    early = pa.table({"method": ["tent"]})
-    integrity.write_sealed(early, path, {}, integrity.rows_checksum(early))
-    assert integrity.read_sealed(path, fields).to_pylist() == [{"method": "tent", "response_p99_ms": None}]
-    later = pa.table({"method": ["tent"], "response_p99_ms": [80.0]})
-    integrity.write_sealed(later, path, {}, integrity.rows_checksum(later))
-    pq.write_table(pq.read_table(path).drop_columns(["response_p99_ms"]), path)
-    with pytest.raises(TemporaError, match="lacks the column response_p99_ms"):
-        integrity.read_sealed(path, fields)
-
-
-@pytest.mark.parametrize(
-    ("identity", "facts", "aware"),
-    [
-        ({}, {"time_aware": True}, True),
-        ({"deployment": {"threshold_ms": 5.0}}, {"time_aware": False}, False),
-        ({"deployment": {"threshold_ms": 5.0}}, {}, True),
-        ({"deployment": {"queue": 1}}, {}, False),
-    ],
-)
-def test_a_pass_says_whether_its_method_looked_at_the_clock(identity, facts, aware):
-    """Passes of 0.1.0 do not say so; what they noted of the deployment tells."""
-    assert StoredPass(Path("a.parquet"), identity, facts, None).time_aware is aware
 
 
 def test_the_table_is_read_again_when_it_is_another(tmp_path):

@@ -3,7 +3,7 @@
 Pure functions from frames to frames (`frames` says which columns); nothing here draws, prints or needs torch.
 """
 
-from tempora_tta.analysis.advice import Advice
+from tempora_tta.analysis.advice import Advice, Difference
 from tempora_tta.analysis.below_standard import below_standard, beside_standard
 from tempora_tta.analysis.buffering import buffering
 from tempora_tta.analysis.compare import RunComparison, compare_runs
@@ -29,7 +29,7 @@ from tempora_tta.analysis.outcomes import (
 )
 from tempora_tta.analysis.pareto import budget_curves, pareto_front
 from tempora_tta.analysis.peak import Peaks, peak
-from tempora_tta.analysis.phases import phase_summary, phase_transitions
+from tempora_tta.analysis.phases import phase_transitions
 from tempora_tta.analysis.pooling import pool
 from tempora_tta.analysis.ranks import with_ranks
 from tempora_tta.analysis.recommend import recommend
@@ -38,14 +38,6 @@ from tempora_tta.analysis.replays import Answers, answer
 from tempora_tta.analysis.requirements import Requirements
 from tempora_tta.analysis.segments import by_segment, over_the_stream
 from tempora_tta.analysis.solvency import break_even, findings
-from tempora_tta.analysis.uncertainty import (
-    Difference,
-    components,
-    contributions,
-    difference_across_seeds,
-    paired_difference,
-    probability_best,
-)
 
 __all__ = [
     "Advice",
@@ -66,13 +58,10 @@ __all__ = [
     "by_segment",
     "champions",
     "compare_runs",
-    "components",
-    "contributions",
     "correlation_summary",
     "correlations",
     "counted",
     "deficit",
-    "difference_across_seeds",
     "failures",
     "findings",
     "gaps",
@@ -86,14 +75,11 @@ __all__ = [
     "over_shifts",
     "over_the_stream",
     "overhead",
-    "paired_difference",
     "pareto_front",
     "peak",
     "performance_profile",
-    "phase_summary",
     "phase_transitions",
     "pool",
-    "probability_best",
     "recommend",
     "regret",
     "scored",

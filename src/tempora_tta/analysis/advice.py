@@ -13,10 +13,26 @@ from tempora_tta.analysis.certainty import how_sure
 from tempora_tta.analysis.doubt import Judgement
 from tempora_tta.analysis.neighbours import Neighbours, favourite, rivals
 from tempora_tta.analysis.requirements import Requirements
-from tempora_tta.analysis.uncertainty import Difference
 from tempora_tta.cards import CATALOGUE, Cards
 from tempora_tta.scenarios import Scenario
 from tempora_tta.store import Evaluated
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean difference with its confidence interval, and what the interval is about."""
+
+    mean: float
+    lo: float
+    hi: float
+    units: int
+    kind: str
+    """`within-stream` (units are batches of one order of the data) or `across 5 seeds`."""
+
+    @property
+    def clear(self) -> bool:
+        """The interval leaves out zero."""
+        return self.lo > 0 or self.hi < 0
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,11 @@ def machine_name(manifest: Mapping[str, Any]) -> str:
 
 def _recorded_by(manifest: Mapping[str, Any]) -> str:
     """Whose times a recorded clock has. Profiles that ship have names; a file of the user's own is called like its
-    device, since two machines may both keep theirs in profile.json. Earlier runs kept its path alone.
+    device, since two machines may both keep theirs in profile.json.
 
     >>> told = {"config": {"clock": "profile.json"}, "clock": "recorded:1a2b"}
-    >>> _recorded_by({**told, "profile": {"device": "Some CPU", "id": "1a2b"}}), _recorded_by(told)
-    ('Some CPU, profile 1a2b', 'profile.json')
+    >>> _recorded_by({**told, "profile": {"device": "Some CPU", "id": "1a2b"}})
+    'Some CPU, profile 1a2b'
     """
     told = manifest.get("profile") or {}
     named = str((manifest.get("config") or {}).get("clock", manifest.get("clock", "")))

@@ -162,8 +162,7 @@ def how_correlated(manifest: Mapping[str, Any]) -> str:
 
 
 def _by_batch(results: Results, cards: Cards) -> tuple[frozenset[str], frozenset[str]]:
-    """Methods that look at nothing but the batch's statistics, and all that normalise with them. A pass says the
-    latter itself; those of earlier versions do not, and there whoever changes the network is taken to."""
+    """Methods that look at nothing but the batch's statistics, and all that normalise with them."""
     alone, statistics = set(), set()
     try:
         passes = results.folder.passes().values()
@@ -174,6 +173,6 @@ def _by_batch(results: Results, cards: Cards) -> tuple[frozenset[str], frozenset
         modifies = set(cards.method(method).modifies)
         if stored.history_free and "activations" in modifies:
             alone.add(method)
-        if stored.facts.get("batch_statistics", bool(modifies & {"activations", "parameters"})):
+        if stored.facts.get("batch_statistics"):
             statistics.add(method)
     return frozenset(alone), frozenset(statistics)

@@ -47,7 +47,7 @@ def scored(frame: pd.DataFrame) -> pd.DataFrame:
     if missing:
         raise TemporaError(
             f"not a utilities frame: {', '.join(missing)} missing; give the utilities of a run "
-            "(tempora.open(RUN).utilities) or published.as_utilities(setup)"
+            "(tempora.open_run(RUN).utilities) or published.as_utilities(setup)"
         )
     known = frame["utility"].notna() & ~is_oracle(frame)
     rows = frame.copy(deep=False) if known.all() else frame[known]

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tempora_tta.analysis.frames import is_offline
-from tempora_tta.analysis.replays import Live
 from tempora_tta.analysis.requirements import check_bound
 from tempora_tta.analysis.tails import FloatArray, tail_note, varies
 from tempora_tta.errors import TemporaError, unknown
@@ -25,7 +24,7 @@ from tempora_tta.published.methods import order
 from tempora_tta.scenarios import Course, Deployment, Offline, Poisson, Recorded, Resolved, replay, route
 from tempora_tta.scenarios.grids import SERVER_QUEUE
 from tempora_tta.scenarios.routes import LIVE
-from tempora_tta.store import ADAPTED, Results, Trace
+from tempora_tta.store import ADAPTED, Results
 
 LEAST_ARRIVALS = 1000
 """That a share of 99 % is told from."""
@@ -116,7 +115,7 @@ class Peak:
     utilisation: float | None
     """How busy the method's own pipeline is at that rate."""
     answer: str
-    """replayed (exact), live (passes were made), approximate, or none."""
+    """replayed (exact), approximate, or none."""
     why: str
 
 
@@ -153,12 +152,10 @@ def peak(
     p90_ms: float | None = None,
     methods: Sequence[str] | None = None,
     queue: int = SERVER_QUEUE,
-    live: Live | None = None,
 ) -> Peaks:
     """The highest Poisson rate of each method at which 99 % (95, 90) of all arrivals are answered within the bound.
 
-    Rates are replayed from the offline passes. Where `route` says that a rate needs live passes, `live` makes them;
-    without it such a rate is approximate.
+    Rates are replayed from the offline passes. A rate is approximate where `route` says that it needs live passes.
     """
     percent, bound_ms = _bound({99: p99_ms, 95: p95_ms, 90: p90_ms})
     rows = _offline(results)
@@ -169,8 +166,7 @@ def peak(
         if isinstance(times, str):
             answer = Peak(None, None, None, NONE, times)
         else:
-            made = None if live is None else partial(live, method)
-            answer = highest_rate(times, arrivals, percent, bound_ms, queue, made)
+            answer = highest_rate(times, arrivals, percent, bound_ms, queue)
             varying = varying and times.varying
         found.append({"method": method, **vars(answer)})
     table = pd.DataFrame(found)
@@ -182,23 +178,16 @@ def peak(
     return Peaks(table, percent, bound_ms, queue, arrivals.count, arrivals.repeats, tail)
 
 
-def highest_rate(
-    times: Times,
-    streams: Streams,
-    percent: int,
-    bound_ms: float,
-    queue: int,
-    live: Callable[[str, int, Resolved], Trace] | None = None,
-) -> Peak:
+def highest_rate(times: Times, streams: Streams, percent: int, bound_ms: float, queue: int) -> Peak:
     """The peak rate of one method, by bisection of the mean interval.
 
     A rate that the pipeline cannot sustain is none, however long the queue: the mean interval is longer than the mean
     service. The peak is exact if both it and the next higher rate, which fails, are.
     """
-    if times.time_aware and live is None:
+    if times.time_aware:
         return Peak(None, None, None, NONE, "it looks at the clock, so every rate is a run of its own")
     needed = percent / 100
-    if not times.time_aware and float((times.predict_ms <= bound_ms).mean()) < needed:
+    if float((times.predict_ms <= bound_ms).mean()) < needed:
         slowest = float(np.percentile(times.predict_ms, percent, method="inverted_cdf"))
         return Peak(
             0.0,
@@ -207,7 +196,7 @@ def highest_rate(
             REPLAYED,
             f"even without a queue p{percent} is {slowest:.1f} ms, above {bound_ms:g}",
         )
-    rates = _Rates(times, streams, bound_ms, queue, live)
+    rates = _Rates(times, streams, bound_ms, queue)
     mean_ms = float(times.service_ms.mean())
     too_short_ms, holds_ms = _bracket(mean_ms, lambda interval_ms: rates.share(interval_ms) >= needed)
     if holds_ms is None:
@@ -215,12 +204,11 @@ def highest_rate(
     bounded = too_short_ms > mean_ms
     reasons = [rates.why_live(interval_ms) for interval_ms in (holds_ms, too_short_ms)[: 1 + bounded]]
     why_live = next(filter(None, reasons), None)
-    not_exact = APPROXIMATE if live is None else LIVE
     return Peak(
         1000.0 / holds_ms,
         rates.share(holds_ms),
         mean_ms / holds_ms,
-        REPLAYED if why_live is None else not_exact,
+        REPLAYED if why_live is None else APPROXIMATE,
         why_live or ("" if bounded else "its service time is the limit, not the bound"),
     )
 
@@ -228,29 +216,18 @@ def highest_rate(
 class _Rates:
     """One method at any rate: the share of all arrivals that is answered within the bound."""
 
-    def __init__(
-        self,
-        times: Times,
-        streams: Streams,
-        bound_ms: float,
-        queue: int,
-        live: Callable[[str, int, Resolved], Trace] | None,
-    ) -> None:
-        self._times, self._streams, self._bound_ms, self._queue = (
-            times.repeated(streams),
-            streams,
-            bound_ms,
-            queue,
-        )
-        self._live = live
+    def __init__(self, times: Times, streams: Streams, bound_ms: float, queue: int) -> None:
+        self._times, self._streams = times.repeated(streams), streams
+        self._bound_ms, self._queue = bound_ms, queue
         self._shares: dict[float, float] = {}
         offline = Offline().resolve(num_batches=streams.count)
         self._offline = self._course(offline)
 
     def share(self, interval_ms: float) -> float:
         if interval_ms not in self._shares:
-            needs_pass = self._live is not None and self.why_live(interval_ms) is not None
-            self._shares[interval_ms] = (self._lived if needs_pass else self._replayed)(interval_ms)
+            course = self._course(self._deployment(self._streams.unit_times * interval_ms))
+            in_time = int((course.response_ms <= self._bound_ms).sum())
+            self._shares[interval_ms] = in_time / course.num_batches
         return self._shares[interval_ms]
 
     def why_live(self, interval_ms: float) -> str | None:
@@ -263,20 +240,6 @@ class _Rates:
             time_aware=self._times.time_aware,
         )
         return way.why if way.kind == LIVE else None
-
-    def _replayed(self, interval_ms: float) -> float:
-        course = self._course(self._deployment(self._streams.unit_times * interval_ms))
-        return int((course.response_ms <= self._bound_ms).sum()) / course.num_batches
-
-    def _lived(self, interval_ms: float) -> float:
-        """Each stream for itself, from an empty queue: a pass knows no other."""
-        assert self._live is not None
-        in_time = 0
-        for shift, seed, unit_times in self._streams.parts:
-            resolved = self._deployment(unit_times * interval_ms)
-            trace = self._live(shift, seed, resolved)
-            in_time += int((trace.response_ms(resolved)[trace.served] <= self._bound_ms).sum())
-        return in_time / self._streams.count
 
     def _course(self, resolved: Resolved) -> Course:
         times = self._times

@@ -25,14 +25,3 @@ def phase_transitions(winners: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.Dat
     changes = changes.rename(columns={name: f"to_{name}" for name in _SHOWN})
     order = [f"{end}_{name}" for end in ("from", "to") for name in _SHOWN]
     return changes[[*curve, *order]].reset_index(drop=True)
-
-
-def phase_summary(winners: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
-    """Per protocol: over how many streams, and at which typical value, gradient-based methods take over."""
-    changes = phase_transitions(winners, cards)
-    taken = changes[changes["to_family"] == "gradient-based"]
-    protocols = keys(taken, ("run", "hardware", "model", "protocol", "parameter"))
-    table = taken.groupby(protocols, dropna=False, sort=False)["to_value"].agg(
-        changes="size", earliest="min", median="median", latest="max"
-    )
-    return ordered(table.reset_index(), cards)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tempora_tta._numbers import percent, points
-from tempora_tta.analysis.advice import Advice
+from tempora_tta.analysis.advice import Advice, Difference
 from tempora_tta.analysis.doubt import Judgement, Replicates, judge, leads, pooled, times_of
 from tempora_tta.analysis.doubt.drawn import rescored
 from tempora_tta.analysis.doubt.rescoring import Rescorer
@@ -19,11 +19,10 @@ from tempora_tta.analysis.doubt.run import Scored, together
 from tempora_tta.analysis.neighbours import Neighbours, neighbours
 from tempora_tta.analysis.outcomes import counted as counted_shifts
 from tempora_tta.analysis.pooling import pool
-from tempora_tta.analysis.replays import LIVE, MISSED_BY_A_SHORT_STREAM, Answers, Live, answer
+from tempora_tta.analysis.replays import MISSED_BY_A_SHORT_STREAM, Answers, answer
 from tempora_tta.analysis.requirements import Kept, Requirements, check_known, kept
 from tempora_tta.analysis.solvency import break_even
 from tempora_tta.analysis.tails import tail_note, with_variation
-from tempora_tta.analysis.uncertainty import Difference, seed_label
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.published.methods import STANDARD
@@ -42,20 +41,18 @@ def recommend(
     scenario: Scenario,
     shifts: Sequence[str] | None = None,
     required: Requirements | None = None,
-    live: Live | None = None,
 ) -> Advice:
     """The best method of a run under `scenario`, on all its shifts or some of them, of those that keep what is
     `required` of responses, availability, energy and memory.
 
     Only exact answers count: cells that were evaluated, and replays that cannot go differently. Methods
-    without one are named in `unanswered`, never estimated, with what their evaluated `neighbours` got; `live` makes
-    the passes that are missing (`engine.audit.live_passes`). Percentiles have the device's own variation in
-    them.
+    without one are named in `unanswered`, never estimated, with what their evaluated `neighbours` got.
+    Percentiles have the device's own variation in them.
     """
     required = required or Requirements()
     if required.limits_ms:
         scenario = with_variation(results, scenario)
-    answers = answer(results, scenario, shifts, live)
+    answers = answer(results, scenario, shifts)
     if answers.rows.empty:
         reasons = "; ".join(sorted({*answers.unanswered.values(), *answers.failed.values()}))
         raise NoExactAnswer(f"{scenario.label}: this run has no exact answer for any method ({reasons})")
@@ -124,7 +121,7 @@ def _with_card_of(cards: Cards, scenario: Scenario) -> Cards:
 def _table(answers: Answers, cards: Cards) -> pd.DataFrame:
     table = pool(pool(answers.rows, cards=cards), over="seed", cards=cards)
     how = answers.rows.groupby("method")["answer"].agg(
-        lambda found: next(how for how in (LIVE, "replayed", "evaluated") if how in set(found))
+        lambda found: next(how for how in ("replayed", "evaluated") if how in set(found))
     )
     table["answer"] = table["method"].map(how)
     table = table.sort_values("rank", kind="stable", ignore_index=True)
@@ -150,11 +147,7 @@ def _replicates(results: Results, answers: Answers, scenario: Scenario, methods:
         rows = {str(row["method"]): row for _, row in stream.iterrows()}
         shift, seed = str(stream["shift"].iloc[0]), int(stream["seed"].iloc[0])
         worths = {one: np.asarray(answers.worth[one, shift, seed], dtype=np.float64) for one in methods}
-        drawn = [
-            # A pass made just now cannot be timed again.
-            None if rows[one]["answer"] == LIVE else rescorer.drawn(rows[one], worths[one])
-            for one in methods
-        ]
+        drawn = [rescorer.drawn(rows[one], worths[one]) for one in methods]
         found = [
             Scored(one, worths[one], answers.phase[one, shift, seed], timed)
             for one, timed in zip(methods, rescored(drawn), strict=True)
@@ -167,7 +160,8 @@ def _margin(replicates: Replicates, seeds: int) -> Difference:
     """Over the runner-up, which is the second."""
     ahead = leads(replicates, 0)
     lead, lo, hi = (float(bound[0]) for bound in (ahead.lead, ahead.lo, ahead.hi))
-    return Difference(lead, lo, hi, replicates.batches, seed_label(seeds))
+    kind = "within-stream" if seeds == 1 else f"across {seeds} seeds"
+    return Difference(lead, lo, hi, replicates.batches, kind)
 
 
 def _why(best: pd.Series[Any], second: pd.Series[Any] | None, table: pd.DataFrame, cards: Cards) -> str:

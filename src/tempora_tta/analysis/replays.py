@@ -7,7 +7,7 @@ batches, any budget that lasts or whose frozen tail is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +29,6 @@ _DERIVED, _REPLAYED = "derived", "replayed"
 MISSED_BY_A_SHORT_STREAM = 0.05
 """Share of the batches: a method that serves this much less of a stream without end than of the one that was
 evaluated has an answer about the beginning of a deployment."""
-LIVE = "live"
-"""The answer of a pass that was made for it."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Answers:
 
     rows: pd.DataFrame
     """The columns of `utilities.parquet`, one row per method and stream, of the methods with an answer on every
-    stream. `answer` is `evaluated`, `replayed` or `live`."""
+    stream. `answer` is `evaluated` or `replayed`."""
     unanswered: dict[str, str]
     """Method -> why not."""
     failed: dict[str, str]
@@ -64,21 +62,12 @@ class _Failed(_CannotAnswer):
     """The method was tried and failed."""
 
 
-Live = Callable[[str, str, int, Resolved], Trace]
-"""Makes the pass of a method over a shift and seed under a deployment."""
-
-
-def answer(
-    results: Results, scenario: Scenario, shifts: Sequence[str] | None = None, live: Live | None = None
-) -> Answers:
-    """Every method of a run under `scenario`, on all shifts of the run (clean apart) or those that are named.
-
-    `live` makes the passes that no replay stands for; their rows say `live`.
-    """
+def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = None) -> Answers:
+    """Every method of a run under `scenario`, on all shifts of the run (clean apart) or those that are named."""
     utilities = counted(results.contenders) if shifts is None else _of_shifts(results.contenders, shifts)
     if utilities.empty:
         raise TemporaError("the run has no finished shift yet: let it finish, then ask again")
-    reader = _Reader(results, utilities, scenario, live)
+    reader = _Reader(results, utilities, scenario)
     found: list[dict[str, Any]] = []
     worth: dict[tuple[str, str, int], pd.Series[float]] = {}
     phase: dict[tuple[str, str, int], NDArray[np.int8]] = {}
@@ -109,10 +98,8 @@ def answer(
 class _Reader:
     """One deployment asked of one run."""
 
-    def __init__(
-        self, results: Results, utilities: pd.DataFrame, scenario: Scenario, live: Live | None
-    ) -> None:
-        self._results, self._utilities, self._scenario, self._live = results, utilities, scenario, live
+    def __init__(self, results: Results, utilities: pd.DataFrame, scenario: Scenario) -> None:
+        self._results, self._utilities, self._scenario = results, utilities, scenario
         self._folder = results.folder
 
     def answer(self, method: str, stream: pd.Series[Any]) -> tuple[dict[str, Any], Trace]:
@@ -129,14 +116,7 @@ class _Reader:
         status = rows["status"].astype(str)
         if status.str.startswith("failed").all():
             raise _Failed(status.iloc[0])
-        try:
-            return self._replayed(rows)
-        except _Failed:
-            raise
-        except _CannotAnswer:
-            if self._live is None:
-                raise
-            return self._lived(rows)
+        return self._replayed(rows)
 
     def worth(self, row: dict[str, Any], trace: Trace) -> pd.Series[float]:
         return batch_worth(trace, self._resolved(row, trace.num_batches))
@@ -214,26 +194,6 @@ class _Reader:
         )
         scored = utility_row(cell, adapting, frozen, fallback)
         return self._named(scored, "replayed"), adapting.on_timeline(resolved, frozen, fallback)
-
-    def _lived(self, rows: pd.DataFrame) -> tuple[dict[str, Any], Trace]:
-        """From a pass that is made now."""
-        assert self._live is not None
-        row = rows[rows["status"] == "ok"].iloc[0]
-        method, shift, seed = str(row["method"]), str(row["shift"]), int(row["seed"])
-        trace = self._live(method, shift, seed, self._resolved(row, int(row["batches"])))
-        cell = Cell(
-            method=method,
-            model=row["model"],
-            shift=shift,
-            seed=seed,
-            scenario=self._scenario,
-            scenario_index=-1,
-            baseline_ms=float(row["baseline_ms"]),
-            origin="live",
-            timing=row["timing"],
-            resources=Resources.of(self._folder.stored(row["adapting_pass"]).facts),
-        )
-        return self._named(utility_row(cell, trace), LIVE), trace
 
     def _offline(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows[is_offline(rows, self._results.cards) & (rows["status"] == "ok")]

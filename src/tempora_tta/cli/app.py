@@ -18,20 +18,16 @@ import typer
 
 from tempora_tta._version import __version__
 from tempora_tta.cli.audit import audit
-from tempora_tta.cli.board import board
 from tempora_tta.cli.check import check
 from tempora_tta.cli.compare import compare
 from tempora_tta.cli.data import data_app
 from tempora_tta.cli.demo import demo
 from tempora_tta.cli.examples import add_examples
-from tempora_tta.cli.import_ import import_app
 from tempora_tta.cli.list_ import list_
-from tempora_tta.cli.live import live
 from tempora_tta.cli.merge import merge
-from tempora_tta.cli.pack import open_, pack
+from tempora_tta.cli.pack import pack
 from tempora_tta.cli.peak import peak
 from tempora_tta.cli.profile import profile
-from tempora_tta.cli.query import query
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.cli.report import report
 from tempora_tta.cli.run import run
@@ -52,13 +48,10 @@ app = typer.Typer(
 
 for command in (
     *(demo, run, show, report, recommend, peak, compare),
-    *(profile, tune, audit, live, check, query, merge, pack, board),
+    *(profile, tune, check, audit, list_, pack, merge),
 ):
-    app.command()(command)
-app.command("open")(open_)
-app.command("list")(list_)
+    app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(data_app)
-app.add_typer(import_app)
 add_examples(app)
 
 

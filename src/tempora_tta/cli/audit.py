@@ -1,4 +1,4 @@
-"""`tempora audit`: run some cells again, unshared and live, and compare."""
+"""`tempora audit`: run some cells again, one pass each or in real time, and compare."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from tempora_tta.cli.terminal import console, plain_table
 
 def audit(
     run: Annotated[Path, options.RUN],
-    cells: Annotated[int, options.CELLS] = 5,
-    seed: Annotated[int, options.CELLS_SEED] = 0,
-    live: Annotated[
+    cells: Annotated[int, typer.Option(min=1, help="How many cells, picked at random.")] = 5,
+    seed: Annotated[int, typer.Option(help="Which ones: another seed picks others.")] = 0,
+    realtime: Annotated[
         bool,
         typer.Option(
             "--realtime",
-            "--live",
-            help="Against the wall clock: the pipeline of `tempora live`, in real time.",
+            help="Serve the cells' arrivals in real time, three times each, on the pipeline of tempora.deploy.",
         ),
     ] = False,
 ) -> None:
@@ -37,11 +36,11 @@ def audit(
     from tempora_tta.store import open_run
 
     results = open_run(run)
-    if live:
+    if realtime:
         from tempora_tta.cli.live import noting, show_lived
-        from tempora_tta.engine.live import live as live_cells
+        from tempora_tta.engine.live import live
 
-        if not show_lived(live_cells(results, cells, seed, observer=noting())):
+        if not show_lived(live(results, cells, seed, observer=noting())):
             raise typer.Exit(1)
         return
     audited = audit_cells(results, cells, seed)

@@ -43,13 +43,13 @@ def check(
     from rich.text import Text
 
     from tempora_tta.methods.testing import check as examine
-    from tempora_tta.models import load, try_on
+    from tempora_tta.models import check_input, load
 
     chosen = model or list(names.BUNDLED)
     given = dict(_setting(text) for text in settings or ())
     networks = [load(name, pretrained=pretrained or name in names.BUNDLED) for name in chosen]
     for network in networks:
-        try_on(network, network.preprocessing.input_size)
+        check_input(network, network.preprocessing.image_shape)
     reports = [examine(method, network, **given) for network in networks]
     out = console()
     for report in reports:

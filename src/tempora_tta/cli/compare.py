@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tempora_tta.cli import completion, options
+from tempora_tta.cli import options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import say
 
@@ -32,37 +32,23 @@ _MISPRINT = "‡"
 
 def compare(
     run: Annotated[Path, options.RUN],
-    other: Annotated[
-        Path | None, typer.Argument(help="Another run folder or pack.", autocompletion=completion.run_folder)
-    ] = None,
+    other: Annotated[Path | None, typer.Argument(help="Another run folder or pack.")] = None,
     published: Annotated[
-        str | None,
-        typer.Option(
-            help="Or a setup of the paper: rn50_inc, vit_inc, rn50_inr, ...",
-            autocompletion=completion.one_of(completion.PUBLISHED),
-        ),
+        str | None, typer.Option(help="Or a setup of the paper: rn50_inc, vit_inc, rn50_inr, ...")
     ] = None,
     by_shift: Annotated[
         bool, typer.Option("--by-shift", help="With --published: every shift, not only all of them together.")
     ] = False,
     format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="terminal, or only the numbers: latex, markdown, csv, json.",
-            autocompletion=completion.one_of(completion.FORMATS),
-        ),
+        options.TableFormat, typer.Option("--format", help="All but terminal: only the numbers.")
     ] = "terminal",
 ) -> None:
     """What changed from one run to another for certain, or how far a run agrees with the paper."""
-    from tempora_tta.errors import TemporaError, unknown
-    from tempora_tta.report.tables import FORMATS
+    from tempora_tta.errors import TemporaError
     from tempora_tta.store import open_run
 
     if (other is None) == (published is None):
         raise TemporaError("compare takes one other thing: a second run folder, or --published rn50_inc")
-    if format_ not in FORMATS:
-        raise unknown("format", format_, FORMATS)
     results = open_run(run)
     if published is not None:
         from tempora_tta.published import compare as with_paper

@@ -1,36 +1,19 @@
-"""`tempora data`: what datasets there are, getting them, checking them, corrupting your own."""
+"""`tempora data`: getting datasets, checking them, corrupting your own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from tempora_tta import names
 from tempora_tta.cli import bar, completion
-from tempora_tta.cli.terminal import Entry, console, print_entries, say
+from tempora_tta.cli.terminal import console, say
 
 data_app = typer.Typer(
-    name="data", help="Datasets: what exists, fetching, checking, corrupting your own.", no_args_is_help=True
+    name="data", help="Datasets: fetching, checking, corrupting your own.", no_args_is_help=True
 )
-
-
-@data_app.command("list")
-def list_datasets() -> None:
-    """What can be opened by name: size, licence, source, and where it goes."""
-    out = console()
-    print_entries(out, _cards())
-    out.print("\nThe data folder is $TEMPORA_DATA, else ./data. `tempora data fetch NAME` fills it.")
-
-
-def _cards() -> Iterator[Entry]:
-    from tempora_tta.data.registry import data_folder, datasets
-
-    for card in datasets().values():
-        place = f"\ngoes to {data_folder() / card.folder}" if card.folder else ""
-        yield card.name, card.what, f"{card.size}; {card.licence}\n{card.source}{place}"
 
 
 @data_app.command()
@@ -38,7 +21,7 @@ def fetch(
     name: Annotated[
         str,
         typer.Argument(
-            help="A dataset of `tempora data list`.", autocompletion=completion.one_of(names.DATASETS)
+            help="A dataset of `tempora list datasets`.", autocompletion=completion.one_of(names.DATASETS)
         ),
     ],
     to: Annotated[
@@ -102,18 +85,17 @@ def corrupt(
         str,
         typer.Option(
             help="Names and groups, with commas; or all.",
-            autocompletion=completion.some_of(completion.SHIFTS),
+            autocompletion=completion.some_of(names.SHIFTS),
         ),
     ] = "all",
     severity: Annotated[list[int] | None, typer.Option(help="1 to 5; may be repeated. Default: 5.")] = None,
     constants: Annotated[
-        str,
-        typer.Option(
-            help="imagenet, cifar or fashion: the one made for the nearest image size.",
-            autocompletion=completion.one_of(completion.CONSTANTS),
-        ),
+        Literal["imagenet", "cifar", "fashion"], typer.Option(help="Those made for the nearest image size.")
     ] = "imagenet",
-    size: Annotated[int | None, typer.Option(help="Side in pixels. Default: that of the constants.")] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(help="Side in pixels. Default: that of the constants, if no image is smaller."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides noise and textures.")] = 2025,
     workers: Annotated[int | None, typer.Option(help="Threads. Default: one per core.")] = None,
 ) -> None:

@@ -72,12 +72,9 @@ def demo(
     full: Annotated[bool, typer.Option("--full", help="15 shifts, all batches, the whole grid.")] = False,
     clock: Annotated[
         str,
-        typer.Option(
-            help="steady, measured, a profile's file, or published:rn50_inc.", autocompletion=completion.clock
-        ),
+        typer.Option(help="steady, measured, a profile's file, or published:rn50_inc."),
     ] = "steady",
     profile_s: Annotated[float | None, options.PROFILE_S] = None,
-    redo: Annotated[str | None, options.REDO] = None,
     plain: Annotated[bool, options.PLAIN] = False,
 ) -> None:
     """Rank the methods on real data that ships with Tempora: two minutes on two CPU cores."""
@@ -97,7 +94,7 @@ def demo(
         flags["profile_s"] = profile_s
     if not full and model in METHODS:
         flags["methods"] = with_times((QUICK_METHODS if quick else METHODS)[model], clock)
-    execute(load_config(None, flags=flags), out, redo=redo, plain=plain, say_how_long=full)
+    execute(load_config(None, flags=flags), out, replace=True, plain=plain, say_how_long=full)
 
 
 def with_times(methods: list[str], clock: str) -> list[str]:

@@ -19,11 +19,7 @@ class Example(NamedTuple):
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "audit": (
         Example("runs/mine --cells 5", "five cells made again, one pass each"),
-        Example("runs/mine --live", "some cells against the wall clock: simulated beside lived"),
-    ),
-    "board": (
-        Example("runs/a runs/b --out board", "a static site over two runs; open board/index.html"),
-        Example("*.tempora --out board", "the same over packs that others sent"),
+        Example("runs/mine --cells 3 --realtime", "three cells in real time, next to what was simulated"),
     ),
     "check": (
         Example("tent --model fashion_resnet", "does Tent keep what the engine builds on?"),
@@ -45,10 +41,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("cifar10_c --to ~/data", "download, check and unpack; the same command resumes"),
         Example("imagenet_c --to ~/data --only noise", "one archive of several"),
     ),
-    "data list": (
-        Example("", "every dataset with size, licence and source"),
-        Example("| grep cifar", "those of one family"),
-    ),
     "data verify": (
         Example("~/data/imagenet_c", "layout, counts and published checksums"),
         Example("photos --decode", "open every image too"),
@@ -59,32 +51,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "--clock published:rn50_inc", "the same with the paper's latencies: no profile, always the same"
         ),
     ),
-    "import": (
-        Example("authors logs --out runs/authors", "the authors' logs as a run folder"),
-        Example("authors logs --out runs/vit --model vit", "those of one network"),
-    ),
-    "import authors": (
-        Example("logs --out runs/authors", "the authors' logs as a run folder"),
-        Example("logs --out runs/vit --model vit", "those of one network"),
-    ),
     "list": (
         Example("methods", "every method, its family and what it changes"),
-        Example("scenarios", "presets and grids, and who needs them"),
-    ),
-    "live": (
-        Example("runs/mine --cells 3", "three cells of a run lived in real time"),
-        Example(
-            "--model fashion_resnet --dataset fashion --grid camera --methods standard,adabn",
-            "without a run: a camera's arrivals",
-        ),
+        Example("datasets", "every dataset with size, licence and source"),
     ),
     "merge": (
         Example("runs/seed1 runs/seed2 --out runs/both", "two seeds as one run, ranked anew"),
-        Example("runs/shard-* --out runs/all", "the parts that several machines made"),
-    ),
-    "open": (
-        Example("mine.tempora", "what a pack holds, checked"),
-        Example("mine.tempora --out runs/mine", "as a run folder"),
+        Example("runs/part-* --out runs/all", "the parts that several machines made"),
     ),
     "pack": (
         Example("runs/mine", "one checked file to send"),
@@ -97,13 +70,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "profile": (
         Example("--model fashion_resnet --out laptop.json", "how long every method takes here, as a clock"),
         Example("--model resnet50 --methods standard,tent --profile-s 120", "two methods, two minutes"),
-    ),
-    "query": (
-        Example(
-            'runs/mine "select method, avg(utility) from utilities group by 1 order by 2 desc"',
-            "mean utility",
-        ),
-        Example('runs/mine "select * from traces limit 5" --format csv', "batches as CSV"),
     ),
     "recommend": (
         Example("runs/mine --fps 30 --cameras 8", "the method for eight cameras on one device"),
@@ -126,6 +92,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "show": (
         Example("runs/mine", "who wins where, and how sure that is"),
+        Example("mine.tempora", "the same of a pack that somebody sent, checked"),
         Example("runs/mine --table winners --format latex", "any table of the paper, ready to paste"),
     ),
     "tune": (

@@ -31,10 +31,8 @@ def execute(
     *,
     executor: str = "local",
     address: str | None = None,
-    shard: str | None = None,
-    mix_devices: bool = False,
+    replace: bool = False,
     dry_run: bool = False,
-    redo: str | None = None,
     log: Sequence[str] = (),
     quiet: bool = False,
     plain: bool = False,
@@ -45,13 +43,12 @@ def execute(
     from tempora_tta.engine import Run, Stopped
     from tempora_tta.engine.observer import Together
     from tempora_tta.engine.plan import make_plan
-    from tempora_tta.engine.schedule import Shard
+    from tempora_tta.evaluation import finished
     from tempora_tta.hooks import open_hooks
     from tempora_tta.report.chart import check_docstrings
     from tempora_tta.store import RunFolder
 
     console = new_console()
-    part = Shard.parse(shard) if shard else None
     observer = LiveProgress(console, plain=plain, quiet=quiet)
     job, make = _job_and_executor(config, executor, address, observer)
     if dry_run or say_how_long:
@@ -61,11 +58,10 @@ def execute(
     check_docstrings()  # the report at the end could not be written
     hooks = open_hooks(log, folder)
     with RunFolder.for_writing(folder) as opened, observer.watching():
-        if redo is not None:
-            _forget_invalid(opened, redo, observer)
-        run = Run(job, opened, Together(observer, hooks), make, mix_devices, part)
+        run = Run(job, opened, Together(observer, hooks), make, replace)
         try:
-            results = run.execute()
+            run.execute()
+            results = finished(opened, run.observer)
         except (Stopped, KeyboardInterrupt):
             console.print(
                 f"stopped; everything finished is in {folder}. The same command goes on from there.",
@@ -130,22 +126,3 @@ def _write_report(results: Results, console: Console, drawing: bool) -> Path:
 
     with console.status("writing the report") if drawing else nullcontext():
         return write_report(results)
-
-
-def _forget_invalid(folder: Any, redo: str, observer: Any) -> None:
-    from tempora_tta.errors import counted, unknown
-
-    if redo != "invalid":
-        raise unknown("--redo", redo, ["invalid"])
-    bad = [
-        key
-        for key, found in folder.passes().items()
-        if found.facts.get("verdict", {}).get("status") == "INVALID"
-    ]
-    for key in bad:
-        folder.remove_pass(key)
-    observer.note(f"{counted(len(bad), 'invalid pass')} will be made again")
-    manifest = folder.manifest() if folder.has_manifest() else {}
-    if (manifest.get("baseline_verdict") or {}).get("status") == "INVALID":
-        folder.write_manifest({**manifest, "baselines": {}, "finished": False})
-        observer.note("lambda will be measured again, and whatever depends on it")

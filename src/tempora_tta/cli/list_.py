@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from tempora_tta import names
-from tempora_tta.cli import completion
 from tempora_tta.cli.terminal import UNBROKEN, Entry, console, print_entries
+
+What = Literal["methods", "models", "datasets", "streams", "scenarios", "clocks", "suites"]
 
 
 def list_(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="methods, models, datasets, streams, scenarios, clocks or suites.",
-            autocompletion=completion.one_of(completion.LISTS),
-        ),
-    ],
+    what: Annotated[What, typer.Argument()],
 ) -> None:
     """What there is to choose from: methods, models, datasets, streams, scenarios, clocks or suites."""
-    from tempora_tta.errors import unknown
-
-    if what not in LISTS:
-        raise unknown("thing to list", what, LISTS)
     entries, hint = LISTS[what]
     out = console()
     print_entries(out, entries())
@@ -69,10 +60,12 @@ def _models() -> Iterator[Entry]:
 
 
 def _datasets() -> Iterator[Entry]:
-    from tempora_tta.data.registry import datasets
+    from tempora_tta.data.registry import data_folder, datasets
 
     for card in datasets().values():
-        yield card.name, card.what, card.size
+        place = f"\ngoes to {data_folder() / card.folder}" if card.folder else ""
+        pictures = "read as stored" if card.as_stored else "upright, on white where transparent"
+        yield card.name, card.what, f"{card.size}; {card.licence}; {pictures}\n{card.source}{place}"
 
 
 def _streams() -> Iterator[Entry]:
@@ -189,7 +182,7 @@ def _suites() -> Iterator[Entry]:
         yield name, f"{about} of each of {shifts}", f"grid {config.grid}, clock {config.clock}"
 
 
-LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
+LISTS: dict[What, tuple[Callable[[], Iterator[Entry]], str]] = {
     "methods": (_methods, "Your own: --methods module:Class (`tempora check module:Class` tests it)."),
     "models": (
         _models,
@@ -197,8 +190,8 @@ LISTS: dict[str, tuple[Callable[[], Iterator[Entry]], str]] = {
     ),
     "datasets": (
         _datasets,
-        "`tempora data list` says where they come from, `tempora data fetch NAME` gets one. Your own: "
-        "--dataset module:function.",
+        "The data folder is $TEMPORA_DATA, else ./data; `tempora data fetch NAME` fills it. Your own: --dataset "
+        "module:function.",
     ),
     "streams": (
         _streams,

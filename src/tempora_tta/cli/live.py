@@ -1,14 +1,10 @@
-"""`tempora live`: some cells of a run lived in real time, beside what was simulated."""
+"""What `tempora audit --realtime` prints: cells lived in real time, next to what was simulated."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console, plain_table
 
 if TYPE_CHECKING:
@@ -16,82 +12,6 @@ if TYPE_CHECKING:
 
     from tempora_tta.engine import Observer
     from tempora_tta.engine.live import LivedCell
-    from tempora_tta.store import Results
-
-
-def live(
-    run: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A run folder. Without one, a small run is made first, from the options below.",
-            autocompletion=completion.run_folder,
-        ),
-    ] = None,
-    cells: Annotated[int, options.CELLS] = 5,
-    seed: Annotated[int, options.CELLS_SEED] = 0,
-    repeats: Annotated[int, typer.Option(min=1, help="How often each is lived.")] = 3,
-    model: Annotated[str | None, options.MODEL] = None,
-    dataset: Annotated[str | None, options.DATASET] = None,
-    root: Annotated[Path | None, options.ROOT] = None,
-    shifts: Annotated[str | None, options.SHIFTS] = None,
-    methods: Annotated[str | None, options.METHODS] = None,
-    grid: Annotated[str | None, options.GRID] = None,
-    batches: Annotated[int | None, options.BATCHES] = None,
-    batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
-    clock: Annotated[str | None, options.CLOCK] = None,
-    device: Annotated[str | None, options.DEVICE] = None,
-    threads: Annotated[int | None, options.THREADS] = None,
-) -> None:
-    """Serve a scenario's arrivals in real time on the pipeline of tempora.deploy: simulated beside lived.
-
-    The lived arrivals and times are replayed through the simulator, too: what differs from the lived utility there is
-    wrong logic, what differs only from the simulated one is a wrong clock.
-    """
-    from tempora_tta.cli.execute import prepare_environment
-    from tempora_tta.cli.run import _names
-
-    prepare_environment()
-    from tempora_tta.engine.live import live as live_cells
-    from tempora_tta.store import open_run
-
-    flags: dict[str, Any] = {
-        "model": model,
-        "data.dataset": dataset,
-        "data.root": root,
-        "data.shifts": shifts,
-        "methods": _names(methods),
-        "grid": grid,
-        "batches": batches,
-        "batch_size": batch_size,
-        "clock": clock,
-        "device": device,
-        "threads": threads,
-    }
-    given = {name: value for name, value in flags.items() if value is not None}
-    if run is not None and given:
-        from tempora_tta.errors import TemporaError
-
-        said = ", ".join(f"--{name.rpartition('.')[2].replace('_', '-')}" for name in given)
-        raise TemporaError(f"{said}: {run} was run with its own; give a run folder, or options for a new run")
-    results = open_run(run) if run is not None else _made(given)
-    show_lived(live_cells(results, cells, seed, repeats, noting()))
-
-
-def _made(flags: dict[str, Any]) -> Results:
-    """A run in a temporary folder that lives as long as its results."""
-    import tempfile
-
-    from tempora_tta.engine import Run
-    from tempora_tta.engine.load_config import load_config
-    from tempora_tta.engine.setup import job_from_config
-    from tempora_tta.store import RunFolder
-
-    config = load_config(None, flags=flags)
-    temporary = tempfile.TemporaryDirectory(prefix="tempora-")
-    with RunFolder.for_writing(temporary.name) as folder:
-        results = Run(job_from_config(config), folder).execute()
-    results.keeps_alive = temporary
-    return results
 
 
 def noting() -> Observer:

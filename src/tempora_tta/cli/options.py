@@ -5,18 +5,19 @@ A command says the type and the default, `model: Annotated[str, options.MODEL] =
 
 from __future__ import annotations
 
+from typing import Literal
+
 import typer
 
 from tempora_tta import names
 from tempora_tta.cli import completion
 
+TableFormat = Literal["terminal", "latex", "markdown", "csv", "json"]
 WHAT, HOW, WHERE = "What is evaluated", "How it is timed", "On several machines"
 """Headings of the options."""
 
-RUN = typer.Argument(help="A run folder or a pack.", autocompletion=completion.run_folder)
-CELLS = typer.Option(min=1, help="How many cells, picked at random.")
-CELLS_SEED = typer.Option(help="Which ones: another seed picks others.")
-OUT = typer.Option(help="The run folder. Default: runs/NAME.", autocompletion=completion.run_folder)
+RUN = typer.Argument(help="A run folder or a pack.")
+OUT = typer.Option(help="The run folder. Default: runs/NAME.")
 SET = typer.Option("--set", help="key=value, over the configuration; may be repeated.")
 MODEL = typer.Option(
     help="A name from `tempora list models`, one of timm's, or module:function.",
@@ -31,7 +32,7 @@ DATASET = typer.Option(
 ROOT = typer.Option(help="Where the dataset lies.", rich_help_panel=WHAT)
 SHIFTS = typer.Option(
     help="Corruptions or groups, with commas; or all.",
-    autocompletion=completion.some_of(completion.SHIFTS),
+    autocompletion=completion.some_of(names.SHIFTS),
     rich_help_panel=WHAT,
 )
 SEVERITY = typer.Option(help="Of the corruptions, 1 to 5.", rich_help_panel=WHAT)
@@ -48,12 +49,10 @@ STREAM = typer.Option(
 )
 RESET = typer.Option(
     help="never, shift, or every so many batches of the stream.",
-    autocompletion=completion.one_of(("never", "shift")),
     rich_help_panel=WHAT,
 )
 CLASSES = typer.Option(
     help="shuffled, sorted or dirichlet:0.1, within a segment of the stream.",
-    autocompletion=completion.one_of(("shuffled", "sorted", "dirichlet:0.1")),
     rich_help_panel=WHAT,
 )
 METHODS = typer.Option(
@@ -62,11 +61,6 @@ METHODS = typer.Option(
     rich_help_panel=WHAT,
 )
 RECIPES = typer.Option(help="A file of `tempora tune`, whose settings are used.", rich_help_panel=WHAT)
-BAND = typer.Option(
-    "--band",
-    help="With --recipes: each method with its own default, label-free and oracle settings, as a band.",
-    rich_help_panel=WHAT,
-)
 GRID = typer.Option(
     help="relative, server, camera, ... from `tempora list scenarios`, none, or module:function.",
     autocompletion=completion.one_of(names.GRIDS),
@@ -81,25 +75,21 @@ BATCHES = typer.Option(help="Only the first so many batches of every shift.", ri
 BATCH_SIZE = typer.Option(help="Samples per batch.", rich_help_panel=WHAT)
 CLOCK = typer.Option(
     help="steady (default), measured, a profile's file, or published:rn50_inc.",
-    autocompletion=completion.clock,
     rich_help_panel=HOW,
 )
 PROFILE_S = typer.Option(help="Seconds that the steady clock's profile may take.", rich_help_panel=HOW)
 DEVICE = typer.Option(
     help="auto, cpu, cuda, cuda:N or mps.",
-    autocompletion=completion.one_of(completion.DEVICES),
     rich_help_panel=HOW,
 )
 THREADS = typer.Option(help="CPU threads of torch.", rich_help_panel=HOW)
 DETERMINISTIC = typer.Option(help="Repeatable to the bit on CUDA, slower.", rich_help_panel=HOW)
 RUNTIME = typer.Option(
     help="eager, tf32, channels_last, amp, compile, or some with +; several with commas.",
-    autocompletion=completion.some_of(completion.RUNTIMES),
     rich_help_panel=HOW,
 )
 PREDICT_WITH = typer.Option(
     help="tf32, amp or channels_last: faster predictions than those that are timed, where both agree.",
-    autocompletion=completion.one_of(completion.PREDICTING),
     rich_help_panel=HOW,
 )
 METHOD_TIMEOUT = typer.Option(
@@ -109,27 +99,18 @@ METHOD_TIMEOUT = typer.Option(
 SHARE = typer.Option(help="Share passes between scenarios.", rich_help_panel=HOW)
 EXECUTOR = typer.Option(
     help="local, or ray: on the devices of a cluster.",
-    autocompletion=completion.one_of(completion.EXECUTORS),
     rich_help_panel=WHERE,
 )
 ADDRESS = typer.Option(
     help="Of the Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.", rich_help_panel=WHERE
 )
-SHARD = typer.Option(
-    help="i/n: only this part of the job; `tempora merge` joins the parts.", rich_help_panel=WHERE
-)
-MIX_DEVICES = typer.Option(
-    "--mix-devices", help="Rank across different kinds of device all the same.", rich_help_panel=WHERE
-)
-REDO = typer.Option(
-    help="invalid: repeat the passes whose timing was INVALID.",
-    autocompletion=completion.one_of(("invalid",)),
+REPLACE = typer.Option(
+    "--replace", help="Go on even where results of an earlier run leave the folder's table."
 )
 DRY_RUN = typer.Option("--dry-run", help="Print the plan and an estimate, run nothing.")
 INIT = typer.Option("--init", help="Write a commented configuration and stop.")
 LOG = typer.Option(
     help="Also tell mlflow, wandb or module:Class about the results; may be repeated.",
-    autocompletion=completion.one_of(completion.HOOKS),
 )
 QUIET = typer.Option("--quiet", help="Say nothing unless something fails.")
 PLAIN = typer.Option("--plain", help="Lines for a log instead of a live display.")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tempora_tta.cli import completion, options
-from tempora_tta.cli.recommend import made_passes
+from tempora_tta.cli import options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table, say
 
@@ -32,45 +30,23 @@ def peak(
         str | None, typer.Option(help="Only these methods of the run, with commas between them.")
     ] = None,
     queue: Annotated[int, typer.Option(help="Batches that may wait; a full queue loses its oldest.")] = 16,
-    run_it: Annotated[
-        bool,
-        typer.Option(
-            "--run-it",
-            help="Make live passes where a replay is not exact; this needs the run's data and takes long.",
-        ),
-    ] = False,
     format_: Annotated[
-        str,
-        typer.Option(
-            "--format", help="table, csv or json.", autocompletion=completion.one_of(completion.ANSWERS)
-        ),
+        Literal["table", "csv", "json"], typer.Option("--format", help="Of the answer.")
     ] = "table",
 ) -> None:
     """The highest rate of random (Poisson) arrivals at which each method answers 99 % of them in time."""
-    from tempora_tta.errors import unknown
-
-    if format_ not in completion.ANSWERS:
-        raise unknown("format", format_, completion.ANSWERS)
-    if run_it:
-        from tempora_tta.cli.execute import prepare_environment
-
-        prepare_environment()
     from tempora_tta.analysis.peak import peak as find
     from tempora_tta.store import open_run
 
     results = open_run(run)
-    with made_passes(results) if run_it else nullcontext() as live:
-        found = find(
-            results,
-            p99_ms=p99_ms,
-            p95_ms=p95_ms,
-            p90_ms=p90_ms,
-            methods=None
-            if methods is None
-            else [name.strip() for name in methods.split(",") if name.strip()],
-            queue=queue,
-            live=live,
-        )
+    found = find(
+        results,
+        p99_ms=p99_ms,
+        p95_ms=p95_ms,
+        p90_ms=p90_ms,
+        methods=None if methods is None else [name.strip() for name in methods.split(",") if name.strip()],
+        queue=queue,
+    )
     if format_ == "csv":
         from tempora_tta.report.tables.text import frame_to_csv
 
@@ -106,7 +82,10 @@ def _show(console: Console, results: Results, found: Peaks) -> None:
         )
     if (found.table["answer"] == APPROXIMATE).any():
         console.print()
-        console.print("≈ replayed as if that changed no times; --run-it makes the passes that would tell.")
+        console.print(
+            "≈ replayed as if that changed no times. `tempora recommend RUN --rate-hz RATE` prints the command that "
+            "measures a rate."
+        )
 
 
 def _table(results: Results, found: Peaks) -> Table:

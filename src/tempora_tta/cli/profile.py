@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tempora_tta import names
 from tempora_tta._numbers import percent
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tempora_tta.measure import SteadyProfile
+    from tempora_tta.measure import Profile
 
 
 def profile(
@@ -31,7 +32,7 @@ def profile(
         str | None,
         typer.Option(
             help="Corruptions or groups, with commas; the first three are fitted on, the fourth checks.",
-            autocompletion=completion.some_of(completion.SHIFTS),
+            autocompletion=completion.some_of(names.SHIFTS),
             rich_help_panel=options.WHAT,
         ),
     ] = None,
@@ -105,7 +106,7 @@ def _folder_for(out: Path | None, share: bool) -> Path:
     return place
 
 
-def _overheads(recorded: SteadyProfile) -> Table:
+def _overheads(recorded: Profile) -> Table:
     """The paper's Table 2."""
     from rich.text import Text
 
@@ -130,7 +131,7 @@ def _overheads(recorded: SteadyProfile) -> Table:
     return shown
 
 
-def _show(recorded: SteadyProfile, console: Console) -> None:
+def _show(recorded: Profile, console: Console) -> None:
     """λ, the tail, how good the profile is, and what every method takes."""
     console.print(
         f"λ = {recorded.baseline_ms:.2f} ms on {recorded.device}: 1.03 × {recorded.standard_ms:.2f} ms of "
@@ -155,7 +156,7 @@ def _show(recorded: SteadyProfile, console: Console) -> None:
     console.print()
 
 
-def _tail(recorded: SteadyProfile) -> str:
+def _tail(recorded: Profile) -> str:
     """What is known of this machine's slow batches."""
     if recorded.tail_x is None:
         samples = recorded.residuals.clean_samples

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tempora_tta._numbers import percent
-from tempora_tta.cli import completion, options
+from tempora_tta.cli import options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tempora_tta.analysis.advice import Advice
-    from tempora_tta.analysis.replays import Live
     from tempora_tta.scenarios import Scenario
     from tempora_tta.store import Results
 
@@ -34,10 +32,7 @@ def recommend(
         float | None, typer.Option(help="An answer is worth half when it takes this long.")
     ] = None,
     budget_s: Annotated[float | None, typer.Option(help="Seconds of overhead that may be spent.")] = None,
-    shift: Annotated[
-        list[str] | None,
-        typer.Option(help="Only this shift; may be repeated.", autocompletion=completion.shift_of_run),
-    ] = None,
+    shift: Annotated[list[str] | None, typer.Option(help="Only this shift; may be repeated.")] = None,
     rate_hz: Annotated[
         float | None, typer.Option(help="So many batches per second on average, at random (Poisson).")
     ] = None,
@@ -67,9 +62,6 @@ def recommend(
     memory_mb: Annotated[
         float | None, typer.Option(help="Only methods that hold at most so many megabytes on the device.")
     ] = None,
-    run_it: Annotated[
-        bool, typer.Option("--run-it", help="Make the passes that no replay stands for; takes their time.")
-    ] = False,
 ) -> None:
     """Which method to use at this pace, patience or budget: exactly, or with the command that would tell."""
     from tempora_tta.analysis.asked import Asked
@@ -101,13 +93,8 @@ def recommend(
     ).of(results, required, spell=_as_option)
     if required.limits_ms:
         asked = with_variation(results, asked)
-    if run_it:
-        from tempora_tta.cli.execute import prepare_environment
-
-        prepare_environment()
     try:
-        with made_passes(results) if run_it else nullcontext() as live:
-            found = find(results, asked, shift or None, required, live)
+        found = find(results, asked, shift or None, required)
     except NoExactAnswer as error:
         raise TemporaError(f"{error}. {_how_to_measure(results, asked)}") from None
     _show(new_console(), results, found, shift)
@@ -115,20 +102,6 @@ def recommend(
 
 def _as_option(knob: str) -> str:
     return f"--{knob.replace('_', '-')}"
-
-
-@contextmanager
-def made_passes(results: Results) -> Iterator[Live]:
-    """Passes of a finished run under other deployments, made when they are asked for (`--run-it`)."""
-    from tempora_tta.engine.audit import live_passes
-    from tempora_tta.errors import TemporaError
-
-    with ExitStack() as opened:
-        try:
-            made = opened.enter_context(live_passes(results))
-        except TemporaError as error:
-            raise TemporaError(f"--run-it: {error}") from error
-        yield made
 
 
 def _show(console: Console, results: Results, found: Advice, shifts: list[str] | None) -> None:
@@ -239,8 +212,6 @@ def _how_to_measure(results: Results, scenario: Scenario, failed: Mapping[str, s
     from tempora_tta.scenarios import to_spec
 
     spec = to_spec(scenario)
-    if "imported" in results.manifest:
-        return "The imported logs hold no such run."
     config = results.manifest.get("config")
     if config is None:
         knobs = ", ".join(f"{name}={value!r}" for name, value in spec.items() if name != "protocol")
@@ -249,10 +220,10 @@ def _how_to_measure(results: Results, scenario: Scenario, failed: Mapping[str, s
     wanted = _without(config, results.manifest["methods"], failed or {})
     if results.is_packed:
         folder = results.opened_from.with_suffix("")
-        unpacking = shlex.join(["tempora", "open", str(results.opened_from), "--out", str(folder)])
+        unpacking = shlex.join(["python", "-m", "zipfile", "-e", str(results.opened_from), str(folder)])
         return f"To measure it:\n{unpacking}\n{measuring_command(wanted, spec, folder)}"
     command = measuring_command(wanted, spec, results.path)
-    return f"To measure it: --run-it, or to keep it (what is there stays):\n{command}"
+    return f"To measure it (what is there stays):\n{command}"
 
 
 def _without(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tempora_tta._own_code import is_own
-from tempora_tta.cli import completion, options
+from tempora_tta.cli import options
 from tempora_tta.cli.execute import execute, prepare_environment
 from tempora_tta.cli.terminal import say
 
@@ -21,7 +21,6 @@ def run(
         Path | None,
         typer.Argument(
             help="A YAML configuration (see --init, configs/), or a suite's part: tempora list suites.",
-            autocompletion=completion.configuration,
         ),
     ] = None,
     out: Annotated[Path | None, options.OUT] = None,
@@ -37,7 +36,6 @@ def run(
     classes: Annotated[str | None, options.CLASSES] = None,
     methods: Annotated[str | None, options.METHODS] = None,
     recipes: Annotated[Path | None, options.RECIPES] = None,
-    band: Annotated[bool, options.BAND] = False,
     grid: Annotated[str | None, options.GRID] = None,
     scenario: Annotated[list[str] | None, options.SCENARIO] = None,
     seeds: Annotated[str | None, options.SEEDS] = None,
@@ -54,9 +52,7 @@ def run(
     share: Annotated[bool | None, options.SHARE] = None,
     executor: Annotated[str, options.EXECUTOR] = "local",
     address: Annotated[str | None, options.ADDRESS] = None,
-    shard: Annotated[str | None, options.SHARD] = None,
-    mix_devices: Annotated[bool, options.MIX_DEVICES] = False,
-    redo: Annotated[str | None, options.REDO] = None,
+    replace: Annotated[bool, options.REPLACE] = False,
     dry_run: Annotated[bool, options.DRY_RUN] = False,
     init: Annotated[bool, options.INIT] = False,
     log: Annotated[list[str] | None, options.LOG] = None,
@@ -82,7 +78,6 @@ def run(
         "stream.classes": _classes(classes),
         "methods": _names(methods),
         "recipes": recipes,
-        "band": band or None,
         "grid": grid,
         "scenarios": _scenarios(scenario),
         "seeds": _numbers("--seeds", seeds),
@@ -105,10 +100,8 @@ def run(
         folder,
         executor=executor,
         address=address,
-        shard=shard,
-        mix_devices=mix_devices,
+        replace=replace,
         dry_run=dry_run,
-        redo=redo,
         log=log or (),
         quiet=quiet,
         plain=plain,

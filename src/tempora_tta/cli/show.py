@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tempora_tta import names
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table, say
@@ -27,33 +28,23 @@ def show(
     table: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(completion.TABLES[:-1])} or {completion.TABLES[-1]}; or any other protocol of the run. "
+            help=f"{', '.join(names.TABLES[:-1])} or {names.TABLES[-1]}; or any other protocol of the run. "
             "Default: the overview.",
-            autocompletion=completion.one_of(completion.TABLES),
+            autocompletion=completion.one_of(names.TABLES),
         ),
     ] = None,
-    shift: Annotated[
-        str | None, typer.Option(help="Only this shift.", autocompletion=completion.shift_of_run)
-    ] = None,
+    shift: Annotated[str | None, typer.Option(help="Only this shift.")] = None,
     by_shift: Annotated[
         bool, typer.Option("--by-shift", help="A row per shift instead of the mean.")
     ] = False,
     scenario: Annotated[
         str | None, typer.Option(help="The one a table explains; default the strictest.")
     ] = None,
-    format: Annotated[
-        str,
-        typer.Option(
-            help="terminal, latex, markdown, csv or json.",
-            autocompletion=completion.one_of(completion.FORMATS),
-        ),
-    ] = "terminal",
+    format: Annotated[options.TableFormat, typer.Option(help="Of the table.")] = "terminal",
 ) -> None:
     """Who wins where, how sure that is, and every table of the paper for this run."""
-    from tempora_tta.errors import TemporaError, unknown
+    from tempora_tta.errors import TemporaError
 
-    if format not in completion.FORMATS:
-        raise unknown("format", format, completion.FORMATS)
     console = new_console()
     if table is None:
         if by_shift:
@@ -209,7 +200,7 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
         console.print(f"More of them are decided by: {command}", markup=False, soft_wrap=True)
     elif summary.cells:
         console.print(
-            f"For your own deployment: tempora recommend {results.path} --fps 30",
+            f"For your own deployment: tempora recommend {results.opened_from} --fps 30",
             markup=False,
             soft_wrap=True,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tempora_tta.engine.tuning import Tuned
     from tempora_tta.models import Classifier
 
+Selector = Literal["labels", "mutual_information", "confidence", "entropy", "atc"]
 LABELLED_CLEAN = "fashion"
 """The dataset that has labelled clean images beside its shifts."""
 
@@ -38,11 +39,10 @@ def tune(
     trials: Annotated[int, typer.Option(help="Per method, its default included.")] = 8,
     out: Annotated[Path, typer.Option(help="The recipe file to write.")] = Path("recipes.json"),
     select: Annotated[
-        str,
+        Selector,
         typer.Option(
-            help="labels (an oracle, and marked as one), or without them: mutual_information, confidence, entropy, "
-            "atc (on fashion, whose clean images are labelled).",
-            autocompletion=completion.one_of(completion.SELECTORS),
+            help="labels: an oracle, and marked as one. The others need none; atc is on fashion only, whose clean "
+            "images are labelled."
         ),
     ] = "mutual_information",
     model: Annotated[str, options.MODEL] = "fashion_resnet",
@@ -52,7 +52,7 @@ def tune(
         str | None,
         typer.Option(
             help="Default: the corruptions outside the fifteen, which no run evaluates.",
-            autocompletion=completion.some_of(completion.SHIFTS),
+            autocompletion=completion.some_of(names.SHIFTS),
             rich_help_panel=options.WHAT,
         ),
     ] = None,
@@ -130,11 +130,9 @@ def _named(methods: str, network: Classifier, source: Tensor | None) -> list[str
 
 
 def _check_selector(select: str, dataset: str) -> None:
-    from tempora_tta.engine.tuning import ATC, SELECTORS
-    from tempora_tta.errors import TemporaError, unknown
+    from tempora_tta.engine.tuning import ATC
+    from tempora_tta.errors import TemporaError
 
-    if select not in SELECTORS:
-        raise unknown("way to select", select, SELECTORS)
     if select == ATC and dataset != LABELLED_CLEAN:
         raise TemporaError(
             f"--select {ATC}: needs labelled clean images beside the shifts, and only fashion has them here; "

@@ -54,11 +54,14 @@ def class_folder_shift(
     precropped: bool = False,
     severity: int | None = None,
     progress: Progress | None = None,
+    as_stored: bool = False,
 ) -> Shift:
     """The shift in `root`, whose folders are the keys of `label_of`; each image has its folder's label.
 
     `published` is the number of images there must be; None accepts any subset of images and classes.
-    `progress(done, total)` counts the files that are read to know their content.
+    `progress(done, total)` counts the files that are read to know their content. `as_stored=True` ignores EXIF
+    orientation and alpha, as the code of published benchmarks does; else pictures are upright, and white shows
+    through where they are transparent.
     """
     found = scan(root, label_of)
     labels = np.array([label_of[path.split("/", 1)[0]] for path in found.names], np.int64)
@@ -74,7 +77,7 @@ def class_folder_shift(
         name=name,
         labels=labels,
         num_classes=num_classes,
-        source=FileImages(root, found.names, precropped, hashes),
+        source=FileImages(root, found.names, precropped, hashes, as_stored),
         fingerprint=digest(
             name,
             str(severity),
@@ -82,6 +85,7 @@ def class_folder_shift(
             hashes,
             labels,
             *(["precropped"] if precropped else []),
+            *([] if as_stored else ["upright"]),
         ),
         class_names=class_names,
         classes=classes,

@@ -39,7 +39,7 @@ class Geometry:
         """Resize to input_size / crop_pct, then crop input_size from the centre, as timm does."""
         if preprocessing.interpolation not in _FILTERS:
             raise unknown("interpolation", preprocessing.interpolation, _FILTERS)
-        channels, height, width = preprocessing.input_size
+        channels, height, width = preprocessing.image_shape
         if channels not in _MODES:
             raise TemporaError(f"input_size={preprocessing.input_size}: images have 1 or 3 channels")
         scaled = [math.floor(side / preprocessing.crop_pct) for side in (height, width)]

@@ -44,6 +44,7 @@ def subset_shift(name: str, root: Path, published: int | None, progress: Progres
         class_names=class_names(),
         classes=np.array(sorted(members.values()), np.int64),
         progress=progress,
+        as_stored=True,
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tempora_tta.data.contents import content_hash, forget
 from tempora_tta.data.geometry import Geometry
@@ -74,6 +74,8 @@ class FileImages:
     precropped: bool = False
     hashes: np.ndarray | None = field(default=None, repr=False)
     """What the files held when the shift was opened (`contents.file_hashes`); None: nobody looked."""
+    as_stored: bool = False
+    """Read without regard to EXIF orientation and alpha."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -89,12 +91,12 @@ class FileImages:
             raise TemporaError(
                 f"{path}: was changed after its folder had been looked through. Run again when nobody writes there"
             )
-        return geometry.fit(_picture(content, path), self.precropped)
+        return geometry.fit(_picture(content, path, self.as_stored), self.precropped)
 
 
 def read_picture(path: Path) -> Image.Image:
-    """The picture in a file, decoded, with 8 bits a channel."""
-    return _picture(_content(path), path)
+    """The picture in a file, decoded, with 8 bits a channel, upright and on white."""
+    return _picture(_content(path), path, as_stored=False)
 
 
 def _content(path: Path) -> bytes:
@@ -104,18 +106,28 @@ def _content(path: Path) -> bytes:
         raise _unreadable(path, error.strerror) from error
 
 
-def _picture(content: bytes, path: Path) -> Image.Image:
+def _picture(content: bytes, path: Path, as_stored: bool) -> Image.Image:
     try:
         with Image.open(io.BytesIO(content)) as picture:
             picture.load()
+            if not as_stored:
+                ImageOps.exif_transpose(picture, in_place=True)
     except UnidentifiedImageError as error:
         raise _unreadable(path, "no known image format") from error
     except Exception as error:  # a decoder raises whatever it trips over in a damaged file
         raise _unreadable(path, error) from error
     try:
-        return in_bytes(picture)
+        whole = in_bytes(picture)
     except ValueError as error:
         raise TemporaError(f"{path}: {error}. Save it with 8 or 16 bits a channel") from error
+    return whole if as_stored or not whole.has_transparency_data else _on_white(whole)
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    """What a viewer shows of a picture that is transparent in places; grey ones stay grey."""
+    colours = picture.convert("RGBA")
+    white = Image.new("RGBA", colours.size, "white")
+    return Image.alpha_composite(white, colours).convert("L" if picture.mode.startswith("L") else "RGB")
 
 
 def _unreadable(path: Path, reason: object) -> TemporaError:

@@ -69,6 +69,8 @@ class Dataset:
     """Its licence lets a few pictures be passed on, so that a run may keep some for its report."""
     archives: tuple[Archive, ...] = ()
     """What `tempora data fetch` downloads; empty: to be had by hand only."""
+    as_stored: bool = False
+    """Its pictures are read as its published code reads them, without regard to EXIF orientation and alpha."""
 
     @property
     def settings(self) -> dict[str, inspect.Parameter]:
@@ -110,6 +112,7 @@ def dataset(
     layout: str = "",
     pictures_travel: bool = False,
     archives: Iterable[Archive] = (),
+    as_stored: bool = False,
 ) -> Callable[[Opener], Opener]:
     """Register the decorated function as the opener of dataset `name`.
 
@@ -122,6 +125,7 @@ def dataset(
             *(name, what, size, licence, source, folder, layout, opener),
             pictures_travel=pictures_travel,
             archives=tuple(archives),
+            as_stored=as_stored,
         )
         _DATASETS[name] = card
         return opener

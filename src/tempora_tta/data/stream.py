@@ -13,7 +13,6 @@ from tempora_tta.data.contents import Progress
 from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.order import Order
 from tempora_tta.data.pictures import Decoding, Kept, Pictures, pictures_of
-from tempora_tta.data.recycling import RecycledTensors
 from tempora_tta.data.sampler import single
 from tempora_tta.data.shift import Shift
 
@@ -64,7 +63,6 @@ class Stream:
         self.order, self.device = order, device
         self._pictures: Pictures | None = pictures
         self._preprocessing = preprocessing
-        self._on_host: RecycledTensors | None = None
         if preprocessing is not None:
             self._mean, self._std = (
                 torch.tensor(values, dtype=torch.float32, device=device).view(-1, 1, 1)
@@ -121,7 +119,8 @@ class Stream:
         )  # as bytes: floats are four times as many
         if self._preprocessing is None:
             return chosen
-        return self._empty_like(chosen).copy_(chosen).div_(255).sub_(self._mean).div_(self._std)
+        floats = torch.empty(chosen.shape, dtype=torch.float32, device=self.device)
+        return floats.copy_(chosen).div_(255).sub_(self._mean).div_(self._std)
 
     def labels(self, i: int) -> np.ndarray:
         """The int64 labels of batch `i`: for scoring, never for a method."""
@@ -137,14 +136,7 @@ class Stream:
 
     def close(self) -> None:
         """Free the memory that the pictures take."""
-        self._pictures = self._on_host = None
-
-    def _empty_like(self, chosen: torch.Tensor) -> torch.Tensor:
-        if self.device.type != "cpu":
-            return torch.empty(chosen.shape, dtype=torch.float32, device=self.device)
-        if self._on_host is None:
-            self._on_host = RecycledTensors(tuple(chosen.shape))
-        return self._on_host.take()
+        self._pictures = None
 
 
 class Streams:

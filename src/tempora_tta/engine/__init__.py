@@ -1,7 +1,6 @@
 """Plans, passes and runs: feeding streams to methods and placing what they did on the clock."""
 
 from tempora_tta.engine.deploy import deploy
-from tempora_tta.engine.evaluate import evaluate
 from tempora_tta.engine.job import Job, MethodSpec, with_offline
 from tempora_tta.engine.observer import Observer, Stopped
 from tempora_tta.engine.pipeline import Answer, Pipeline
@@ -16,6 +15,5 @@ __all__ = [
     "Run",
     "Stopped",
     "deploy",
-    "evaluate",
     "with_offline",
 ]

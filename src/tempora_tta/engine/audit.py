@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,7 +13,8 @@ import pandas as pd
 
 from tempora_tta._global_state import own_randomness
 from tempora_tta.data import Order, Stream, Streams
-from tempora_tta.engine.evaluate import job_from_batches
+from tempora_tta.engine.calls import Calls
+from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.observer import Observer
@@ -23,9 +23,8 @@ from tempora_tta.engine.passes import Pass
 from tempora_tta.engine.predicting import predictor
 from tempora_tta.engine.setup import job_from_config
 from tempora_tta.engine.tails import batches_at_once
-from tempora_tta.engine.timed_method import TimedMethod
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import SteadyClock, SteadyProfile, load_profile
+from tempora_tta.measure import Profile, ProfileClock, load_profile
 from tempora_tta.scenarios import Resolved
 from tempora_tta.store import Results, Trace
 
@@ -85,9 +84,9 @@ def _job(results: Results) -> Job:
         )
     try:
         job = job_from_config(load_config(None, flags=config)) if call is None else _python_job(call)
-        if isinstance(job.clock, SteadyClock) and job.clock.own:
+        if isinstance(job.clock, ProfileClock) and job.clock.own:
             profile = load_profile(results.path / PROFILE_FILE)
-            if isinstance(profile, SteadyProfile):
+            if isinstance(profile, Profile):
                 job.clock.profile = profile
         return job
     except TemporaError as error:
@@ -102,22 +101,6 @@ def _python_job(call: Mapping[str, Any]) -> Job:
         return job_from_batches(**{**call, "methods": specs, "scenarios": []})
     except (KeyError, TypeError, ValueError) as error:
         raise TemporaError(f"its call of evaluate is incomplete or was edited ({error})") from None
-
-
-@contextmanager
-def live_passes(results: Results) -> Iterator[Callable[[str, str, int, Resolved], Trace]]:
-    """Makes passes of a finished run under other deployments: of a method, shift, seed and deployment."""
-    job = _job(results)
-    streams = Streams(job.open_stream)
-
-    def make(method: str, shift: str, seed: int, resolved: Resolved) -> Trace:
-        spec, source = _found(job, results, pd.Series({"method": method, "shift": shift, "seed": seed}))
-        return _live(job, spec, source, resolved, streams)
-
-    try:
-        yield make
-    finally:
-        streams.close()
 
 
 def _found(job: Job, results: Results, cell: pd.Series) -> tuple[MethodSpec, Order]:
@@ -168,24 +151,19 @@ def _live(
     stream = streams.open(source)
     method, _ = predictor(job, spec, stream)
     run = Pass(
-        method,
-        spec.label,
-        stream,
-        job.clock,
+        Calls(method, spec.label, stream, job.clock, spec.times_as, job.method_timeout_s),
         tail_batches=batches_at_once(method, stream, job.tail_batches, job.guard(spec)),
-        times_as=spec.times_as,
         standard=cache(lambda: _standard(job, spec, stream)),
-        timeout_s=job.method_timeout_s,
     )
     with own_randomness(source.seed):
-        run.warm_up(job.warmup_batches)
-        return run.live(resolved)
+        run.calls.warm_up(job.warmup_batches)
+        return run.drive(resolved)
 
 
-def _standard(job: Job, spec: MethodSpec, stream: Stream) -> TimedMethod:
+def _standard(job: Job, spec: MethodSpec, stream: Stream) -> Calls:
     """Standard beside the audited method, for deployments with a fallback."""
     beside = MethodSpec(STANDARD).under(spec.runtime)
-    standard = TimedMethod(predictor(job, beside, stream)[0], beside.label, stream, job.clock)
+    standard = Calls(predictor(job, beside, stream)[0], beside.label, stream, job.clock)
     standard.warm_up(1)
     return standard
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 
 import numpy as np
 
 from tempora_tta.data import Stream
+from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.observer import Observer, Stopped
-from tempora_tta.engine.timed_method import TimedMethod
-from tempora_tta.measure import Baseline, Batch
-from tempora_tta.methods import Method
+from tempora_tta.measure import Baseline
+from tempora_tta.methods.contract import UNTOLD
 
 
 def settle(job: Job, stream: Stream, observer: Observer) -> None:
@@ -22,7 +21,7 @@ def settle(job: Job, stream: Stream, observer: Observer) -> None:
     for number, spec in enumerate(job.methods):
         with suppress(Exception):  # a method that fails does so again in its own task, which records why
             method = job.create(spec, stream.seed)
-            TimedMethod(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s).warm_up(2)
+            Calls(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s).warm_up(2)
         observer.batch_done(None, number)
 
 
@@ -39,13 +38,12 @@ def remeasure(job: Job, stream: Stream, observer: Observer) -> float:
 
 
 def _standard_times(job: Job, stream: Stream, observer: Observer, batches: int, kind: str) -> Iterable[float]:
-    standard: Method = job.create(MethodSpec(STANDARD), stream.seed)
-    TimedMethod(standard, STANDARD, stream, job.clock).warm_up(job.warmup_batches)
+    standard = Calls(job.create(MethodSpec(STANDARD), stream.seed), STANDARD, stream, job.clock)
+    standard.warm_up(job.warmup_batches)
     observer.pass_started(kind, batches)
     for number in range(batches):
         x = stream.batch(number % stream.num_batches)
-        batch = Batch(STANDARD, STANDARD, stream.name, stream.seed, number)
-        _, elapsed_ms = job.clock.predict(partial(standard.predict, x), batch, frozen=False)
+        _, elapsed_ms = standard.predict(number, x, UNTOLD)
         observer.batch_done(None, number)
         if observer.stop_requested:
             raise Stopped

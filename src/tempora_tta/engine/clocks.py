@@ -13,12 +13,10 @@ from tempora_tta.measure import (
     Baseline,
     Clock,
     MeasuredClock,
-    RecordedClock,
-    SteadyClock,
-    SteadyProfile,
+    ProfileClock,
     load_profile,
 )
-from tempora_tta.measure.steady import PROVISION_X, TAIL
+from tempora_tta.measure.profile import PROVISION_X, TAIL
 
 STEADY, MEASURED = "steady", "measured"
 
@@ -36,31 +34,19 @@ def open_clock(
     if clock == MEASURED:
         return MeasuredClock(device), given
     if clock == STEADY:
-        return SteadyClock(None, provision_x), given
+        return ProfileClock(None, provision_x), given
     profile = load_profile(clock)
-    if isinstance(profile, SteadyProfile):
-        steady = SteadyClock(profile, provision_x, own=False)
-        return steady, given or profile.baseline(provision_x)
-    recorded = RecordedClock(profile)
-    return recorded, given or Baseline(profile.baseline_ms, source=recorded.name)
+    return ProfileClock(profile, provision_x, own=False), given or profile.baseline(provision_x)
 
 
 def clock_record(clock: Clock) -> dict[str, Any] | None:
-    """Whose times a clock gives, as run.json keeps it: a file's path says nothing of the device. None: measured, or
-    not profiled yet."""
-    if isinstance(clock, SteadyClock):
-        if not clock.recorded:
-            return None
-        found = clock.profile
-        named = {"device": found.device, "model": found.model, "batch_size": found.batch_size}
-        return {"name": found.name, "id": found.id, **named}
-    if isinstance(clock, RecordedClock):
-        profile, machine = clock.profile, clock.profile.machine
-        device = machine.get("gpu") or machine.get("cpu") or profile.name
-        kinds = (("model", str), ("batch_size", int))
-        about = {name: machine[name] for name, kind in kinds if isinstance(machine.get(name), kind)}
-        return {"name": profile.name, "id": profile.fingerprint, "device": str(device), **about}
-    return None
+    """The profile behind a clock, as run.json keeps it; None: measured, or not profiled yet."""
+    if not isinstance(clock, ProfileClock) or not clock.recorded:
+        return None
+    profile = clock.profile
+    told = {"name": profile.name, "id": profile.id, "device": profile.device}
+    about = {"model": profile.model, "batch_size": profile.batch_size}
+    return {**told, **{key: value for key, value in about.items() if value}}
 
 
 def _checked(baseline_ms: float) -> float:

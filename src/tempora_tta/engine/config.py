@@ -35,7 +35,7 @@ class DataConfig(_Strict):
 
     dataset: str = Field(
         "fashion",
-        description="A name from `tempora data list`, or module:function; fashion ships with Tempora.",
+        description="A name from `tempora list datasets`, or module:function; fashion ships with Tempora.",
     )
     root: Path | None = Field(None, description="Where the dataset lies on disk; the bundled one needs none.")
     severity: int = Field(5, ge=1, le=5, description="Severity of corruptions, 1 to 5.")
@@ -43,7 +43,8 @@ class DataConfig(_Strict):
         ["all"], description="Corruptions or groups (noise, blur, weather, digital), or all."
     )
     options: dict[str, Any] = Field(
-        {}, description="What this dataset alone can be told: subset, variant, version, classes, precropped."
+        {},
+        description="What this dataset alone can be told: subset, variant, version, classes, precropped, as_stored.",
     )
     workers: int | None = Field(
         None, ge=0, description="Decoding processes; default one per core, 0 for none."
@@ -64,7 +65,7 @@ class DataConfig(_Strict):
 class SourceConfig(_Strict):
     """Clean images for methods that ask for some (EATA, FOA): training images, never those of the stream."""
 
-    dataset: str = Field(description="A name from `tempora data list`, or module:function.")
+    dataset: str = Field(description="A name from `tempora list datasets`, or module:function.")
     root: Path | None = Field(None, description="Where the dataset lies on disk.")
     shift: str | None = Field(None, description="Which of its shifts, where it has several.")
     samples: int = Field(2000, ge=1, description="How many images are drawn.")
@@ -114,11 +115,6 @@ class RunConfig(_Strict):
     )
     recipes: Path | None = Field(
         None, description="A file of `tempora tune`: its settings, where `methods` gives none."
-    )
-    band: bool = Field(
-        False,
-        description="With recipes: each method with its default (its own, not the network's recipe), its label-free "
-        "and its oracle settings.",
     )
     grid: str = Field(
         "relative",
@@ -179,11 +175,6 @@ class RunConfig(_Strict):
         6.0, ge=0, allow_inf_nan=False, description="measured: lambda = mean + provision * sigma."
     )
     warmup_batches: int = Field(5, ge=0, description="measured: batches before each pass that do not count.")
-    tail_batches: int | None = Field(
-        None,
-        ge=1,
-        description="Batches of an untimed frozen tail at once, where no prediction changes by it.",
-    )
     method_timeout_s: float | None = Field(
         None,
         gt=0,

@@ -9,7 +9,12 @@ from tempora_tta.engine import suites
 from tempora_tta.engine.config import MethodConfig, RunConfig
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.errors import unknown
-from tempora_tta.store.suite_claims import FREE
+
+FREE = (
+    *("device", "threads", "deterministic", "share", "tail_batches", "clock", "methods"),
+    *("data.workers", "data.cache_dir", "data.root", "data.pictures"),
+)
+"""Settings that a run of a suite may choose: machine, clock (results say which), and methods of the user's own."""
 
 
 def departures(config: RunConfig, weights: str, fingerprints: Mapping[str, str]) -> list[str]:

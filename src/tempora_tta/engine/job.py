@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,10 +18,10 @@ from tempora_tta import methods
 from tempora_tta._version import __version__
 from tempora_tta.cards import scenario_cards
 from tempora_tta.data import Order, Stream
-from tempora_tta.engine.own_source import OwnSource, own_source
+from tempora_tta.engine.code_hash import CodeHash, code_hash
 from tempora_tta.engine.runtime import EAGER, Runtime
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, Clock
+from tempora_tta.measure import Baseline, Clock, ProfileClock
 from tempora_tta.methods import Method
 from tempora_tta.methods.guard import Guard, Misbehaved
 from tempora_tta.models import Classifier
@@ -121,8 +122,6 @@ class Job:
     preset: str | None = None
     share: bool = True
     warmup_batches: int = 5
-    tail_batches: int = 1
-    """Batches that an untimed frozen tail may predict at once; see `tails`."""
     baseline: Baseline | None = None
     """Given or recorded; None: measured when the run starts."""
     calibration_batches: int = 700
@@ -186,6 +185,11 @@ class Job:
                 raise TemporaError(f"scenario {scenario.label!r}: {misfits[0]}")
 
     @property
+    def tail_batches(self) -> int:
+        """Batches that an untimed frozen tail may predict at once (`tails`): several on a GPU where no clock runs."""
+        return 4 if isinstance(self.clock, ProfileClock) and self.device.type != "cpu" else 1
+
+    @property
     def measured(self) -> bool:
         return self.clock.name == "measured"
 
@@ -205,21 +209,28 @@ class Job:
         """What stands around every call into a method."""
         return Guard(spec.label, self.method_timeout_s)
 
-    def own_source(self, spec: MethodSpec) -> OwnSource:
-        """The user's own code behind a method, as it was when the run first asked."""
-        if spec.label not in self._sources:
-            self._sources[spec.label] = own_source([methods.get(spec.name)])
-        return self._sources[spec.label]
+    def code_hash(self, spec: MethodSpec) -> CodeHash:
+        """Hash the user's own code behind a method, once in a run."""
+        if spec.label not in self._code_hashes:
+            self._code_hashes[spec.label] = code_hash(methods.get(spec.name))
+        return self._code_hashes[spec.label]
 
     @cached_property
-    def _sources(self) -> dict[str, OwnSource]:
+    def _code_hashes(self) -> dict[str, CodeHash]:
         return {}
 
     @cached_property
-    def _network(self) -> OwnSource:
-        """The user's own code behind the network: other code may do other things with the same weights."""
+    def _network(self) -> str | None:
+        """Hash the user's own code behind the network: other code may do other things with the same weights."""
         kinds = dict.fromkeys(type(module) for module in self.model.modules())
-        return own_source([*kinds, *self.own_modules])
+        return code_hash(*kinds, *self.own_modules).hash
+
+    @cached_property
+    def preprocessing(self) -> dict[str, Any] | None:
+        """How images are prepared for the network; None: unknown, and nothing has needed it."""
+        with suppress(TemporaError):
+            return dataclasses.asdict(self.model.preprocessing)
+        return None
 
     @cached_property
     def weights(self) -> str:
@@ -260,8 +271,8 @@ class Job:
         return {
             "name": name,
             "settings": dict(spec.settings),
-            **({} if (own := self.own_source(spec).fingerprint) is None else {"source": own}),
-            **({} if self._network.fingerprint is None else {"network": self._network.fingerprint}),
+            **({} if (own := self.code_hash(spec).hash) is None else {"source": own}),
+            **({} if self._network is None else {"network": self._network}),
             "preset": self.preset,
             "recipe": methods.recipe_for(methods.get(spec.name), self.model)[1],
             **self._source_of(spec),

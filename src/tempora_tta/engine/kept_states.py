@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
-from tempora_tta.engine.timed_method import TimedMethod
+from tempora_tta.engine.calls import Calls
 from tempora_tta.methods import Moment
 from tempora_tta.scenarios import Budget, Resolved, Turn
 
@@ -21,11 +21,13 @@ class BudgetWatch:
     until the budget is used up; under `overshoot` the state after the last allowed batch is enough.
     """
 
-    budget: Budget
-    residuals: bool = False
-    """Its deployment meets the device's own variation."""
+    deployment: Resolved
+    budget: Budget = field(init=False)
     cutoff: int | None = None
     state: Any = None
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.deployment.budget_ms, self.deployment.baseline_ms, self.deployment.rule)
 
     def before(self, index: int, snapshot: Callable[[], Any]) -> None:
         if self.cutoff is not None:
@@ -35,8 +37,8 @@ class BudgetWatch:
         elif self.budget.undoes:
             self.state = snapshot()
 
-    def after(self, index: int, service_ms: float) -> None:
-        if self.cutoff is None and not self.budget.charge(service_ms):
+    def after(self, index: int, adapted: bool, predict_ms: float, adapt_ms: float) -> None:
+        if self.cutoff is None and not self.budget.charge(predict_ms + adapt_ms if adapted else 0.0):
             self.cutoff = index
 
 
@@ -48,8 +50,8 @@ class LatestState:
     hand: nothing of this is inside the clock.
     """
 
-    def __init__(self, method: TimedMethod, resolved: Resolved) -> None:
-        self._method = method
+    def __init__(self, calls: Calls, resolved: Resolved) -> None:
+        self._calls = calls
         self.answers = resolved.fallback == "latest"
         self._looks_back = self.answers and resolved.fallback_cost == "free"
         self._before: Any = None
@@ -57,7 +59,7 @@ class LatestState:
 
     def before(self, turn: Turn) -> None:
         """The pipeline takes a batch; a frozen model will be the same after it."""
-        self._before = self._method.snapshot() if self._looks_back and turn.adapting else None
+        self._before = self._calls.snapshot() if self._looks_back and turn.adapting else None
 
     def served(self, finish_ms: float) -> None:
         """It is done with it, adapt() and all."""
@@ -65,10 +67,10 @@ class LatestState:
 
     def predict(self, turn: Turn, x: Tensor, moment: Moment) -> Tensor:
         """The scores that the method gives in the state of the turn's start, frozen."""
-        now = self._method.snapshot()
+        now = self._calls.snapshot()
         if self._before is not None and turn.start_ms < self._finish_ms:
-            self._method.restore(self._before)
-        self._method.freeze()
-        found = self._method.scores(x, moment)
-        self._method.restore(now)
+            self._calls.restore(self._before)
+        self._calls.freeze()
+        found = self._calls.scores(x, moment)
+        self._calls.restore(now)
         return found

@@ -1,4 +1,4 @@
-"""Living some cells of a run beside what was simulated, and judging by it: `tempora live`, `tempora audit --live`.
+"""Living some cells of a run in real time, and judging the simulation by it: `tempora audit --realtime`.
 
 Two comparisons. The lived times replayed against what was lived: a difference there is wrong logic. The run's profile
 against what was lived: a difference only there is a wrong clock.
@@ -24,7 +24,7 @@ from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.profiling.back_to_back import back_to_back_ms
 from tempora_tta.engine.profiling.stations import STATIONS
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import SteadyClock, SteadyProfile, device_kind, machine_facts
+from tempora_tta.measure import Profile, ProfileClock, device_kind, machine_facts
 from tempora_tta.measure.timer import Timer
 from tempora_tta.scenarios import Resolved
 from tempora_tta.store import Results
@@ -128,10 +128,10 @@ class Speed:
         return float(np.median(looked_ms)) / self._profiled_ms
 
 
-def profile_of_this(job: Job) -> SteadyProfile | None:
+def profile_of_this(job: Job) -> Profile | None:
     """The run's profile, if it is one of this network on a machine like this."""
     clock = job.clock
-    if not isinstance(clock, SteadyClock) or not clock.recorded:
+    if not isinstance(clock, ProfileClock) or not clock.recorded:
         return None
     found = (clock.profile.device, clock.profile.weights, clock.profile.batch_size)
     here = (device_kind(machine_facts(job.device)), job.weights, job.streams[0].batch_size)

@@ -12,9 +12,8 @@ from tempora_tta.engine.profiling import Replay
 from tempora_tta.errors import TemporaError
 from tempora_tta.measure import (
     Baseline,
-    RecordedClock,
-    SteadyClock,
-    SteadyProfile,
+    Profile,
+    ProfileClock,
     device_kind,
     load_profile,
 )
@@ -25,7 +24,7 @@ PROFILE_FILE = "profile.json"
 class OwnProfile:
     """The profile behind a job's steady clock. `ready()` before the first pass, `learn()` when one met a new kind."""
 
-    def __init__(self, job: Job, clock: SteadyClock, folder: Path, observer: Observer) -> None:
+    def __init__(self, job: Job, clock: ProfileClock, folder: Path, observer: Observer) -> None:
         self._job, self._clock, self._observer = job, clock, observer
         self._path = folder / PROFILE_FILE
 
@@ -56,19 +55,19 @@ class OwnProfile:
             )
         )
 
-    def _say_changed(self, profile: SteadyProfile, missing: list[str]) -> None:
+    def _say_changed(self, profile: Profile, missing: list[str]) -> None:
         known = profile.methods | set(profile.left_out)
         if changed := [label for label in missing if label in known]:
             self._observer.note(
                 f"{', '.join(changed)}: edited or set otherwise since profiled, so profiled again"
             )
 
-    def _keep(self, profile: SteadyProfile) -> None:
+    def _keep(self, profile: Profile) -> None:
         profile = profile.stamped(self._job.made_by_label)
         profile.save(self._path)
         self._clock.profile = profile
 
-    def _kept(self) -> SteadyProfile | None:
+    def _kept(self) -> Profile | None:
         """The folder's profile, if it fits."""
         if not self._path.exists():
             return None
@@ -77,13 +76,13 @@ class OwnProfile:
         except TemporaError as error:
             self._observer.note(f"{error}; it is recorded again")
             return None
-        return profile if isinstance(profile, SteadyProfile) and fits(profile, self._job) else None
+        return profile if fits(profile, self._job) else None
 
 
 def keep_given(job: Job, folder: Path) -> None:
     """Keep a profile that the clock was given where its own would be: whoever gets the run has its times, too."""
     clock = job.clock
-    if isinstance(clock, RecordedClock) or (isinstance(clock, SteadyClock) and not clock.own):
+    if isinstance(clock, ProfileClock) and not clock.own:
         clock.profile.save(folder / PROFILE_FILE)
 
 
@@ -93,7 +92,7 @@ def profiled_device(job: Job) -> str:
     return device_kind(facts if threads is None else {**facts, "threads": threads})
 
 
-def fits(profile: SteadyProfile, job: Job) -> bool:
+def fits(profile: Profile, job: Job) -> bool:
     """Whether a profile is of this network, batch size and device."""
     found = (profile.model, profile.weights, profile.batch_size, profile.device)
     wanted = (job.model.name, job.weights, job.streams[0].batch_size, profiled_device(job))
@@ -101,7 +100,7 @@ def fits(profile: SteadyProfile, job: Job) -> bool:
     return found == wanted and STANDARD not in profile.changed(job.made_by_label)
 
 
-def needs(job: Job, profile: SteadyProfile | None) -> list[str]:
+def needs(job: Job, profile: Profile | None) -> list[str]:
     """The methods of a job that have yet to be profiled."""
     known: frozenset[str] = frozenset()
     if profile is not None:
@@ -117,7 +116,7 @@ def needs(job: Job, profile: SteadyProfile | None) -> list[str]:
     return [label for label in own if label not in known]
 
 
-def recorded_alone(job: Job, observer: Observer, labels: list[str] | None = None) -> SteadyProfile:
+def recorded_alone(job: Job, observer: Observer, labels: list[str] | None = None) -> Profile:
     """A profile of the job's methods (of those with `labels`), which no folder keeps yet."""
     profile = profile_job(
         job,
@@ -131,7 +130,7 @@ def recorded_alone(job: Job, observer: Observer, labels: list[str] | None = None
     return named.stamped(job.made_by_label)
 
 
-def added(profile: SteadyProfile, more: SteadyProfile) -> SteadyProfile:
+def added(profile: Profile, more: Profile) -> Profile:
     """The methods of a later recording, as if standard inference had taken what it did in the first.
 
     Those that the first had too were others then.

@@ -12,6 +12,7 @@ from typing import Any
 from tempora_tta._global_state import own_randomness
 from tempora_tta._numbers import percent
 from tempora_tta.data import Order, Stream
+from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.observer import Observer, Stopped
 from tempora_tta.engine.passes import Pass
@@ -20,9 +21,8 @@ from tempora_tta.engine.profiling import Replay
 from tempora_tta.engine.runtime import EAGER, compiled_graphs
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.tails import batches_at_once
-from tempora_tta.engine.timed_method import TimedMethod
 from tempora_tta.errors import TemporaError, counted
-from tempora_tta.measure import Baseline, SteadyClock
+from tempora_tta.measure import Baseline, ProfileClock
 from tempora_tta.measure.spent import Spent
 from tempora_tta.methods import Method
 from tempora_tta.store import ADAPTED, RunFolder, StoredPass, Trace, pass_key
@@ -83,7 +83,7 @@ class PassMaker:
                 break
         if attempts > 1:
             facts["attempts"] = attempts
-        if isinstance(self.job.clock, SteadyClock) and self.job.clock.unknown:
+        if isinstance(self.job.clock, ProfileClock) and self.job.clock.missing:
             self.observer.note(f"{self.source.shift}: {facts['verdict']['reasons'][0]}")
         return self.folder.write_pass(identity, trace, facts)
 
@@ -93,7 +93,7 @@ class PassMaker:
         clock = self.job.clock
         if (
             found is not None
-            and isinstance(clock, SteadyClock)
+            and isinstance(clock, ProfileClock)
             and not clock.still_holds(found.facts.get("times", {}))
         ):
             self.folder.remove_pass(found.key)
@@ -106,9 +106,9 @@ class PassMaker:
             return True
         clock = self.job.clock
         learn = None if self.spec.times_as else self.learn  # another's times are not its own to measure
-        if not isinstance(clock, SteadyClock) or not clock.unknown or learn is None:
+        if not isinstance(clock, ProfileClock) or not clock.missing or learn is None:
             return False
-        for index in dict.fromkeys(clock.unknown.values()):
+        for index in dict.fromkeys(clock.missing.values()):
             served = (*(other for other in range(index) if trace.phase[other] == ADAPTED), index)
             resets = tuple(
                 then
@@ -123,7 +123,7 @@ class PassMaker:
     ) -> tuple[Trace, dict[str, Any]]:
         """Make a pass once; the pass, and what was noticed."""
         run = self._prepared()
-        self.observer.pass_started(identity["kind"], run.stream.num_batches)
+        self.observer.pass_started(identity["kind"], run.calls.stream.num_batches)
         timed = identity.get("timed", True)
         spent, compiled = Spent(self.job.device), 0
 
@@ -138,7 +138,9 @@ class PassMaker:
         facts: dict[str, Any] = {}
         with own_randomness(self.source.seed):
             if timed and self.sentinel is not None:
-                trace, facts = self.sentinel().around(work, lambda: run.warm_up(self.job.warmup_batches))
+                trace, facts = self.sentinel().around(
+                    work, lambda: run.calls.warm_up(self.job.warmup_batches)
+                )
             else:
                 if timed:
                     self._begin_looked_up(run)
@@ -160,30 +162,29 @@ class PassMaker:
             guard = self.job.guard(self.spec)
             self._tail_batches = batches_at_once(method, stream, self.job.tail_batches, guard)
         return Pass(
-            method,
-            self.spec.label,
-            stream,
-            self.job.clock,
+            Calls(
+                method, self.spec.label, stream, self.job.clock, self.spec.times_as, self.job.method_timeout_s
+            ),
             progress=self._on_batch,
             tail_batches=self._tail_batches,
             standard=cache(lambda: self.of_standard()._beside(stream)),
-            times_as=self.spec.times_as,
-            timeout_s=self.job.method_timeout_s,
         )
 
     def _begin_looked_up(self, run: Pass) -> None:
         """Before a pass whose times are looked up."""
         clock = self.job.clock
-        if isinstance(clock, SteadyClock):
+        if isinstance(clock, ProfileClock):
             clock.begin()
-        if run.method.time_aware:  # it knows what its work costs, so the pass depends on those times too
-            run.warm_up(self.job.warmup_batches)
-            if isinstance(clock, SteadyClock):
-                clock.unknown.clear()  # a kind that only the warm-up met cannot be looked for in the stream
+        if (
+            run.calls.method.time_aware
+        ):  # it knows what its work costs, so the pass depends on those times too
+            run.calls.warm_up(self.job.warmup_batches)
+            if isinstance(clock, ProfileClock):
+                clock.missing.clear()  # a kind that only the warm-up met cannot be looked for in the stream
 
     def _facts(self, run: Pass, spent: Spent) -> dict[str, Any]:
         """What the folder keeps beside the pass."""
-        method = run.method
+        method = run.calls.method
         facts: dict[str, Any] = {
             "history_free": method.history_free,
             "stateless": method.stateless,
@@ -200,7 +201,7 @@ class PassMaker:
             facts["predict_with"] = self._predict_with
         if self.job.measured:
             facts |= self._measured_facts(spent)
-        elif isinstance(self.job.clock, SteadyClock):
+        elif isinstance(self.job.clock, ProfileClock):
             facts |= self._steady_facts(self.job.clock)
         if run.non_finite_batches:
             facts["non_finite_batches"] = run.non_finite_batches
@@ -226,16 +227,16 @@ class PassMaker:
             )
         return self._method
 
-    def _beside(self, stream: Stream) -> TimedMethod:
+    def _beside(self, stream: Stream) -> Calls:
         """Ready to predict beside the pass of another method."""
-        standard = TimedMethod(self._predictor(stream), self.spec.label, stream, self.job.clock)
+        standard = Calls(self._predictor(stream), self.spec.label, stream, self.job.clock)
         standard.warm_up(1)
         return standard
 
     def _look_at_scores(self, run: Pass, trace: Trace) -> None:
         """NaN is no prediction: all of them fail the pass, some are said."""
         served = int(trace.served.sum())
-        if run.non_finite_samples == served * run.stream.batch_size:
+        if run.non_finite_samples == served * run.calls.stream.batch_size:
             raise TemporaError(
                 f"{self.spec.label}: every score it gave was NaN or infinite: lower its lr, or leave it out"
             )
@@ -245,7 +246,7 @@ class PassMaker:
                 f"{counted(served, 'batch')} ({counted(run.non_finite_samples, 'sample')})"
             )
 
-    def _steady_facts(self, clock: SteadyClock) -> dict[str, Any]:
+    def _steady_facts(self, clock: ProfileClock) -> dict[str, Any]:
         """Which entries of the profile drove the pass, how sure they are, and which were missing."""
         label = self.spec.times_as or self.spec.label
         spent = clock.profile.spent.get(label)
@@ -262,8 +263,8 @@ class PassMaker:
             "peak_memory_bytes": resources.memory_bytes,
             **resources.to_facts(),
         }
-        if clock.unknown:
-            kinds = ", ".join(" ".join(filter(None, kind[1:])) for kind in clock.unknown)
+        if clock.missing:
+            kinds = ", ".join(" ".join(filter(None, kind[1:])) for kind in clock.missing)
             reason = f"the profile has no time for {kinds} of {self.spec.label}: each costs a step"
             facts["verdict"] = Verdict(WARN, (reason,)).to_json()
         return facts

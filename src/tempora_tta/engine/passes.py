@@ -1,7 +1,7 @@
-"""A pass: one method over one stream, on the clock of one deployment.
+"""One method over one stream, on the timeline of one deployment.
 
-The engine owns the clock. It has the batch ready on the device, hands prediction and adaptation to the clock,
-and looks at the predictions only after both are done. It never looks inside a method.
+The engine owns the clock. It has the batch ready on the device, hands prediction and adaptation to the clock, and
+looks at the predictions only after both are done. It never looks inside a method.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from tempora_tta.data import Stream
+from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.kept_states import BudgetWatch, LatestState
-from tempora_tta.engine.moments import moment_at
 from tempora_tta.engine.predictions import note_predictions
-from tempora_tta.engine.timed_method import TimedMethod
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Clock
-from tempora_tta.methods import Method, Moment
+from tempora_tta.measure.work import NO_WORK, Work
+from tempora_tta.methods import Moment
 from tempora_tta.methods.contract import UNTOLD
 from tempora_tta.scenarios import Resolved, Timeline, Turn
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, Trace
@@ -32,88 +31,75 @@ Progress = Callable[[Trace, int], None]
 """Called after every batch with the trace so far and the batch's index; may raise to stop the pass."""
 
 
+class Row(NamedTuple):
+    """One served batch: its scores, times and work. An attempt that is undone takes all of it along."""
+
+    phase: int
+    scores: Tensor
+    predict_ms: float
+    adapt_ms: float = 0.0
+    action: str = "none"
+    stepped: bool = False
+    work: Work = NO_WORK
+    faults: int = -1
+
+    def times(self, factor: float) -> tuple[float, float]:
+        """Its times as a deployment meets them. Two products, as in a replay: a budget may end on a last digit."""
+        return self.predict_ms * factor, 0.0 if math.isnan(self.adapt_ms) else self.adapt_ms * factor
+
+
 @dataclass
 class Pass:
-    """Runs one method over one stream; call one of `live`, `offline` and `tail`, each starting from a reset."""
+    """Makes traces of one method over its stream; each starts from a reset."""
 
-    method: Method
-    label: str
-    stream: Stream
-    clock: Clock
+    calls: Calls
     progress: Progress | None = None
     tail_batches: int = 1
-    """Batches that a frozen tail predicts at once where no clock runs."""
-    times_as: str = ""
-    """The method whose recorded times stand for its own."""
-    standard: Callable[[], TimedMethod] | None = None
+    """Batches that a frozen model predicts at once where their times are not measured."""
+    standard: Callable[[], Calls] | None = None
     """Standard over the same stream, ready to predict: a fallback takes its time, or is it."""
-    timeout_s: float | None = None
-    """How long one call into the method may take; None: for ever."""
     non_finite_batches: int = field(default=0, init=False)
     """Served batches that have samples whose best score is not a finite number."""
     non_finite_samples: int = field(default=0, init=False)
     """Such samples."""
-    _timed: TimedMethod = field(init=False)
-    _ahead: dict[int, torch.Tensor] = field(default_factory=dict, init=False)
-    """Scores of the tail's next batches, predicted together with one before them."""
+    _ahead: dict[int, Tensor] = field(default_factory=dict, init=False)
+    """Scores of the next frozen batches, predicted together with one before them."""
     _last_adapting: int = field(default=-1, init=False)
     """The last batch that the method could adapt on."""
 
-    def __post_init__(self) -> None:
-        self._timed = TimedMethod(
-            self.method, self.label, self.stream, self.clock, self.times_as, self.timeout_s
-        )
-
-    def warm_up(self, batches: int) -> None:
-        """Take the method through the first batches, so that no timed one pays for what is done the first time."""
-        self._timed.warm_up(batches)
-
-    def live(self, resolved: Resolved) -> Trace:
-        """Drive the deployment's timeline: serve what it says, tell it how long that took."""
-        timeline = resolved.timeline()
-        trace = self._fresh_trace()
-        latest, standard = LatestState(self._timed, resolved), self._standard_for(resolved)
-        undoes = resolved.has_budget and resolved.rule == "strict"
+    def drive(self, deployment: Resolved, budgets: Iterable[BudgetWatch] = ()) -> Trace:
+        """Serve the batches that the deployment's timeline says; each budget keeps the state in which it runs out."""
+        timeline, trace, budgets = deployment.timeline(), self._begin(), list(budgets)
+        latest, standard = LatestState(self.calls, deployment), self._standard_for(deployment)
+        undoes = deployment.has_budget and deployment.rule == "strict"
         while (turn := timeline.next()) is not None:
+            factor = self._factor(turn.batch, deployment)
             if turn.fallback and standard is not None:
-                moment = self._moment(turn.start_ms, turn, timeline, resolved)
-                self._serve_lost(trace, turn, standard, latest, moment)
-                self._record(timeline, trace, turn.batch, resolved)
+                row = self._rescued(turn, standard, latest, self._moment(turn, timeline, deployment))
+                timeline.record(*row.times(factor))
+                self._write(trace, turn.batch, row)
                 continue
+            snapshot = cache(self.calls.snapshot)  # all that keep the state before this batch share it
+            for budget in budgets:
+                budget.before(turn.batch, snapshot)
             latest.before(turn)
-            before = self._timed.snapshot() if undoes and turn.adapting else None
-            if turn.adapting:
-                self._serve_adapting(trace, turn, timeline, resolved)
-                if self._record(timeline, trace, turn.batch, resolved):
-                    latest.served(timeline.free_ms)
-                    continue
-                trace.attempt_predict_ms[turn.batch] = trace.predict_ms[turn.batch]
-                trace.attempt_adapt_ms[turn.batch] = trace.adapt_ms[turn.batch]
-                self._timed.restore(before)
-            self._timed.freeze()
-            timed = self.clock.fills_tails or not resolved.untimed_tail
-            moment = self._moment(turn.start_ms, turn, timeline, resolved)
-            self._serve_frozen(trace, turn.batch, timed, in_order=resolved.waits, moment=moment)
-            self._record(timeline, trace, turn.batch, resolved)
-        self._place(trace, timeline)
-        trace.arrived_ms[:] = arrivals(resolved, trace.arrived_ms)
-        return trace
-
-    def offline(self, resolved: Resolved, watches: Iterable[BudgetWatch] = ()) -> Trace:
-        """Adapt on every batch, and let each watch keep the state its budget would have frozen."""
-        timeline = resolved.timeline()
-        trace = self._fresh_trace()
-        watches = list(watches)
-        while (turn := timeline.next()) is not None:
-            snapshot = cache(self._timed.snapshot)  # the watches of one batch share it
-            for watch in watches:
-                watch.before(turn.batch, snapshot)
-            self._serve_adapting(trace, turn, timeline, resolved)
-            for watch in watches:
-                adapted = bool(trace.phase[turn.batch] == ADAPTED)
-                watch.after(turn.batch, sum(_as_met(trace, turn.batch, watch.residuals)) if adapted else 0.0)
-            self._record(timeline, trace, turn.batch, resolved)
-        self._place(trace, timeline)
+            before = snapshot() if undoes and turn.adapting else None
+            row = self._serve(turn, timeline, deployment, factor)
+            if not timeline.record(*row.times(factor), adapted=row.phase == ADAPTED):
+                self.calls.restore(before)  # strict: over budget, so it never happened
+                trace.attempt_predict_ms[turn.batch] = row.predict_ms
+                trace.attempt_adapt_ms[turn.batch] = row.adapt_ms
+                row = self._serve(turn._replace(adapting=False), timeline, deployment, factor)
+                timeline.record(*row.times(factor), adapted=False)
+            elif turn.adapting:
+                latest.served(timeline.free_ms)
+            for budget in budgets:
+                budget.after(
+                    turn.batch, row.phase == ADAPTED, *row.times(self._factor(turn.batch, budget.deployment))
+                )
+            self._write(trace, turn.batch, row)
+        _place(trace, timeline)
+        trace.arrived_ms[:] = arrivals(deployment, trace.arrived_ms)
         return trace
 
     def tail(self, cutoff: int, state: Any, timed: bool) -> Trace:
@@ -121,166 +107,139 @@ class Pass:
 
         Without its `state` (a resumed run has lost it) the batches before the cut-off are gone through again.
         """
-        trace = self._fresh_trace()
+        trace = self._begin()
         if state is None:
             for index in range(cutoff):
                 self._reset_for(index)
-                self._timed.go_through(self.stream.batch(index))
+                self.calls.go_through(self.calls.stream.batch(index))
         else:
-            self._timed.restore(state)
-        self._timed.freeze()
-        for index in range(cutoff, self.stream.num_batches):
-            self._serve_frozen(trace, index, timed, in_order=True)
-            self._report(trace, index)
+            self.calls.restore(state)
+        self.calls.freeze()
+        for index in range(cutoff, trace.num_batches):
+            self._write(trace, index, self._frozen(index, timed, in_order=True))
         return trace
 
-    def _fresh_trace(self) -> Trace:
-        self._timed.begin()
+    def _begin(self) -> Trace:
+        self.calls.begin()
         self.non_finite_batches = self.non_finite_samples = 0
         self._ahead.clear()
         self._last_adapting = -1
-        return Trace.empty(self.stream.num_batches, self.stream.batch_size)
+        return Trace.empty(self.calls.stream.num_batches, self.calls.stream.batch_size)
+
+    def _serve(self, turn: Turn, timeline: Timeline, deployment: Resolved, factor: float) -> Row:
+        """Predict a batch and adapt on it; or, where the budget is used up, only predict it with the frozen model."""
+        if turn.adapting:
+            return self._adapting(turn, timeline, deployment, factor)
+        self.calls.freeze()
+        timed = self.calls.clock.looks_up or not deployment.untimed_tail
+        return self._frozen(
+            turn.batch, timed, in_order=deployment.waits, moment=self._moment(turn, timeline, deployment)
+        )
+
+    def _adapting(self, turn: Turn, timeline: Timeline, deployment: Resolved, factor: float) -> Row:
+        calls, index = self.calls, turn.batch
+        self._reset_for(index)
+        x = calls.stream.batch(index)
+        moment = self._moment(turn, timeline, deployment)
+        faults = calls.clock.faults()
+        froze_itself = calls.method.frozen
+        scores, predict_ms = calls.predict(index, x, moment, froze_itself)
+        said = calls.said
+        now_ms = turn.start_ms + predict_ms * factor
+        action, adapt_ms = calls.adapt(index, calls.moment(now_ms, turn, timeline, deployment, emitted=True))
+        faults = calls.clock.faults() - faults if faults >= 0 else -1
+        calls.count(said[0], predict_ms * factor, action, adapt_ms * factor)
+        work = said if calls.said == NO_WORK else calls.said
+        stepped = not froze_itself and action not in calls.method.idle
+        return Row(
+            FROZEN if froze_itself else ADAPTED, scores, predict_ms, adapt_ms, action, stepped, work, faults
+        )
+
+    def _frozen(self, index: int, timed: bool, in_order: bool, moment: Moment = UNTOLD) -> Row:
+        """`in_order`: every batch after this one will be served too, so that some may be predicted ahead."""
+        calls = self.calls
+        if timed and not (calls.clock.looks_up and in_order):
+            x = calls.stream.batch(index)
+            faults = calls.clock.faults()
+            scores, predict_ms = calls.predict(index, x, moment, frozen=True)
+            return Row(
+                FROZEN, scores, predict_ms, faults=calls.clock.faults() - faults if faults >= 0 else -1
+            )
+        scores = self._scores_ahead(index, moment)
+        if timed:
+            return Row(FROZEN, scores, calls.frozen_ms(index))
+        return Row(FROZEN, scores, math.nan, math.nan)
+
+    def _rescued(self, turn: Turn, standard: Calls, latest: LatestState, moment: Moment) -> Row:
+        """Answer a lost batch, by Standard or in the latest state, in the time that Standard takes."""
+        x = self.calls.stream.batch(turn.batch)
+        scores, predict_ms = standard.predict(turn.batch, x, UNTOLD)
+        return Row(FALLBACK, latest.predict(turn, x, moment) if latest.answers else scores, predict_ms)
+
+    def _scores_ahead(self, index: int, moment: Moment) -> Tensor:
+        """Scores of a frozen batch, several predicted at once where no prediction changes by it."""
+        stream = self.calls.stream
+        if index not in self._ahead:
+            group = range(index, min(index + self.tail_batches, stream.num_batches))
+            batches = [stream.batch(i) for i in group]
+            x = torch.cat(batches) if len(batches) > 1 else batches[0]
+            scores = self.calls.checked(self.calls.scores(x, moment), len(x))
+            self._ahead = dict(zip(group, scores.split(stream.batch_size), strict=True))
+        return self._ahead.pop(index)
 
     def _reset_for(self, index: int) -> None:
-        """The stream's own reset before a batch, also if it was due at one that was skipped since.
+        """Apply the stream's own reset before a batch, also if it was due at one that was skipped since.
 
         It takes no time and leaves a frozen model alone. What a budget freezes in is the state before it.
         """
-        if self.stream.order.resets_between(self._last_adapting, index) and not self.method.frozen:
-            self._timed.reset()
+        if (
+            self.calls.stream.order.resets_between(self._last_adapting, index)
+            and not self.calls.method.frozen
+        ):
+            self.calls.reset()
         self._last_adapting = index
 
-    def _serve_adapting(self, trace: Trace, turn: Turn, timeline: Timeline, resolved: Resolved) -> None:
-        index = turn.batch
-        self._reset_for(index)
-        x = self.stream.batch(index)
-        moment = self._moment(turn.start_ms, turn, timeline, resolved)
-        faults = self.clock.faults()
-        froze_itself = self.method.frozen
-        scores, predict_ms = self._timed.predict(index, x, moment, froze_itself)
-        mode, factor = self._timed.mode(), self._factor(index, resolved)
-        moment = self._moment(turn.start_ms + predict_ms * factor, turn, timeline, resolved, emitted=True)
-        action, adapt_ms = self._timed.adapt(index, moment)
-        trace.page_faults[index] = self.clock.faults() - faults if faults >= 0 else -1
-        self._timed.count(mode, predict_ms * factor, action, adapt_ms * factor)
-        self._note_work(trace, index)
-        trace.phase[index] = FROZEN if froze_itself else ADAPTED
-        trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, adapt_ms
-        trace.action[index] = action
-        trace.stepped[index] = not froze_itself and action not in self.method.idle
-        self._note_predictions(trace, index, scores)
-
-    def _serve_frozen(
-        self, trace: Trace, index: int, timed: bool, in_order: bool = False, moment: Moment = UNTOLD
-    ) -> None:
-        """`in_order`: every batch after this one will be served too, so that some may be predicted ahead."""
-        trace.page_faults[index] = -1
-        if timed and self.clock.fills_tails and in_order:
-            # The time is looked up, so the batch need not be predicted by itself.
-            scores = self._untimed_scores(index, moment)
-            trace.predict_ms[index], trace.adapt_ms[index] = self._timed.looked_up_ms(index), 0.0
-        elif timed:
-            x = self.stream.batch(index)
-            faults = self.clock.faults()
-            scores, trace.predict_ms[index] = self._timed.predict(index, x, moment, frozen=True)
-            if faults >= 0:
-                trace.page_faults[index] = self.clock.faults() - faults
-            trace.adapt_ms[index] = 0.0
-        else:
-            scores = self._untimed_scores(index, moment)
-            trace.predict_ms[index] = trace.adapt_ms[index] = math.nan
-        self._note_work(trace, index)
-        trace.phase[index] = FROZEN
-        trace.action[index], trace.stepped[index] = "none", 0
-        self._note_predictions(trace, index, scores)
-
-    def _standard_for(self, resolved: Resolved) -> TimedMethod | None:
+    def _standard_for(self, deployment: Resolved) -> Calls | None:
         """Standard, where a fallback answers lost batches: made before the first batch, not while one waits."""
-        if resolved.fallback is None or resolved.waits:
+        if deployment.fallback is None or deployment.waits:
             return None
         if self.standard is None:
             raise TemporaError(
-                f"fallback={resolved.fallback!r} takes Standard's time, and there is no Standard beside this pass"
+                f"fallback={deployment.fallback!r} takes Standard's time, and this pass has no Standard"
             )
         return self.standard()
 
-    def _serve_lost(
-        self, trace: Trace, turn: Turn, standard: TimedMethod, latest: LatestState, moment: Moment
-    ) -> None:
-        """Answer a lost batch, by Standard or in the latest state, in the time that Standard takes."""
-        index = turn.batch
-        x = self.stream.batch(index)
-        scores, predict_ms = standard.predict(index, x, UNTOLD, frozen=False)
-        if latest.answers:
-            scores = latest.predict(turn, x, moment)
-        self._timed.take_work()  # a fallback's is none of the method's
-        self._note_work(trace, index)
-        trace.phase[index], trace.action[index], trace.stepped[index] = FALLBACK, "none", 0
-        trace.predict_ms[index], trace.adapt_ms[index] = predict_ms, 0.0
-        self._note_predictions(trace, index, scores)
+    def _moment(self, turn: Turn, timeline: Timeline, deployment: Resolved) -> Moment:
+        return self.calls.moment(turn.start_ms, turn, timeline, deployment)
 
-    def _untimed_scores(self, index: int, moment: Moment) -> torch.Tensor:
-        if index not in self._ahead:
-            group = range(index, min(index + self.tail_batches, self.stream.num_batches))
-            batches = [self.stream.batch(i) for i in group]
-            x = torch.cat(batches) if len(batches) > 1 else batches[0]
-            scores = self._timed.checked(self._timed.scores(x, moment), len(x))
-            self._ahead = dict(zip(group, scores.split(self.stream.batch_size), strict=True))
-        return self._ahead.pop(index)
+    def _residual(self, index: int) -> float:
+        return self.calls.clock.residual(self.calls.stream.name, self.calls.stream.seed, index)
 
-    def _note_work(self, trace: Trace, index: int) -> None:
-        """The mode and amount of the batch's work, and the device's own factor on its times."""
-        trace.mode[index], amount = self._timed.take_work()
-        trace.amount[index] = math.nan if amount is None else amount
-        trace.residual[index] = self.clock.residual(self.stream.name, self.stream.seed, index)
-
-    def _factor(self, index: int, resolved: Resolved) -> float:
-        """The device's own variation of this batch's times, where the deployment asks for it; else 1."""
-        factor = self.clock.residual(self.stream.name, self.stream.seed, index) if resolved.residuals else 1.0
+    def _factor(self, index: int, deployment: Resolved) -> float:
+        """The device's own variation of a batch's times, where the deployment asks for it; else 1."""
+        factor = self._residual(index) if deployment.residuals else 1.0
         return 1.0 if math.isnan(factor) else factor
 
-    def _note_predictions(self, trace: Trace, index: int, scores: torch.Tensor) -> None:
-        """After the clock has stopped: what was predicted, and how much of it is right."""
-        scores = self._timed.checked(scores, self.stream.batch_size)
+    def _write(self, trace: Trace, index: int, row: Row) -> None:
+        """Write a batch into the trace, after the clock has stopped."""
+        scores = self.calls.checked(row.scores, self.calls.stream.batch_size)
         if non_finite := int((~torch.isfinite(scores.amax(dim=1))).sum()):  # -inf rules classes out, and may
             self.non_finite_batches += 1
             self.non_finite_samples += non_finite
-        note_predictions(trace, index, scores, self.stream)
-
-    def _record(self, timeline: Timeline, trace: Trace, index: int, resolved: Resolved) -> bool:
-        """Tell the timeline how long the batch took, and whoever watches that it is through; False, and nobody is
-        told: it overran the budget and is to be undone."""
-        predict_ms, adapt_ms = _as_met(trace, index, resolved.residuals)
-        stands = timeline.record(predict_ms, adapt_ms, adapted=bool(trace.phase[index] == ADAPTED))
-        if stands:
-            self._report(trace, index)
-        return stands
-
-    def _place(self, trace: Trace, timeline: Timeline) -> None:
-        """Write the timeline's arrivals, starts, emissions and finishes into the rows."""
-        course = timeline.course()
-        timed = ~np.isnan(course.predict_ms)
-        for name in ("arrived_ms", "start_ms", "emission_ms", "finish_ms"):
-            getattr(trace, name)[course.served[timed]] = getattr(course, name)[timed]
-
-    def _moment(
-        self, now_ms: float, turn: Turn, timeline: Timeline, resolved: Resolved, emitted: bool = False
-    ) -> Moment:
-        """What a time-aware method may know; the others are not told and it is not worked out."""
-        if not self.method.time_aware:
-            return UNTOLD
-        return moment_at(now_ms, turn, timeline, resolved, self._timed.costs, emitted=emitted)
-
-    def _report(self, trace: Trace, index: int) -> None:
+        note_predictions(trace, index, scores, self.calls.stream)
+        trace.phase[index], trace.action[index], trace.stepped[index] = row.phase, row.action, row.stepped
+        trace.predict_ms[index], trace.adapt_ms[index] = row.predict_ms, row.adapt_ms
+        trace.mode[index], amount = row.work
+        trace.amount[index] = math.nan if amount is None else amount
+        trace.residual[index] = self._residual(index)
+        trace.page_faults[index] = row.faults
         if self.progress is not None:
             self.progress(trace, index)
 
 
-def _as_met(trace: Trace, index: int, residuals: bool) -> tuple[float, float]:
-    """A batch's steady times as a deployment meets them: with the device's own variation, where it asks for that.
-
-    Two products, as a replay has them: a budget may end on a last digit.
-    """
-    factor = float(np.nan_to_num(trace.residual[index], nan=1.0)) if residuals else 1.0
-    adapt_ms = float(np.nan_to_num(trace.adapt_ms[index], nan=0.0))  # of an untimed tail
-    return float(trace.predict_ms[index]) * factor, adapt_ms * factor
+def _place(trace: Trace, timeline: Timeline) -> None:
+    """Write the timeline's arrivals, starts, emissions and finishes into the rows."""
+    course = timeline.course()
+    timed = ~np.isnan(course.predict_ms)
+    for name in ("arrived_ms", "start_ms", "emission_ms", "finish_ms"):
+        getattr(trace, name)[course.served[timed]] = getattr(course, name)[timed]

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tempora_tta.data import Stream
+from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.passes import Pass
 from tempora_tta.errors import counted
@@ -97,7 +98,7 @@ def _plan_method(job: Job, spec: MethodSpec, stream: Stream) -> MethodPlan:
         method = job.create(spec, stream.seed)
         head = stream.under(stream.order.head(min(PROBE_BATCHES, stream.num_batches))) or stream
         clock = MeasuredClock(job.device)
-        seconds = _probe(Pass(method, spec.label, head, clock, timeout_s=job.method_timeout_s))
+        seconds = _probe(Pass(Calls(method, spec.label, head, clock, timeout_s=job.method_timeout_s)))
     except Exception as error:
         return MethodPlan(spec.label, cells, 0, 0, f"fails: {type(error).__name__}: {error}", 0.0)
     if not job.share or method.time_aware:
@@ -121,10 +122,10 @@ def _plan_method(job: Job, spec: MethodSpec, stream: Stream) -> MethodPlan:
 
 def _probe(run: Pass) -> float:
     """Seconds per batch, roughly."""
-    run.warm_up(1)
-    batches = min(PROBE_BATCHES, run.stream.num_batches)
+    run.calls.warm_up(1)
+    batches = min(PROBE_BATCHES, run.calls.stream.num_batches)
     start = time.perf_counter()
-    run.offline(Offline().resolve(num_batches=batches))
+    run.drive(Offline().resolve(num_batches=batches))
     return (time.perf_counter() - start) / batches
 
 

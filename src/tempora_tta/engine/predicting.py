@@ -14,10 +14,10 @@ import torch
 
 from tempora_tta._global_state import own_randomness
 from tempora_tta.data import Stream
+from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.predictions import classes_of
 from tempora_tta.engine.runtime import AMP, COMPILE, EAGER, TF32, Runtime
-from tempora_tta.engine.timed_method import TimedMethod
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method
 from tempora_tta.store import StoredPass
@@ -47,7 +47,7 @@ def predictor(job: Job, spec: MethodSpec, stream: Stream) -> tuple[Method, dict[
 
 def predicted_classes(job: Job, spec: MethodSpec, method: Method, stream: Stream, count: int) -> torch.Tensor:
     """The classes of the first batches, adapting on each; the method is reset before and after."""
-    calls = TimedMethod(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s)
+    calls = Calls(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s)
     found = []
     with own_randomness(stream.seed):
         calls.reset()

@@ -32,7 +32,7 @@ from tempora_tta.engine.profiling import (
     record_replay,
 )
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import SteadyProfile
+from tempora_tta.measure import Profile
 from tempora_tta.models import Classifier
 from tempora_tta.scenarios import Scenario
 
@@ -95,8 +95,8 @@ def profile_job(
     observer: Observer,
     labels: list[str] | None = None,
     replay: Replay | None = None,
-    profile: SteadyProfile | None = None,
-) -> SteadyProfile:
+    profile: Profile | None = None,
+) -> Profile:
     """A profile of the job's methods, or the one given with a kind that was met later; recorded in a child.
 
     What only lives in this process (a class typed at a prompt) is profiled here, and the profile says so.
@@ -171,7 +171,7 @@ def _pieces(job: Job, replay: Replay | None) -> Pieces:
         raise _CannotLoad from error
 
 
-def _ask_child(request: Request, pieces: Pieces | None, observer: Observer) -> SteadyProfile:
+def _ask_child(request: Request, pieces: Pieces | None, observer: Observer) -> Profile:
     with tempfile.TemporaryDirectory(prefix="tempora-profile-") as place:
         folder = Path(place)
         (folder / REQUEST).write_bytes(pickle.dumps(request))
@@ -204,7 +204,7 @@ def _ask_child(request: Request, pieces: Pieces | None, observer: Observer) -> S
         raise _CannotLoad
     if answer["status"] == "failed":
         raise TemporaError(f"profiling failed: {answer['reason']}")
-    return SteadyProfile.model_validate(answer["profile"])
+    return Profile.model_validate(answer["profile"])
 
 
 def _follow(child: subprocess.Popen[str], observer: Observer) -> None:
@@ -229,7 +229,7 @@ def _environment(threads: int | None) -> dict[str, str]:
 def _job(request: Request, folder: Path) -> Job:
     """The job as the child has it."""
     from tempora_tta.engine.config import RunConfig
-    from tempora_tta.engine.evaluate import job_from_batches
+    from tempora_tta.engine.given import job_from_batches
     from tempora_tta.engine.setup import job_from_config
 
     if request.config is not None:
@@ -253,13 +253,13 @@ def _job(request: Request, folder: Path) -> Job:
     )
 
 
-def _record(request: Request, job: Job, tell: Any) -> SteadyProfile:
+def _record(request: Request, job: Job, tell: Any) -> Profile:
     before = torch.get_num_threads()
     try:
         if request.threads is not None:
             torch.set_num_threads(request.threads)
         if request.replay is not None:
-            known = SteadyProfile.model_validate(request.profile)
+            known = Profile.model_validate(request.profile)
             return record_replay(job, request.replay, known, tell)
         labels = None if request.labels is None else list(request.labels)
         return record_profile(

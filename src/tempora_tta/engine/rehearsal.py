@@ -14,9 +14,9 @@ from tempora_tta._tensors import described, is_plain
 from tempora_tta.engine.pipeline.door import all_finite
 from tempora_tta.engine.pipeline.scores import on_host
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure.steady import PROVISION_X
+from tempora_tta.measure.profile import PROVISION_X
 from tempora_tta.methods import Method
-from tempora_tta.models import Classifier, try_on
+from tempora_tta.models import Classifier, check_input
 
 BASELINE_BATCHES, FEWEST_BATCHES, BASELINE_S = 30, 3, 2.0
 """lambda is measured on so many batches, or on as many as fit into so long and at least a few."""
@@ -47,10 +47,10 @@ def find_example(model: Classifier, standard: Method, batch_size: int | None, gi
     generator = torch.Generator().manual_seed(0)
     noise: Tensor | None
     try:
-        shape = model.preprocessing.input_size
+        shape = model.preprocessing.image_shape
         noise = torch.randn(batch_size or 2, *shape, generator=generator).to(model.device)
         standard.predict(noise)
-    except (TemporaError, RuntimeError):  # unknown, or a size that nobody set and that does not fit
+    except (TemporaError, RuntimeError, AssertionError):  # unknown, or assumed and not what it takes
         if model.dtype != torch.float32:
             kind = str(model.dtype).removeprefix("torch.")
             raise TemporaError(
@@ -75,7 +75,7 @@ def _checked(given: Any, model: Classifier) -> Tensor:
     x = x.to(model.device, torch.float32, copy=True)
     if not all_finite(x):
         raise TemporaError("example= holds NaN or infinite values: check how the images were normalised")
-    try_on(model, x.shape[1:])
+    check_input(model, x.shape[1:])
     return x
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tempora_tta.data import Stream
-from tempora_tta.engine.timed_method import TimedMethod
-from tempora_tta.measure import Baseline, Batch, Clock, judge_pass
+from tempora_tta.engine.calls import Calls
+from tempora_tta.measure import Baseline, Clock, judge_pass
 from tempora_tta.measure.process import ProcessorTime
 from tempora_tta.methods import Method
+from tempora_tta.methods.contract import UNTOLD
 from tempora_tta.store import Trace
 
 SENTINEL_BATCHES = 20
@@ -23,13 +23,12 @@ class Sentinel:
     """Times Standard on the stream's own batches. What followed one pass also came before the next."""
 
     def __init__(self, standard: Method, stream: Stream, clock: Clock, baseline: Baseline) -> None:
-        self._standard = standard
         self._stream = stream
-        self._clock = clock
+        self._standard = Calls(standard, "standard", stream, clock)
         self._reference_ms = baseline.median_ms
         """What a look is compared with. A given lambda says nothing about this machine: then it is the first look."""
         self._last_ms: list[float] | None = None
-        TimedMethod(standard, "standard", stream, clock).warm_up(5)
+        self._standard.warm_up(5)
 
     def around(
         self, make: Callable[[], Trace], warm_up: Callable[[], None] = lambda: None
@@ -43,7 +42,7 @@ class Sentinel:
         trace = make()
         seconds = time.perf_counter() - start
         # Work on a GPU is not slowed by what the processor loses.
-        on_processor = self._standard.model.device.type == "cpu"
+        on_processor = self._standard.method.model.device.type == "cpu"
         stolen_share = ProcessorTime.now().stolen_since(processors) if on_processor else 0.0
         after_ms = self._last_ms = self.look()
         medians_ms = [float(np.median(times)) for times in (before_ms, after_ms)]
@@ -63,8 +62,7 @@ class Sentinel:
         times = []
         for index in range(SENTINEL_BATCHES):
             x = self._stream.batch(index % self._stream.num_batches)
-            batch = Batch("standard", "standard", self._stream.name, self._stream.seed, index)
-            _, elapsed_ms = self._clock.predict(partial(self._standard.predict, x), batch, frozen=False)
+            _, elapsed_ms = self._standard.predict(index, x, UNTOLD)
             times.append(elapsed_ms)
         return times
 

@@ -23,7 +23,7 @@ from tempora_tta.engine.samples import may_be_kept, sample_pictures
 from tempora_tta.engine.setup_data import orders, source_images, stream_opener
 from tempora_tta.engine.setup_methods import in_runtimes, method_specs, recipe_record, with_own_times
 from tempora_tta.errors import TemporaError, counted
-from tempora_tta.measure import Clock, SteadyClock, choose_device, device_kind, machine_facts
+from tempora_tta.measure import choose_device, device_kind, machine_facts
 from tempora_tta.measure.process import keep_freed_memory
 from tempora_tta.models import Classifier
 from tempora_tta.names import GRIDS
@@ -44,7 +44,7 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
     clock, baseline = open_clock(config.clock, device, config.baseline_ms, config.provision_x)
     predict_with = check_predict_with(config.predict_with or EAGER, device, clock.name == MEASURED)
     model = load_model(config).to(device)
-    models.try_on(model, model.preprocessing.input_size)
+    models.check_input(model, model.preprocessing.image_shape)
     streams = tuple(orders(config, model, observer))
     if note := other_work(clock_record(clock), model.name, config.batch_size):
         observer.note(note)
@@ -69,7 +69,6 @@ def job_from_config(config: RunConfig, observer: Observer | None = None) -> Job:
         preset=config.preset,
         share=config.share,
         warmup_batches=config.warmup_batches,
-        tail_batches=config.tail_batches or usual_tail_batches(clock, device),
         baseline=baseline,
         calibration_batches=config.calibration_batches,
         provision=config.provision,
@@ -109,11 +108,6 @@ def suite_of(
 def profile_threads(threads: int | None, device: torch.device) -> int | None:
     """One thread of a processor, unless more are asked for: with more, others' work changes the ratios of times."""
     return (threads or 1) if device.type == "cpu" else None
-
-
-def usual_tail_batches(clock: Clock, device: torch.device) -> int:
-    """A frozen tail's batches at once: several where no clock runs and the device has room for them."""
-    return 4 if isinstance(clock, SteadyClock) and device.type != "cpu" else 1
 
 
 def settle_torch(config: RunConfig, device: torch.device) -> None:

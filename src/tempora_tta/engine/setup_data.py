@@ -16,10 +16,10 @@ from tempora_tta._own_code import is_own
 from tempora_tta.data import Order, Shift, Stream, Walk, draw, open_stream
 from tempora_tta.data.contents import Progress
 from tempora_tta.data.registry import find
+from tempora_tta.engine.code_hash import code_hash
 from tempora_tta.engine.config import DataConfig, MethodConfig, RunConfig, SourceConfig
 from tempora_tta.engine.job import may_ask_for_source
 from tempora_tta.engine.observer import Observer, Stopped
-from tempora_tta.engine.own_source import own_source
 from tempora_tta.errors import TemporaError, suggestion
 from tempora_tta.models import Classifier
 
@@ -181,8 +181,8 @@ def _with_its_code(shift: Shift, dataset: str) -> Shift:
     if not is_own(dataset):
         return shift
     opener = cast(FunctionType, find(dataset).opener)  # nothing else is taken for a dataset of the user's own
-    source = own_source([opener]).fingerprint
-    return replace(shift, fingerprint=f"{shift.fingerprint}+{source}") if source else shift
+    code = code_hash(opener).hash
+    return replace(shift, fingerprint=f"{shift.fingerprint}+{code}") if code else shift
 
 
 def _reading(observer: Observer) -> Progress:

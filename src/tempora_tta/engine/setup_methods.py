@@ -13,7 +13,7 @@ from tempora_tta import methods
 from tempora_tta.engine.config import MethodConfig, RunConfig
 from tempora_tta.engine.job import MethodSpec
 from tempora_tta.engine.observer import Observer
-from tempora_tta.engine.recipes import DEFAULT, ORACLE, Recipes, read_recipes
+from tempora_tta.engine.recipes import Recipes, read_recipes
 from tempora_tta.engine.runtime import Runtime
 from tempora_tta.errors import TemporaError
 from tempora_tta.models import Classifier
@@ -33,8 +33,6 @@ def method_specs(
             specs.append(MethodSpec(entry))
     if config.recipes is not None:
         specs = _tuned(specs, config, model, observer)
-    elif config.band:
-        raise TemporaError("band: needs recipes, a file of `tempora tune`: add --recipes FILE")
     for spec in specs:
         kind = methods.get(spec.name)
         used, _ = methods.recipe_for(kind, model)
@@ -46,30 +44,25 @@ def method_specs(
 def _tuned(
     specs: list[MethodSpec], config: RunConfig, model: Classifier, observer: Observer
 ) -> list[MethodSpec]:
-    """With the settings of a recipe file where the configuration gives none; for a band, with each of its choices.
-
-    An oracle is called one wherever its name stands.
-    """
+    """With the settings of a recipe file where the configuration gives none. An oracle's name says that it is one."""
     assert config.recipes is not None
     recipes = read_recipes(config.recipes, config.model)
     for spec in specs:
         if note := _not_tuned(spec, recipes, model):
             observer.note(note)
-    if config.band:
-        observer.note(_what_defaults_are(specs, recipes, model))
-    return [
-        spec
-        if settings is None
-        else replace(
-            spec,
-            settings=settings,
-            label=f"{spec.label} ({way})" if way else spec.label,
-            times_as=spec.times_as or (str(spec.name) if way else ""),
-            oracle=way == ORACLE,
-        )
-        for spec in specs
-        for way, settings in _ways(spec, recipes, config.band)
-    ]
+    return [_with_recipe(spec, recipes) for spec in specs]
+
+
+def _with_recipe(spec: MethodSpec, recipes: Recipes) -> MethodSpec:
+    chosen = recipes.chosen.get(str(spec.name), {})
+    if not set(chosen) - set(spec.settings):  # what is given wins
+        return spec
+    tuned = replace(spec, settings={**chosen, **spec.settings})
+    if not recipes.oracle:
+        return tuned
+    return replace(
+        tuned, label=f"{spec.label} (oracle)", times_as=spec.times_as or str(spec.name), oracle=True
+    )
 
 
 def with_own_times(specs: Sequence[MethodSpec]) -> tuple[MethodSpec, ...]:
@@ -79,20 +72,6 @@ def with_own_times(specs: Sequence[MethodSpec]) -> tuple[MethodSpec, ...]:
         replace(spec, times_as="") if spec.times_as == spec.name and spec.name not in labels else spec
         for spec in specs
     )
-
-
-def _ways(spec: MethodSpec, recipes: Recipes, band: bool) -> list[tuple[str, Mapping[str, Any] | None]]:
-    """What a method is called after, and its settings; None: those that it has."""
-    if band:
-        return [
-            (way, {**spec.settings, **settings} if way else None)
-            for way, settings in recipes.band(str(spec.name)).items()
-        ]
-    chosen = recipes.chosen.get(str(spec.name), {})
-    used = set(chosen) - set(spec.settings)  # what is given wins
-    if not used:
-        return [("", None)]
-    return [(ORACLE if recipes.oracle else "", {**chosen, **spec.settings})]
 
 
 def _not_tuned(spec: MethodSpec, recipes: Recipes, model: Classifier) -> str | None:
@@ -106,19 +85,6 @@ def _not_tuned(spec: MethodSpec, recipes: Recipes, model: Classifier) -> str | N
     return (
         f"{spec.label} is not in {recipes.path.name}: it runs with {instead}, not with settings of that file"
     )
-
-
-def _what_defaults_are(specs: Sequence[MethodSpec], recipes: Recipes, model: Classifier) -> str:
-    """A network's recipe is a tuning, too: a plain run has it, the band begins below it."""
-    differ = []
-    for spec in specs:
-        default = recipes.choices.get(str(spec.name), {}).get(DEFAULT, {})
-        _, recommended = methods.recipe_for(methods.get(spec.name), model)
-        usual = {key: recommended.get(key, value) for key, value in default.items()}
-        if usual != default:
-            differ.append(f"{spec.label} {_listed(default)}, where a plain run has {_listed(usual)}")
-    said = "default settings of the band are the methods' own, before any tuning"
-    return f"{said}: {'; '.join(differ)} (the recipe of {model.name})" if differ else said
 
 
 def _listed(settings: Mapping[str, Any]) -> str:
@@ -142,16 +108,11 @@ def recipe_record(
         "file": str(config.recipes),
         "select": recipes.select,
         "oracle": recipes.oracle,
-        "band": config.band,
         "dataset": recipes.dataset,
         "tuned_on": list(recipes.shifts),
         "evaluated_too": met,
         "trials": recipes.trials,
-        "settings": {
-            spec.label: dict(spec.settings)
-            for spec in specs
-            if str(spec.name) in {*recipes.chosen, *recipes.choices}
-        },
+        "settings": {spec.label: dict(spec.settings) for spec in specs if str(spec.name) in recipes.chosen},
     }
 
 

@@ -11,11 +11,11 @@ from tempora_tta.engine.observer import Stopped
 from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.passes import Pass
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import SteadyClock
+from tempora_tta.measure import ProfileClock
 from tempora_tta.measure.settling import is_relative
 from tempora_tta.methods import Method
 from tempora_tta.methods.guard import MethodTimedOut
-from tempora_tta.scenarios import Budget, Offline, Resolved, Scenario, route
+from tempora_tta.scenarios import Offline, Resolved, Scenario, route
 from tempora_tta.store import Cell, StoredPass, Trace, pass_key
 from tempora_tta.store.atomic import CannotWrite
 from tempora_tta.store.resources import Resources
@@ -71,7 +71,7 @@ class Task:
     def _not_applicable(self, scenario: Scenario) -> str | None:
         """Why the scenario has no meaning here, or None."""
         clock = self.passes.job.clock
-        if isinstance(clock, SteadyClock) and clock.profile.relative_only and not is_relative(scenario):
+        if isinstance(clock, ProfileClock) and clock.profile.relative_only and not is_relative(scenario):
             return (
                 "the cores were not ours while this machine was profiled, so that only scenarios relative to λ "
                 "have an answer; profile with --threads 1, or give utilisation, threshold_x, budget_x"
@@ -114,11 +114,6 @@ class Task:
         frozen = None if way.cutoff is None else self._frozen(method, resolved, way.cutoff)
         return self._placed(cell, origin, offline, frozen)
 
-    def live_pass(self, index: int) -> StoredPass:
-        """A pass of its own for the scenario of that number, whatever it might share."""
-        resolved = self._resolve(self.passes.job.scenarios[index])
-        return self._live(resolved, **({"scenario_index": index} if self.passes.method().time_aware else {}))
-
     def _live_cell(self, cell: Cell, resolved: Resolved, **more: Any) -> Cell:
         return self._placed(cell, LIVE, self._live(resolved, **more))
 
@@ -129,7 +124,7 @@ class Task:
         if time_aware:
             more["warmup_batches"] = self.passes.job.warmup_batches  # it is told what they cost
         identity = self.passes.identity(LIVE, deployment=knobs, **more)
-        return self.passes.stored(identity, lambda run: run.live(resolved))
+        return self.passes.stored(identity, lambda run: run.drive(resolved))
 
     def _placed(
         self,
@@ -163,7 +158,7 @@ class Task:
         standard = self.passes.job.standard(self.passes.spec.runtime)
         if method.stateless and resolved.untimed_tail and standard is not None:
             return pass_key(self.passes.job.identity(standard, self.passes.source, OFFLINE))
-        timed = self.passes.job.clock.fills_tails or not resolved.untimed_tail
+        timed = self.passes.job.clock.looks_up or not resolved.untimed_tail
         identity = self.passes.identity(TAIL, cutoff=cutoff, timed=timed)
         return self.passes.stored(identity, lambda run: run.tail(cutoff, self._states.get(cutoff), timed))
 
@@ -173,7 +168,7 @@ class Task:
 
         def make(run: Pass) -> Trace:
             watches = list(self._watches())
-            trace = run.offline(resolved, watches)
+            trace = run.drive(resolved, watches)
             self._states = {watch.cutoff: watch.state for watch in watches if watch.cutoff is not None}
             return trace
 
@@ -193,14 +188,7 @@ class Task:
             for scenario in self.passes.job.scenarios
             if self._not_applicable(scenario) is None
         ]
-        return [
-            BudgetWatch(
-                Budget(resolved.budget_ms, resolved.baseline_ms, resolved.rule),
-                resolved.residuals,
-            )
-            for resolved in applicable
-            if resolved.has_budget
-        ]
+        return [BudgetWatch(resolved) for resolved in applicable if resolved.has_budget]
 
     def _resolve(self, scenario: Scenario) -> Resolved:
         return scenario.resolve(

@@ -48,5 +48,5 @@ def _open(name: str, folder: Path) -> Observer:
         return hook(folder)  # type: ignore[call-arg]  # hooks are made with the folder
     except ImportError as error:
         raise TemporaError(
-            f"--log {name}: needs the package {error.name or name}: pip install 'tempora[{name}]'"
+            f"--log {name}: needs the package {error.name or name}: pip install 'tempora-tta[{name}]'"
         ) from error

@@ -1,7 +1,7 @@
-"""Where a pass gets its times from: the device, or a profile recorded before it.
+"""Clocks: a pass takes the time of every piece of work from the device, or from a profile.
 
-The engine hands each piece of work to a clock and gets back its result and how long it took. Nothing else in
-Tempora reads a clock while a pass runs.
+The engine hands a piece of work to a clock and gets back its result and its milliseconds. Nothing else in Tempora
+reads a clock while a pass runs.
 """
 
 from __future__ import annotations
@@ -9,77 +9,48 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
 from tempora_tta.errors import TemporaError
 from tempora_tta.measure.device import synchroniser
 from tempora_tta.measure.process import page_faults
-from tempora_tta.measure.profile import Profile
-from tempora_tta.measure.steady import PROVISION_X, STANDARD, Entry, SteadyProfile
-from tempora_tta.measure.work import ADAPT, FROZEN, NO_WORK, PREDICT, Kind, Work
+from tempora_tta.measure.profile import ANY_ACTION, PROVISION_X, STANDARD, Entry, Profile
+from tempora_tta.measure.work import ADAPT, FROZEN, PREDICT, Kind, Piece
 
 T = TypeVar("T")
-
-
-class Batch(NamedTuple):
-    """Which batch a time belongs to. A recorded time depends on this and the action, on nothing else."""
-
-    method: str
-    """As the run calls it."""
-    name: str
-    """The method itself, whose times stand in for a variant's that were not recorded."""
-    shift: str
-    seed: int
-    index: int  # type: ignore[assignment]
-    gradient_based: bool = False
-    """Its action `none` is a step left out, which costs nothing unless it was recorded."""
-    reforwarded: Callable[[], str] | None = None
-    """Of a method whose prediction holds the adaptation and a second forward: what it just did."""
-    work: Callable[[], Work] = lambda: NO_WORK
-    """The mode and amount of the work just done."""
-    frozen_as: str = ""
-    """Whose prediction a frozen one of it is: Standard's, if it is stateless."""
-    free: tuple[str, ...] = ("none",)
-    """Actions and modes that take no time worth counting, by the method's own word."""
 
 
 class Clock(Protocol):
     @property
     def name(self) -> str:
-        """`measured`, or where the recorded times come from; part of what decides a result."""
+        """`measured`, or the profile that the times come from; part of what decides a result."""
 
     @property
-    def fills_tails(self) -> bool:
-        """Whether frozen batches whose times nobody needs get them all the same, since they cost nothing."""
+    def looks_up(self) -> bool:
+        """Whether times come from a profile, so that every batch has one whatever is computed when."""
 
-    def predict(self, work: Callable[[], T], batch: Batch, frozen: bool) -> tuple[T, float]:
-        """Run `work`, which predicts a batch; its result and its milliseconds."""
-
-    def adapt(self, work: Callable[[], str], batch: Batch) -> tuple[str, float]:
-        """Run `work`, which adapts on a batch; the action it took and its milliseconds."""
+    def timed(self, work: Callable[[], T], piece: Callable[[T], Piece]) -> tuple[T, float]:
+        """Do the work; return its result and its milliseconds. `piece` says afterwards what it was."""
 
     def faults(self) -> int:
-        """Page faults so far, -1 under a recorded clock."""
+        """Page faults so far; -1 where they are not counted."""
 
     def residual(self, shift: str, seed: int, index: int) -> float:
-        """The device's own factor on the times of a batch; NaN where they hold it already."""
+        """The device's own factor on the times of a batch; NaN where the times hold it already."""
 
 
 class MeasuredClock:
     """Times the device: both ends of every measurement wait until it has nothing left to do."""
 
     name = "measured"
-    fills_tails = False
+    looks_up = False
 
     def __init__(self, device: torch.device) -> None:
         self._wait = synchroniser(device)
 
-    def predict(self, work: Callable[[], T], batch: Batch, frozen: bool) -> tuple[T, float]:
-        return self.time(work)
-
-    def adapt(self, work: Callable[[], str], batch: Batch) -> tuple[str, float]:
+    def timed(self, work: Callable[[], T], piece: Callable[[T], Piece]) -> tuple[T, float]:
         return self.time(work)
 
     def time(self, work: Callable[[], T]) -> tuple[T, float]:
@@ -96,56 +67,17 @@ class MeasuredClock:
         return math.nan
 
 
-class RecordedClock:
-    """Runs the work and draws its time from a profile's samples: of files that tempora once wrote, and published."""
+class ProfileClock:
+    """Does the work and looks its time up in a profile, by kind and amount.
 
-    fills_tails = False
-
-    def __init__(self, profile: Profile) -> None:
-        self.name = f"recorded:{profile.fingerprint}"
-        self.profile = profile
-
-    def predict(self, work: Callable[[], T], batch: Batch, frozen: bool) -> tuple[T, float]:
-        method, where = self._recorded(batch), (batch.shift, batch.seed, batch.index)
-        result, predict_ms = work(), self.profile.predict_ms(method, frozen, *where)
-        action = batch.reforwarded() if batch.reforwarded and self._from_plain(batch) else "none"
-        if action != "none":
-            predict_ms += self.profile.adapt_ms(method, action, *where) + predict_ms
-        return result, predict_ms
-
-    def adapt(self, work: Callable[[], str], batch: Batch) -> tuple[str, float]:
-        action = work()
-        method, where = self._recorded(batch), (batch.shift, batch.seed, batch.index)
-        left_out = action == "none" and batch.gradient_based and "none" not in self.profile.actions(method)
-        if left_out or (batch.reforwarded and self._from_plain(batch)):
-            return action, 0.0
-        return action, self.profile.adapt_ms(method, action, *where)
-
-    def _recorded(self, batch: Batch) -> str:
-        return batch.method if batch.method in self.profile.methods else batch.name
-
-    def _from_plain(self, batch: Batch) -> bool:
-        """Whether a reforwarded method's times have to be put together from those of the plain one."""
-        return not self.profile.methods[self._recorded(batch)].reforward
-
-    def faults(self) -> int:
-        return -1
-
-    def residual(self, shift: str, seed: int, index: int) -> float:
-        return math.nan
-
-
-class SteadyClock:
-    """Runs the work and looks its time up by kind and amount in a steady profile.
-
-    It keeps account of the entries that it used, because a pass depends on those alone, and of the kinds of work that
-    the profile has no time for.
+    It keeps the entries that it used, because a pass depends on those alone, and the kinds of work that the profile
+    has no time for.
     """
 
-    fills_tails = True
+    looks_up = True
 
     def __init__(
-        self, profile: SteadyProfile | None = None, provision_x: float | str = PROVISION_X, own: bool = True
+        self, profile: Profile | None = None, provision_x: float | str = PROVISION_X, own: bool = True
     ) -> None:
         """`own`: of this machine, recorded when the run starts if it is None; else it came from a file."""
         self._profile = profile
@@ -153,8 +85,8 @@ class SteadyClock:
         self.own = own
         self.used: dict[str, str] = {}
         """By kind: the numbers that its times came from."""
-        self.unknown: dict[Kind, int] = {}
-        """Kinds without a time, and the batch that first met each. They cost what their stand-in does."""
+        self.missing: dict[Kind, int] = {}
+        """Kinds without a time, and the batch that first met each. They cost what their substitute does."""
 
     @property
     def name(self) -> str:
@@ -168,58 +100,54 @@ class SteadyClock:
         return self._profile is not None
 
     @property
-    def profile(self) -> SteadyProfile:
+    def profile(self) -> Profile:
         if self._profile is None:
             raise RuntimeError("the steady clock was asked for a time before its profile was recorded")
         return self._profile
 
     @profile.setter
-    def profile(self, profile: SteadyProfile) -> None:
+    def profile(self, profile: Profile) -> None:
         self._profile = profile
 
     def begin(self) -> None:
-        """A new pass: nothing was used yet."""
-        self.used, self.unknown = {}, {}
+        """Start a pass: nothing was used yet."""
+        self.used, self.missing = {}, {}
 
     def still_holds(self, used: Mapping[str, str]) -> bool:
         """Whether a pass that used these entries would find the same numbers today."""
         for text, numbers in used.items():
             try:
                 kind = Kind.parse(text)
-            except ValueError:  # of a file that somebody has edited
+            except ValueError:  # of a file that was edited
                 return False
-            if numbers == _NOTHING:
-                if kind in self.profile.by_kind:
-                    return False
-                continue
-            entry = self._found(kind)
-            if entry is None or _numbers(entry) != numbers:
+            entry = self.profile.by_kind.get(kind) if numbers == _NOTHING else self._entry(kind)
+            if numbers != (_NOTHING if entry is None else _numbers(entry)):
                 return False
         return True
 
-    def predict(self, work: Callable[[], T], batch: Batch, frozen: bool) -> tuple[T, float]:
+    def timed(self, work: Callable[[], T], piece: Callable[[T], Piece]) -> tuple[T, float]:
         result = work()
-        if frozen:
-            return result, self._look_up(self._frozen_kind(batch), batch, None)
-        mode, amount = batch.work()
-        method = self._method(batch)
-        if batch.reforwarded is None:
-            return result, self._look_up(Kind(method, PREDICT, mode), batch, amount)
-        action = batch.reforwarded()
-        if not self._from_plain(method):
-            return result, self._look_up(Kind(method, PREDICT, mode, action), batch, amount)
-        predict_ms = self._look_up(Kind(method, PREDICT, mode), batch, amount)
-        if action != "none":
-            predict_ms += self._look_up(Kind(method, ADAPT, mode, action), batch, amount) + predict_ms
-        return result, predict_ms
+        return result, self.ms(piece(result))
 
-    def adapt(self, work: Callable[[], str], batch: Batch) -> tuple[str, float]:
-        action = work()
-        mode, amount = batch.work()
-        method = self._method(batch)
-        if batch.reforwarded is not None and self._from_plain(method):
-            return action, 0.0
-        return action, self._look_up(Kind(method, ADAPT, mode, action), batch, amount)
+    def ms(self, piece: Piece) -> float:
+        """Milliseconds of a piece of work."""
+        owner = piece.owner
+        method = owner.label if owner.label in self.profile.methods else owner.name
+        if piece.phase == FROZEN:
+            as_standard = Kind(owner.frozen_as, PREDICT)
+            return self._look_up(
+                as_standard if as_standard in self.profile.by_kind else Kind(method, FROZEN), piece
+            )
+        mode = "" if self.profile.given else piece.mode
+        kind = Kind(method, piece.phase, mode, piece.action)
+        if not owner.reforwards or method in self.profile.reforwarded:
+            return self._look_up(kind, piece)
+        if piece.phase == ADAPT:  # all of it stands in the prediction
+            return 0.0
+        forward_ms = self._look_up(Kind(method, PREDICT, mode), piece)
+        if piece.action == "none":
+            return forward_ms
+        return forward_ms + (self._look_up(kind._replace(phase=ADAPT), piece) + forward_ms)
 
     def faults(self) -> int:
         return -1
@@ -227,64 +155,34 @@ class SteadyClock:
     def residual(self, shift: str, seed: int, index: int) -> float:
         return self.profile.residuals.factor(shift, seed, index)
 
-    def _look_up(self, kind: Kind, batch: Batch, amount: float | None) -> float:
-        known = self.profile.by_kind.get(kind)
-        if known is None and kind.phase == ADAPT and not {kind.action, kind.mode}.isdisjoint(batch.free):
+    def _look_up(self, kind: Kind, piece: Piece) -> float:
+        owner, by_kind = piece.owner, self.profile.by_kind
+        entry = by_kind.get(kind)
+        left_out = kind.phase == ADAPT and owner.gradient_based and kind.action == "none"
+        if entry is None and not left_out:
+            entry = by_kind.get(kind._replace(action=ANY_ACTION))
+        if entry is None and kind.phase == ADAPT and not {kind.action, kind.mode}.isdisjoint(owner.free):
             self.used[str(kind)] = _NOTHING
             return 0.0
-        entry = known or self._entry(kind)
-        if known is None and kind.phase != FROZEN and kind not in self.unknown:
-            self.unknown[kind] = batch.index
+        if entry is None:
+            entry = self._entry(kind)
+            if entry is None:
+                raise TemporaError(
+                    f"the clock {self.profile.name!r} has no times for {kind.method!r}; it has "
+                    f"{', '.join(sorted(self.profile.methods))}: leave the method out, record it with tempora "
+                    "profile, or give it another's times (times_as)"
+                )
+            if kind.phase != FROZEN and not self.profile.given:
+                self.missing.setdefault(kind, piece.batch)
         self.used.setdefault(str(kind), _numbers(entry))
-        return entry.fit.at(amount)
+        return entry.fit.at(piece.amount)
 
-    def _found(self, kind: Kind) -> Entry | None:
-        """The kind's own entry, or its stand-in's; None: the profile knows nothing of the method."""
-        if kind in self.profile.by_kind:
-            return self.profile.by_kind[kind]
-        if kind.phase == FROZEN:
-            return self.profile.by_kind[Kind(STANDARD, PREDICT)]
-        return self.profile.stand_in(kind)
-
-    def _entry(self, kind: Kind) -> Entry:
-        found = self._found(kind)
-        if found is None:
-            raise TemporaError(
-                f"the clock {self.profile.name!r} has no times for {kind.method!r}; it has "
-                f"{', '.join(sorted(self.profile.methods))}: leave the method out, record it with tempora profile, "
-                "or give it another's times (times_as)"
-            )
-        return found
-
-    def _frozen_kind(self, batch: Batch) -> Kind:
-        if batch.frozen_as and Kind(batch.frozen_as, PREDICT) in self.profile.by_kind:
-            return Kind(batch.frozen_as, PREDICT)
-        return Kind(self._method(batch), FROZEN)
-
-    def _method(self, batch: Batch) -> str:
-        return batch.method if batch.method in self.profile.methods else batch.name
-
-    def _from_plain(self, method: str) -> bool:
-        """Whether a reforwarded method's times have to be put together from those of the plain one."""
-        return not any(
-            entry.action for entry in self.profile.entries if (entry.method, entry.phase) == (method, PREDICT)
-        )
-
-
-class PacedClock(SteadyClock):
-    """A steady clock whose methods took `times_x` as long, against standard inference, as its profile says."""
-
-    def __init__(self, clock: SteadyClock, times_x: float) -> None:
-        super().__init__(clock.profile, clock.provision_x, clock.own)
-        self.times_x = times_x
-
-    @property
-    def name(self) -> str:
-        return f"{super().name} times {self.times_x!r}"
-
-    def _look_up(self, kind: Kind, batch: Batch, amount: float | None) -> float:
-        ms = super()._look_up(kind, batch, amount)
-        return ms if kind.method == STANDARD else self.times_x * ms
+    def _entry(self, kind: Kind) -> Entry | None:
+        """The kind's own entry, or its substitute; None: the profile has nothing of the method."""
+        own = self.profile.by_kind.get(kind) or self.profile.by_kind.get(kind._replace(action=ANY_ACTION))
+        if own is None and kind.phase == FROZEN:
+            return self.profile.by_kind.get(Kind(STANDARD, PREDICT))
+        return own or self.profile.substitute(kind)
 
 
 _NOTHING = "nothing"

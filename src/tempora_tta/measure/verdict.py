@@ -102,16 +102,15 @@ def judge_baseline(baseline: Baseline, final_median_ms: float | None) -> Verdict
     return judge(observed)
 
 
-def judge_run(own: Verdict, passes: Iterable[Verdict], remedy: str = "") -> Verdict:
-    """The run's verdict: its baseline's, and the worst of its passes. `remedy`: how to repeat those."""
+def judge_run(own: Verdict, passes: Iterable[Verdict]) -> Verdict:
+    """The run's verdict: its baseline's, and the worst of its passes."""
     found = list(passes)
     status, reasons = own.status, list(own.reasons)
     for grade in (INVALID, WARN):
         count = sum(verdict.status == grade for verdict in found)
         if count:
             status = worst([status, grade])
-            again = f" ({remedy})" if remedy and grade == INVALID else ""
             reasons.append(
-                f"{count} of {counted(len(found), 'pass')} {'is' if count == 1 else 'are'} {grade}{again}"
+                f"{count} of {counted(len(found), 'pass')} {'is' if count == 1 else 'are'} {grade}"
             )
     return Verdict(status, tuple(reasons))

@@ -55,6 +55,34 @@ class Kind(NamedTuple):
         raise ValueError(f"{named!r} is no phase of work")
 
 
+class Owner(NamedTuple):
+    """The method that did the work, as far as its times depend on it."""
+
+    label: str
+    """As the run calls it."""
+    name: str
+    """The method itself, whose times stand in for a variant's that the profile does not have."""
+    frozen_as: str = ""
+    """The method that a frozen one predicts like: Standard, if it is stateless."""
+    free: tuple[str, ...] = ("none",)
+    """Actions and modes that take no time worth counting, by the method's own declaration."""
+    gradient_based: bool = False
+    """Its action `none` is a step left out."""
+    reforwards: bool = False
+    """Its prediction holds the adaptation and a second forward."""
+
+
+class Piece(NamedTuple):
+    """One finished piece of work, as a clock looks it up."""
+
+    owner: Owner
+    phase: Phase
+    batch: int
+    mode: str = ""
+    action: str = ""
+    amount: float | None = None
+
+
 class Sample(NamedTuple):
     """One timed piece of work."""
 

@@ -64,7 +64,7 @@ class AlphaBN(Method):
     def predict(self, x: Tensor) -> Tensor:
         separate = self.settings.passes == 2 and not self.frozen
         if separate:
-            self.forward(x, use="batch", track=True)
+            self.forward(x, use="training" if self.settings.mode == "ema" else "batch", track=True)
         return self.forward(x, self.use, track=not self.frozen and not separate)
 
     @torch.no_grad()

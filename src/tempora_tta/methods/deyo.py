@@ -10,7 +10,7 @@ from torch.nn.functional import interpolate
 
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods.functions import entropy, indices, max_entropy
-from tempora_tta.methods.gradient import GradientMethod, KeptOnlySettings, NormSettings, TrackSettings
+from tempora_tta.methods.gradient import GradientMethod, NormSettings, TrackSettings
 from tempora_tta.methods.norm import norm_affine
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import setting
@@ -19,7 +19,7 @@ GRID = 4  # patches per side
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeYOSettings(NormSettings, KeptOnlySettings, TrackSettings):
+class DeYOSettings(NormSettings, TrackSettings):
     """max_entropy, weight_margin: in units of ln C. min_plpd: least loss of probability under shuffling."""
 
     max_entropy: float = setting(0.5, above=0)
@@ -59,7 +59,7 @@ class DeYO(GradientMethod):
         grounded = indices(plpd > self.settings.min_plpd)
         if len(grounded) == 0:
             return None
-        h = entropy(self.kept_logits(x, z, certain[grounded]))
+        h = entropy(z[certain[grounded]])
         weight: Tensor = (self.settings.weight_margin * limit - h.detach()).exp() + plpd[grounded].exp()
         return (weight * h).mean()
 

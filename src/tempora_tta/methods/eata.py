@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -28,13 +28,11 @@ class EATASettings(ETASettings):
     """How strongly weights are held.
 
     beta: of the penalty; by number of classes unless given; 0 is ETA. samples: how many source samples F is
-    taken from. fisher: squares of each batch's mean gradient, which the published betas belong to, or of each
-    sample's gradient, as the paper writes.
+    taken from.
     """
 
     beta: float | None = setting(None, low=0)
     samples: int = setting(2000, low=1)
-    fisher: Literal["batch", "sample"] = "batch"
 
     def resolved(self, model: Classifier) -> Self:
         return fill(super().resolved(model), beta=by_classes(model, {10: 1.0, 100: 1.0, 1000: 2000.0}))
@@ -65,32 +63,19 @@ class EATA(ETA):
             return torch._foreach_add(list(gradients), drift, alpha=2 * self.settings.beta)
 
     def fisher(self, x: Tensor) -> list[Tensor]:
-        """The mean square of gradients towards the network's own predictions, in adapting mode, untracked."""
+        """The mean square of gradients towards the network's own predictions, in adapting mode, untracked.
+
+        Of each batch's mean gradient, to which the published betas belong; the paper writes of each sample's.
+        """
         order = torch.randperm(len(x), device=x.device, generator=self.generator)
         total = [torch.zeros_like(w) for w in self.optimizer.parameters]
-        count = 0
+        batches = order.split(BATCH)
         if self.statistics is not None:
             self.statistics.adapt()
         with self.untracked():
-            for indices in order.split(BATCH):
-                for gradient in self._source_gradients(x[indices]):
-                    torch._foreach_addcmul_(total, gradient, gradient)
-                    count += 1
-        return list(torch._foreach_div(total, float(count)))
-
-    def _source_gradients(self, x: Tensor) -> Iterator[list[Tensor]]:
-        z = self.logits(x)
-        losses = cross_entropy(z, z.detach().argmax(dim=1), reduction="none")
-        if self.settings.fisher == "batch":
-            yield list(gradients_of(losses.mean(), self.optimizer.parameters))
-            return
-        for loss in losses:
-            yield list(
-                torch.autograd.grad(
-                    loss,
-                    self.optimizer.parameters,
-                    retain_graph=True,
-                    allow_unused=True,
-                    materialize_grads=True,
-                )
-            )
+            for indices in batches:
+                z = self.logits(x[indices])
+                loss = cross_entropy(z, z.detach().argmax(dim=1), reduction="none").mean()
+                gradients = list(gradients_of(loss, self.optimizer.parameters))
+                torch._foreach_addcmul_(total, gradients, gradients)
+        return list(torch._foreach_div(total, float(len(batches))))

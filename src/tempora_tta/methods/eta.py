@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from tempora_tta.methods.functions import entropy, indices, max_entropy
-from tempora_tta.methods.gradient import GradientMethod, KeptOnlySettings, NormSettings, by_classes, fill
+from tempora_tta.methods.gradient import GradientMethod, NormSettings, by_classes, fill
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import setting
 from tempora_tta.models import Classifier
@@ -22,7 +22,7 @@ SIMILARITY = {1000: 0.05, 100: 0.1, 10: 0.4}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ETASettings(NormSettings, KeptOnlySettings):
+class ETASettings(NormSettings):
     """margin: E0 = margin * ln C. max_similarity: d, by number of classes unless given."""
 
     margin: float = setting(0.4, above=0)
@@ -57,5 +57,5 @@ class ETA(GradientMethod):
             return None
         mean = p[kept].mean(dim=0, keepdim=True)
         self.average = mean if self.average is None else 0.9 * self.average + 0.1 * mean
-        h = entropy(self.kept_logits(x, z, kept))
+        h = entropy(z[kept])
         return ((self.e0 - h.detach()).exp() * h).mean()

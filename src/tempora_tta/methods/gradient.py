@@ -54,14 +54,6 @@ class NormSettings(GradientSettings, StatisticsSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptOnlySettings(Settings):
-    """kept_only: run the gradient pass over the kept samples alone. Where samples are independent (LayerNorm,
-    GroupNorm) this is the same update to rounding, at another cost than the published algorithm's."""
-
-    kept_only: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrackSettings(Settings):
     """track: which forwards feed the running statistics: those of the stream's batches, or all of them."""
 
@@ -103,8 +95,6 @@ class GradientMethod(Method):
     def setup(self) -> None:
         if isinstance(self.settings, StatisticsSettings):
             self.statistics = self.make_statistics()
-        if getattr(self.settings, "kept_only", False):
-            self.refuse_batchnorm("kept_only=True needs samples that do not depend on each other")
         self.trainable = dict(self.select())
         if not self.trainable:
             raise TemporaError(
@@ -128,7 +118,7 @@ class GradientMethod(Method):
     @property
     def keeps_graph(self) -> bool:
         """Whether the loss is differentiated through the first forward."""
-        return not getattr(self.settings, "kept_only", False)
+        return True
 
     def forward(self, x: Tensor) -> Tensor:
         """What the first forward computes, for `scores` and `loss`: here the logits."""
@@ -189,10 +179,6 @@ class GradientMethod(Method):
         """Note how many samples there are to learn from; whether there are any."""
         self.work = ("kept", float(len(kept)))
         return len(kept) > 0
-
-    def kept_logits(self, x: Tensor, z: Tensor, kept: Tensor) -> Tensor:
-        """The logits of the kept samples, with their graph."""
-        return z[kept] if self.keeps_graph else self.logits(x[kept])
 
     def untracked(self) -> AbstractContextManager[None]:
         """Inside, forwards do not feed the running statistics."""

@@ -16,7 +16,8 @@ class MixedNorm(OwnNorm):
     """Normalises with (1 - a) S + a b, S the source's statistics, b the batch's with unbiased variance.
 
     `running_mean` and `running_var` are R, which tracks b from S. No gradient flows through any of them.
-    use: "mixed", "mapped" (the same, for `vmap`), "batch" (b alone), "running" (R) or "frozen", (1 - a) S + a R.
+    use: "mixed", "mapped" (the same, for `vmap`), "batch" (b alone), "training" (b with biased variance, as training
+    mode has it), "running" (R) or "frozen", (1 - a) S + a R.
     """
 
     source_mean: Tensor
@@ -45,6 +46,8 @@ class MixedNorm(OwnNorm):
             mean, var = self.own_statistics(x.detach())
             if self.track:
                 self.include(mean, var)
+            if self.use == "training":
+                return torch.batch_norm(x, self.weight, self.bias, None, None, True, 0.0, self.eps, False)
             if self.use == "batch":
                 return self.with_statistics(x, mean, var)
             if self.use == "mixed":

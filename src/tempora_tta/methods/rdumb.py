@@ -38,7 +38,7 @@ class RDumb(ETA):
 
     @property
     def keeps_graph(self) -> bool:
-        return super().keeps_graph and not self.resets_next
+        return not self.resets_next
 
     def adapt(self) -> str:
         if self.pending is None:

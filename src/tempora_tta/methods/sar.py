@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tempora_tta.methods.functions import entropy, indices, max_entropy
-from tempora_tta.methods.gradient import GradientMethod, KeptOnlySettings, NormSettings, TrackSettings
+from tempora_tta.methods.gradient import GradientMethod, NormSettings, TrackSettings
 from tempora_tta.methods.norm import norm_affine
 from tempora_tta.methods.optimizers import all_finite, gradients_of
 from tempora_tta.methods.registry import register
@@ -17,7 +17,7 @@ from tempora_tta.methods.state import overwrite
 
 
 @dataclass(frozen=True, kw_only=True)
-class SARSettings(NormSettings, KeptOnlySettings, TrackSettings):
+class SARSettings(NormSettings, TrackSettings):
     """margin: E0 = margin * ln C. rho: the perturbation's size. recover_below: limit of the running loss."""
 
     margin: float = setting(0.4, above=0)
@@ -50,7 +50,7 @@ class SAR(GradientMethod):
         if not self.keep(kept):
             return "nothing_kept"
         w = self.optimizer.parameters
-        first = entropy(self.kept_logits(x, z, kept)).mean()
+        first = entropy(z[kept]).mean()
         ascent = gradients_of(first, w)
 
         self.perturb(ascent)
@@ -88,4 +88,4 @@ class SAR(GradientMethod):
     def second_entropy(self, x: Tensor, kept: Tensor) -> Tensor:
         """H of the kept samples with the perturbed weights."""
         with self.second_forward():
-            return entropy(self.logits(x)[kept] if self.keeps_graph else self.logits(x[kept]))
+            return entropy(self.logits(x)[kept])

@@ -134,7 +134,7 @@ def made_up_batches(model: Classifier, count: int = BATCHES) -> list[Tensor]:
 
 def made_up_images(model: Classifier, count: int, brightness: float = 0.9, seed: int = -1) -> Tensor:
     """Smooth random images, normalised."""
-    channels, height, width = model.preprocessing.input_size
+    channels, height, width = model.preprocessing.image_shape
     generator = torch.Generator().manual_seed(seed % 2**32)
     coarse = torch.rand(count, channels, 8, 8, generator=generator)
     images = brightness * interpolate(coarse, (height, width), mode="bilinear")

@@ -7,7 +7,6 @@ model = tempora_tta.models.wrap(my_network, features="backbone", head="fc", mean
 from tempora_tta.models.classifier import Classifier
 from tempora_tta.models.loading import load, names
 from tempora_tta.models.preprocessing import Preprocessing
-from tempora_tta.models.trial import try_on
-from tempora_tta.models.wrapping import wrap
+from tempora_tta.models.wrapping import check_input, wrap
 
-__all__ = ["Classifier", "Preprocessing", "load", "names", "try_on", "wrap"]
+__all__ = ["Classifier", "Preprocessing", "check_input", "load", "names", "wrap"]

@@ -95,11 +95,11 @@ class Classifier(nn.Module):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """How images become inputs. Raises where nobody said so."""
+        """Preprocessing of this network. Raises where it is unknown."""
         if self._preprocessing is None:
             raise TemporaError(
                 f"{self.name}: its preprocessing is unknown. "
-                "Say how its images are normalised: models.wrap(network, mean=(...), std=(...))."
+                "State how its images are prepared: models.wrap(network, mean=(...), std=(...), input_size=(...))."
             )
         return self._preprocessing
 

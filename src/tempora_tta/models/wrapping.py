@@ -1,24 +1,29 @@
-"""`wrap`: any network as a `Classifier`, automatically for timm and torchvision ones."""
+"""`wrap`: any network as a `Classifier`, automatically for timm and torchvision ones; and what it is checked for."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tempora_tta._global_state import own_randomness
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.models import anatomy
 from tempora_tta.models.classifier import Classifier, Family
 from tempora_tta.models.following import Following
 from tempora_tta.models.preprocessing import Preprocessing
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
+TORCHVISION = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225), "input_size": (3, 224, 224)}
+"""Assumed for torchvision's networks: most of its weights were trained so, and a network does not say it itself."""
+USUAL = {"crop_pct": 0.875, "interpolation": "bilinear"}
+"""Assumed for any network."""
+EQUAL = 1e-3
+"""Relative difference up to which logits are equal: beyond any rounding, below any effect of dropout or BatchNorm."""
 
 
 def wrap(
@@ -45,6 +50,7 @@ def wrap(
         give the same logits as head and features do.
     head: the classifier, a submodule or its name. Left out, it is timm's, or else the last linear layer.
     mean, std: per channel; needed to load data for the network, and by methods that clip images.
+    input_size: (channels, height, width); needed to load data for the network.
     top: prefixes of module names that form the top of the network, for methods that leave it alone.
     """
     if isinstance(module, Classifier):
@@ -64,9 +70,74 @@ def wrap(
         patch_size=patch_size or anatomy.patch_size(module, kind),
         top=anatomy.top(module, kind) if top is None else tuple(top),
     )
-    if features is None and preprocessing is not None:
-        _check_split(model, preprocessing.input_size)
+    if preprocessing is not None and preprocessing.input_size is not None:
+        if features is None:
+            _check_split(model, preprocessing.input_size)
+        with suppress(_Unfit):  # said when there are images
+            check_input(model, preprocessing.input_size)
     return model
+
+
+class _Unfit(TemporaError):
+    """Images of this shape are none that the network takes."""
+
+
+def check_input(model: Classifier, shape: Sequence[int]) -> None:
+    """Refuse a network that cannot take float32 images of `shape` (channels, height, width), or whose logits for one
+    depend, in eval mode, on more than that image.
+
+    Both batches have two images, since rounding differs between sizes: next to itself an image is as good as alone.
+    """
+    x = _noise(shape).to(model.device)
+    x[1] += 3  # other statistics than those of the first
+    with inference(model.network):
+        try:
+            alone = model(x[[0, 0]])
+        except Exception as error:
+            raise _Unfit(f"{model.name}: {_reason(model, shape, error)}") from error
+        if tuple(alone.shape) != (2, model.num_classes):
+            raise _Unfit(
+                f"{model.name}: gives {tuple(alone.shape)} for two images; expected (2, {model.num_classes}), one "
+                "logit per class"
+            )
+        first, twin, next_to_another = *alone, model(x)[0]
+        if _equal(twin, first) and _equal(next_to_another, first):
+            return
+        again = model(x[[0, 0]])
+    if not _equal(again, alone):
+        raise TemporaError(
+            f"{model.name}: draws random numbers in eval mode: the same image gets other logits each time. Switch "
+            "dropout off with eval(): nn.Dropout does it by itself, functional.dropout by training=self.training"
+        )
+    raise TemporaError(
+        f"{model.name}: BatchNorm stays in training mode: after eval(), the logits of an image still depend on the "
+        "other images of its batch. Normalise with running statistics there: track_running_stats=True, "
+        "functional.batch_norm(..., training=self.training), and no train() of your own that keeps it on"
+    )
+
+
+def _reason(model: Classifier, shape: Sequence[int], error: Exception) -> str:
+    """The usual mistakes in words; torch's own for the others."""
+    if model.dtype != torch.float32:
+        kind = str(model.dtype).removeprefix("torch.")
+        return f"its weights are {kind}, but images come as float32: give network.float()"
+    first = next((part for part in model.network.modules() if isinstance(part, nn.Conv2d)), None)
+    if first is not None and first.in_channels != shape[0]:
+        return (
+            f"takes images of {first.in_channels} channels, but these have {shape[0]}: choose a network trained for "
+            "such images; one of your own says what it takes by wrap(..., input_size=(channels, height, width))"
+        )
+    return f"fails on images of shape {tuple(shape)} ({error!s:.300})"
+
+
+def _noise(shape: Sequence[int]) -> Tensor:
+    """Two images, the same ones each time."""
+    return torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+
+
+def _equal(logits: Tensor, others: Tensor, tolerance: float = EQUAL) -> bool:
+    scale = others.nan_to_num().abs().max().item()
+    return torch.allclose(logits, others, rtol=0, atol=tolerance * scale, equal_nan=True)
 
 
 def _classes(network: nn.Module, head_name: str) -> int:
@@ -181,15 +252,15 @@ def _check_split(model: Classifier, size: tuple[int, int, int]) -> None:
     Networks that return the logits' probabilities, or their logarithms, are split where methods want them to be.
     Nothing is said of networks that do not take images of the assumed size, or give more than one tensor.
     """
-    weight = next(model.parameters())
-    x = torch.randn(2, *size, generator=torch.Generator().manual_seed(0)).to(weight)
+    x = _noise(size).to(next(model.parameters()))
     with inference(model.network):
         try:
             expected = model.network(x)
         except Exception:
             return
-        if not isinstance(expected, Tensor):
-            return
+    if not isinstance(expected, Tensor):
+        return
+    with inference(model.network):
         difference = _difference(model, x, expected)
     if difference:
         raise TemporaError(
@@ -205,25 +276,27 @@ def _difference(model: Classifier, x: Tensor, expected: Tensor) -> str | None:
         return f"fails ({error})"
     if logits.shape != expected.shape:
         return f"gives {tuple(logits.shape)} for two images where the network gives {tuple(expected.shape)}"
-    scale = expected.nan_to_num().abs().max().item()
-    for output in (logits, logits.log_softmax(1), logits.softmax(1)):
-        if torch.allclose(output, expected, rtol=0, atol=1e-2 * scale, equal_nan=True):
-            return None
-    off = (logits - expected).abs().max().item()
+    if any(_equal(output, expected, 1e-2) for output in (logits, logits.log_softmax(1), logits.softmax(1))):
+        return None
+    off, scale = (logits - expected).abs().max().item(), expected.nan_to_num().abs().max().item()
     return f"gives other logits than the network (by up to {off:.2g} where the largest is {scale:.2g})"
 
 
 @contextmanager
 def inference(network: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients, and afterwards every module as it was."""
+    """Eval mode without gradients, the same random numbers each time; afterwards modules and buffers as they were."""
     modes = {part: part.training for part in network.modules()}
+    buffers = {buffer: buffer.clone() for buffer in network.buffers()}
     network.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), own_randomness(0):
             yield
     finally:
         for part, mode in modes.items():
             part.training = mode
+        for buffer, before in buffers.items():
+            if not torch.equal(buffer, before):  # a view of one number many times cannot be written to
+                buffer.copy_(before)
 
 
 def _check_name(module: nn.Module, name: str, what: str) -> str:
@@ -251,8 +324,8 @@ def _preprocessing(
     if (mean is None) != (std is None):
         raise TemporaError(f"mean={mean}, std={std}: give both or neither.")
     config: dict[str, Any] = dict(getattr(module, "pretrained_cfg", None) or {})
-    if not config and type(module).__module__.startswith("torchvision."):
-        config = {"mean": IMAGENET_MEAN, "std": IMAGENET_STD}
+    torchvisions = not config and type(module).__module__.startswith("torchvision.")
+    assumed: dict[str, Any] = {**USUAL, **(TORCHVISION if torchvisions else {})}
     given = {
         "mean": mean,
         "std": std,
@@ -262,11 +335,12 @@ def _preprocessing(
     }
     known = {key: config[key] for key in given if config.get(key) is not None}
     known |= {key: value for key, value in given.items() if value is not None}
-    if "mean" not in known:
+    found = {**assumed, **known}
+    if "mean" not in found:
         return None
     for key in ("mean", "std", "input_size"):
-        if key in known:
-            known[key] = tuple(known[key])
-    if input_size is None and len(known["mean"]) != known.get("input_size", (3,))[0]:
-        known["input_size"] = (len(known["mean"]), *known.get("input_size", (3, 224, 224))[1:])
-    return Preprocessing(**known)
+        if key in found:
+            found[key] = tuple(found[key])
+    if input_size is None and "input_size" in found:
+        found["input_size"] = (len(found["mean"]), *found["input_size"][1:])
+    return Preprocessing(**found, assumed=tuple(key for key in assumed if key not in known))

@@ -105,10 +105,6 @@ OTHER_COLOURS = {
 the paper's methods and of Tempora's own (settle, pace) also for colour-blind readers of all three kinds. So many
 cannot all be far apart with two kinds of cones: the others are told apart at a second glance, and by their names."""
 
-HISTORY_FREE = ("standard", "lame", "adabn")
-STATELESS = ("standard", "lame")
-"""Of the paper's methods: what those of a run are is in its traces, but the authors' logs hold only names."""
-
 
 @lru_cache(maxsize=1024)
 def card_of(method: str) -> MethodCard:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-
 import pandas as pd
 
 from tempora_tta.analysis.frames import is_offline
-from tempora_tta.scenarios import Deployment, Scenario
 from tempora_tta.store import Results
 from tempora_tta.store.schema import STREAM_COLUMNS
 
-USUAL_QUEUE = 1
 _PASS = ("method", *STREAM_COLUMNS, "protocol", "adapting_pass")
 _BATCH = ("served", "phase", "correct", "total", "predict_ms", "adapt_ms")
 
@@ -24,33 +20,6 @@ def scenario_titles(utilities: pd.DataFrame) -> dict[int, str]:
     titles = rows["label"].mask(queues, rows["label"] + rows["queue"].map(", queue {:g}".format))
     titles = titles.mask(rules, titles + ", " + rows["rule"])
     return dict(zip(rows.index.astype(int), titles, strict=True))
-
-
-def full_titles(results: Results) -> dict[int, str]:
-    """The same for whoever sets scenarios of many runs side by side: queue and rule are told wherever they are not
-    the usual ones."""
-    titles = scenario_titles(results.utilities)
-    for number, scenario in enumerate(results.scenarios):
-        deployment, title = scenario.deployment(), titles.get(number)
-        if title is None:
-            continue
-        if not deployment.waits and deployment.queue != USUAL_QUEUE and "queue" not in title:
-            title += f", queue {deployment.queue}"
-        if (
-            deployment.has_budget
-            and deployment.rule != _usual_rule(scenario)
-            and deployment.rule not in title
-        ):
-            title += f", {deployment.rule}"
-        titles[number] = title
-    return titles
-
-
-def _usual_rule(scenario: Scenario) -> object:
-    """Of this kind of scenario; of one without a rule of its own, any deployment's."""
-    kinds = [kind for kind in (scenario, Deployment) if is_dataclass(kind)]
-    rules = (one.default for kind in kinds for one in fields(kind) if one.name == "rule")
-    return next(rules)
 
 
 def offline_batches(results: Results) -> pd.DataFrame:

@@ -68,7 +68,7 @@ def from_spec(spec: Mapping[str, Any] | str) -> Scenario:
     try:
         return kind(**knobs)
     except TypeError as error:
-        if kind.__module__.startswith("tempora."):
+        if kind.__module__.startswith("tempora_tta."):
             raise
         raise TemporaError(f"scenario {name!r}: {error}") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,6 @@ from tempora_tta.errors import TemporaError
 from tempora_tta.store.folder import RunFolder, StoredPass, named_passes, read_pass
 from tempora_tta.store.integrity import AGAIN, read_about, seal, warn
 
-STEADY = "steady"
 _LOOKED_INTO = 64
 """Passes whose rows are compared where a folder has more: whoever exchanges a table exchanges it for all of them."""
 
@@ -31,8 +29,7 @@ def _foreign(folder: RunFolder, utilities: pd.DataFrame, manifest: Mapping[str, 
     path = folder.utilities_parquet
     if path.exists():
         about = read_about(path)
-        written, found = manifest.get("utilities_seal"), seal(about.get("rows_checksum"))
-        if manifest["finished"] and written is not None and found != written:
+        if manifest["finished"] and seal(about.get("rows_checksum")) != manifest.get("utilities_seal"):
             yield f"{path} is not the table that belongs to run.json: one of them is of another run"
         sealed = about.get("passes")
         sealed = sealed if isinstance(sealed, dict) else {}
@@ -46,41 +43,23 @@ def _foreign(folder: RunFolder, utilities: pd.DataFrame, manifest: Mapping[str, 
 
 
 def _other_segments(folder: RunFolder, manifest: Mapping[str, Any]) -> Iterator[str]:
-    path, written = folder.segments_parquet, manifest.get("segments_seal")
-    if not path.exists():
-        if written is not None:
-            yield f"{path} is missing, and this run has one"
+    path = folder.segments_parquet
+    if folder.segments_seal() == manifest.get("segments_seal"):
         return
-    if written is not None:
-        fits = folder.segments_seal() == written
-    else:
-        # Earlier versions named the table of utilities in that of segments, and `merge` then worked on the former.
-        named = read_about(path).get("utilities")
-        fits = named in (None, manifest.get("utilities_seal")) or bool(manifest.get("merged_from"))
-    if not fits:
+    if path.exists():
         yield f"{path} is not the table of segments that belongs to run.json: one of them is of another run"
+    else:
+        yield f"{path} is missing, and this run has one"
 
 
 def _other_profile(folder: RunFolder, manifest: Mapping[str, Any]) -> Iterator[str]:
-    path, written = folder.profile_json, manifest.get("profile_seal")
-    kind, _, profile = str(manifest["clock"]).partition(":")
-    if not path.exists():
-        if written is not None or (kind == STEADY and profile):
-            yield f"{path} is missing, and the times of this run come from it"
-    elif written is not None and folder.profile_seal() != written:
+    path = folder.profile_json
+    if folder.profile_seal() == manifest.get("profile_seal"):
+        return
+    if path.exists():
         yield f"{path} is not the profile that belongs to run.json, or was changed"
-    elif written is None and kind == STEADY and profile and _id_of(path) != profile:
-        # Earlier versions sealed no profile; the clock of run.json names it.
-        yield f"{path} is not the profile {profile} that the times of this run come from"
-
-
-def _id_of(path: Path) -> str | None:
-    """What a profile calls itself; None where it is none."""
-    try:
-        told = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return str(told.get("id")) if isinstance(told, dict) else None
+    else:
+        yield f"{path} is missing, and the times of this run come from it"
 
 
 def _problem(folder: RunFolder, named: Sequence[str], sealed: Mapping[str, Any]) -> str | None:

@@ -70,9 +70,7 @@ class StoredPass:
     @property
     def time_aware(self) -> bool:
         """Its method looks at the clock: had it shown something else, the pass would have gone another way."""
-        told = self.facts.get("time_aware")
-        # 0.1.0 did not say; only of such methods did it note what else they saw.
-        return bool(told) if told is not None else "threshold_ms" in self.identity.get("deployment", {})
+        return bool(self.facts.get("time_aware"))
 
     def trace(self, predictions: bool = True) -> Trace:
         """The rows; warns where they are not those that were written. Most of a file are its `predictions`, which
@@ -90,7 +88,8 @@ class RunFolder:
         self.path = Path(path)
         self.damaged: list[str] = []
         """Files that were found broken and set aside when the folder was opened for writing."""
-        self._without_traces: bool | None = None
+        self.packed_without_traces = False
+        """The pack that it comes from has no traces: that they are missing is no damage."""
         self._lock: FolderLock | None = None
         self._passes: dict[str, StoredPass] | None = None
         self._recent: dict[tuple[str, bool], Trace] = {}
@@ -161,18 +160,6 @@ class RunFolder:
 
     # -- traces --------------------------------------------------------------------------------------------
 
-    @property
-    def packed_without_traces(self) -> bool:
-        """The pack that it comes from has no traces: that they are missing is no damage."""
-        if self._without_traces is None:
-            told = self.has_manifest() and self.manifest().get("traces_left_out")
-            self._without_traces = bool(told) and not self.passes()
-        return self._without_traces
-
-    @packed_without_traces.setter
-    def packed_without_traces(self, told: bool) -> None:
-        self._without_traces = told
-
     def passes(self) -> dict[str, StoredPass]:
         """Every finished pass by its key."""
         if self._passes is None:
@@ -199,10 +186,6 @@ class RunFolder:
                 self._recent.pop(next(iter(self._recent)))
             self._recent[wanted] = trace
         return self._recent[wanted]
-
-    def forget_traces(self) -> None:
-        """Drop what is kept of them; they are read again when asked for."""
-        self._recent.clear()
 
     def write_pass(self, identity: Mapping[str, Any], trace: Trace, facts: Mapping[str, Any]) -> StoredPass:
         """Put a finished pass on disk; it is there, whole, when this returns."""
@@ -242,13 +225,11 @@ class RunFolder:
 
     def _read_utilities(self, path: Path) -> pd.DataFrame:
         frame: pd.DataFrame = integrity.read_sealed(path, UTILITIES).to_pandas()
-        if len(frame) and frame["timing"].isna().all():  # 0.1.0 called the verdict on timing just verdict
-            frame = frame.assign(timing=frame["verdict"], verdict=None)
         check_utilities(frame, path)
         return frame
 
     def utilities_seal(self) -> str | None:
-        """Which rows the table on disk holds; None without a table, or for one of an early Tempora."""
+        """Which rows the table on disk holds; None without a table, or for one of another program."""
         return _rows_seal(self.utilities_parquet)
 
     def write_utilities(self, utilities: pd.DataFrame) -> None:
@@ -285,10 +266,9 @@ class RunFolder:
         table = pa.Table.from_pandas(
             segments[list(SEGMENTS)], schema=arrow_schema(SEGMENTS), preserve_index=False
         )
-        about = {"utilities": self.utilities_seal()}
         write_atomically(
             self.segments_parquet,
-            lambda part: integrity.write_sealed(table, part, about, integrity.rows_checksum(table)),
+            lambda part: integrity.write_sealed(table, part, {}, integrity.rows_checksum(table)),
         )
 
     def segments_seal(self) -> str | None:
@@ -319,10 +299,9 @@ class RunFolder:
     def _keep_if(self, path: Path, readable: Callable[[], object]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error", TemporaWarning)
-            warnings.simplefilter("ignore", integrity.Unchecked)
             try:
                 readable()
-            except integrity.NewerVersion:
+            except integrity.OtherVersion:
                 raise
             except (TemporaError, TemporaWarning):
                 path.replace(path.with_name(path.name + DAMAGED))

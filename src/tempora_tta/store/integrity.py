@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from tempora_tta.errors import TemporaError, TemporaWarning
-from tempora_tta.store.schema import ADDED_LATER, SCHEMA_VERSION, arrow_schema
+from tempora_tta.store.schema import SCHEMA_VERSION, arrow_schema
 
 LOCAL = LocalFileSystem()
 """Paths are files here: Arrow would take one that begins with `a:/` for an address."""
@@ -63,21 +63,20 @@ def read_sealed(path: Path, fields: Fields) -> pa.Table:
         with pq.ParquetFile(path, filesystem=LOCAL) as file:
             schema, metadata = file.schema_arrow, file.metadata
         told = _about(schema, path)
-        there = {name: kind for name, kind in fields.items() if not _came_later(name, schema, told)}
-        missing = [name for name in there if schema.names.count(name) != 1]
+        missing = [name for name in fields if schema.names.count(name) != 1]
         if missing:
             raise ValueError(f"it lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
         with pq.ParquetFile(
             path,
             metadata=metadata,
-            read_dictionary=[name for name in there if _is_text(schema.field(name).type)],
+            read_dictionary=[name for name in fields if _is_text(schema.field(name).type)],
             page_checksum_verification=True,
             filesystem=LOCAL,
         ) as file:
             # Files are small: threads would cost more than they save.
-            table = file.read(columns=list(there), use_threads=False)
+            table = file.read(columns=list(fields), use_threads=False)
         _check_texts(table)
-        table = table.select(list(there)).cast(arrow_schema(there))
+        table = table.select(list(fields)).cast(arrow_schema(dict(fields)))
         table.validate(full=True)
     except (OSError, pa.ArrowException, ValueError, RecursionError) as error:
         raise damaged(path, error) from error
@@ -85,13 +84,8 @@ def read_sealed(path: Path, fields: Fields) -> pa.Table:
         warn(
             f"{path} was not written by Tempora, or rewritten by another program: its numbers are as found there"
         )
-    elif "rows_checksum" not in told:
-        _warn_unchecked(path)
-    elif not _agree(rows_checksum(table), told["rows_checksum"]):
+    elif not _agree(rows_checksum(table), told.get("rows_checksum")):
         warn_changed(path)
-    for position, (name, (kind, _)) in enumerate(fields.items()):
-        if name not in there:
-            table = table.add_column(position, name, pa.nulls(table.num_rows, kind))
     return table
 
 
@@ -114,11 +108,6 @@ def _text_bytes(chunk: pa.DictionaryArray) -> int:
     return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
 
 
-def _came_later(name: str, schema: pa.Schema, told: Mapping[str, Any]) -> bool:
-    """Whether a file lacks a column because it was written before there was one."""
-    return name in ADDED_LATER and name not in schema.names and name not in told.get("rows_checksum", ())
-
-
 def _agree(found: dict[str, str], written: Any) -> bool:
     return isinstance(written, dict) and found.items() <= written.items()
 
@@ -134,9 +123,7 @@ def opened(sealed: Any, path: Path) -> dict[str, Any]:
         raise damaged(path, f"it holds a {type(sealed).__name__} where an object is expected")
     told = {name: value for name, value in sealed.items() if name not in ("checksum", "rows_checksum")}
     check_version(told.get("schema_version"), path)
-    if "checksum" not in sealed:
-        _warn_unchecked(path)
-    elif sealed["checksum"] != checksum(told):
+    if sealed.get("checksum") != checksum(told):
         warn_changed(path)
     return {**told, "rows_checksum": sealed["rows_checksum"]} if "rows_checksum" in sealed else told
 
@@ -152,7 +139,7 @@ def rows_checksum(table: pa.Table) -> dict[str, str]:
 
 
 def seal(rows: Any) -> str | None:
-    """Which rows a file holds, in short, from its `rows_checksum`; None where an early Tempora wrote none."""
+    """Which rows a file holds, in short, from its `rows_checksum`; None where another program wrote it."""
     return checksum(rows)[:12] if isinstance(rows, Mapping) else None
 
 
@@ -169,17 +156,18 @@ def _bytes(column: pa.ChunkedArray) -> bytes:
 
 
 def check_version(version: Any, path: Path) -> None:
-    """Refuse files of a newer schema; older ones are read as they are (there is only version 1 so far)."""
+    """Refuse files of another schema."""
     if not isinstance(version, int):
         raise damaged(path, f"its schema version is {version!r}")
-    if version > SCHEMA_VERSION:
-        raise NewerVersion(
-            f"{path} has schema version {version}, this Tempora reads up to {SCHEMA_VERSION}: update Tempora"
+    if version != SCHEMA_VERSION:
+        raise OtherVersion(
+            f"{path} has schema version {version}, this Tempora reads {SCHEMA_VERSION}: run again into a new folder, "
+            "or use the Tempora that wrote it"
         )
 
 
-class NewerVersion(TemporaError):
-    """A file of a later Tempora: nothing is wrong with it."""
+class OtherVersion(TemporaError):
+    """A file of another Tempora: nothing is wrong with it."""
 
 
 class Damaged(TemporaError):
@@ -198,10 +186,6 @@ class FileWarning(TemporaWarning):
         self.what = what
 
 
-class Unchecked(FileWarning):
-    """A file without a checksum: nothing is known to be wrong with it."""
-
-
 def damaged(path: Path, why: object) -> TemporaError:
     kind = _KINDS.get(path.name, "trace")
     return Damaged(f"{path} is damaged or not a {kind} of ours ({why})", f"put the original back, or {AGAIN}")
@@ -214,12 +198,5 @@ def warn_changed(path: Path) -> None:
     )
 
 
-def warn(what: str, remedy: str = "", kind: type[FileWarning] = FileWarning) -> None:
-    warnings.warn(kind(what, remedy), stacklevel=2)
-
-
-def _warn_unchecked(path: Path) -> None:
-    warn(
-        f"{path} has no checksum: an early Tempora wrote it, or it was changed. Its numbers are as found",
-        kind=Unchecked,
-    )
+def warn(what: str, remedy: str = "") -> None:
+    warnings.warn(FileWarning(what, remedy), stacklevel=2)

@@ -4,10 +4,7 @@ these agree; where they do not, a change of numbers says nothing about the code.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-
-from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from tempora_tta.store.results import Results
@@ -28,18 +25,13 @@ def made_with(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_of(results: Results) -> dict[str, dict[str, Any]]:
-    """`made_with` of every method: from run.json, or from the passes of folders that do not say; nothing where
-    neither does."""
-    told = results.manifest.get("method_settings")
-    if told is not None:
-        return told
-    return {str(one.get("method")): made_with(one) for one in _identities(results)}
+    """`made_with` of every method; nothing where run.json does not say."""
+    return results.manifest.get("method_settings", {})
 
 
 def weights_of(results: Results) -> str | None:
     """Which weights the network had; None where nobody knows."""
-    told = results.manifest.get("weights")
-    return told or next((one.get("weights") for one in _identities(results)), None)
+    return results.manifest.get("weights")
 
 
 def differences(mine: Results, theirs: Results) -> dict[str, str]:
@@ -83,9 +75,3 @@ def _difference(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
         f"{name} {flat[0].get(name, 'as usual')} here and {flat[1].get(name, 'as usual')} there"
         for name in names
     )
-
-
-def _identities(results: Results) -> list[Mapping[str, Any]]:
-    with suppress(TemporaError):  # a pass that is damaged is an error for whoever needs its batches
-        return [one.identity for one in results.folder.passes().values()]
-    return []

@@ -1,7 +1,4 @@
-"""What run.json holds, field by field. Every read and every write of one goes through here.
-
-Fields are added, never changed: a run.json of any earlier Tempora has those that it needs, and lacks later ones.
-"""
+"""The fields of run.json. Every read and every write of one goes through here."""
 
 from __future__ import annotations
 
@@ -102,7 +99,7 @@ class Manifest(TypedDict):
     ]
     clock: Annotated[
         str,
-        Field(description="measured, steady:ID of profile.json, recorded:ID of a profile, or imported."),
+        Field(description="measured, steady:ID of profile.json or recorded:ID of a profile."),
     ]
     baseline: Annotated[BaselineRecord, Field(description="lambda (`baseline_ms`) and where it comes from.")]
     finished: Annotated[bool, Field(description="Whether every cell was made.")]
@@ -142,6 +139,15 @@ class Manifest(TypedDict):
         ]
     ]
     weights: NotRequired[Annotated[str, Field(description="A hash of the network's weights.")]]
+    preprocessing: NotRequired[
+        Annotated[
+            dict[str, Any] | None,
+            Field(
+                description="How images are prepared for the network: `mean`, `std`, `input_size`, `crop_pct`, "
+                "`interpolation`, and which of them are `assumed`; null: unknown, and not needed."
+            ),
+        ]
+    ]
     method_settings: NotRequired[
         Annotated[
             dict[str, dict[str, Any]],
@@ -165,9 +171,6 @@ class Manifest(TypedDict):
             Field(description="What scenarios and methods say of themselves: titles, labels, colours, axes."),
         ]
     ]
-    method_labels: NotRequired[
-        Annotated[dict[str, str], Field(description="How methods are shown; what 0.1.0 reads.")]
-    ]
     dataset: NotRequired[Annotated[str | None, Field(description="Name of the dataset.")]]
     severity: NotRequired[Annotated[Any, Field(description="Severity of the shifts.")]]
     suite: NotRequired[Annotated[str | None, Field(description="The suite whose results these are.")]]
@@ -179,21 +182,8 @@ class Manifest(TypedDict):
     ]
     shared: NotRequired[Annotated[bool, Field(description="Whether scenarios share passes.")]]
     baselines: NotRequired[Annotated[Any, Field(description="lambda of each kind of device.")]]
-    baseline_verdict: NotRequired[Annotated[Any, Field(description="The verdict on lambda alone.")]]
     provision_ms: NotRequired[
         Annotated[float | None, Field(description="What lambda provides beyond the mean, over a stream.")]
-    ]
-    split_tax: NotRequired[
-        Annotated[Any, Field(description="What timing predict and adapt apart costs, by method; on a GPU.")]
-    ]
-    ends: NotRequired[
-        Annotated[
-            list[dict[str, Any]],
-            Field(
-                description="Cells that timing left open, and the passes of their contenders at both ends of the "
-                "profile: how many times as long their work took, and the pass."
-            ),
-        ]
     ]
     standard_above_baseline: NotRequired[
         Annotated[Any, Field(description="Share of standard inference's batches above lambda.")]
@@ -201,28 +191,13 @@ class Manifest(TypedDict):
     non_finite_scores: NotRequired[
         Annotated[dict[str, NonFiniteRecord], Field(description="Methods with NaN or infinite scores.")]
     ]
-    mixed_devices: NotRequired[
-        Annotated[str | None, Field(description="A note on cells of several kinds of device.")]
-    ]
-    equal_predictions: NotRequired[
-        Annotated[
-            dict[str, Any] | None,
-            Field(
-                description="Of a run on unlike devices: the share of predictions that equal the first kind's."
-            ),
-        ]
-    ]
     predict_with: NotRequired[
         Annotated[
             PredictWithRecord | None,
             Field(description="The runtime that predicted, and how it agrees with the timed one."),
         ]
     ]
-    shard: NotRequired[Annotated[str | None, Field(description="Which part of a run this is: 1/4.")]]
     merged_from: NotRequired[Annotated[Any, Field(description="The parts that were joined.")]]
-    imported: NotRequired[
-        Annotated[dict[str, Any], Field(description="Where an imported run comes from; absent from others.")]
-    ]
     executor: NotRequired[Annotated[str, Field(description="ray, where a cluster made the passes.")]]
     workers: NotRequired[Annotated[Any, Field(description="The workers of a cluster.")]]
     processes: NotRequired[Annotated[int, Field(description="How many processes made the passes.")]]
@@ -236,9 +211,6 @@ class Manifest(TypedDict):
     ]
     profile_seal: NotRequired[
         Annotated[str | None, Field(description="Which profile.json does; null where it has none.")]
-    ]
-    traces_left_out: NotRequired[
-        Annotated[bool, Field(description="Whether the pack that this folder comes from has no traces.")]
     ]
 
 

@@ -1,10 +1,10 @@
-"""Joining run folders into one: the shards of one job, its seeds, or one job begun on several machines."""
+"""Join run folders of one job into one: its shifts, methods or seeds, run apart on several machines."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,18 +17,17 @@ from tempora_tta.store.atomic import write_atomically
 from tempora_tta.store.baselines import standard_above
 from tempora_tta.store.cells import utilities_frame
 from tempora_tta.store.folder import RunFolder
-from tempora_tta.store.kinds import mixed_devices_note, ranked_within_kinds
 from tempora_tta.store.results import Results
 from tempora_tta.store.schema import ABOUT_WINNERS, CELL_COLUMNS
 from tempora_tta.store.scores import non_finite_scores
 from tempora_tta.store.segments import segments_frame
 from tempora_tta.store.verdicts import VERDICTS
 
-_JOB = (
-    *("model", "dataset", "severity", "methods", "shifts", "batch_size", "batches", "scenarios"),
-    *("clock", "shared", "stream"),
-)
+_JOB = ("model", "dataset", "severity", "batch_size", "scenarios", "clock", "shared", "stream")
 """Entries of run.json that are the same in every part of one job."""
+_LISTS = ("methods", "shifts", "seeds")
+_BY_NAME = ("batches", "method_settings")
+"""Entries of which each part has its own, and parts that share one agree about it."""
 PROFILE = "profile.json"
 _PASSES = ("weights", "preset", "deterministic", "version")
 """What decides every pass of a job alike."""
@@ -42,19 +41,17 @@ class Merged:
     missing: list[tuple[str, str, int]]
 
 
-def merge(parts: Sequence[Path | str], out: Path | str, mix_devices: bool = False) -> Merged:
+def merge(parts: Sequence[Path | str], out: Path | str) -> Merged:
     """Join run folders of one job into `out`, a new folder. `tempora run` can go on from there.
 
-    Parts with different lambdas or kinds of device are refused: their utilities do not compare. `mix_devices` joins
-    and ranks them all the same, and the manifest says so.
+    Parts with different lambdas or kinds of device are refused: their utilities do not compare.
     """
     if len(parts) < 2:
         raise TemporaError("nothing to merge: give at least two run folders")
     folders = [RunFolder(path) for path in parts]
     manifests = [folder.manifest() for folder in folders]
     _check_one_job(folders, manifests)
-    if not mix_devices:
-        _check_one_lambda(folders, manifests)
+    _check_one_lambda(folders, manifests)
     if RunFolder(out).has_manifest():
         raise TemporaError(f"{out} holds a run already: choose another folder")
     with RunFolder.for_writing(out) as target:
@@ -62,10 +59,17 @@ def merge(parts: Sequence[Path | str], out: Path | str, mix_devices: bool = Fals
             _copy_passes(folder, target)
         _copy_profile(folders, target)
         table = _joined_utilities(folders)
-        target.write_utilities(table if mix_devices else ranked_within_kinds(table, target))
-        seeds = sorted({seed for manifest in manifests for seed in manifest["seeds"]})
-        missing = _missing({**manifests[0], "seeds": seeds}, table)
-        target.write_manifest(_joined_manifest(folders, manifests, target, missing, mix_devices, seeds))
+        target.write_utilities(table)
+        together = _joined_manifest(folders, manifests)
+        missing = _missing(together, table)
+        target.write_manifest(
+            {
+                **together,
+                "finished": not missing and all(manifest.get("finished") for manifest in manifests),
+                "standard_above_baseline": standard_above(target),
+                "non_finite_scores": non_finite_scores(target, target.utilities()),
+            }
+        )
         joined = Results(target)
         target.write_segments(segments_frame(joined))
         target.seal()
@@ -74,23 +78,24 @@ def merge(parts: Sequence[Path | str], out: Path | str, mix_devices: bool = Fals
 
 def _check_one_job(folders: Sequence[RunFolder], manifests: Sequence[Mapping[str, Any]]) -> None:
     """Refuse parts that were not made from the same network, data, methods, scenarios and version."""
-    facts = [{name: manifest.get(name) for name in _JOB} for manifest in manifests]
+    facts = [
+        {name: manifest.get(name) for name in _JOB}
+        | {f"{name} of {key}": value for name in _BY_NAME for key, value in manifest.get(name, {}).items()}
+        for manifest in manifests
+    ]
     for folder, known in zip(folders, facts, strict=True):
         for stored in folder.passes().values():
             known |= {name: stored.identity.get(name) for name in _PASSES}
-    for folder, known in zip(folders[1:], facts[1:], strict=True):
-        for name, value in facts[0].items():
-            if name in known and known[name] != value:
-                raise TemporaError(
-                    f"{folders[0].path} and {folder.path} are not parts of one job: {name} is {value!r} in the "
-                    f"first and {known[name]!r} in the second; give the shards of one command, or its seeds"
-                )
+    for (folder, first), (other, second) in itertools.combinations(zip(folders, facts, strict=True), 2):
+        for name in (name for name in first if name in second and first[name] != second[name]):
+            raise TemporaError(
+                f"{folder.path} and {other.path} are not parts of one job: {name} is {first[name]!r} in the first "
+                f"and {second[name]!r} in the second; give runs that differ in shifts, methods or seeds alone"
+            )
 
 
 def _check_one_lambda(folders: Sequence[RunFolder], manifests: Sequence[Mapping[str, Any]]) -> None:
-    remedy = (
-        "run them again with one lambda (--set baseline_ms=...), or join them all the same with --mix-devices"
-    )
+    remedy = "profile one device (tempora profile), and run every part with --clock profile.json"
     kinds = {
         str(stored.identity.get("machine", "")) for folder in folders for stored in folder.passes().values()
     }
@@ -141,37 +146,42 @@ def _missing(manifest: Mapping[str, Any], table: pd.DataFrame) -> list[tuple[str
     return [cell for cell in wanted if cell not in there]
 
 
-def _joined_manifest(
-    folders: Sequence[RunFolder],
-    manifests: Sequence[Mapping[str, Any]],
-    target: RunFolder,
-    missing: Sequence[object],
-    mix_devices: bool,
-    seeds: Sequence[int],
-) -> dict[str, Any]:
-    """The first part's run.json, with what belongs to the whole worked out anew."""
+def _joined_manifest(folders: Sequence[RunFolder], manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The first part's run.json, with what belongs to the whole."""
     parts = [
-        {
-            "folder": folder.path.name,
-            **{name: manifest.get(name) for name in ("shard", "machine", "baseline", "verdict")},
-        }
+        {"folder": folder.path.name, "machine": manifest.get("machine"), "verdict": manifest.get("verdict")}
         for folder, manifest in zip(folders, manifests, strict=True)
     ]
-    together: dict[str, Any] = {**manifests[0], "shard": None, "merged_from": parts, "seeds": list(seeds)}
-    if together.get("config"):
-        together["config"] = {**together["config"], "seeds": list(seeds)}
-    for name in ("baselines", "split_tax", "workers"):
+    together: dict[str, Any] = {**manifests[0], "merged_from": parts}
+    together |= {name: _each_once(manifest[name] for manifest in manifests) for name in _LISTS}
+    together["seeds"].sort()
+    for name in (*_BY_NAME, "baselines", "workers"):
         known = [manifest[name] for manifest in reversed(manifests) if manifest.get(name)]
         if known:
             together[name] = {key: value for part in known for key, value in part.items()}
-    return {
-        **together,
-        "verdict": _worst([manifest.get("verdict") for manifest in manifests]),
-        "finished": not missing and all(manifest.get("finished") for manifest in manifests),
-        "standard_above_baseline": standard_above(target),
-        "mixed_devices": mixed_devices_note(target, mix_devices),
-        "non_finite_scores": non_finite_scores(target, target.utilities()),
-    }
+    if cards := [manifest["cards"] for manifest in manifests if manifest.get("cards")]:
+        together["cards"] = {
+            kind: {key: value for part in cards for key, value in part[kind].items()} for kind in cards[0]
+        }
+    configs = [manifest["config"] for manifest in manifests if manifest.get("config")]
+    if len(configs) == len(manifests):
+        together["config"] = {
+            **configs[0],
+            **{name: _each_once(config[name] for config in configs) for name in ("methods", "seeds")},
+            "data": {
+                **configs[0]["data"],
+                "shifts": _each_once(config["data"]["shifts"] for config in configs),
+            },
+        }
+    return {**together, "verdict": _worst([manifest.get("verdict") for manifest in manifests])}
+
+
+def _each_once(lists: Iterable[Iterable[Any]]) -> list[Any]:
+    found: list[Any] = []
+    for entry in itertools.chain.from_iterable(lists):
+        if entry not in found:
+            found.append(entry)
+    return found
 
 
 def _worst(verdicts: Sequence[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:

@@ -1,8 +1,8 @@
 """A run in one file to send: the files of its folder in a ZIP archive, with the checksum of each.
 
-Whoever opens a pack trusts nothing in it: only the files that a run folder has are taken, each as large and with
-the bytes that the list says, and what they hold is checked as in a run folder, here before anything is shown; where
-it has traces, every utility of its table is worked out from them again. The same run gives the same bytes.
+Nothing in a pack is trusted: only the files that a run folder has are taken, each as large and with the bytes that
+the list says, and what they hold is checked as in a run folder before anything is shown. The same run gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from tempora_tta.store.belonging import check_belonging
 from tempora_tta.store.folder import RunFolder
 from tempora_tta.store.manifest import MOST_MANIFEST_BYTES
 from tempora_tta.store.plausible import check_cells
-from tempora_tta.store.schema import PASS_COLUMNS
-from tempora_tta.store.scoring import check_scores
 
 SUFFIX = ".tempora"
 LIST = "pack.json"
@@ -65,7 +63,6 @@ def pack(run: Path | str, out: Path | str | None = None, traces: bool = True) ->
     place = folder.path.resolve()
     target = place.with_name(place.name + SUFFIX) if out is None else Path(out)
     names = [name for name in TABLES if (folder.path / name).exists()]
-    traces = traces and not folder.packed_without_traces
     if traces:
         names += sorted(path.relative_to(folder.path).as_posix() for path in _trace_files(folder))
     for name in names:
@@ -92,37 +89,21 @@ def sha256_of(path: Path) -> str:
     return _sha256(path.read_bytes())
 
 
-def is_pack(path: Path | str) -> bool:
-    """Whether it is a file, which no run folder is."""
-    return Path(path).is_file()
-
-
 def open_folder(path: Path | str) -> tuple[RunFolder, tempfile.TemporaryDirectory[str] | None]:
     """A run folder for reading; a pack's lies in a temporary folder, which lives as long as what is returned."""
-    if not is_pack(path):
+    if not Path(path).is_file():
         return RunFolder(path), None
     kept = tempfile.TemporaryDirectory(prefix="tempora-pack-")
     return _unpacked(Path(path), Path(kept.name)), kept
 
 
-def unpack(path: Path | str, target: Path | str) -> RunFolder:
-    """Check a pack and write its run folder to `target`, which must be empty or not there."""
-    folder = _unpacked(Path(path), Path(target))
-    if folder.packed_without_traces:
-        # Whoever finds the folder later has no pack that says why they are missing.
-        folder.write_manifest({**folder.manifest(), "traces_left_out": True})
-    return folder
-
-
 def _unpacked(path: Path, target: Path) -> RunFolder:
     """The folder with the files of a pack, as they were packed."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise TemporaError(f"{target} is there already: name a new folder")
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             listed = _listed(archive, path)
             members = _members(archive, listed["files"], path)
-            (target / "traces").mkdir(parents=True, exist_ok=True)
+            (target / "traces").mkdir()
             for name, member in members.items():
                 _extract(archive, member, target / name, listed["files"][name], path)
     except TemporaError:
@@ -130,8 +111,7 @@ def _unpacked(path: Path, target: Path) -> RunFolder:
     except _UNREADABLE as error:
         raise _damaged(path, str(error) or "it ends too early") from error
     folder = RunFolder(target)
-    if not listed["traces"]:
-        folder.packed_without_traces = True
+    folder.packed_without_traces = not listed["traces"]
     with _nothing_changed(f"{path} was changed after it was packed", target, path):
         _check_sizes(target, path)
         check_files(folder)
@@ -139,24 +119,13 @@ def _unpacked(path: Path, target: Path) -> RunFolder:
 
 
 def check_files(folder: RunFolder) -> None:
-    """Read every file of a run; warns where one is not as it was written, of another run, or says something else than
-    the others do."""
+    """Read every file of a run; warns where one is not as it was written, or of another run."""
     manifest, utilities = folder.manifest(), folder.utilities()
     check_cells(utilities, manifest, folder.utilities_parquet)
     check_belonging(folder, utilities, manifest)
     folder.segments()
-    if not folder.packed_without_traces:
-        check_scores(folder, utilities, manifest)
-    named = {key for name in PASS_COLUMNS for key in utilities[name].dropna()}
-    for key, stored in folder.passes().items():
-        if key not in named:  # the others were read to score their cells
-            stored.trace()
-
-
-def check_run(folder: RunFolder) -> None:
-    """Read every file of a run folder; an error where one is not as it was written, or of another run."""
-    with _nothing_changed(f"{folder.path} does not verify"):
-        check_files(folder)
+    for stored in folder.passes().values():
+        stored.trace()
 
 
 # -- reading what a stranger wrote -----------------------------------------------------------------------------
@@ -267,15 +236,13 @@ def _nothing_changed(what: str, shown: Path | None = None, pack: Path | None = N
         warnings.simplefilter("error", TemporaWarning)
         try:
             yield
-        except integrity.NewerVersion:
+        except integrity.OtherVersion:
             raise
         except (TemporaError, TemporaWarning) as error:
             reason = str(error)
             if pack is not None:
                 told = str(getattr(error, "what", reason)).replace(str(shown), str(pack))
                 reason = f"{told}: ask for it again, or pack the run anew"
-            elif isinstance(error, integrity.Unchecked):
-                reason = f"{error.what}: let the same command make the run again, in a new folder"
             raise TemporaError(f"{what}: {reason}") from error
 
 

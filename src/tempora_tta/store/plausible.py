@@ -153,7 +153,7 @@ def check_cells(table: pd.DataFrame, manifest: Mapping[str, Any], path: Path) ->
             path, f"{row['method']} on {row['shift']}, {row['label']}: run.json has another protocol for it"
         )
     wanted = scenarios * int(np.prod([len(manifest[name]) for name in ("methods", "shifts", "seeds")]))
-    whole = manifest["finished"] and not manifest.get("shard") and "imported" not in manifest
+    whole = manifest["finished"]
     if whole and len(table) != wanted:
         warn(
             f"{path} has {len(table)} cells and run.json names {wanted}: some are missing or another run's",

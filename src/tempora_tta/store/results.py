@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +12,10 @@ import pandas as pd
 
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
-from tempora_tta.published.methods import METHODS, MethodCard, card_of, family_called
 from tempora_tta.scenarios import Resolved, Scenario
 from tempora_tta.store.belonging import check_belonging
 from tempora_tta.store.cells import is_oracle
-from tempora_tta.store.folder import RunFolder, StoredPass
+from tempora_tta.store.folder import RunFolder
 from tempora_tta.store.manifest import Manifest
 from tempora_tta.store.packs import open_folder
 from tempora_tta.store.plausible import check_cells
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """What a run found out. `tempora.open(folder)` and `tempora.evaluate(...)` return one."""
+    """What a run found out. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
@@ -90,32 +87,7 @@ class Results:
     @cached_property
     def cards(self) -> Cards:
         """What the run's scenarios and methods say of themselves."""
-        cards = cards_of(self.folder, self.manifest)
-        told = self.manifest.get("cards", {})
-        return cards if "methods" in told else replace(cards, methods=self._methods_of_passes())
-
-    def _methods_of_passes(self) -> dict[str, MethodCard]:
-        """Folders of 0.1.0 have no cards; what their methods are is in the passes."""
-        labels = self.manifest.get("method_labels") or {}
-        known = [name for name in self.manifest["methods"] if name not in METHODS]
-        if all(name.partition("@")[0] in METHODS for name in known):
-            passes = {}  # Passes are many: they are asked only about methods that nobody knows.
-        else:
-            passes = self._pass_by_method()
-        cards = {}
-        for name in known:
-            card, stored = card_of(name), passes.get(name)
-            family = card.family
-            if stored is not None:
-                behind = card_of(str(stored.identity.get("name"))).family
-                family = family_called(stored.facts.get("family")) if behind == "other" else behind
-            cards[name] = replace(card, label=labels.get(name) or card.label, family=family)
-        return cards
-
-    def _pass_by_method(self) -> dict[str, StoredPass]:
-        with suppress(TemporaError):  # A pass that is damaged is an error for whoever needs its batches.
-            return {str(one.identity.get("method")): one for one in self.folder.passes().values()}
-        return {}
+        return cards_of(self.folder, self.manifest)
 
     @cached_property
     def segments(self) -> pd.DataFrame:
@@ -140,7 +112,7 @@ class Results:
         trace = adapting if own else adapting.on_timeline(resolved, frozen, fallback)
         found = trace.utility(resolved)
         if not abs(found - cell["utility"]) <= 1e-9:
-            warn_unlike(self.folder, cell, "utility", found)
+            warn_unlike(self.folder, cell, found)
         return trace
 
     def resolved(self, cell: pd.Series, num_batches: int) -> Resolved:

@@ -6,15 +6,15 @@
     segments.parquet    one row per cell and segment, of streams of many shifts (`SEGMENTS`)
     pictures.json       small pictures of the shifts, where the data may be passed on (`pictures`)
 
-Every file carries `SCHEMA_VERSION`; a reader that meets a newer one says so instead of guessing. Every file also
-carries a checksum of its contents; a reader that finds them changed warns.
+Every file carries `SCHEMA_VERSION`; a file of another version is refused. Every file also carries a checksum of its
+contents; a reader that finds them changed warns.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 TRACE: dict[str, tuple[pa.DataType, str]] = {
     "index": (pa.int32(), "Position of the batch in the stream, from 0."),
@@ -30,7 +30,7 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
     "total": (pa.int32(), "Samples in the batch."),
     "predicted": (
         pa.list_(pa.int32()),
-        "The predicted class of every sample; empty where not served, or where an imported log does not say.",
+        "The predicted class of every sample; empty where not served.",
     ),
     "arrived_ms": (
         pa.float64(),
@@ -75,20 +75,6 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
     "attempt_adapt_ms": (pa.float64(), "Its adapt_ms. An attempt's times enter no timeline."),
     "page_faults": (pa.int64(), "Minor page faults while the batch was timed; empty under a recorded clock."),
 }
-
-ADDED_LATER = frozenset(
-    {
-        *("mode", "amount", "residual"),
-        *("response_p50_ms", "response_p90_ms", "response_p95_ms", "response_p99_ms"),
-        *("fallback_fraction", "fallback_accuracy", "fallback_pass"),
-        *("sample_lo", "sample_hi", "timing"),
-        *("stream", "stepped", "stepped_fraction", "confidence", "calibration", "ece"),
-        *("standard_utility", "collapsed_batches", "over_first_visit"),
-        *("energy_j", "overhead_j", "memory_mb"),
-        "oracle",
-    }
-)
-"""Columns that files of earlier versions lack: they are empty there."""
 
 UTILITIES: dict[str, tuple[pa.DataType, str]] = {
     "method": (pa.string(), "Name of the method, or its label where a run has several settings of one."),

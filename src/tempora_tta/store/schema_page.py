@@ -12,7 +12,7 @@ def as_markdown() -> str:
         "# What is in a run folder",
         "",
         "Made by `python docs/generate.py`. Files carry the schema version, now "
-        f"{SCHEMA_VERSION}; a reader that meets a newer one says so. They also carry checksums: a file that was "
+        f"{SCHEMA_VERSION}; a file of another version is refused. They also carry checksums: a file that was "
         "changed is read with a warning, impossible numbers are refused, and `tempora run` makes both again. A table "
         "of utilities names the rows of the passes that it was scored from, and a finished `run.json` names its "
         "tables and its profile: files of two runs in one folder are read with a warning, too.",

@@ -256,7 +256,7 @@ class Trace:
     def to_table(self) -> pa.Table:
         """The rows as they are stored."""
         served = self.served
-        known = served & (self.predicted >= 0).any(axis=1)  # imported logs count what was right, not who
+        known = served & (self.predicted >= 0).any(axis=1)  # none where a pass was read without them
         columns: dict[str, pa.Array] = {
             "index": pa.array(np.arange(self.num_batches, dtype=np.int32)),
             "served": pa.array(served),

@@ -10,7 +10,7 @@ VERDICTS = VALID, WARN, INVALID = "VALID", "WARN", "INVALID"
 """On timing, from the best to the worst."""
 ON_WINNERS = HOLDS, EQUAL, UNDECIDED = "holds", "equal", "undecided"
 """On the winner of a cell: ahead of all rivals, equal with some, or neither can be said."""
-REMEDY = "close other programs or use a recorded clock (--clock FILE)"
+REMEDY = "close other programs and measure into another folder, or use a recorded clock (--clock FILE)"
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Verdict:
     def reason(self) -> str:
         """The text behind the status, which stands before it.
 
-        >>> Verdict("INVALID", said="INVALID: 13 of 56 passes are INVALID (--redo invalid)").reason
-        '13 of 56 passes are INVALID (--redo invalid)'
+        >>> Verdict("INVALID", said="INVALID: 13 of 56 passes are INVALID").reason
+        '13 of 56 passes are INVALID'
         """
         return self.text.removeprefix(self.status).removeprefix(": ")
 

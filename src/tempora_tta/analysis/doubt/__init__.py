@@ -14,7 +14,6 @@ from tempora_tta.analysis.doubt.judgement import (
     leads,
     pooled,
 )
-from tempora_tta.analysis.doubt.open_cells import contested
 from tempora_tta.analysis.doubt.remedy import remedy
 from tempora_tta.analysis.doubt.resampling import replicate
 from tempora_tta.analysis.doubt.run import (
@@ -41,7 +40,6 @@ __all__ = [
     "Leads",
     "Replicates",
     "Summary",
-    "contested",
     "doubt",
     "judge",
     "keep_doubt",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -36,8 +36,6 @@ class Drawn:
     factors: tuple[Factors | None, Factors | None, Factors | None]
     deployments: Sequence[Resolved]
     draws: int
-    nearest: Sequence[FloatArray] | None = None
-    """What was right in each draw, where that is not what the adapting pass says."""
 
     @property
     def is_plain(self) -> bool:
@@ -55,11 +53,8 @@ class Drawn:
             for trace, factors in zip(self.passes, self.factors, strict=True)
         )
         passes = Passes(*scaled)
-        adapting = passes.adapting
-        if self.nearest is not None:
-            adapting = replace(adapting, correct=self.nearest[draw])
         deployment = self.deployments[draw % len(self.deployments)]
-        return adapting.score(deployment, passes.frozen, passes.fallback).worth
+        return passes.adapting.score(deployment, passes.frozen, passes.fallback).worth
 
     def waiting(self) -> FloatArray:
         """(draws, batches) of a stream that waits: it loses nothing, and of its timeline only the waiting is left."""
@@ -91,13 +86,12 @@ class Drawn:
         if of_frozen is not None:
             frozen_ms = frozen_ms * of_frozen.predict
         own_x, frozen_x = (_residuals(trace, first) for trace in (adapting, frozen))
-        correct = adapting.correct if self.nearest is None else np.stack(self.nearest)
         return Times(
             np.broadcast_to(predict_ms * own_x, shape),
             np.broadcast_to(adapt_ms * own_x, shape),
             np.broadcast_to(frozen_ms * frozen_x, shape),
             (adapting.phase == ADAPTED) | undone,
-            np.atleast_2d(correct / adapting.total),
+            adapting.accuracy,
             frozen.accuracy,
         )
 
@@ -124,9 +118,8 @@ class Times(NamedTuple):
     willing: NDArray[np.bool_]
     """(batches,): the method would adapt, if it may."""
     accuracy: FloatArray
-    """(draws or 1, batches)"""
     frozen_accuracy: FloatArray
-    """(batches,)"""
+    """(batches,) both."""
 
     @property
     def service_ms(self) -> FloatArray:

@@ -38,7 +38,7 @@ def _for_python(by_timing: bool, clock: str) -> str:
 
 def _more_certain_times(command: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
     if str(manifest["clock"]) == "measured":
-        return with_option(command, "--clock", "steady")
+        return _in_its_place(with_option(command, "--clock", "steady"))
     seconds = (manifest.get("config") or {}).get("profile_s") or 60
     return with_option(command, "--profile-s", f"{_MORE * float(seconds):g}")
 
@@ -48,10 +48,14 @@ def _more_data(command: Sequence[str], manifest: Mapping[str, Any]) -> list[str]
         return command_without(command, "--quick") if "--quick" in command else [*command, "--full"]
     batches = (manifest.get("config") or {}).get("batches")
     if batches:
-        return with_option(command, "--batches", str(_MORE * int(batches)))
+        return _in_its_place(with_option(command, "--batches", str(_MORE * int(batches))))
     seeds = [int(seed) for seed in manifest["seeds"]]
     more = [*seeds, *(max(seeds) + step for step in range(1, max(2, len(seeds)) + 1))]
     return with_option(command, "--seeds", ",".join(map(str, more)))
+
+
+def _in_its_place(command: Sequence[str]) -> list[str]:
+    return [*command_without(command, "--replace"), "--replace"]
 
 
 def with_option(command: Sequence[str], option: str, value: str) -> list[str]:

@@ -6,7 +6,6 @@ would reach, get the mean of those that were.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,6 @@ from tempora_tta.analysis.doubt.drawn import Drawn, Passes, worth_of
 from tempora_tta.analysis.doubt.timing import Factors, Times
 from tempora_tta.scenarios import Resolved, Scenario
 from tempora_tta.store import Results, Trace
-from tempora_tta.store.integrity import damaged
 from tempora_tta.store.schema import CELL_COLUMNS
 
 _JUST_BELOW = 1 - 1e-6
@@ -32,7 +30,6 @@ class Rescorer:
         """`scenario`: all cells are of this one, which the run need not have evaluated."""
         self._results, self._times, self._scenario = results, times, scenario
         self._read: dict[str, tuple[Trace, Factors | None]] = {}
-        self._both_ends = {} if scenario else _ends(results)
         self._resolved: dict[tuple[int, int, float], Resolved] = {}
 
     def worth(self, cell: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.int8]]:
@@ -68,23 +65,7 @@ class Rescorer:
             factors,
             self._deployments(cell, len(worth)),
             self._times.draws,
-            self._nearest(cell, adapting, own),
         )
-
-    def _nearest(
-        self, cell: pd.Series[Any], trace: Trace, factors: Factors | None
-    ) -> list[FloatArray] | None:
-        """What was right in each draw: by the pass whose times were nearest to the drawn ones, where the method was
-        run at both ends of the profile too."""
-        ends = self._both_ends.get(_key(cell))
-        if not ends or factors is None:
-            return None
-        right = [trace.correct, *(self._pass(key)[0].correct for _, key in ends)]
-        service_ms = (trace.predict_ms + trace.adapt_ms).sum()
-        drawn_ms = (factors.predict * trace.predict_ms + factors.adapt * trace.adapt_ms).sum(axis=1)
-        pace = drawn_ms / service_ms / self._times.baseline
-        places = np.array([1.0, *(times_x for times_x, _ in ends)])
-        return [right[place] for place in np.abs(pace[:, None] - places).argmin(axis=1)]
 
     def _untouched(
         self, cell: pd.Series[Any], worth: FloatArray, adapting: Trace, factors: Factors | None
@@ -125,27 +106,6 @@ class Rescorer:
                 shift=str(identity["shift"]),
             )
         return self._resolved[key]
-
-
-def _key(cell: Mapping[str, Any] | pd.Series[Any]) -> tuple[str, str, str, int, int]:
-    return (
-        str(cell["method"]),
-        str(cell["model"]),
-        str(cell["shift"]),
-        int(cell["seed"]),
-        int(cell["scenario"]),
-    )
-
-
-def _ends(results: Results) -> dict[tuple[str, str, str, int, int], list[tuple[float, str]]]:
-    """The passes at both ends of the profile that the run made, by cell."""
-    told = results.manifest.get("ends") or []
-    there = results.folder.passes() if told else {}
-    try:
-        found = {_key(cell): [(float(times_x), str(key)) for times_x, key in cell["passes"]] for cell in told}
-        return {cell: ends for cell, ends in found.items() if all(key in there for _, key in ends)}
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(results.path / "run.json", f"its ends are none: {error}") from error
 
 
 def _applicable(scenario: Scenario, baseline_ms: float) -> float:

@@ -29,7 +29,7 @@ from tempora_tta.store.atomic import write_atomically
 
 CLEAN = "clean"
 _FILES_AT_A_TIME = 16
-_GREY_MODES = ("1", "L", "LA")
+_GREY_MODES = ("1", "L")
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Settings:
     version: int
     images: str
     """Hash of the images, in their order: an image's position decides its noise."""
+    upright: bool = True
+    """EXIF orientation is followed, and white stands behind alpha; earlier versions did neither."""
 
 
 def corrupt_folder(
@@ -61,8 +63,9 @@ def corrupt_folder(
     `dst`/clean/CLASS/ gets them as they were, scaled and cropped alike, to compare with.
 
     corruptions: names and groups ("noise,fog"); None means the fifteen.
-    size: side of the square that is corrupted (default: what the constants are made for). An image of
-        another size is first scaled, its shorter side to size / 0.875, and cropped at the centre.
+    size: side of the square that is corrupted. An image of another size is first scaled, its shorter side to
+        size / 0.875, and cropped at the centre. Default: what the constants are made for, and smaller images are
+        refused: they would not be what the network sees.
     progress: called as progress(done, total) in pictures; say: told what else a user should know.
 
     Pictures are written whole or not at all, as PNG: the corruption is the only loss. The same call resumes.
@@ -87,12 +90,18 @@ def corrupt_folder(
     found = scan(src)
     for note in found.notes:
         say(note)
+    if size is None:
+        side = SIZES[constants]
+        say(
+            f"--constants {constants}: images are scaled and cropped to {side} x {side} pixels; --size changes that"
+        )
     images = found.names
     _refuse_clashes(src, images)
     known_as = digest("\n".join(images), file_hashes(src, images, found.stats))
     settings = Settings(seed, constants, size or SIZES[constants], VERSION, known_as)
+    work = _Work(src, dst, images, wanted, settings, enlarge=size is not None)
+    work.read(0)  # before anything is written
     _claim(dst, settings)
-    work = _Work(src, dst, images, wanted, settings)
     starts = range(0, len(images), _FILES_AT_A_TIME)
     done = written = 0
     with ThreadPoolExecutor(default_workers() if workers is None else max(1, workers)) as pool:
@@ -150,6 +159,7 @@ class _Work:
     wanted: Sequence[tuple[str, int | None]]
     """Corruption and severity; the clean images have none."""
     settings: Settings
+    enlarge: bool
 
     @property
     def unfinished(self) -> Path:
@@ -162,7 +172,7 @@ class _Work:
             (name, severity): [k for k in numbers if not self._target(name, severity, k).exists()]
             for name, severity in self.wanted
         }
-        pictures = {k: self._read(k) for k in sorted({k for absent in missing.values() for k in absent})}
+        pictures = {k: self.read(k) for k in sorted({k for absent in missing.values() for k in absent})}
         for (name, severity), absent in missing.items():
             for channels in (1, 3):
                 alike = [k for k in absent if pictures[k].shape[0] == channels]
@@ -183,8 +193,15 @@ class _Work:
     def _target(self, name: str, severity: int | None, k: int) -> Path:
         return self.dst / name / ("" if severity is None else str(severity)) / _png(self.images[k])
 
-    def _read(self, k: int) -> np.ndarray:
+    def read(self, k: int) -> np.ndarray:
+        """Image number `k`, scaled and cropped."""
         picture, size = read_picture(self.src / self.images[k]), self.settings.size
+        if min(picture.size) < size and not self.enlarge:
+            raise TemporaError(
+                f"{self.src / self.images[k]} has {picture.width} x {picture.height} pixels, and --constants "
+                f"{self.settings.constants} are made for {size} x {size}: give those for the nearest size "
+                f"({', '.join(CONSTANTS)}), or the side that you want (--size {size} enlarges such images)"
+            )
         channels = 1 if picture.mode in _GREY_MODES else 3
         scaled = int(size / 0.875)
         geometry = Geometry(channels, size, size, scaled, scaled, "bilinear")

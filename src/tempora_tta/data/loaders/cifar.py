@@ -38,6 +38,7 @@ _LICENCE = "none stated; cite Krizhevsky (2009)"
     archives=[
         Archive("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a")
     ],
+    as_stored=True,
 )
 def cifar10(root: Path, subset: bool = False) -> dict[str, Shift]:
     return _open(root / "test_batch", b"labels", 10, CIFAR10_CLASSES, subset)
@@ -56,6 +57,7 @@ def cifar10(root: Path, subset: bool = False) -> dict[str, Shift]:
             "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"
         )
     ],
+    as_stored=True,
 )
 def cifar100(root: Path, subset: bool = False) -> dict[str, Shift]:
     return _open(root / "test", b"fine_labels", 100, None, subset)

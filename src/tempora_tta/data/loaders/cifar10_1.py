@@ -34,6 +34,7 @@ _PUBLISHED = {"v6": 2000, "v4": 2021}
         for version in _PUBLISHED
         for part in ("data", "labels")
     ],
+    as_stored=True,
 )
 def cifar10_1(root: Path, version: str = "v6") -> dict[str, Shift]:
     if version not in _PUBLISHED:

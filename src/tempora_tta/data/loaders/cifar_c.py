@@ -33,6 +33,7 @@ _LAYOUT = """\
     archives=[
         Archive("https://zenodo.org/records/2535967/files/CIFAR-10-C.tar", "56bf5dcef84df0e2308c6dcbcbbd8499")
     ],
+    as_stored=True,
 )
 def cifar10_c(
     root: Path, severity: int, shifts: str | Iterable[str] | None, subset: bool = False
@@ -54,6 +55,7 @@ def cifar10_c(
             "https://zenodo.org/records/3555552/files/CIFAR-100-C.tar", "11f0ed0f1191edbf9fa23466ae6021d3"
         )
     ],
+    as_stored=True,
 )
 def cifar100_c(
     root: Path, severity: int, shifts: str | Iterable[str] | None, subset: bool = False

@@ -16,6 +16,7 @@ from tempora_tta.data.shift import Shift
     licence="MIT",
     pictures_travel=True,
     source="ships with tempora",
+    as_stored=True,
 )
 def fashion(severity: int, shifts: str | Iterable[str] | None) -> dict[str, Shift]:
     from tempora_tta.data import bundled
@@ -31,6 +32,7 @@ def fashion(severity: int, shifts: str | Iterable[str] | None) -> dict[str, Shif
     licence="MIT",
     pictures_travel=True,
     source="ships with tempora",
+    as_stored=True,
 )
 def fashion_train() -> dict[str, Shift]:
     from tempora_tta.data import bundled

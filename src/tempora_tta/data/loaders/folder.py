@@ -46,6 +46,7 @@ def folder(
     classes: Path | str | Sequence[str] | None = None,
     precropped: bool | None = None,
     restrict: bool = False,
+    as_stored: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Shift]:
     """`classes` is a list of names, or the file that holds it (default: classes.txt in the folder).
@@ -54,6 +55,8 @@ def folder(
 
     `precropped=True` for pictures that show just what the model should see: they are scaled, not cropped.
     Default: those that `tempora data corrupt` wrote, which has cropped them.
+
+    `as_stored=True` ignores EXIF orientation and alpha, for a network that was trained and tested so.
     """
     names = _class_names(root, classes)
     label_of = {name: index for index, name in enumerate(names)}
@@ -74,6 +77,7 @@ def folder(
             precropped=name in _KNOWN and cropped_by_us if precropped is None else precropped,
             severity=severity if corrupted else None,
             progress=progress,
+            as_stored=as_stored,
         )
     return opened
 

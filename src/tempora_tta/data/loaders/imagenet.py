@@ -24,8 +24,11 @@ from tempora_tta.data.shift import Shift
         "  n01440764/...                             50 images in each of 1000, 50000 in all\n"
         "  n01443537/..."
     ),
+    as_stored=True,
 )
 def imagenet(root: Path, subset: bool = False, progress: Progress | None = None) -> dict[str, Shift]:
     published = None if subset else 50_000
-    shift = class_folder_shift("clean", root, label_of(), 1000, published, class_names(), progress=progress)
+    shift = class_folder_shift(
+        "clean", root, label_of(), 1000, published, class_names(), progress=progress, as_stored=True
+    )
     return {"clean": shift}

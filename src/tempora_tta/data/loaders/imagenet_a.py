@@ -27,6 +27,7 @@ from tempora_tta.data.shift import Shift
             "https://people.eecs.berkeley.edu/~hendrycks/imagenet-a.tar", "c3e55429088dc681f30d81f4726b6595"
         )
     ],
+    as_stored=True,
 )
 def imagenet_a(root: Path, subset: bool = False, progress: Progress | None = None) -> dict[str, Shift]:
     return {"imagenet_a": subset_shift("imagenet_a", root, None if subset else 7_500, progress)}

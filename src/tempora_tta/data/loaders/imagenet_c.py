@@ -35,6 +35,7 @@ _FILES = "https://zenodo.org/records/2235448/files"
         Archive(f"{_FILES}/digital.tar", "89157860d7b10d5797849337ca2e5c03", "ImageNet-C"),
         Archive(f"{_FILES}/extra.tar", "d492dfba5fc162d8ec2c3cd8ee672984", "ImageNet-C"),
     ],
+    as_stored=True,
 )
 def imagenet_c(
     root: Path,
@@ -54,6 +55,7 @@ def imagenet_c(
             precropped=True,
             severity=severity,
             progress=progress,
+            as_stored=True,
         )
         for name in expand(shifts, CORRUPTIONS + EXTRA, default=CORRUPTIONS)
     }

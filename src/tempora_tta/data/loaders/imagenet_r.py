@@ -27,6 +27,7 @@ from tempora_tta.data.shift import Shift
             "https://people.eecs.berkeley.edu/~hendrycks/imagenet-r.tar", "a61312130a589d0ca1a8fca1f2bd3337"
         )
     ],
+    as_stored=True,
 )
 def imagenet_r(root: Path, subset: bool = False, progress: Progress | None = None) -> dict[str, Shift]:
     return {"imagenet_r": subset_shift("imagenet_r", root, None if subset else 30_000, progress)}

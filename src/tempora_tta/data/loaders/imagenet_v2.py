@@ -32,6 +32,7 @@ _FOLDERS = {
         "    0/ ... 999/    one folder per class, named by its index, 10 images in each"
     ),
     archives=[Archive(f"{_FILES}/imagenetv2-matched-frequency.tar.gz", into="ImageNetV2")],
+    as_stored=True,
 )
 def imagenet_v2(
     root: Path,
@@ -51,6 +52,6 @@ def imagenet_v2(
     label_of = {str(index): index for index in range(1000)}
     published = None if subset else 10_000
     shift = class_folder_shift(
-        "imagenet_v2", root, label_of, 1000, published, class_names(), progress=progress
+        "imagenet_v2", root, label_of, 1000, published, class_names(), progress=progress, as_stored=True
     )
     return {"imagenet_v2": shift}

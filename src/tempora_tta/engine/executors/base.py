@@ -16,9 +16,6 @@ from tempora_tta.store import Cell, RunFolder
 class Executor(ABC):
     """Makes tasks. The run says which, scores their cells, and writes the tables and the manifest."""
 
-    here = True
-    """Passes are made by this machine's device, as this process has it."""
-
     def __init__(self, job: Job, folder: RunFolder, observer: Observer) -> None:
         self.job = job
         self.folder = folder

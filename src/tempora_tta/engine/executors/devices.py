@@ -10,19 +10,20 @@ from typing import Any
 from tempora_tta.engine.clocks import MEASURED, STEADY
 from tempora_tta.engine.config import RunConfig
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure.profile import PUBLISHED
+from tempora_tta.measure.sources import PUBLISHED
 
 
 @dataclass(frozen=True)
 class Devices:
-    """What one worker holds: a GPU with its share of the processors, or so many cores."""
+    """What one worker holds: a GPU with its share of the processors, or a number of cores."""
 
     gpus: int
     cpus: int
     cores: int | None
-    """To be bound to the worker; None where the device is a GPU."""
+    """Threads of the worker; None where the device is a GPU."""
     job: tuple[dict[str, Any], bytes | None]
     """The configuration for a worker, and the profile its clock looks times up in."""
+    one_a_node: bool = False
 
     @classmethod
     def of(cls, config: RunConfig, nodes: Sequence[Mapping[str, Any]]) -> Devices:
@@ -41,10 +42,12 @@ class Devices:
                 raise TemporaError("device='cuda': no node of the Ray cluster has a GPU; use --device cpu")
             cpus = max(1, min(int(found["CPU"] // found["GPU"]) for found in gpu_nodes))
             return cls(1, cpus, None, _for_workers(config, device="cuda"))
-        # Passes that nobody times go fastest one to a core.
-        most = 1 if config.clock == STEADY else min((int(found["CPU"]) for found in there), default=1)
-        cores = config.threads or most
-        return cls(0, cores, cores, _for_workers(config, device="cpu", threads=cores))
+        # Passes that nobody times go fastest one to a core; one that is timed has the node to itself.
+        whole = min((int(found["CPU"]) for found in there), default=1)
+        cores = config.threads or (1 if config.clock == STEADY else whole)
+        measured = config.clock == MEASURED
+        workers = _for_workers(config, device="cpu", threads=cores)
+        return cls(0, max(cores, whole) if measured else cores, cores, workers, one_a_node=measured)
 
     def count(self, nodes: Sequence[Mapping[str, Any]]) -> int:
         """How many workers fit on the nodes that are alive."""
@@ -54,7 +57,8 @@ class Devices:
         return self._fitting(available) > 0
 
     def _fitting(self, resources: Mapping[str, float]) -> int:
-        return int(resources.get("GPU", 0) if self.gpus else resources.get("CPU", 0) // self.cpus)
+        there = int(resources.get("GPU", 0) if self.gpus else resources.get("CPU", 0) // self.cpus)
+        return min(there, 1) if self.one_a_node else there
 
 
 def _resources(nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, float]]:

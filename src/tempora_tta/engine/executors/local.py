@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
 
-from tempora_tta._numbers import percent
 from tempora_tta.data import Order, Streams
 from tempora_tta.engine.calibration import calibrate, remeasure, settle
 from tempora_tta.engine.executors.base import Executor, begun_baselines
@@ -17,9 +15,8 @@ from tempora_tta.engine.own_profile import OwnProfile
 from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.schedule import Tasks
 from tempora_tta.engine.sentinel import Sentinel
-from tempora_tta.engine.split_tax import WARN_ABOVE, split_tax
 from tempora_tta.engine.task import Task
-from tempora_tta.measure import Baseline, SteadyClock
+from tempora_tta.measure import Baseline, ProfileClock
 from tempora_tta.store import Cell, RunFolder
 
 
@@ -29,10 +26,9 @@ class LocalExecutor(Executor):
     def __init__(self, job: Job, folder: RunFolder, observer: Observer) -> None:
         super().__init__(job, folder, observer)
         self._streams = Streams(job.open_stream)
-        self._split_tax: dict[str, float] | None = None
         clock = job.clock
         self._profile: OwnProfile | None = None
-        if isinstance(clock, SteadyClock) and clock.own:
+        if isinstance(clock, ProfileClock) and clock.own:
             self._profile = OwnProfile(job, clock, folder.path, observer)
 
     def start(self) -> Baseline:
@@ -49,14 +45,9 @@ class LocalExecutor(Executor):
         return baseline
 
     def cells(self, tasks: Tasks) -> Iterator[list[Cell]]:
-        self._look_at_split_tax()
         (baseline,) = self.baselines.values()
         for source, specs in tasks:
             yield self._stream_cells(source, specs, baseline)
-
-    def facts(self) -> dict[str, Any]:
-        taxed = {} if self._split_tax is None else {"split_tax": self._split_tax}
-        return {**super().facts(), **taxed}
 
     def final_median(self, baseline: Baseline) -> float | None:
         if not self.job.measured or baseline.median_ms is None or self._streams.latest is None:
@@ -94,28 +85,6 @@ class LocalExecutor(Executor):
             cells += task.cells()
             self.observer.task_finished(spec.label, source.shift, source.seed)
         return cells
-
-    def _look_at_split_tax(self) -> None:
-        """Once per gradient method, where a host can queue ahead of its device: what timing in two parts costs."""
-        known = self.folder.manifest().get("split_tax") or {}
-        if self.job.measured and self.job.device.type == "cuda":
-            for spec in self.job.methods:
-                if spec.label in known:
-                    continue
-                try:
-                    method = self.job.create(spec, self.job.streams[0].seed)
-                    if method.family != "gradient-based" or method.time_aware:
-                        continue
-                    with self.job.guard(spec)("predict"):
-                        tax = split_tax(method, self._streams.open(self.job.streams[0]))
-                except Exception:  # a method that fails does so again in its own task, which records why
-                    continue
-                known[spec.label] = tax
-                if tax > WARN_ABOVE:
-                    self.observer.note(
-                        f"{spec.label}: timing predict and adapt apart costs {percent(tax)} (split tax)"
-                    )
-        self._split_tax = known
 
 
 def make_sentinel(job: Job, source: Order, streams: Streams, baseline: Baseline) -> Sentinel:

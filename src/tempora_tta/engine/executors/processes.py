@@ -19,7 +19,7 @@ from tempora_tta.engine.job import Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import OwnProfile
 from tempora_tta.engine.schedule import rough_cost
-from tempora_tta.measure import Baseline, SteadyClock
+from tempora_tta.measure import Baseline, ProfileClock
 from tempora_tta.store import RunFolder
 
 WORTH_IT = 2000
@@ -29,7 +29,7 @@ _LOOK_EVERY_S = 1.0
 
 def cores_for(config: RunConfig, job: Job) -> int:
     """How many processes the job should have: 1 where one is as good, or where its own times are the answer."""
-    if not isinstance(job.clock, SteadyClock) or job.device.type != "cpu":
+    if not isinstance(job.clock, ProfileClock) or job.device.type != "cpu":
         return 1
     if sum(rough_cost(job, spec, source) for spec in job.methods for source in job.streams) < WORTH_IT:
         return 1
@@ -40,14 +40,12 @@ def cores_for(config: RunConfig, job: Job) -> int:
 class ProcessExecutor(RayExecutor):
     """Hands the tasks of a run to processes on this machine, as it would to the workers of a cluster."""
 
-    here = True
-
     def __init__(
         self, job: Job, folder: RunFolder, observer: Observer, *, config: RunConfig, processes: int
     ) -> None:
         super().__init__(job, folder, observer, config=config, cluster=Processes(config, processes))
 
-    def _profile(self, clock: SteadyClock) -> Baseline:
+    def _profile(self, clock: ProfileClock) -> Baseline:
         """Recorded before the first process starts, so that nothing of ours runs beside it."""
         return OwnProfile(self.job, clock, self.folder.path, self.observer).ready()
 
@@ -57,8 +55,6 @@ class ProcessExecutor(RayExecutor):
 
 class Processes:
     """The processes of a run, and what each was asked."""
-
-    binds_cores = False
 
     def __init__(self, config: RunConfig, processes: int) -> None:
         self._config = config.model_copy(update={"threads": config.threads or 1})
@@ -126,7 +122,7 @@ def _serve(connection: Connection, config: dict[str, Any]) -> None:
     from tempora_tta.engine.executors.worker import Worker
 
     try:
-        worker = Worker(config, None, None)
+        worker = Worker(config, None)
         connection.send(worker.introduce())
         while True:
             what, arguments = connection.recv()

@@ -9,7 +9,7 @@ another; a task that raises, or that takes several workers down, becomes failed 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,8 @@ from tempora_tta.engine.predicting import check_predict_with
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.engine.schedule import Pending, Tasks, pick, rough_cost
 from tempora_tta.engine.setup import job_from_config
-from tempora_tta.measure import Baseline, SteadyClock, SteadyProfile, Verdict, load_profile
+from tempora_tta.errors import TemporaError
+from tempora_tta.measure import Baseline, Profile, ProfileClock, Verdict, load_profile
 from tempora_tta.measure.verdict import Limits, judge
 from tempora_tta.store import Cell, RunFolder
 
@@ -51,8 +52,6 @@ def driver_job(config: RunConfig, observer: Observer | None = None) -> Job:
 class RayExecutor(Executor):
     """Hands the tasks of a run to the workers of a cluster."""
 
-    here = False
-
     def __init__(
         self,
         job: Job,
@@ -74,13 +73,11 @@ class RayExecutor(Executor):
         self._losses: Counter[str] = Counter()
         self._pending: list[Pending] = []
         self._workers: dict[str, dict[str, Any]] = {}
-        self._samples: dict[str, dict[str, list[int]] | None] = {}
-        """By kind of device: what it predicts on a few batches; None: a worker was asked."""
 
     # -- what a run asks -----------------------------------------------------------------------------------
 
     def start(self) -> Baseline:
-        if isinstance(self.job.clock, SteadyClock) and self.job.clock.own:
+        if isinstance(self.job.clock, ProfileClock) and self.job.clock.own:
             # lambda belongs to the device that was profiled, whoever makes the predictions.
             steady = self._profile(self.job.clock)
             self.job = replace(self.job, baseline=self.job.baseline or steady)
@@ -91,16 +88,12 @@ class RayExecutor(Executor):
             self._turn()
         return next(iter(self.baselines.values()))
 
-    def _profile(self, clock: SteadyClock) -> Baseline:
+    def _profile(self, clock: ProfileClock) -> Baseline:
         """lambda, with this folder's profile behind the clock; the first worker records it where there is none."""
         path = self.folder.path / PROFILE_FILE
         if path.exists():
             kept = load_profile(path)
-            if (
-                isinstance(kept, SteadyProfile)
-                and not needs(self.job, kept)
-                and kept.weights == self.job.weights
-            ):
+            if isinstance(kept, Profile) and not needs(self.job, kept) and kept.weights == self.job.weights:
                 clock.profile = kept
         while not clock.recorded:
             self._turn()
@@ -128,8 +121,6 @@ class RayExecutor(Executor):
             for task, cells in self._turn():
                 found[task.source] += cells
                 missing[task.source] -= 1
-            while not any(missing.values()) and self._unlike_kinds():
-                self._turn()
 
     def facts(self) -> dict[str, Any]:
         before: Mapping[str, Any] = self.folder.manifest() if self.folder.has_manifest() else {}
@@ -139,7 +130,6 @@ class RayExecutor(Executor):
             **super().facts(),
             "executor": "ray",
             "workers": {**before.get("workers", {}), **self._workers},
-            "equal_predictions": self._equal_predictions() or before.get("equal_predictions"),
             "machine": machine or (machines[0] if machines else self.job.facts["machine"]),
         }
 
@@ -187,7 +177,7 @@ class RayExecutor(Executor):
 
     def _employ(self, hand: Hand) -> None:
         """Give an idle worker what is next for it: lambda first, then its own look at the device, then a task."""
-        if isinstance(self.job.clock, SteadyClock) and not self.job.clock.recorded:
+        if isinstance(self.job.clock, ProfileClock) and not self.job.clock.recorded:
             if self._calibrating is None:
                 self._calibrating = hand
                 self.cluster.ask(hand, "profile")
@@ -197,9 +187,6 @@ class RayExecutor(Executor):
                 self.cluster.ask(hand, "calibrate")
         elif self.job.measured and hand.median_ms is None:
             self.cluster.ask(hand, "median")
-        elif hand.kind in self._unlike_kinds() and hand.kind not in self._samples:
-            self._samples[hand.kind] = None
-            self.cluster.ask(hand, "sample")
         elif self._pending:
             task = hand.task = pick(self._pending, hand.open_shift)
             self._pending.remove(task)
@@ -209,7 +196,7 @@ class RayExecutor(Executor):
             )
             finished = [PassRecord.of(stored) for stored in self._finished.passes(task.spec, task.source)]
             names = (task.spec.label, task.source.shift, task.source.seed)
-            steady = self.job.clock.profile.to_json() if isinstance(self.job.clock, SteadyClock) else None
+            steady = self.job.clock.profile.to_json() if isinstance(self.job.clock, ProfileClock) else None
             self.cluster.ask(hand, "make", *names, self._baseline(hand.kind), finished, steady)
 
     def _take(self, hand: Hand, asked: str, answer: Any) -> Made:
@@ -217,19 +204,15 @@ class RayExecutor(Executor):
         if asked == "begin":
             self._welcome(hand, answer)
         elif asked == "profile":
-            assert isinstance(self.job.clock, SteadyClock)
+            assert isinstance(self.job.clock, ProfileClock)
             self._calibrating = None
-            self.job.clock.profile = SteadyProfile.model_validate(answer)
+            self.job.clock.profile = Profile.model_validate(answer)
         elif asked == "calibrate":
             self._calibrating = None
             self.baselines[hand.kind] = answer
             self._note_median(hand, answer.median_ms)
-            self._note_mixture()
         elif asked == "median":
             self._note_median(hand, answer)
-        elif asked == "sample":
-            self._samples[hand.kind] = answer
-            self._note_unlike()
         else:
             finished = self._finish(hand, answer)
             return [] if finished is None else [finished]
@@ -239,42 +222,32 @@ class RayExecutor(Executor):
         if about.fingerprint != self._fingerprint:
             self._dismiss(hand, f"{about.node} has other weights, data or versions than the driver")
             return
+        self._check_kind(about.kind)
         hand.about = about
         if self.job.baseline is not None:
             self.baselines[about.kind] = self.job.baseline
-        self._workers[hand.node] = {"kind": about.kind, "cores": about.cores, "median_ms": None, "tasks": 0}
-        if about.cores is None and self.cluster.binds_cores and self.job.measured:
-            self.observer.note(f"{hand.node} has no cores to itself: other work may disturb its times")
+        self._workers[hand.node] = {"kind": about.kind, "median_ms": None, "tasks": 0}
 
     def _note_median(self, hand: Hand, median_ms: float) -> None:
         hand.median_ms = self._workers[hand.node]["median_ms"] = median_ms
 
-    def _note_mixture(self) -> None:
-        if len(self.baselines) > 1:
-            kinds = "; ".join(self.baselines)
-            self.observer.note(f"this run mixes kinds of device ({kinds}): each has a lambda of its own")
-
-    def _unlike_kinds(self) -> list[str]:
-        """Kinds of device that take part in one run whose times are looked up, and whose predictions have yet to be
-        compared."""
-        kinds = dict.fromkeys(hand.kind for hand in self.cluster.hands if hand.about)
-        if self.job.measured or len({*kinds, *self._samples}) < 2:
-            return []
-        return [kind for kind in kinds if self._samples.get(kind) is None]
-
-    def _equal_predictions(self) -> dict[str, Any] | None:
-        came = dict.fromkeys(worker["kind"] for worker in self._workers.values())
-        return equal_predictions({kind: self._samples.get(kind) for kind in came})
-
-    def _note_unlike(self) -> None:
-        told = self._equal_predictions()
-        if told is None or None in self._samples.values():
+    def _check_kind(self, kind: str) -> None:
+        """Times of unlike devices do not compare. Where times are looked up, any device may predict."""
+        kinds = {worker["kind"] for worker in self._workers.values()}
+        if self.job.measured:
+            kinds |= {stored.identity["machine"] for stored in self.folder.passes().values()} - {""}
+        if not kinds - {kind}:
             return
-        shares = "; ".join(f"{kind} {percent(share)}" for kind, share in told["share"].items())
-        self.observer.note(
-            f"this run mixes kinds of device: predictions equal to those of {told['reference']} on "
-            f"{told['samples']} samples: {shares}"
-        )
+        mixed = ", ".join(sorted(kinds | {kind}))
+        if self.job.measured:
+            raise TemporaError(
+                f"--clock measured on unlike devices ({mixed}): their times do not compare; use --clock steady, or "
+                "devices of one kind and a folder of their own"
+            )
+        if kind not in kinds:
+            self.observer.note(
+                f"passes are made by unlike devices ({mixed}), whose predictions may differ a little"
+            )
 
     def _finish(self, hand: Hand, done: Done) -> tuple[Pending, list[Cell]] | None:
         """A task is done; None if it has to be done again."""
@@ -293,12 +266,10 @@ class RayExecutor(Executor):
     def _take_profile(self, done: Done) -> bool:
         """Add the kinds of work that a worker met and profiled; False if another had been quicker to do so."""
         clock = self.job.clock
-        if not isinstance(clock, SteadyClock):
+        if not isinstance(clock, ProfileClock):
             return True
         if done.profile is not None:
-            clock.profile = clock.profile.with_new(
-                SteadyProfile.model_validate(done.profile), done.rounds_before
-            )
+            clock.profile = clock.profile.with_new(Profile.model_validate(done.profile), done.rounds_before)
             clock.profile.save(self.folder.path / PROFILE_FILE)
         return all(clock.still_holds(record.facts.get("times", {})) for record in done.passes)
 
@@ -322,9 +293,6 @@ class RayExecutor(Executor):
 
     def _refused(self, hand: Hand, asked: str, cause: BaseException) -> Made:
         """A worker raised: the task is recorded as failed, or the worker is no use and is let go."""
-        if asked == "sample":
-            self._samples[hand.kind] = {}
-            return []
         if asked == "make":
             return [self._give_up(hand, f"{type(cause).__name__}: {cause}")]
         self._dismiss(hand, str(cause))
@@ -345,34 +313,5 @@ class RayExecutor(Executor):
 
     def _release(self, hand: Hand) -> None:
         self.cluster.release(hand)
-        if (
-            self._samples.get(hand.kind, {}) is None
-        ):  # it was asked and will not answer; others have work to do
-            self._samples[hand.kind] = {}
         if self._calibrating is hand:
             self._calibrating = None
-
-
-def equal_predictions(samples: Mapping[str, Mapping[str, Sequence[int]] | None]) -> dict[str, Any] | None:
-    """What run.json says about a run on unlike devices: against the first kind, the share of equal predictions.
-
-    >>> equal_predictions({"a": {"tent": [1, 2]}, "b": {"tent": [1, 3]}, "c": None})
-    {'reference': 'a', 'samples': 2, 'share': {'b': 0.5}}
-    """
-    known = {kind: found for kind, found in samples.items() if found}
-    if len(known) < 2:
-        return None
-    reference, *others = known
-    pairs = {
-        kind: [
-            pair
-            for method, classes in known[reference].items()
-            for pair in zip(classes, known[kind].get(method, ()), strict=False)
-        ]
-        for kind in others
-    }
-    return {
-        "reference": reference,
-        "samples": max(map(len, pairs.values())),
-        "share": {kind: sum(a == b for a, b in own) / len(own) for kind, own in pairs.items() if own},
-    }

@@ -68,11 +68,6 @@ class Cluster:
         self.broken: list[str] = []
         """Why workers could not begin; their places stay empty."""
 
-    @property
-    def binds_cores(self) -> bool:
-        """Workers are to have cores of their own."""
-        return self._devices is not None and bool(self._devices.cores)
-
     def hire(self, tasks: int) -> None:
         """As many workers as the cluster has devices, and no more than there are tasks for."""
         if self._devices is None:
@@ -192,7 +187,7 @@ def _actor(ray: Any) -> Any:
                 os.environ["OMP_NUM_THREADS"] = str(cores)
             from tempora_tta.engine.executors.worker import Worker
 
-            self.worker = Worker(config, profile, cores)
+            self.worker = Worker(config, profile)
             return self.worker.introduce()
 
         def do(self, what: str, *arguments: Any) -> Any:
@@ -205,5 +200,5 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise TemporaError("--executor ray needs Ray: pip install 'tempora[ray]'") from None
+        raise TemporaError("--executor ray needs Ray: pip install 'tempora-tta[ray]'") from None
     return ray

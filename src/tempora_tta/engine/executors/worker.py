@@ -12,7 +12,6 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,18 +20,16 @@ from typing import Any
 from tempora_tta.data import Streams
 from tempora_tta.engine.calibration import calibrate, remeasure, settle
 from tempora_tta.engine.config import RunConfig
-from tempora_tta.engine.executors.cores import claim_cores
 from tempora_tta.engine.executors.local import make_sentinel
 from tempora_tta.engine.job import Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import OwnProfile, profiled_device, recorded_alone
 from tempora_tta.engine.pass_maker import PassMaker
-from tempora_tta.engine.predicting import predicted_classes, predictor
 from tempora_tta.engine.profiling import Replay
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.setup import job_from_config
 from tempora_tta.engine.task import Task
-from tempora_tta.measure import Baseline, SteadyClock, SteadyProfile
+from tempora_tta.measure import Baseline, Profile, ProfileClock
 from tempora_tta.store import Cell, RunFolder, StoredPass, Trace, pass_key
 
 
@@ -55,8 +52,6 @@ class Introduction:
 
     node: str
     """Its host and process, as people look for it."""
-    cores: list[int] | None
-    """That are bound to it; None: none are."""
     kind: str
     """Of device: what lambda belongs to."""
     machine: dict[str, Any]
@@ -76,16 +71,11 @@ class Done:
     """Rounds of the profile as it was handed to the worker."""
 
 
-SAMPLED_BATCHES = 3
-"""By which unlike devices are compared."""
-
-
 class Worker:
     """One device's worth of a run."""
 
-    def __init__(self, config: Mapping[str, Any], profile: bytes | None, cores: int | None) -> None:
-        """`cores`: how many to bind, None for none. `profile`: what the clock looks times up in, if it does."""
-        self._cores = None if cores is None else claim_cores(cores)
+    def __init__(self, config: Mapping[str, Any], profile: bytes | None) -> None:
+        """`profile`: what the clock looks times up in, if it does."""
         with tempfile.TemporaryDirectory(prefix="tempora-") as folder:
             if profile is not None:  # the driver's disk need not be ours
                 path = Path(folder) / "clock.json"
@@ -97,7 +87,6 @@ class Worker:
     def introduce(self) -> Introduction:
         return Introduction(
             node=f"{socket.gethostname()}/{os.getpid()}",
-            cores=self._cores,
             kind=self._job.machine_kind,
             machine=self._job.facts["machine"],
             fingerprint=job_fingerprint(self._job),
@@ -114,18 +103,6 @@ class Worker:
         stream = self._streams.open(self._job.streams[0])
         settle(self._job, stream, Observer())
         return remeasure(self._job, stream, Observer())
-
-    def sample(self) -> dict[str, list[int]]:
-        """By method: what it predicts here on a few batches, to be compared with other kinds of device."""
-        job = self._job
-        stream = self._streams.open(job.streams[0])
-        count = min(SAMPLED_BATCHES, stream.num_batches)
-        found = {}
-        for spec in job.methods:
-            with suppress(Exception):  # it fails in its own task, which records why
-                method, _ = predictor(job, spec, stream)
-                found[spec.label] = predicted_classes(job, spec, method, stream, count).tolist()
-        return found
 
     def profile(self) -> dict[str, Any]:
         """The steady profile of this device, recorded in a process of its own."""
@@ -146,8 +123,8 @@ class Worker:
         """
         job = self._job
         given = None
-        if isinstance(job.clock, SteadyClock) and profile is not None:
-            given = job.clock.profile = SteadyProfile.model_validate(profile)
+        if isinstance(job.clock, ProfileClock) and profile is not None:
+            given = job.clock.profile = Profile.model_validate(profile)
         spec = next(spec for spec in job.methods if spec.label == label)
         source = next(found for found in job.streams if (found.shift, found.seed) == (shift, seed))
 
@@ -174,14 +151,14 @@ class Worker:
             )
             cells = task.cells()
             made = [PassRecord.of(stored) for key, stored in folder.passes().items() if key not in known]
-        if given is None or not isinstance(job.clock, SteadyClock) or job.clock.profile is given:
+        if given is None or not isinstance(job.clock, ProfileClock) or job.clock.profile is given:
             return Done(cells, made)
         return Done(cells, made, job.clock.profile.to_json(), len(given.rounds.shift))
 
-    def _learns(self, profile: SteadyProfile | None, folder: RunFolder) -> Callable[[Replay], None] | None:
+    def _learns(self, profile: Profile | None, folder: RunFolder) -> Callable[[Replay], None] | None:
         """How to add a kind of work to the profile; None where it is another device's."""
         clock = self._job.clock
-        if profile is None or not isinstance(clock, SteadyClock) or not clock.own:
+        if profile is None or not isinstance(clock, ProfileClock) or not clock.own:
             return None
         own = OwnProfile(self._job, clock, folder.path, Observer())
         return own.learn if profile.device == profiled_device(self._job) else None

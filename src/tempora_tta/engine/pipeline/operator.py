@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tempora_tta.engine.moments import Costs
+from tempora_tta.engine.calls import Costs
 from tempora_tta.engine.pipeline.attempts import failure_of, reason, tried
 from tempora_tta.engine.pipeline.beside import Beside
 from tempora_tta.engine.pipeline.live_time import LiveClock

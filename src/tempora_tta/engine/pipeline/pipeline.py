@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tempora_tta.engine.moments import Costs
+from tempora_tta.engine.calls import Costs
 from tempora_tta.engine.pipeline.beside import BesideWorker
 from tempora_tta.engine.pipeline.collecting import Collector
 from tempora_tta.engine.pipeline.door import Door

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tempora_tta.engine.moments import Costs, moment_at
+from tempora_tta.engine.calls import Costs, moment_at
 from tempora_tta.engine.pipeline.collecting import Collector
 from tempora_tta.engine.pipeline.line import Line
 from tempora_tta.engine.pipeline.live_time import LiveClock, Lived
@@ -71,7 +71,7 @@ class Shared:
         """What a time-aware method may know now, in any thread."""
         with self.lock:
             now_ms = self.clock.now_ms()
-            return moment_at(now_ms, turn, self.line.timeline, self.resolved, self.costs, emitted=emitted)
+            return moment_at(now_ms, turn, self.line.timeline, self.resolved, self.costs, emitted)
 
     def submit(self, request: Request) -> None:
         """A request arrives: as a batch, or as an image of one."""

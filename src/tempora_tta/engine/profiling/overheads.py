@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tempora_tta.measure import SteadyProfile
-from tempora_tta.measure.steady import Spent
+from tempora_tta.measure import Profile
+from tempora_tta.measure.profile import Spent
 from tempora_tta.measure.work import ADAPT, PREDICT
 
 
-def overhead_rows(profile: SteadyProfile) -> list[dict[str, Any]]:
+def overhead_rows(profile: Profile) -> list[dict[str, Any]]:
     """delta, e, e - lambda, l and the slowdown by method: the rows of the paper's Table 2, of steady times."""
     rows = []
     for method in dict.fromkeys(entry.method for entry in profile.entries):
@@ -30,7 +30,7 @@ def overhead_rows(profile: SteadyProfile) -> list[dict[str, Any]]:
     return rows
 
 
-def _usual(profile: SteadyProfile, method: str, phase: str) -> float:
+def _usual(profile: Profile, method: str, phase: str) -> float:
     """Mean over what the method did in the rounds."""
     own = [entry for entry in profile.entries if (entry.method, entry.phase) == (method, phase)]
     count = sum(entry.samples for entry in own)

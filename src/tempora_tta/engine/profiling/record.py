@@ -22,11 +22,11 @@ from tempora_tta.engine.profiling.settled import Question
 from tempora_tta.engine.profiling.stations import Station, stations
 from tempora_tta.engine.profiling.walker import Timed, Walker, walker_of
 from tempora_tta.engine.profiling.warming import Memory, ours_alone, taken_by, warmed_up
-from tempora_tta.measure import SteadyProfile, device_kind, machine_facts
+from tempora_tta.measure import Profile, device_kind, machine_facts
 from tempora_tta.measure import fits as fitting
 from tempora_tta.measure.process import keep_freed_memory
+from tempora_tta.measure.profile import Entry, Residuals, profile_id
 from tempora_tta.measure.settling import most
-from tempora_tta.measure.steady import Entry, Residuals, profile_id
 from tempora_tta.measure.timer import CPU_TIME, RoundWatch, Timer
 
 STANDARD_EVERY = 3
@@ -47,7 +47,7 @@ def record_profile(
     labels: Sequence[str] | None = None,
     waited_s: float = 0.0,
     tell: Tell = lambda number, share: None,
-) -> SteadyProfile:
+) -> Profile:
     """Profile the methods of a job (those with `labels`) on this machine, in this process, now.
 
     `waited_s`: how much of the `seconds` had passed before anything could be profiled.
@@ -118,9 +118,7 @@ def _round(
     recording.idle_ms.append(after_idle[0][0].ms)
 
 
-def _profile(
-    job: Job, recording: Recording, walkers: list[Walker], question: Question, name: str
-) -> SteadyProfile:
+def _profile(job: Job, recording: Recording, walkers: list[Walker], question: Question, name: str) -> Profile:
     fitted = recording.fitted()
     cells = question.moved(fitted, walkers)
     far = most(cells)
@@ -130,7 +128,7 @@ def _profile(
     facts = machine_facts(job.device)
     made_at = time.strftime("%Y-%m-%dT%H:%M:%S")
     clean_share = sum(fitted.clean) / len(fitted.clean)
-    return SteadyProfile(
+    return Profile(
         name=name,
         id=profile_id(entries, fitted.standard.ms, made_at),
         made_at=made_at,

@@ -11,7 +11,7 @@ from tempora_tta.engine.job import STANDARD
 from tempora_tta.engine.profiling.walker import Timed
 from tempora_tta.measure import fits as fitting
 from tempora_tta.measure.fits import Fit
-from tempora_tta.measure.steady import Entry, Rounds
+from tempora_tta.measure.profile import Entry, Rounds
 from tempora_tta.measure.timer import CPU_TIME, DEVICE_TIME, RoundWatch, clean_device_rounds
 from tempora_tta.measure.work import PHASES, PREDICT, Kind, Sample
 

@@ -9,7 +9,7 @@ import torch
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.profiling.recording import Recording, Tell
 from tempora_tta.engine.profiling.walker import HURRY, LEISURE, walker_of
-from tempora_tta.measure import SteadyProfile
+from tempora_tta.measure import Profile
 from tempora_tta.measure.process import keep_freed_memory
 from tempora_tta.measure.timer import RoundWatch, Timer
 
@@ -29,8 +29,8 @@ class Replay:
 
 
 def record_replay(
-    job: Job, replay: Replay, profile: SteadyProfile, tell: Tell = lambda number, share: None
-) -> SteadyProfile:
+    job: Job, replay: Replay, profile: Profile, tell: Tell = lambda number, share: None
+) -> Profile:
     """The profile with the kind of work that the last batch of a replay meets."""
     keep_freed_memory()
     timer = Timer(job.device, torch.get_num_threads())

@@ -10,8 +10,8 @@ from tempora_tta.engine.profiling.recording import Fitted, Recording
 from tempora_tta.engine.profiling.walker import Walker
 from tempora_tta.measure import settling
 from tempora_tta.measure.fits import TAIL_SAMPLES
+from tempora_tta.measure.profile import PROVISION_X
 from tempora_tta.measure.settling import Cells, MethodCourse, Moved
-from tempora_tta.measure.steady import PROVISION_X
 from tempora_tta.measure.work import FROZEN, Kind
 from tempora_tta.scenarios import Scenario
 

@@ -14,7 +14,7 @@ from tempora_tta.engine.profiling.walker import Walker, walker_of
 from tempora_tta.measure.device import held_memory_bytes, peak_memory_bytes, reset_peak_memory
 from tempora_tta.measure.energy import energy_joules
 from tempora_tta.measure.power import mean_watts
-from tempora_tta.measure.steady import Spent
+from tempora_tta.measure.profile import Spent
 from tempora_tta.measure.timer import Timer
 
 CLEAN_FOR_ENERGY = 0.9

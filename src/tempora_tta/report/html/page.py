@@ -18,7 +18,7 @@ from tempora_tta.analysis.doubt import doubt, remedy
 from tempora_tta.analysis.notes import notes
 from tempora_tta.analysis.outcomes import over_shifts
 from tempora_tta.analysis.pareto import is_budgeted
-from tempora_tta.analysis.tuning import bands, ceilings, recipe_notes
+from tempora_tta.analysis.tuning import ceilings, recipe_notes
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
@@ -115,7 +115,6 @@ def render(results: Results) -> str:
         machine=_machine(results.manifest),
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),
-        bands=bands(results, together).to_dict(orient="records"),
         ceilings=ceilings(results),
         recipe_notes=recipe_notes(results.manifest),
         parts=charts.PARTS,

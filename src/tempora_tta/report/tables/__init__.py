@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 from tempora_tta._plain_text import visible
 from tempora_tta.errors import unknown
-from tempora_tta.report.tables.build import BUILDERS, build, build_published
+from tempora_tta.report.tables.build import build, build_published
 from tempora_tta.report.tables.build import names as build_names
 from tempora_tta.report.tables.model import Column, Table, TableCell
 from tempora_tta.report.tables.terminal import renderable, to_terminal
 from tempora_tta.report.tables.text import to_csv, to_json, to_latex, to_markdown
 
-NAMES = tuple(BUILDERS)
 FORMATS: dict[str, Callable[[Table], str]] = {
     "terminal": to_terminal,
     "latex": to_latex,
@@ -32,7 +31,6 @@ def render(table: Table, format: str = "terminal") -> str:
 
 __all__ = [
     "FORMATS",
-    "NAMES",
     "Column",
     "Table",
     "TableCell",

@@ -35,7 +35,7 @@ def build(
 
     Numbers are pooled over seeds and shifts; `shift` chooses one, `by_shift` gives a row to each (of the protocols'
     tables). `scenario` is the label of the point that a protocol's table explains, otherwise its strictest. `traces`
-    is needed for `overhead`, `segments` for `segments` and `stream`, a column `hardware` or `run` for `hardware`.
+    is needed for `overhead`, `segments` for `segments` and `stream`.
     """
     of_protocols = [protocol for protocol in utilities["protocol"].unique() if protocol not in BUILDERS]
     if name not in (*BUILDERS, *of_protocols):
@@ -193,11 +193,6 @@ def _ablation(given: Material) -> Table:
     return utility.ablation(given.at_one_scenario(given.of(first)), given.cards)
 
 
-def _hardware(given: Material) -> Table:
-    machine = "run" if "run" in given.rows else "hardware"
-    return utility.hardware(analysis.across_hardware(given.rows, machine, given.cards), machine, given.cards)
-
-
 def _segments(given: Material) -> Table:
     """Where the stream goes, and what every method gets there."""
     return stream.segments(_of_one_stream(given), given.cards)
@@ -239,7 +234,6 @@ BUILDERS: dict[str, Callable[[Material], Table]] = {
     "buffering": _buffering,
     "response": _response,
     "ablation": _ablation,
-    "hardware": _hardware,
     "segments": _segments,
     "stream": _stream,
     "regret": _regret,
@@ -264,12 +258,6 @@ def _printed_correlation(setup: str) -> Table:
     return comparison.correlation(by_shift, summary, CATALOGUE)
 
 
-def _printed_hardware(setup: str) -> Table:
-    machines = [name for name in published.setups() if published.setup(name).dataset == "cifar10_c"]
-    rows = pd.concat([published.as_utilities(name, "aggregate") for name in machines])
-    return utility.hardware(analysis.across_hardware(rows), "hardware", CATALOGUE)
-
-
 _PRINTED: dict[str, Callable[[str], Table]] = {
     "winners": lambda setup: utility.winners(analysis.ordered(published.table("winners", setup)), CATALOGUE),
     "temporal-factors": lambda setup: comparison.temporal_factors(
@@ -281,6 +269,5 @@ _PRINTED: dict[str, Callable[[str], Table]] = {
     "below-standard": lambda setup: comparison.below_standard(
         published.table("below_standard", setup), CATALOGUE
     ),
-    "hardware": _printed_hardware,
 }
 """Tables whose cells the paper does not print one by one; the others are built from its utilities."""

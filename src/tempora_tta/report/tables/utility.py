@@ -12,10 +12,8 @@ from tempora_tta.cards import Cards
 from tempora_tta.report.tables.model import Column, Table, TableCell
 from tempora_tta.report.tables.parts import (
     Layout,
-    family_rules,
     flag_notes,
     flags,
-    method_cell,
     methods_by_measure,
     methods_by_scenario,
     shift_title,
@@ -88,8 +86,6 @@ def decomposition(rows: pd.DataFrame, where: str, cards: Cards) -> Table:
     """Utility of one scenario and the terms that explain it."""
     protocol, title = rows["protocol"].iloc[0], rows["label"].iloc[0]
     measures = {name: TERMS[name] for name in keys(rows, _terms(protocol, cards))}
-    if "stepped_fraction" in measures and rows["stepped_fraction"].isna().all():
-        del measures["stepped_fraction"]  # runs of earlier versions do not say
     accuracies = {name: True for name in measures if name.endswith("accuracy")}
     best = {**accuracies, "utility": True}
     layout = methods_by_measure(rows, {**measures, "utility": UTILITY}, cards, best)
@@ -150,26 +146,6 @@ def ablation(rows: pd.DataFrame, cards: Cards) -> Table:
     layout = shifts_by_method(rows, cards, digits=1)
     title = cards.title(rows["protocol"].iloc[0])
     return table_of("ablation", f"{title} utility (%) at {rows['label'].iloc[0]} by shift", layout, rows)
-
-
-def hardware(rows: pd.DataFrame, machine: str, cards: Cards) -> Table:
-    """The same scenarios on different machines."""
-    methods = cards.in_order(rows["method"])
-    headings, columns = [Column("Method")], [[method_cell(method, cards) for method in methods]]
-    for (_, title), part in rows.groupby(["protocol", "label"], sort=False):
-        for name in rows[machine].unique():
-            own = part[part[machine] == name]
-            best = dict(zip(own["method"], own["rank"] == 1, strict=True))
-            values = dict(zip(own["method"], own["utility"], strict=True))
-            headings.append(Column(str(name), "percent", 2, str(title)))
-            columns.append(
-                [TableCell(values.get(method), mark="best" if best.get(method) else "") for method in methods]
-            )
-    changed = rows.loc[rows["changed"], "label"].unique()
-    total = rows[["protocol", "label"]].drop_duplicates().shape[0]
-    note = f"the winner changes with the machine in {len(changed)} of {total} scenarios"
-    layout = Layout(tuple(headings), tuple(zip(*columns, strict=True)), family_rules(methods, cards))
-    return table_of("hardware", "Utility (%) by machine", layout, rows, (note,))
 
 
 def _terms(protocol: str, cards: Cards) -> list[str]:

@@ -1,1 +1,0 @@
-"""Templates of the board: files, no code."""

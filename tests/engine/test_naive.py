@@ -1,0 +1,87 @@
+"""The engine finds the numbers of the naive loop, to the bit: every method, kind of deployment and stream."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from latencies import CLOCK
+from test_sharing import FITTING, GRID, ONE_OF_EACH, QUICK, SMALL
+
+import tempora_tta as tempora
+from tempora_tta._global_state import own_randomness
+from tempora_tta.engine.calls import Calls
+from tempora_tta.engine.given import job_from_batches
+from tempora_tta.engine.job import MethodSpec
+from tempora_tta.naive import naive
+from tempora_tta.scenarios import SIX_TERMS, Deployment
+
+STREAMS = [
+    {"kind": "continual", "batches": 3, "reset": "shift"},
+    {"kind": "recurring", "batches": 2, "visits": 2, "reset": 3},
+    {"kind": "mixed", "batches": 4, "classes": {"dirichlet": 0.1}},
+]
+PACE_CLOCK = {**CLOCK, "pace": (41, 56), "settle": (42, 3)}
+
+
+def agree(model, batches, methods, scenarios, **options):
+    """Evaluate, then serve every cell again by the naive loop."""
+    source = torch.cat([x for x, _ in next(iter(batches.values()))]).flip(-1)
+    given = {"clock": PACE_CLOCK, "device": "cpu", "seed": 2025, "source": source, **options}
+    results = tempora.evaluate(model, batches, methods, scenarios, **given)
+    assert (results.utilities["status"] == "ok").all()
+    job = job_from_batches(model, batches, methods, scenarios, **given)
+    specs = {spec.label: spec for spec in job.methods}
+    orders = {order.shift: order for order in job.streams}
+    for row in results.utilities.to_dict("records"):
+        stream = job.open_stream(orders[row["shift"]])
+        deployment = results.scenarios[row["scenario"]].resolve(
+            num_batches=stream.num_batches, baseline_ms=40, seed=row["seed"], shift=row["shift"]
+        )
+        method, standard = (
+            Calls(job.create(spec, row["seed"]), spec.label, stream, job.clock)
+            for spec in (specs[row["method"]], MethodSpec("standard"))
+        )
+        with own_randomness(row["seed"]):
+            if method.method.time_aware:
+                method.warm_up(job.warmup_batches)
+            standard.warm_up(1)
+            score = naive(method, standard, stream, deployment)
+        for name, value in {
+            "utility": score.utility,
+            **{term: score.terms[term] for term in SIX_TERMS},
+        }.items():
+            found = row[name]
+            assert found == value or (value is None and found != found), (row["method"], row["label"], name)
+
+
+def settled(method):
+    return (method, SMALL[method]) if method in SMALL else method
+
+
+@pytest.mark.parametrize(("name", "method"), [*QUICK, ("fashion_resnet", "pace")])
+def test_one_of_each_kind(network, batches, name, method):
+    agree(network(name), {"contrast": batches}, ["standard", settled(method)], ONE_OF_EACH)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "method"), FITTING)
+def test_every_method_under_the_whole_grid(network, batches, name, method):
+    agree(network(name), {"contrast": batches}, ["standard", settled(method)], GRID)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"every": 2}, {"stop_after": 3}, {"reforward": True}],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_schedules(network, batches, settings):
+    agree(network("fashion_resnet"), {"contrast": batches}, [("tent", settings)], ONE_OF_EACH)
+
+
+@pytest.mark.parametrize(("stream", "method"), list(itertools.product(STREAMS, ["tent", "rotta"])))
+def test_streams(network, batches, stream, method):
+    halves = {"contrast": batches[:4], "again": batches[4:]}
+    rescued = Deployment(interval_ms=45, fallback="latest", budget_ms=120)
+    agree(network("fashion_resnet"), halves, [settled(method)], [*ONE_OF_EACH, rescued], stream=stream)
