@@ -55,8 +55,8 @@ def evaluate(
     model: a Classifier, any network that `tempora_tta.models.wrap` understands, or the name of one for
         `tempora_tta.models.load`.
     batches: (x normalised float32, y int64) pairs, each x its own tensor, a dict of shift name (or (name,
-        severity)) to such a list, or `module:function`, which returns either. A run whose model, batches and methods all
-        have names can be audited.
+        severity)) to such a list, or `module:function`, which returns either. A run whose model, batches and methods
+        all have names can be audited.
     methods: names, classes, or (name, settings); one or several; default "all", every method that fits the model.
     scenarios: one or several: objects, "module:Class", or {"protocol": ..., knobs} as in a configuration; default,
         the relative grid. Offline is always run.
