@@ -54,8 +54,9 @@ def evaluate(
 
     model: a Classifier, any network that `tempora_tta.models.wrap` understands, or the name of one for
         `tempora_tta.models.load`.
-    batches: (x normalised float32, y int64) pairs, a dict of shift name (or (name, severity)) to such a list, or
-        `module:function`, which returns either. A run whose model, batches and methods all have names can be audited.
+    batches: (x normalised float32, y int64) pairs, each x its own tensor, a dict of shift name (or (name,
+        severity)) to such a list, or `module:function`, which returns either. A run whose model, batches and methods
+        all have names can be audited.
     methods: names, classes, or (name, settings); one or several; default "all", every method that fits the model.
     scenarios: one or several: objects, "module:Class", or {"protocol": ..., knobs} as in a configuration; default,
         the relative grid. Offline is always run.
@@ -67,7 +68,7 @@ def evaluate(
     method_timeout_s: how long one call into a method may take before its cells fail.
     predict_with: tf32, amp or channels_last: predictions in that runtime, where it agrees with the one that is
         timed; steady and recorded clocks only.
-    seeds: several seeds instead of one; each is run.
+    seeds: several seeds instead of one, none of them twice; each is run.
     stream: an order of the samples, such as {"kind": "continual", "reset": "shift"}; default, batches as given.
     out: a run folder, which the same call resumes (except for passes of code typed in a notebook, which has no file);
         default, a temporary one that lives as long as the results.
