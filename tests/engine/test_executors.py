@@ -354,7 +354,7 @@ def test_a_worker_holds_a_gpu_with_its_share_of_cores_or_a_node(nodes, changes, 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch, clock_file, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(TemporaError, match=r"pip install 'tempora\[ray\]'"):
+    with pytest.raises(TemporaError, match=r"pip install 'tempora-tta\[ray\]'"):
         run_ray(configuration(clock_file), tmp_path / "run")
 
 

@@ -16,7 +16,9 @@ from tempora_tta.analysis.doubt import keep_doubt
 from tempora_tta.cli.merge import merge as merge_command
 from tempora_tta.engine import Run
 from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.setup import job_from_config
+from tempora_tta.evaluation import finished
 from tempora_tta.measure import load_profile
 from tempora_tta.store import RunFolder, open_run
 from tempora_tta.store.merge import merge
@@ -54,6 +56,7 @@ def configuration(clock: object, **changes) -> RunConfig:
 def run(config: RunConfig, out: Path) -> Path:
     with RunFolder.for_writing(out) as folder:
         Run(job_from_config(config), folder).execute()
+        finished(folder, Observer())
     return out
 
 

@@ -218,7 +218,7 @@ def test_a_profile_that_was_given_stays_with_the_run(network, batches, tmp_path)
         )
     assert [one.passes for one in watches] == [1, 0]
     kept = load_profile(tmp_path / "run" / "profile.json")
-    assert results.manifest["clock"] == f"recorded:{kept.fingerprint}"
+    assert results.manifest["clock"] == f"recorded:{kept.id}"
     opened = tempora.open_run(pack(tmp_path / "run"))
     assert load_profile(opened.path / "profile.json") == kept
     load_profile({**CLOCK, "baseline_ms": 1.0}).save(tmp_path / "run" / "profile.json")

@@ -189,7 +189,7 @@ class _Notes(Observer):
 def test_what_is_assumed_about_images_is_said_once_and_kept() -> None:
     """torchvision's networks do not say how they were trained."""
     network, notes = torchvision.models.shufflenet_v2_x0_5(num_classes=3), _Notes()
-    batches = [(torch.randn(2, 3, 32, 32), torch.zeros(2, dtype=torch.int64))] * 2
+    batches = [(torch.randn(2, 3, 32, 32), torch.zeros(2, dtype=torch.int64)) for _ in range(2)]
 
     def found(model: nn.Module) -> Any:
         options = {"clock": "published:rn50_inc", "device": "cpu", "observer": notes}

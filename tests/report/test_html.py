@@ -316,14 +316,6 @@ def test_an_unfinished_run_has_no_verdict_yet(tmp_path: Path) -> None:
     assert "Timing UNKNOWN" not in said
 
 
-def test_variants_are_of_their_method_s_family(tmp_path: Path) -> None:
-    methods = {"standard": METHODS["standard"], "slow": METHODS["tent"], "mine": METHODS["sar"]}
-    identity = {"slow": {"name": "tent"}, "mine": {"name": "lab:Mine"}}
-    data = told(write_run(tmp_path, methods=methods, scenarios=FEW, batches=8, identity=identity))
-    families = {method["name"]: method["family"] for method in data["methods"]}
-    assert families == {"standard": "gradient-free", "slow": "gradient-based", "mine": "other"}
-
-
 def test_nothing_to_report_is_an_error_that_says_what_to_do(tmp_path: Path, results: Results) -> None:
     folder = RunFolder(tmp_path)
     (tmp_path / "traces").mkdir()

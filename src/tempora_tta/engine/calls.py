@@ -123,7 +123,8 @@ class Calls:
         """The action that the method took, and its milliseconds."""
         with self._guard("adapt"):
             action, adapt_ms = self.clock.timed(
-                lambda: adapt_at(self.method, moment), lambda action: self._piece(ADAPT, index, action)
+                lambda: adapt_at(self.method, moment),
+                lambda action: self._piece(ADAPT, index, checked_action(self.label, action)),
             )
         if not self.clock.looks_up:
             self._listen()
