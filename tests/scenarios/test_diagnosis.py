@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import pandas as pd
 import pytest
 
+from analysis.runs import frame
 from tempora_tta import TemporaError
+from tempora_tta.analysis import findings
 from tempora_tta.scenarios import (
     Amortised,
     Continuous,
@@ -162,3 +165,19 @@ def test_the_cause_in_a_deployment_with_a_deadline():
     score = pressed.score(accuracy=[0.5] * 200, predict_ms=43, adapt_ms=0, baseline_ms=40)
     assert score.terms["responsiveness"] < score.terms["availability"]
     assert modes(score, 0.3) == ["accuracy erosion"]
+
+
+def test_findings_of_a_run_know_what_a_method_gets_offline():
+    """It serves 80 % of the batches, and of these it gets a third right instead of 60 %: that costs more."""
+    terms = {
+        "availability": [1.0, 0.8],
+        "responsiveness": 1.0,
+        "served_accuracy": [0.3, 0.33],
+        "frozen_accuracy": None,
+    }
+    pressed = frame({"standard": 0.3, "tent": 0.264}, **terms)
+    unhurried = frame(
+        {"standard": 0.3, "tent": 0.6}, protocol="offline", parameter="", value=math.nan, label="offline"
+    )
+    found = findings(pd.concat([pressed, unhurried], ignore_index=True))
+    assert found["mode"].tolist() == ["lost accuracy"]
