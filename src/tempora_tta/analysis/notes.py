@@ -82,7 +82,7 @@ def _predict_alike(results: Results, cell: pd.Series[Any], other: pd.Series[Any]
     if one_method or cell["utility"] != other["utility"]:
         return False
     own, others = _pass_of(results, cell), _pass_of(results, other)
-    if own is None or others is None or (own.predicted < 0).all():  # imported logs do not say
+    if own is None or others is None or (own.predicted < 0).all():
         return False
     return all(np.array_equal(getattr(own, name), getattr(others, name)) for name in ("predicted", "correct"))
 
