@@ -30,7 +30,7 @@ def naive(method: Calls, standard: Calls, stream: Stream, deployment: Resolved) 
     """
     method.begin()
     timeline = deployment.timeline()  # says which batch is next, when it starts, and whether it may adapt
-    accuracy = np.zeros(stream.num_batches)
+    right = np.zeros((stream.num_batches, stream.batch_size), dtype=bool)
     states, last = (
         [(-math.inf, method.snapshot())],
         -1,
@@ -64,10 +64,9 @@ def naive(method: Calls, standard: Calls, stream: Stream, deployment: Resolved) 
             method.freeze()
             scores, predict_ms = method.predict(index, x, now, frozen=True)
             timeline.record(predict_ms * slow, 0.0, adapted=False)
-        right = classes_of(scores, stream) == stream.labels(index)
-        accuracy[index] = right.sum() / right.size
+        right[index] = classes_of(scores, stream) == stream.labels(index)
     course = timeline.course()
-    return deployment.score(course, accuracy[course.served])  # utility and its six terms
+    return deployment.score(course, right[course.served])  # utility and its six terms
 
 
 def _frozen_scores(method: Calls, state: Any, x: Tensor) -> Tensor:

@@ -37,7 +37,11 @@ def agree(model, batches, methods, scenarios, **options):
     for row in results.utilities.to_dict("records"):
         stream = job.open_stream(orders[row["shift"]])
         deployment = results.scenarios[row["scenario"]].resolve(
-            num_batches=stream.num_batches, baseline_ms=40, seed=row["seed"], shift=row["shift"]
+            num_batches=stream.num_batches,
+            batch_size=stream.batch_size,
+            baseline_ms=40,
+            seed=row["seed"],
+            shift=row["shift"],
         )
         method, standard = (
             Calls(job.create(spec, row["seed"]), spec.label, stream, job.clock)

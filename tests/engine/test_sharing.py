@@ -50,6 +50,10 @@ GRID = [
     ),
     Deployment(interval_ms=45, fallback="latest", budget_ms=120),
     Deployment(interval_ms=45, fallback="standard", fallback_cost="charged", budget_ms=120),
+    Deployment(fps=10, threshold_ms=500),
+    Deployment(fps=60, cameras=3, batch_size=8, deadline_ms=85, queue=0, fallback="latest"),
+    Deployment(fps=180, threshold_ms=150, queue=2, fallback="standard", fallback_cost="charged"),
+    Deployment(fps=100, threshold_x=2, budget_ms=120),
 ]
 ONE_OF_EACH = [
     Discrete(utilisation=1.0),
@@ -63,6 +67,8 @@ ONE_OF_EACH = [
     Deployment(arrivals=Poisson(utilisation=0.7), deadline_ms=97, queue=2),
     Deployment(interval_ms=45, fallback="latest", budget_ms=120),
     Deployment(interval_ms=45, fallback="standard", fallback_cost="charged", deadline_x=4),
+    Deployment(fps=30, cameras=4, deadline_ms=85),
+    Deployment(fps=180, threshold_ms=150, budget_ms=200, fallback="latest"),
 ]
 """Every way a pass is shared or not."""
 WHERE_FROM = ["origin", "adapting_pass", "frozen_pass", "fallback_pass"]

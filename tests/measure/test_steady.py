@@ -389,7 +389,7 @@ def test_profiling_ends_where_more_of_it_would_change_no_answer():
     course = {"tent": MethodCourse([11.0], [4.0], 10.0, error=0.02)}
 
     def cells(scenarios, shrunk=1.0):
-        return moved_cells(course, scenarios, 10.0, 100, shrunk)
+        return moved_cells(course, scenarios, 10.0, 100, shrunk=shrunk)
 
     def worth(scenarios, soon, then):
         ways = cells(scenarios), cells(scenarios, shrunk=soon), cells(scenarios, shrunk=then)

@@ -19,6 +19,7 @@ from tempora_tta.errors import TemporaError, TemporaWarning
 from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline, Scenario, to_spec
 from tempora_tta.store import (
     ADAPTED,
+    SCHEMA_VERSION,
     Cell,
     RunFolder,
     Trace,
@@ -315,7 +316,8 @@ def test_what_was_changed_is_set_aside_when_the_run_goes_on(run):
 def test_files_of_another_tempora_are_refused_and_not_set_aside(run, version):
     (run / "run.json").write_text(json.dumps({"schema_version": version}))
     for look in (open_run, RunFolder.for_writing):
-        with pytest.raises(TemporaError, match=f"schema version {version}, this Tempora reads 2: run again"):
+        said = f"schema version {version}, this Tempora reads {SCHEMA_VERSION}: run again"
+        with pytest.raises(TemporaError, match=said):
             look(run)
     assert (run / "run.json").exists()
 

@@ -47,7 +47,8 @@ class Answers:
     phase: dict[tuple[str, str, int], NDArray[np.int8]]
     """The same -> the phase of each batch."""
     response_ms: dict[tuple[str, str, int], FloatArray] = field(default_factory=dict)
-    """(method, shift, seed) -> how long each batch took to be answered: infinite if lost, NaN if not timed."""
+    """(method, shift, seed) -> how long each batch, or frame where these count, took to be answered: infinite if
+    lost, NaN if not timed."""
     sustained: dict[tuple[str, str, int], float] = field(default_factory=dict)
     """(method, shift, seed) -> the share of a stream without end that the pipeline could serve at this pace."""
     varying: bool = True
@@ -119,14 +120,15 @@ class _Reader:
         return self._replayed(rows)
 
     def worth(self, row: dict[str, Any], trace: Trace) -> pd.Series[float]:
-        return batch_worth(trace, self._resolved(row, trace.num_batches))
+        return pd.Series(trace.worth(self._resolved(row, trace.num_batches)))
 
     def lasting_share(self, row: dict[str, Any], trace: Trace) -> float:
         return lasting_share(self._resolved(row, trace.num_batches), trace)
 
     def response_ms(self, row: dict[str, Any], trace: Trace) -> FloatArray:
-        answered = trace.response_ms(self._resolved(row, trace.num_batches))
-        return np.where(trace.served, answered, np.inf)
+        resolved = self._resolved(row, trace.num_batches)
+        answered = np.where(trace.served, trace.response_ms(resolved), np.inf)
+        return resolved.value.responses(answered).ravel()
 
     def _evaluated(self, rows: pd.DataFrame) -> pd.Series[Any] | None:
         """The row of exactly this deployment: it was run, or scored from a shared pass."""
@@ -134,7 +136,7 @@ class _Reader:
         for _, row in candidates.iterrows():
             count = int(row["batches"])
             evaluated = self._results.scenarios[int(row["scenario"])]
-            asked, other = self._resolved(row, count), _resolved(evaluated, row, count)
+            asked, other = self._resolved(row, count), self._resolved(row, count, evaluated)
             if _same(asked, other) and (asked.residuals == other.residuals or not self._apart(row)):
                 if row["status"] != "ok":
                     status = str(row["status"])
@@ -228,17 +230,20 @@ class _Reader:
         value = self._scenario.value(self._resolved(row, int(row["batches"])))
         return {**row, "label": self._scenario.label, "value": value, "answer": how}
 
-    def _resolved(self, row: Mapping[str, Any] | pd.Series[Any], num_batches: int) -> Resolved:
-        return _resolved(self._scenario, row, num_batches)
-
-
-def _resolved(scenario: Scenario, row: Mapping[str, Any] | pd.Series[Any], num_batches: int) -> Resolved:
-    return scenario.resolve(
-        num_batches=num_batches,
-        baseline_ms=float(row["baseline_ms"]),
-        seed=int(row["seed"]),
-        shift=str(row["shift"]),
-    )
+    def _resolved(
+        self,
+        row: Mapping[str, Any] | pd.Series[Any],
+        num_batches: int,
+        scenario: Scenario | None = None,
+    ) -> Resolved:
+        """The asked deployment, or that of another `scenario`, on the stream of a row."""
+        return (scenario or self._scenario).resolve(
+            num_batches=num_batches,
+            batch_size=int(self._results.manifest["batch_size"]),
+            baseline_ms=float(row["baseline_ms"]),
+            seed=int(row["seed"]),
+            shift=str(row["shift"]),
+        )
 
 
 def lasting_share(resolved: Resolved, trace: Trace) -> float:
@@ -251,20 +256,15 @@ def lasting_share(resolved: Resolved, trace: Trace) -> float:
     return float(interval_ms / service_ms) if 0 < interval_ms < service_ms else 1.0
 
 
-def batch_worth(trace: Trace, resolved: Resolved) -> pd.Series[float]:
-    """What each batch of a placed trace added to its utility."""
-    return pd.Series(np.where(trace.served, trace.accuracy * trace.kappa(resolved), 0.0))
-
-
 def _same(asked: Resolved, evaluated: Resolved) -> bool:
     """One deployment within rounding: queue and fallback count where batches arrive on their own, a rule with a
     budget."""
-    if asked.arrivals != evaluated.arrivals:
+    if asked.arrivals != evaluated.arrivals or asked.counts_frames != evaluated.counts_frames:
         return False
     same_queue, same_fallback = asked.queue == evaluated.queue, _fallback(asked) == _fallback(evaluated)
     same_rule = not asked.has_budget or asked.rule == evaluated.rule
     times, others = (
-        (one.threshold_ms, one.deadline_ms, one.budget_ms, *(one.arrivals_ms or ()))
+        (one.threshold_ms, one.deadline_ms, one.budget_ms, *one.waited_ms, *(one.arrivals_ms or ()))
         for one in (asked, evaluated)
     )
     return (

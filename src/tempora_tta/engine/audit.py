@@ -119,6 +119,7 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, streams: Streams) -
     scenario = results.scenarios[int(cell["scenario"])]
     resolved = scenario.resolve(
         num_batches=source.num_batches,
+        batch_size=source.batch_size,
         baseline_ms=float(cell["baseline_ms"]),
         seed=source.seed,
         shift=source.shift,

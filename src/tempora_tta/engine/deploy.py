@@ -25,6 +25,7 @@ from tempora_tta.measure import choose_device
 from tempora_tta.methods import Method
 from tempora_tta.models import Classifier, load, wrap
 from tempora_tta.scenarios import Deployment, Resolved
+from tempora_tta.scenarios.deployment import PACES
 from tempora_tta.store import Evaluated
 
 TOO_LONG_MS, TOO_LONG_X = 10_000.0, 100
@@ -88,7 +89,7 @@ def deploy(
 
     def with_lambda_of(x: Tensor | None) -> Resolved:
         lambda_ms = measured_baseline(eager, x) if measured and x is not None else baseline_ms
-        return deployment.resolve(num_batches=1, baseline_ms=lambda_ms, seed=seed)
+        return deployment.resolve(num_batches=1, batch_size=batch_size or 1, baseline_ms=lambda_ms, seed=seed)
 
     if found.x is None and baseline_ms is None and _needs_baseline(deployment):
         raise TemporaError(
@@ -160,7 +161,7 @@ def _deployment(knobs: Mapping[str, Any], fallback_device: str | torch.device | 
         if name not in KNOBS:
             raise unknown("knob of a deployment", name, KNOBS)
     given = dict(knobs)
-    if all(given.get(name) is None for name in ("arrivals", "interval_ms", "utilisation")):
+    if all(given.get(name) is None for name in PACES):
         given["arrivals"] = (0.0,)  # whenever they come
     if given.get("budget_x") is not None:
         raise TemporaError(

@@ -180,7 +180,7 @@ class Job:
     def _check_scenarios(self) -> None:
         """A scenario that no stream of the run can have is refused; where some can, the others' cells say why not."""
         for scenario in self.scenarios:
-            misfits = [scenario.misfit(source.num_batches) for source in self.streams]
+            misfits = [scenario.misfit(source.num_batches, source.batch_size) for source in self.streams]
             if all(misfits):
                 raise TemporaError(f"scenario {scenario.label!r}: {misfits[0]}")
 
@@ -315,8 +315,11 @@ def deployment_identity(resolved: Resolved, time_aware: bool) -> dict[str, Any]:
     What a response is worth changes the score and not the pass, unless the method looks at the clock.
     """
     knobs = dataclasses.asdict(resolved)
+    del knobs["waited_ms"]
     if knobs.pop("periodic"):
         del knobs["arrivals_ms"]
+        if resolved.arrivals_ms is not None and (first_ms := resolved.arrivals_ms[0]) > 0:
+            knobs["first_ms"] = first_ms  # with frames, when the first batch is full
     if resolved.waits or resolved.fallback is None:
         del knobs["fallback"], knobs["fallback_cost"]
     if not resolved.residuals:

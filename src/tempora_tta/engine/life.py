@@ -26,7 +26,7 @@ from tempora_tta.engine.pipeline.live_time import Lived
 from tempora_tta.engine.pipeline.operator import Operator
 from tempora_tta.engine.predictions import note_predictions
 from tempora_tta.errors import TemporaError
-from tempora_tta.scenarios import Resolved, Score, percentiles, utility_of
+from tempora_tta.scenarios import Resolved, Score, percentiles
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, Trace
 
 PHASE = {"adapt": ADAPTED, "frozen": FROZEN, "fallback": FALLBACK}
@@ -120,10 +120,14 @@ def fits_prepared(stream: Stream) -> bool:
 
 
 def _lived(trace: Trace, answers: list[Answer], resolved: Resolved) -> Figures:
-    served = trace.served
+    served, value = trace.served, resolved.value
     responses = np.array([one.response_ms for one in answers if one.response_ms is not None])
-    utility = utility_of(trace.accuracy[served], resolved.value.kappa(responses), trace.num_batches)
-    terms = {"availability": float(served.mean()), **percentiles(responses, trace.num_batches)}
+    utility = float(value.worth(trace.right_in(resolved)[served], responses).sum()) / trace.num_batches
+    each = value.responses(responses).ravel()
+    terms = {
+        "availability": float(served.mean()),
+        **percentiles(each, trace.num_batches * len(value.waited_ms)),
+    }
     return Figures.of(utility, terms)
 
 
@@ -149,6 +153,7 @@ def _rescued(trace: Trace) -> Trace:
         trace,
         predict_ms=np.where(lost, trace.predict_ms, trace.predict_ms[lost].mean()),
         correct=np.where(lost, trace.correct, trace.correct[lost].mean()),
+        right=np.where(lost[:, None], trace.right, np.int8(-1)),
     )
 
 

@@ -22,6 +22,7 @@ def note_predictions(trace: Trace, index: int, scores: Tensor, stream: Stream) -
     predicted, confidence = _classes_and_confidence(scores, stream)
     right = predicted == stream.labels(index)
     trace.predicted[index] = predicted
+    trace.right[index] = right
     trace.correct[index] = int(right.sum())
     trace.confidence[index] = confidence.mean()
     trace.calibration[index] = gaps(confidence, right)

@@ -77,7 +77,7 @@ class Task:
                 "have an answer; profile with --threads 1, or give utilisation, threshold_x, budget_x"
             )
         return scenario.not_applicable(self.passes.baseline.baseline_ms) or scenario.misfit(
-            self.passes.source.num_batches
+            self.passes.source.num_batches, self.passes.source.batch_size
         )
 
     def _blank_cell(self, index: int, scenario: Scenario) -> Cell:
@@ -193,6 +193,7 @@ class Task:
     def _resolve(self, scenario: Scenario) -> Resolved:
         return scenario.resolve(
             num_batches=self.passes.source.num_batches,
+            batch_size=self.passes.source.batch_size,
             baseline_ms=self.passes.baseline.baseline_ms,
             seed=self.passes.source.seed,
             shift=self.passes.source.shift,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.scenarios import Scenario
+from tempora_tta.scenarios import Deployment, Scenario
 
 MOST_POINTS = 0.5
 """Of availability x responsiveness, in points."""
@@ -50,6 +50,7 @@ def moved_cells(
     scenarios: Iterable[Scenario],
     baseline_ms: float,
     num_batches: int,
+    batch_size: int = 1,
     shrunk: float = 1.0,
 ) -> Cells:
     """Every cell at both ends of its method's error, against its middle; `shrunk`: of so much of that error."""
@@ -58,9 +59,12 @@ def moved_cells(
     for scenario in scenarios:
         if scenario.not_applicable(baseline_ms) is not None:
             continue
+        deployment = scenario.deployment()
+        if deployment.batch_size is None:
+            deployment = deployment.in_batches_of(batch_size)
         for method, course in courses.items():
             ends = _ends(shrunk * course.error)
-            found = [_outcome(scenario, course, factor, baseline_ms, count) for factor in ends]
+            found = [_outcome(deployment, course, factor, baseline_ms, count) for factor in ends]
             shares, cutoffs = zip(*found, strict=True)
             points = 100 * (max(shares) - min(shares)) / 2
             # Over the whole stream a cut-off moves as much further as the stream is longer.
@@ -107,6 +111,8 @@ def worth_more(now: Cells, soon: Cells, then: Cells, tolerated: Moved) -> bool:
 def is_relative(scenario: Scenario) -> bool:
     """Whether all its times are multiples of lambda, so that ratios are all it needs to know of a machine."""
     deployment = scenario.deployment()
+    if deployment.fps is not None:
+        return False
     try:
         once, twice = (
             deployment.resolve(num_batches=2, baseline_ms=baseline_ms) for baseline_ms in (1.0, 2.0)
@@ -124,12 +130,12 @@ def _ends(error: float) -> tuple[float, float, float]:
 
 
 def _outcome(
-    scenario: Scenario, course: MethodCourse, factor: float, baseline_ms: float, count: int
+    deployment: Deployment, course: MethodCourse, factor: float, baseline_ms: float, count: int
 ) -> tuple[float, float]:
     """Availability x responsiveness and the cut-off, if all times were `factor` times as long."""
     ones = np.ones(count)
     try:
-        score = scenario.deployment().score(
+        score = deployment.score(
             accuracy=ones,
             predict_ms=factor * np.resize(course.predict_ms, count),
             adapt_ms=factor * np.resize(course.adapt_ms, count),
@@ -140,4 +146,4 @@ def _outcome(
     except TemporaError:  # it needs more than times, such as arrivals recorded for another length
         return 0.0, 0.0
     cutoff = score.terms.get("cutoff")
-    return score.utility, float(cutoff) if cutoff is not None and scenario.deployment().has_budget else 0.0
+    return score.utility, float(cutoff) if cutoff is not None and deployment.has_budget else 0.0

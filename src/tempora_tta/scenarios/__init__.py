@@ -16,7 +16,7 @@ from tempora_tta.scenarios.resolved import Resolved
 from tempora_tta.scenarios.routes import Route, route
 from tempora_tta.scenarios.specs import from_record, from_spec, to_record, to_spec
 from tempora_tta.scenarios.timeline import Timeline, Turn
-from tempora_tta.scenarios.utility import SIX_TERMS, Score, Value, decay, percentiles, utility_of
+from tempora_tta.scenarios.utility import SIX_TERMS, Score, Value, decay, percentiles
 
 __all__ = [
     "GRIDS",
@@ -58,5 +58,4 @@ __all__ = [
     "serve",
     "to_record",
     "to_spec",
-    "utility_of",
 ]

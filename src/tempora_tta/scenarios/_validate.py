@@ -48,6 +48,13 @@ def count(name: str, value: int) -> int:
     return int(value)
 
 
+def whole(name: str, value: object) -> int:
+    """`value`, if it is a whole number, 1 or above."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise wrong(name, value, "must be a whole number, 1 or above")
+    return int(value)
+
+
 def percent(fraction: float) -> str:
     return f"{100 * fraction:.3g} %"
 
@@ -125,13 +132,34 @@ def arrival_times(values: ArrayLike) -> FloatArray:
     return array
 
 
+def right(name: str, values: ArrayLike, like: tuple[int, ...] | None = None) -> FloatArray:
+    """How right the samples of each batch are, (batches, samples). `like`: the shape of others on the same stream,
+    where one number per batch will do, too."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if like is not None and array.ndim < 2:
+        return series(name, values, like[0])[:, None]
+    if array.ndim != 2 or not array.size:
+        raise TemporaError(
+            f"{name}: must say of every sample whether it is right, (batches, batch size); got {values!r:.80}"
+        )
+    if like is not None and (len(array) != like[0] or like[1] not in (1, array.shape[1])):
+        raise TemporaError(
+            f"{name} is of shape {array.shape}, the stream of {like}: give (batches, batch size)"
+        )
+    return array
+
+
 def fractions(name: str, values: FloatArray) -> FloatArray:
-    """Accuracies of batches: fractions between 0 and 1."""
+    """Accuracies of batches, (batches, samples): fractions between 0 and 1."""
     wrong = ~((values >= 0) & (values <= 1))
     if wrong.any():
-        at = int(np.argmax(wrong))
+        at, sample = divmod(int(np.argmax(wrong)), values.shape[1])
         raise TemporaError(
-            f"{name}[{at}]={float(values[at])}: accuracies are fractions from 0 to 1 (divide percentages by 100)"
+            f"{name}[{at}]={float(values[at, sample])}: accuracies are fractions from 0 to 1 (divide percentages by "
+            "100)"
         )
     return values
 

@@ -221,6 +221,55 @@ class Recorded(Arrivals):
         return "recorded arrivals"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Frames(Arrivals):
+    """Frames that cameras take in turn, from 0 on; a batch arrives with its last frame, which fills it.
+
+    >>> Frames(fps=25, cameras=2, batch_size=4).times(3).tolist()
+    [60.0, 140.0, 220.0]
+    """
+
+    kind: ClassVar[str] = "frames"
+
+    fps: float
+    cameras: int = 1
+    batch_size: int | None = None
+    """Frames that make a batch; None: not known before a run says it."""
+
+    @property
+    def gap_ms(self) -> float:
+        """The time between frames."""
+        return 1000.0 / (self.fps * self.cameras)
+
+    def times(
+        self, n: int, seed: int = 2025, shift: str = "", baseline_ms: float | None = None
+    ) -> FloatArray:
+        last = np.arange(self._size - 1, check.count("n", n) * self._size, self._size, dtype=np.float64)
+        return last * self.gap_ms
+
+    def mean_interval(self, baseline_ms: float | None = None) -> float:
+        return self._size * self.gap_ms
+
+    @property
+    def waited_ms(self) -> tuple[float, ...]:
+        """How long each frame of a batch has waited when the last one comes."""
+        return tuple((np.arange(self._size, dtype=np.float64)[::-1] * self.gap_ms).tolist())
+
+    @property
+    def label(self) -> str:
+        return f"{self.fps:g} frames/s" if self.cameras == 1 else f"{self.cameras} × {self.fps:g} frames/s"
+
+    @property
+    def _size(self) -> int:
+        if self.batch_size is None:
+            raise TemporaError(
+                "batch_size: needed with fps, to know when a batch is full: give the number of frames that make one "
+                "(in a run it is the run's own)",
+                about="batch_size",
+            )
+        return self.batch_size
+
+
 _PACED: dict[str, type[_Paced]] = {kind.kind: kind for kind in (Periodic, Poisson, Bursty)}
 KINDS = (*_PACED, Recorded.kind)
 

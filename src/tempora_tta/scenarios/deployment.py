@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from tempora_tta.errors import TemporaError, counted, unknown, wrong
 from tempora_tta.scenarios import _validate as check
 from tempora_tta.scenarios._validate import FloatArray
-from tempora_tta.scenarios.arrivals import Arrivals, Periodic, Recorded, from_plain
+from tempora_tta.scenarios.arrivals import Arrivals, Frames, Periodic, Recorded, from_plain
 from tempora_tta.scenarios.cards import ScenarioCard
 from tempora_tta.scenarios.course import Course
 from tempora_tta.scenarios.replaying import replay
@@ -29,6 +29,8 @@ from tempora_tta.scenarios.timeline import CHARGED, FREE
 from tempora_tta.scenarios.utility import Score
 
 CLOSED_LOOPS = ("on_completion", "on_prediction")
+PACES = ("arrivals", "interval_ms", "utilisation", "fps")
+"""Knobs that say when batches arrive; one of them does."""
 FALLBACKS = LATEST, STANDARD = ("latest", "standard")
 COSTS = (FREE, CHARGED)
 
@@ -64,12 +66,18 @@ class Scenario(ABC):
         """A short name for tables and axes, as the user gave the parameter: `ρ 50 %`, `T 100 ms`, `B 1 s`."""
 
     def resolve(
-        self, *, num_batches: int, baseline_ms: float | None = None, seed: int = 2025, shift: str = ""
+        self,
+        *,
+        num_batches: int,
+        batch_size: int | None = None,
+        baseline_ms: float | None = None,
+        seed: int = 2025,
+        shift: str = "",
     ) -> Resolved:
-        """Put numbers into every knob: relative ones need lambda (`baseline_ms`), random arrivals are drawn from the
-        run's seed and the shift."""
+        """Put numbers into every knob: relative ones need lambda (`baseline_ms`), frames the run's `batch_size`;
+        random arrivals are drawn from the run's seed and the shift."""
         return self.deployment().resolve(
-            num_batches=num_batches, baseline_ms=baseline_ms, seed=seed, shift=shift
+            num_batches=num_batches, batch_size=batch_size, baseline_ms=baseline_ms, seed=seed, shift=shift
         )
 
     def not_applicable(self, baseline_ms: float) -> str | None:
@@ -77,9 +85,12 @@ class Scenario(ABC):
         threshold_ms = self.deployment().threshold(baseline_ms)
         return None if threshold_ms > baseline_ms else _threshold_message(threshold_ms, baseline_ms)
 
-    def misfit(self, num_batches: int) -> str | None:
-        """Why the scenario cannot be had on a stream of so many batches (its recorded times end before), or None."""
+    def misfit(self, num_batches: int, batch_size: int) -> str | None:
+        """Why the scenario cannot be had on a stream of so many batches of this size, or None: its recorded times end
+        before, or it counts the frames of batches of another size."""
         schedule = self.deployment().schedule
+        if isinstance(schedule, Frames) and schedule.batch_size not in (None, batch_size):
+            return _size_message(schedule.batch_size, batch_size)
         return schedule.too_short(num_batches) if isinstance(schedule, Recorded) else None
 
 
@@ -106,7 +117,15 @@ class Deployment(Scenario):
     interval_ms: float | None = None
     utilisation: float | None = None
     """lambda / interval."""
+    fps: float | None = None
+    """Frames per second of each camera. Frames are then what counts: each has a response of its own, from its own
+    arrival on, and a batch arrives when its last frame fills it."""
+    cameras: int = 1
+    """They take frames in turn, with `fps`."""
+    batch_size: int | None = None
+    """Frames of a batch, with `fps`. In a run it is the run's own."""
     queue: int = 1
+    """Batches that may wait."""
     threshold_ms: float | None = None
     threshold_x: float | None = None
     """T / lambda."""
@@ -183,16 +202,32 @@ class Deployment(Scenario):
         elif not (self.arrivals is None or isinstance(self.arrivals, Arrivals)):
             times = check.arrival_times(self.arrivals)
             object.__setattr__(self, "arrivals", tuple(times.tolist()))
-        check.at_most_one(arrivals=self.arrivals, interval_ms=self.interval_ms, utilisation=self.utilisation)
-        if self.arrivals is None and self.interval_ms is None and self.utilisation is None:
+        paces = {name: getattr(self, name) for name in PACES}
+        check.at_most_one(**paces)
+        if all(pace is None for pace in paces.values()):
             raise TemporaError(
-                "Deployment: say when batches arrive: interval_ms=, utilisation=, arrivals=Poisson(...) or another "
-                "schedule or recorded times, or arrivals='on_prediction' or 'on_completion'"
+                "Deployment: say when batches arrive: interval_ms=, utilisation=, fps= (frames), or arrivals= a "
+                "schedule such as Poisson(...), recorded times, 'on_prediction' or 'on_completion'"
             )
+        self._check_frames()
         if self.interval_ms is not None:
             check.positive("interval_ms", self.interval_ms)
         if self.utilisation is not None:
             check.positive("utilisation", self.utilisation, "it is lambda / interval, 1 when saturated")
+
+    def _check_frames(self) -> None:
+        if self.fps is not None:
+            check.positive("fps", self.fps, "it is frames per second of each camera")
+        for name, value, only in (("cameras", self.cameras, 1), ("batch_size", self.batch_size, None)):
+            if value == only:
+                continue
+            check.whole(name, value)
+            if self.fps is None:
+                raise TemporaError(
+                    f"{name}={value!r} without fps: say how many frames each camera takes in a second, fps=30, or "
+                    f"leave {name} out",
+                    about=name,
+                )
 
     @property
     def waits(self) -> bool:
@@ -208,6 +243,8 @@ class Deployment(Scenario):
             return self.arrivals
         if isinstance(self.arrivals, tuple):
             return Recorded(self.arrivals)
+        if self.fps is not None:
+            return Frames(fps=self.fps, cameras=self.cameras, batch_size=self.batch_size)
         return Periodic(interval_ms=self.interval_ms, utilisation=self.utilisation)
 
     @property
@@ -247,8 +284,22 @@ class Deployment(Scenario):
             return self.deadline_x * check.baseline(baseline_ms, "deadline_x")
         return math.inf if self.deadline_ms is None else float(self.deadline_ms)
 
+    def in_batches_of(self, size: int | None) -> Deployment:
+        """The same deployment on a run's batches: where frames count, a batch has so many."""
+        if self.fps is None or size is None:
+            return self
+        if self.batch_size not in (None, size):
+            raise TemporaError(_size_message(self.batch_size, size), about="batch_size")
+        return replace(self, batch_size=size)
+
     def resolve(
-        self, *, num_batches: int, baseline_ms: float | None = None, seed: int = 2025, shift: str = ""
+        self,
+        *,
+        num_batches: int,
+        batch_size: int | None = None,
+        baseline_ms: float | None = None,
+        seed: int = 2025,
+        shift: str = "",
     ) -> Resolved:
         check.count("num_batches", num_batches)
         if baseline_ms is not None:
@@ -259,14 +310,14 @@ class Deployment(Scenario):
             if threshold_ms <= lambda_ms:
                 raise TemporaError(_threshold_message(threshold_ms, lambda_ms))
         deadline_ms = self._deadline(baseline_ms)
-        schedule = self.schedule
+        schedule = self.in_batches_of(batch_size).schedule
         times = None if schedule is None else schedule.times(num_batches, seed, shift, baseline_ms)
         by_default = math.isfinite(deadline_ms) or (schedule is not None and self.queue == 0)
         return Resolved(
             arrivals=str(self.arrivals) if schedule is None else "scheduled",
             arrivals_ms=None if times is None else tuple(times.tolist()),
             interval_ms=None if schedule is None else schedule.mean_interval(baseline_ms),
-            periodic=isinstance(schedule, Periodic) and not schedule.jitter,
+            periodic=isinstance(schedule, Frames) or (isinstance(schedule, Periodic) and not schedule.jitter),
             queue=self.queue,
             threshold_ms=threshold_ms,
             deadline_ms=deadline_ms,
@@ -277,6 +328,7 @@ class Deployment(Scenario):
             fallback=self.fallback,
             fallback_cost=self.fallback_cost or FREE,
             residuals=by_default if self.residuals is None else self.residuals,
+            waited_ms=schedule.waited_ms if isinstance(schedule, Frames) else (0.0,),
         )
 
     def _budget(self, baseline_ms: float | None, num_batches: int) -> float:
@@ -293,7 +345,7 @@ class Deployment(Scenario):
     def score(
         self,
         *,
-        accuracy: ArrayLike,
+        accuracy: ArrayLike | None = None,
         predict_ms: ArrayLike,
         adapt_ms: ArrayLike = 0.0,
         frozen_accuracy: ArrayLike | None = None,
@@ -301,6 +353,7 @@ class Deployment(Scenario):
         baseline_ms: float | None = None,
         fallback_accuracy: ArrayLike | None = None,
         fallback_ms: ArrayLike | None = None,
+        correct: ArrayLike | None = None,
         seed: int = 2025,
         shift: str = "",
     ) -> Score:
@@ -308,14 +361,25 @@ class Deployment(Scenario):
 
         A replay is exact when the method's predictions do not depend on which batches were served before
         (`history_free`); for the others it is what would happen if they did not.
+
+        Accuracies are one number per batch. Instead of `accuracy`, `correct` says which samples are right: (batches,
+        batch size) of booleans; the frozen and the fallback's accuracy may be given so, too. Where frames count, each
+        is then right or wrong; with one number per batch every frame of it counts that.
+
+        >>> camera = Deployment(fps=10, batch_size=2, deadline_ms=60)
+        >>> score = camera.score(correct=[[True, True], [False, True]], predict_ms=50)
+        >>> score.utility, score.terms["responsiveness"], score.response_ms.tolist()
+        (0.5, 0.5, [150.0, 50.0, 150.0, 50.0])
         """
-        accuracies = check.series("accuracy", accuracy)
-        count = accuracies.size
-        frozen = None if frozen_accuracy is None else check.series("frozen_accuracy", frozen_accuracy, count)
-        rescued = (
-            None if fallback_accuracy is None else check.series("fallback_accuracy", fallback_accuracy, count)
-        )
-        resolved = self.resolve(num_batches=count, baseline_ms=baseline_ms, seed=seed, shift=shift)
+        check.exactly_one("score", accuracy=accuracy, correct=correct)
+        if correct is not None:
+            right = check.right("correct", correct)
+        else:
+            assert accuracy is not None
+            right = check.series("accuracy", accuracy)[:, None]
+        count = len(right)
+        deployment = self if correct is None else self.in_batches_of(right.shape[1])
+        resolved = deployment.resolve(num_batches=count, baseline_ms=baseline_ms, seed=seed, shift=shift)
         if isinstance(self.arrivals, tuple):
             check.series("arrivals", self.arrivals, count)
         course = replay(
@@ -332,14 +396,21 @@ class Deployment(Scenario):
             )
         if not resolved.untimed_tail and untimed.any():
             raise TemporaError("frozen_ms: needed, since frozen batches occupy this deployment's pipeline")
-        return resolved.score(course, _served_accuracy(course, accuracies, frozen, rescued))
+        frozen, rescued = (
+            None if values is None else check.right(name, values, right.shape)
+            for name, values in (
+                ("frozen_accuracy", frozen_accuracy),
+                ("fallback_accuracy", fallback_accuracy),
+            )
+        )
+        return resolved.score(course, _served_right(course, right, frozen, rescued))
 
 
-def _served_accuracy(
-    course: Course, accuracies: FloatArray, frozen: FloatArray | None, rescued: FloatArray | None
+def _served_right(
+    course: Course, right: FloatArray, frozen: FloatArray | None, rescued: FloatArray | None
 ) -> FloatArray:
-    """Accuracy of each served batch: of the adapting model, of the frozen one, or of the fallback."""
-    served = check.fractions("accuracy", accuracies)[course.served]
+    """How right each served batch is: by the adapting model, by the frozen one, or by the fallback."""
+    served = check.fractions("accuracy", right)[course.served]
     for name, values, where, why in (
         (
             "frozen_accuracy",
@@ -353,8 +424,8 @@ def _served_accuracy(
             continue
         if values is None:
             raise TemporaError(f"{name}: needed, since {why}")
-        used = check.fractions(name, np.where(where, values[course.served], 0.0))
-        served = np.where(where, used, served)
+        used = check.fractions(name, np.where(where[:, None], values[course.served], 0.0))
+        served = np.where(where[:, None], used, served)
     return served
 
 
@@ -391,4 +462,11 @@ def _threshold_message(threshold_ms: float, baseline_ms: float) -> str:
     return (
         f"threshold_ms={threshold_ms:g} is not above baseline_ms={baseline_ms:g}: standard inference itself "
         "would be late; choose a threshold above lambda, or threshold_x above 1"
+    )
+
+
+def _size_message(own: int | None, given: int) -> str:
+    return (
+        f"batch_size={own}: the batches have {given} images, and only a size that was run has an answer; run again "
+        f"with batches of {own}, or leave batch_size out of the scenario"
     )

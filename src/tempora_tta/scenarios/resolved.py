@@ -36,6 +36,8 @@ class Resolved:
     fallback_cost: str = FREE
     residuals: bool = False
     """Whether a clock that knows the device's own variation applies it here."""
+    waited_ms: tuple[float, ...] = (0.0,)
+    """How long each frame of a batch has waited when the batch arrives; of one given as such, its one."""
 
     @property
     def waits(self) -> bool:
@@ -47,8 +49,13 @@ class Resolved:
         return math.isfinite(self.budget_ms)
 
     @property
+    def counts_frames(self) -> bool:
+        """A batch holds several frames, each with a response of its own."""
+        return len(self.waited_ms) > 1
+
+    @property
     def value(self) -> Value:
-        return Value(self.threshold_ms, self.deadline_ms, self.baseline_ms)
+        return Value(self.threshold_ms, self.deadline_ms, self.baseline_ms, self.waited_ms)
 
     @property
     def untimed_tail(self) -> bool:
@@ -65,6 +72,7 @@ class Resolved:
             deadline_ms=factor * self.deadline_ms,
             budget_ms=factor * self.budget_ms,
             baseline_ms=None if self.baseline_ms is None else factor * self.baseline_ms,
+            waited_ms=tuple(factor * ms for ms in self.waited_ms),
         )
 
     def timeline(self, live: bool = False) -> Timeline:
@@ -77,6 +85,6 @@ class Resolved:
         budget = Budget(self.budget_ms, self.baseline_ms, self.rule)
         return Timeline(feed, budget, self.untimed_tail, self.fallback_cost if self.fallback else None)
 
-    def score(self, course: Course, served_accuracy: FloatArray) -> Score:
-        """Score a course; `served_accuracy` aligns with `course.served`."""
-        return score_course(course, served_accuracy, self.value)
+    def score(self, course: Course, right: FloatArray) -> Score:
+        """Score a course. `right` aligns with `course.served`: accuracies, or (batches, samples) of what is right."""
+        return score_course(course, right, self.value)

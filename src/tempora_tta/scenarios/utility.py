@@ -6,6 +6,12 @@ U = (1/N) * sum over served batches of accuracy * decay, and, over the served ba
                         * responsiveness + covariance)
 
 holds to floating-point precision on every score.
+
+What is counted are frames. Each is right or wrong, and decays by the response to itself: the emission of its batch
+less its own arrival. A batch adds the mean over its frames of right x decay, and all batches have as many frames, so
+the sum above over N batches is the mean over all frames; availability and the accuracies are the same counted either
+way, responsiveness is the mean decay of the served frames, and covariance is taken over these. A batch that is given
+as such is one frame that arrives with it, and right in part.
 """
 
 from __future__ import annotations
@@ -42,6 +48,8 @@ class Value:
     threshold_ms: float = math.inf
     deadline_ms: float = math.inf
     baseline_ms: float | None = None
+    waited_ms: tuple[float, ...] = (0.0,)
+    """How long each frame of a batch has waited when the batch arrives."""
 
     @property
     def decays(self) -> bool:
@@ -52,6 +60,18 @@ class Value:
         if math.isfinite(self.deadline_ms):
             return (response_ms <= self.deadline_ms).astype(np.float64)
         return decay(response_ms, self.threshold_ms, self.baseline_ms)
+
+    def responses(self, response_ms: FloatArray) -> FloatArray:
+        """The response to each frame, (..., batches, frames), from those to batches."""
+        return np.asarray(response_ms[..., None] + np.array(self.waited_ms), dtype=np.float64)
+
+    def worth(self, right: FloatArray, response_ms: FloatArray) -> FloatArray:
+        """What each batch adds, (..., batches): the mean over its frames.
+
+        right: (..., batches, frames), or (..., batches, 1) where all frames of a batch are alike.
+        """
+        added: FloatArray = right * self.kappa(self.responses(response_ms))
+        return np.asarray(added.mean(axis=-1), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -69,6 +89,8 @@ class Score:
     course: Course
     worth: FloatArray
     """What each batch of the stream added, by its index; 0 where it was not served. Their mean is the utility."""
+    response_ms: FloatArray
+    """To each frame that was answered, or each batch where they are given as such, in service order."""
 
     def recomposed(self) -> float:
         """The utility put together again from its six terms."""
@@ -87,38 +109,38 @@ def decay(response_ms: FloatArray, threshold_ms: float, baseline_ms: float | Non
     return 1.0 / (1.0 + delay_ms / (threshold_ms - baseline_ms))
 
 
-def utility_of(accuracy: FloatArray, kappa: FloatArray, num_batches: int) -> float:
-    """The one sum: what the served batches are worth, over all batches of the stream."""
-    return float((accuracy * kappa).sum()) / num_batches
-
-
-def score_course(course: Course, served_accuracy: FloatArray, value: Value) -> Score:
-    """Score a course whose served batches were predicted with `served_accuracy` (in service order)."""
-    kappa = value.kappa(course.response_ms)
-    accuracy, responsiveness = _mean(served_accuracy), _mean(kappa)
-    served = course.served.size
+def score_course(course: Course, right: FloatArray, value: Value) -> Score:
+    """Score a course. `right`, in service order: the accuracy of each served batch, or (batches, samples) of which
+    samples are right."""
+    right = right if right.ndim == 2 else right[:, None]
+    if len(value.waited_ms) == 1:
+        right = right.mean(axis=1, keepdims=True)
+    accuracies, response_ms = right.mean(axis=1), value.responses(course.response_ms)
+    kappa = value.kappa(response_ms)
+    accuracy, responsiveness = _mean(accuracies), _mean(kappa)
+    served, frames = kappa.shape
     terms: dict[str, float | None] = {
         "availability": served / course.num_batches,
         "adapted_fraction": course.cutoff / served if served else None,
-        "adapt_accuracy": _mean(served_accuracy[course.adapted]),
-        "frozen_accuracy": _mean(served_accuracy[~course.adapted]),
+        "adapt_accuracy": _mean(accuracies[course.adapted]),
+        "frozen_accuracy": _mean(accuracies[~course.adapted]),
         "responsiveness": responsiveness,
-        "covariance": _mean((served_accuracy - (accuracy or 0.0)) * (kappa - (responsiveness or 0.0))),
+        "covariance": _mean((right - (accuracy or 0.0)) * (kappa - (responsiveness or 0.0))),
         "accuracy": accuracy,
         "served_accuracy": accuracy,
         "cutoff": course.cutoff,
         "spent_ms": None if value.baseline_ms is None else course.spent_ms,
         "fallback_fraction": int(course.fallback.sum()) / course.num_batches,
-        "fallback_accuracy": _mean(served_accuracy[course.fallback]),
-        **percentiles(course.response_ms, course.num_batches),
+        "fallback_accuracy": _mean(accuracies[course.fallback]),
+        **percentiles(response_ms.ravel(), course.num_batches * frames),
     }
     worth = np.zeros(course.num_batches)
-    worth[course.served] = served_accuracy * kappa
-    return Score(utility_of(served_accuracy, kappa, course.num_batches), terms, course, worth)
+    worth[course.served] = added = value.worth(right, course.response_ms)
+    return Score(float(added.sum()) / course.num_batches, terms, course, worth, response_ms.ravel())
 
 
-def percentiles(response_ms: FloatArray, num_batches: int) -> dict[str, float | None]:
-    """Percentiles of the responses to `num_batches` arrivals, of which those without a response never end.
+def percentiles(response_ms: FloatArray, arrivals: int) -> dict[str, float | None]:
+    """Percentiles of the responses to so many `arrivals`, of which those without a response never end.
 
     The smallest time within which that share of all arrivals was answered; None where there are too few arrivals
     to tell (`PERCENTILES`), or where some went untimed.
@@ -129,8 +151,8 @@ def percentiles(response_ms: FloatArray, num_batches: int) -> dict[str, float | 
     ordered = np.sort(response_ms)
     found: dict[str, float | None] = {}
     for percent, needed in PERCENTILES.items():
-        place = -(-percent * num_batches // 100) - 1
-        if num_batches < needed or np.isnan(ordered).any():
+        place = -(-percent * arrivals // 100) - 1
+        if arrivals < needed or np.isnan(ordered).any():
             percentile = None
         else:
             percentile = float(ordered[place]) if place < ordered.size else math.inf
@@ -139,4 +161,4 @@ def percentiles(response_ms: FloatArray, num_batches: int) -> dict[str, float | 
 
 
 def _mean(values: FloatArray) -> float | None:
-    return float(values.mean()) if values.size else None
+    return float(values.ravel().mean()) if values.size else None

@@ -43,10 +43,14 @@ class Cell:
     oracle: bool = False
     """Its settings were chosen by labels."""
 
-    def resolved(self, num_batches: int) -> Resolved:
-        """Its scenario with a number in every knob."""
+    def resolved(self, trace: Trace) -> Resolved:
+        """Its scenario with a number in every knob, on the stream of one of its passes."""
         return self.scenario.resolve(
-            num_batches=num_batches, baseline_ms=self.baseline_ms, seed=self.seed, shift=self.shift
+            num_batches=trace.num_batches,
+            batch_size=trace.batch_size,
+            baseline_ms=self.baseline_ms,
+            seed=self.seed,
+            shift=self.shift,
         )
 
 
@@ -79,11 +83,11 @@ def utility_row(
     }
     if adapting is None:
         return row
-    resolved = cell.resolved(adapting.num_batches)
+    resolved = cell.resolved(adapting)
     score = adapting.score(resolved, frozen, fallback)
     lowest, highest = _interval(cell, adapting, frozen, fallback, score.utility)
     course = score.course
-    timed = ~np.isnan(course.response_ms)
+    timed = score.response_ms[~np.isnan(score.response_ms)]
     row |= {name: value for name, value in score.terms.items() if name in UTILITIES}
     row |= {
         "value": cell.scenario.value(resolved),
@@ -93,8 +97,8 @@ def utility_row(
         "stepped_fraction": adapting.stepped_fraction(course),
         "ece": adapting.ece(course, frozen, fallback),
         "waitspan_ms": course.waitspan_ms,
-        "response_ms": float(course.response_ms[timed].mean()) if timed.any() else None,
-        "response_sd_ms": float(course.response_ms[timed].std()) if timed.any() else None,
+        "response_ms": float(timed.mean()) if timed.size else None,
+        "response_sd_ms": float(timed.std()) if timed.size else None,
         "served_batches": course.served.size,
         "batches": course.num_batches,
         **cell.resources.columns(course, cell.baseline_ms),
@@ -108,7 +112,7 @@ def _interval(
     """The range of utilities when all times are off by the uncertainty: knife-edge cells become wide."""
     if cell.timing_uncertainty == 0:
         return utility, utility
-    resolved = cell.resolved(adapting.num_batches)
+    resolved = cell.resolved(adapting)
     utilities = [utility]
     whole, whole_tail = adapting.filled(), None if frozen is None else frozen.filled()
     for factor in (1 - cell.timing_uncertainty, 1 + cell.timing_uncertainty):

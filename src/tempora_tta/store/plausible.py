@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tempora_tta.scenarios import SIX_TERMS
 from tempora_tta.store.calibration import BINS
@@ -34,7 +35,7 @@ def _trace_problems(table: pa.Table, num_batches: Any) -> Iterator[str]:
     if rows == 0 or num_batches not in (None, rows):
         yield f"it has {rows} rows, one per batch would be {num_batches}"
         return
-    for name in ("index", "served", "correct", "total", "predicted"):
+    for name in ("index", "served", "correct", "total", "right", "predicted"):
         if name in table.column_names and table[name].null_count:
             yield f"{name} is empty in {table[name].null_count} rows"
             return
@@ -49,15 +50,25 @@ def _trace_problems(table: pa.Table, num_batches: Any) -> Iterator[str]:
         yield "phase is adapt, frozen or fallback where a batch was served, empty elsewhere"
     if ((correct < 0) | (correct > total) | (total < 1) | (~served & (correct != 0))).any():
         yield "correct counts samples of total, none where a batch was not served"
-    for name, length in (("predicted", total[0]), ("calibration", BINS)):
+    for name, length in (("right", total[0]), ("predicted", total[0]), ("calibration", BINS)):
         if name in table.column_names:
             lengths = pc.fill_null(table[name].combine_chunks().value_lengths(), 0).to_numpy()
             if not np.isin(lengths, (0, length)).all():
                 yield f"{name} has {lengths.max()} entries for a batch, not {length}"
+    known = pc.fill_null(table["right"].combine_chunks().value_lengths(), 0).to_numpy() > 0
+    if (_true_values(table["right"]) != correct)[known].any():
+        yield "right has not as many true entries as correct counts"
     for name in table.column_names:
         times = table[name].to_numpy() if name.endswith("_ms") else np.zeros(1)
         if (times[~np.isnan(times)] < 0).any() or np.isinf(times).any():
             yield f"{name} is below 0 or infinite"
+
+
+def _true_values(lists: pa.ChunkedArray) -> NDArray[np.int64]:
+    """How many entries of each list are true."""
+    each = lists.combine_chunks()
+    parents, entries = each.value_parent_indices().to_numpy(), pc.fill_null(each.flatten(), False)
+    return np.bincount(parents[entries.to_numpy(zero_copy_only=False)], minlength=len(each))
 
 
 # -- utilities -----------------------------------------------------------------------------------------------

@@ -117,7 +117,8 @@ class Results:
 
     def resolved(self, cell: pd.Series, num_batches: int) -> Resolved:
         """The deployment of a cell, with the arrivals that its stream met."""
-        return resolved_of(self.folder, self.scenarios[int(cell["scenario"])], cell, num_batches)
+        scenario = self.scenarios[int(cell["scenario"])]
+        return resolved_of(self.folder, scenario, cell, num_batches, int(self.manifest["batch_size"]))
 
     @cached_property
     def traces(self) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 TRACE: dict[str, tuple[pa.DataType, str]] = {
     "index": (pa.int32(), "Position of the batch in the stream, from 0."),
@@ -28,6 +28,10 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
     ),
     "correct": (pa.int32(), "Samples predicted right; 0 where not served."),
     "total": (pa.int32(), "Samples in the batch."),
+    "right": (
+        pa.list_(pa.bool_()),
+        "Whether each sample was predicted right; empty where not served, or only their number is known.",
+    ),
     "predicted": (
         pa.list_(pa.int32()),
         "The predicted class of every sample; empty where not served.",

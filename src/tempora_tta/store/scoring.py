@@ -62,11 +62,14 @@ def passes_of(folder: RunFolder, cell: Row, predictions: bool = True) -> Passes:
     return Passes(adapting, frozen, fallback)
 
 
-def resolved_of(folder: RunFolder, scenario: Scenario, cell: Row, num_batches: int) -> Resolved:
+def resolved_of(
+    folder: RunFolder, scenario: Scenario, cell: Row, num_batches: int, batch_size: int
+) -> Resolved:
     """The deployment of a cell, with the arrivals that its stream met."""
     identity = folder.stored(cell["adapting_pass"]).identity
     return scenario.resolve(
         num_batches=num_batches,
+        batch_size=batch_size,
         baseline_ms=float(cell["baseline_ms"]),
         seed=int(identity["seed"]),
         shift=str(identity["shift"]),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tempora_tta.scenarios import Course, Offline, Resolved, Score, replay, utility_of
+from tempora_tta.scenarios import Course, Offline, Resolved, Score, replay
 from tempora_tta.store.calibration import BINS, expected_error
 from tempora_tta.store.schema import TRACE, arrow_schema
 
@@ -20,7 +20,7 @@ PHASES = np.array(["", "adapt", "frozen", "fallback"])
 SKIPPED, ADAPTED, FROZEN, FALLBACK = 0, 1, 2, 3
 TIMES = [name for name in TRACE if name.endswith("_ms")]
 _OF_THE_PASS = (
-    *("correct", "predicted", "action", "mode", "amount"),
+    *("correct", "right", "predicted", "action", "mode", "amount"),
     *("confidence", "calibration", "residual", "page_faults"),
 )
 """What a batch brings along from the pass that it is taken from."""
@@ -34,6 +34,8 @@ class Trace:
     """SKIPPED, ADAPTED, FROZEN or FALLBACK (lost by the pipeline, answered by the fallback)."""
     correct: NDArray[np.int32] | FloatArray
     total: NDArray[np.int32]
+    right: NDArray[np.int8]
+    """(batches, batch size): 1 where a sample was predicted right, 0 where not, -1 where nobody predicted it."""
     predicted: NDArray[np.int32]
     """(batches, batch size); (batches, 0) where they were not read."""
     predict_ms: FloatArray
@@ -60,14 +62,15 @@ class Trace:
     finish_ms: FloatArray
 
     @classmethod
-    def empty(cls, num_batches: int, batch_size: int) -> Trace:
-        """A trace in which nothing has been served yet."""
+    def empty(cls, num_batches: int, batch_size: int, predictions: bool = True) -> Trace:
+        """A trace in which nothing has been served yet; without `predictions` it has no room for these."""
         times = {name: np.full(num_batches, np.nan) for name in TIMES}
         return cls(
             phase=np.full(num_batches, SKIPPED, np.int8),
             correct=np.zeros(num_batches, np.int32),
             total=np.full(num_batches, batch_size, np.int32),
-            predicted=np.full((num_batches, batch_size), -1, np.int32),
+            right=np.full((num_batches, batch_size), -1, np.int8),
+            predicted=np.full((num_batches, batch_size if predictions else 0), -1, np.int32),
             action=np.full(num_batches, "", dtype="<U64"),
             stepped=np.full(num_batches, -1, np.int8),
             mode=np.full(num_batches, "", dtype="<U64"),
@@ -91,6 +94,18 @@ class Trace:
     def accuracy(self) -> FloatArray:
         """Per batch; 0 where not served."""
         return self.correct / self.total
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a batch."""
+        return int(self.right.shape[1])
+
+    def right_in(self, resolved: Resolved) -> FloatArray:
+        """How right the batches are, as a deployment counts them: (batches, frames), or (batches, 1) where they are
+        given as such. A batch of which only the accuracy is known has it in every frame."""
+        if not resolved.counts_frames:
+            return self.accuracy[:, None]
+        return np.where(self.right < 0, self.accuracy[:, None], self.right)
 
     @property
     def service_ms(self) -> FloatArray:
@@ -157,7 +172,7 @@ class Trace:
 
     def _placed(self, course: Course, frozen: Trace, fallback: Trace) -> Trace:
         """The served batches of a course: adapted ones from this trace, the others from `frozen` and `fallback`."""
-        placed = Trace.empty(self.num_batches, self.predicted.shape[1])
+        placed = Trace.empty(self.num_batches, self.batch_size, self.predicted.size > 0)
         placed.total[:] = self.total
         for chosen, phase, source in (
             (course.adapted, ADAPTED, self),
@@ -181,12 +196,14 @@ class Trace:
     def served_course(
         self, resolved: Resolved, frozen: Trace | None = None, fallback: Trace | None = None
     ) -> tuple[Course, FloatArray]:
-        """The course on a deployment's timeline, and the accuracy of each batch that it serves."""
+        """The course on a deployment's timeline, and how right each batch is that it serves (`right_in`)."""
         course = self.course(resolved, frozen, fallback)
         adapting, tail, rescued = (
-            (self if one is None else one).accuracy[course.served] for one in (None, frozen, fallback)
+            (self if one is None else one).right_in(resolved)[course.served]
+            for one in (None, frozen, fallback)
         )
-        return course, np.select([course.adapted, course.fallback], [adapting, rescued], tail)
+        adapted, by_fallback = course.adapted[:, None], course.fallback[:, None]
+        return course, np.where(adapted, adapting, np.where(by_fallback, rescued, tail))
 
     def stepped_fraction(self, course: Course, among: NDArray[np.bool_] | None = None) -> float | None:
         """The share of a course's served batches (or of some `among` them) that its adapting pass learned from."""
@@ -215,18 +232,14 @@ class Trace:
             return response_ms
         return (self.start_ms - self.arrived_ms) + self.on_device(resolved).predict_ms
 
-    def kappa(self, resolved: Resolved) -> FloatArray:
-        """The decay factor of each batch of a trace that is placed on the timeline of `resolved` already."""
-        return resolved.value.kappa(self.response_ms(resolved))
-
     def worth(self, resolved: Resolved) -> FloatArray:
         """What each batch of a trace that is placed on the timeline of `resolved` already added to its utility."""
-        return np.where(self.served, self.accuracy * self.kappa(resolved), 0.0)
+        worth = resolved.value.worth(self.right_in(resolved), self.response_ms(resolved))
+        return np.where(self.served, worth, 0.0)
 
     def utility(self, resolved: Resolved) -> float:
         """The utility of a trace that is placed on the timeline of `resolved` already."""
-        served = self.served
-        return utility_of(self.accuracy[served], self.kappa(resolved)[served], self.num_batches)
+        return float(self.worth(resolved)[self.served].sum()) / self.num_batches
 
     def scaled(self, predict_x: float | FloatArray, adapt_x: float | FloatArray) -> Trace:
         """The same pass on a machine so many times as slow, by batch or throughout."""
@@ -250,6 +263,7 @@ class Trace:
             predict_ms=_filled(np.where(by_pipeline, self.predict_ms, np.nan)),
             adapt_ms=_filled(np.where(by_pipeline, self.adapt_ms, np.nan)),
             correct=_filled(np.where(by_pipeline, self.correct, np.nan)),
+            right=np.where(by_pipeline[:, None], self.right, np.int8(-1)),
             phase=np.where(by_pipeline, self.phase, ADAPTED).astype(np.int8),
         )
 
@@ -263,6 +277,7 @@ class Trace:
             "phase": pa.array(PHASES[self.phase], mask=~served),
             "correct": pa.array(self.correct),
             "total": pa.array(self.total),
+            "right": _lists(np.equal(self.right, 1), served & (self.right >= 0).any(axis=1)),
             "predicted": _lists(self.predicted, known),
             "action": pa.array(self.action, mask=~served),
             "stepped": pa.array(self.stepped == 1, mask=~served | (self.stepped < 0)),
@@ -286,11 +301,11 @@ class Trace:
     def from_table(cls, table: pa.Table) -> Trace:
         """A trace from its stored rows."""
         total = table["total"].to_numpy()
-        trace = cls.empty(len(total), int(total[0]) if "predicted" in table.column_names else 0)
+        trace = cls.empty(len(total), int(total[0]), "predicted" in table.column_names)
         trace.total[:] = total
         trace.phase[:] = pc.index_in(pc.fill_null(table["phase"], ""), pa.array(PHASES)).to_numpy()
         trace.correct[:] = table["correct"].to_numpy()
-        for name in ("predicted", "calibration"):
+        for name in ("right", "predicted", "calibration"):
             if name in table.column_names:
                 _take_lists(getattr(trace, name), table[name])
         for name in ("action", "mode"):
@@ -315,7 +330,7 @@ def _lists(values: NDArray[Any], known: NDArray[np.bool_]) -> pa.Array:
 def _take_lists(rows: NDArray[Any], column: pa.ChunkedArray) -> None:
     lists = column.combine_chunks()
     known = pc.fill_null(lists.value_lengths(), 0).to_numpy() > 0
-    rows[known] = lists.flatten().to_numpy().reshape(-1, rows.shape[1])
+    rows[known] = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, rows.shape[1])
 
 
 def arrivals(resolved: Resolved, otherwise: FloatArray) -> FloatArray:

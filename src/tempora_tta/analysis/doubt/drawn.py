@@ -64,13 +64,15 @@ class Drawn:
             for name in ("budget_ms", "baseline_ms")
         )
         may, _ = afforded(times.service_ms, times.willing, budget_ms, baseline_ms, first.rule)
-        accuracy = np.where(may & times.willing, times.accuracy, times.frozen_accuracy)
+        adapted = (may & times.willing)[..., None]
+        right = np.where(adapted, times.right, times.frozen_right)
         if not first.value.decays:
+            accuracy = right.mean(axis=-1)
             return np.array(np.broadcast_to(accuracy, (self.draws, accuracy.shape[1])))
         response_ms = np.where(may, times.predict_ms, times.frozen_ms)
         if first.arrivals == "on_prediction":
             response_ms[:, 1:] += np.where(may, times.adapt_ms, 0.0)[:, :-1]
-        return accuracy * self.kappa(response_ms)
+        return self.worth(right, response_ms)
 
     def times(self) -> Times:
         """What each batch takes and how right it is, if it is served."""
@@ -91,16 +93,17 @@ class Drawn:
             np.broadcast_to(adapt_ms * own_x, shape),
             np.broadcast_to(frozen_ms * frozen_x, shape),
             (adapting.phase == ADAPTED) | undone,
-            adapting.accuracy,
-            frozen.accuracy,
+            adapting.right_in(first),
+            frozen.right_in(first),
         )
 
-    def kappa(self, response_ms: FloatArray) -> FloatArray:
-        """Of (draws, batches), each draw by its own deployment."""
+    def worth(self, right: FloatArray, response_ms: FloatArray) -> FloatArray:
+        """What each batch adds, (draws, batches), each draw by its own deployment."""
         if len(self.deployments) == 1:
-            return self.deployments[0].value.kappa(response_ms)
+            return self.deployments[0].value.worth(right, response_ms)
+        each = np.broadcast_to(right, (*response_ms.shape, right.shape[-1]))
         return np.stack(
-            [one.value.kappa(row) for one, row in zip(self.deployments, response_ms, strict=True)]
+            [one.value.worth(*drawn) for one, *drawn in zip(self.deployments, each, response_ms, strict=True)]
         )
 
     def arrivals_ms(self) -> FloatArray:
@@ -117,9 +120,9 @@ class Times(NamedTuple):
     frozen_ms: FloatArray
     willing: NDArray[np.bool_]
     """(batches,): the method would adapt, if it may."""
-    accuracy: FloatArray
-    frozen_accuracy: FloatArray
-    """(batches,) both."""
+    right: FloatArray
+    frozen_right: FloatArray
+    """(batches, frames) both."""
 
     @property
     def service_ms(self) -> FloatArray:
@@ -169,9 +172,9 @@ def _scheduled(cells: Sequence[Drawn], queue: int) -> list[FloatArray]:
     for cell, one, arrived_ms, start_ms in zip(
         cells, times, arrivals_ms, np.split(starts.T, len(cells)), strict=True
     ):
-        accuracy = np.where(one.willing, one.accuracy, one.frozen_accuracy)
-        kappa = cell.kappa((start_ms - arrived_ms) + one.predict_ms)
-        found.append(np.where(np.isnan(start_ms), 0.0, accuracy * kappa))
+        right = np.where(one.willing[:, None], one.right, one.frozen_right)
+        worth = cell.worth(right, (start_ms - arrived_ms) + one.predict_ms)
+        found.append(np.where(np.isnan(start_ms), 0.0, worth))
     return found
 
 

@@ -75,9 +75,8 @@ class Rescorer:
         if factors is None or not np.array_equal(worth, adapting.accuracy):
             return False
         slowest = adapting.scaled(factors.predict.max(axis=0), factors.adapt.max(axis=0))
-        nothing = replace(
-            slowest, correct=np.zeros(len(worth))
-        )  # what is frozen, or a fallback's, would show
+        # What is frozen, or a fallback's, would show.
+        nothing = replace(slowest, correct=np.zeros(len(worth)), right=np.zeros_like(slowest.right))
         shortest = self._deployment(cell, len(worth), float(self._times.baseline.min()))
         return np.array_equal(worth_of(Passes(slowest, nothing, nothing), shortest), worth)
 
@@ -101,6 +100,7 @@ class Rescorer:
             identity = self._results.folder.stored(cell["adapting_pass"]).identity
             self._resolved[key] = scenario.resolve(
                 num_batches=num_batches,
+                batch_size=int(self._results.manifest["batch_size"]),
                 baseline_ms=_applicable(scenario, key[2]),
                 seed=int(identity["seed"]),
                 shift=str(identity["shift"]),

@@ -33,7 +33,9 @@ class Question:
         """What the error of the fits moves; `shrunk`: so much of that error."""
         courses = {walker.label: _course(walker, fitted) for walker in walkers if walker.seen}
         baseline_ms = fitted.standard.ms * PROVISION_X
-        return settling.moved_cells(courses, self.scenarios, baseline_ms, self.num_batches, shrunk)
+        return settling.moved_cells(
+            courses, self.scenarios, baseline_ms, self.num_batches, self.batch_size, shrunk
+        )
 
     def enough(self, recording: Recording, walkers: list[Walker], up: float) -> bool:
         """Whether the error moves no cell, or the rest of the time would not change that; `up`: the share of it that
