@@ -243,6 +243,7 @@ def made_trace(accuracy: FloatArray, predict_ms: FloatArray, adapt_ms: FloatArra
     trace = Trace.empty(len(accuracy), 100)
     trace.phase[:] = ADAPTED
     trace.correct[:] = np.rint(100 * accuracy)
+    trace.right[:] = np.arange(100) < trace.correct[:, None]
     trace.predict_ms[:], trace.adapt_ms[:] = predict_ms, adapt_ms
     trace.residual[:] = 1 + np.abs(np.sin(np.arange(len(accuracy))))
     return trace
@@ -263,6 +264,8 @@ def made_trace(accuracy: FloatArray, predict_ms: FloatArray, adapt_ms: FloatArra
             Deployment(arrivals="on_completion", budget_ms=40, residuals=True),
             Deployment(interval_ms=12, fallback="standard"),
             Discrete(interval_ms=12),
+            Deployment(fps=8000, deadline_ms=20),
+            Deployment(fps=1000, cameras=8, threshold_ms=15, queue=0, fallback="standard", budget_ms=40),
         ]
     ),
 )
@@ -271,7 +274,7 @@ def test_rescoring_is_the_timeline_s_own(seed: int, batches: int, scenario: Scen
     adapting, frozen = (
         made_trace(*generator.uniform([[0], [5], [0]], [[1], [20], [20]], (3, batches))) for _ in range(2)
     )
-    resolved = scenario.resolve(num_batches=batches, baseline_ms=10.0)
+    resolved = scenario.resolve(num_batches=batches, batch_size=100, baseline_ms=10.0)
     expected = adapting.score(resolved, frozen, frozen)
     found = worth_of(Passes(adapting, frozen, frozen), resolved)
     assert found.tolist() == expected.worth.tolist()
@@ -297,6 +300,8 @@ def test_rescoring_is_the_timeline_s_own(seed: int, batches: int, scenario: Scen
                 Deployment(interval_ms=9, threshold_ms=25),
                 Deployment(interval_ms=9, budget_ms=60),
                 Deployment(utilisation=0.9, fallback="latest"),
+                Deployment(fps=8000, threshold_x=2.5),
+                Deployment(fps=8000, deadline_ms=20, queue=3),
             ]
         ),
         min_size=1,
@@ -317,7 +322,8 @@ def test_all_draws_at_once_have_the_digits_of_the_timeline_s_steps(
         factors = [Factors(*generator.uniform(0.5, 2, (2, draws, width))) for width in (1, batches)]
         baselines_ms = 10 * generator.uniform(0.8, 1.2, draws) if relative else np.array([10.0])
         deployments = [
-            scenario.resolve(num_batches=batches, baseline_ms=float(one), seed=seed) for one in baselines_ms
+            scenario.resolve(num_batches=batches, batch_size=100, baseline_ms=float(one), seed=seed)
+            for one in baselines_ms
         ]
         cells.append(
             Drawn(

@@ -17,7 +17,7 @@ import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.engine import Observer, Stopped
 from tempora_tta.measure import load_profile
-from tempora_tta.scenarios import Amortised, Discrete
+from tempora_tta.scenarios import Amortised, Deployment, Discrete
 from tempora_tta.store import RunFolder, atomic, pack
 
 SCENARIOS = [
@@ -25,6 +25,7 @@ SCENARIOS = [
     Discrete(utilisation=0.5),
     Amortised(budget_x=0.25),
     Amortised(budget_x=0.5),
+    Deployment(fps=180, deadline_ms=60, budget_ms=120),
 ]
 
 
