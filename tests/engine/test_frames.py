@@ -69,8 +69,8 @@ def test_six_terms_give_the_utility_of_each_cell_and_of_both_shifts_together(run
 
 def test_what_a_frame_is_worth_changes_no_pass(network, batches):
     patient, hasty = (
-        Deployment(fps=180, threshold_ms=900),
-        Deployment(fps=180, deadline_ms=110, residuals=False),
+        Deployment(fps=180),
+        Deployment(fps=180, deadline_ms=90, residuals=False),
     )
     cells = evaluate(network, batches, [patient, hasty]).utilities
     tent = cells[(cells["method"] == "tent") & (cells["shift"] == "contrast")].set_index("label")

@@ -117,7 +117,8 @@ def _scenarios() -> Iterator[Entry]:
         "deployment",
         "Any of these together: a battery-powered camera has arrivals, patience and a budget",
         "arrivals (on_completion, on_prediction, recorded times, or {poisson: {utilisation: 0.5}}; also periodic, "
-        "bursty, recorded), deadline_ms or deadline_x, fallback: latest or standard, and all knobs above",
+        "bursty, recorded) or fps (frames per second) of so many cameras (1), deadline_ms or deadline_x, "
+        "fallback: latest or standard, and all knobs above",
     )
     yield from _grids()
 
