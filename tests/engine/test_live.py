@@ -203,6 +203,7 @@ def test_cells_that_can_be_judged_are_lived_before_the_others(run, monkeypatch):
 
 TIGHT = [
     Deployment(arrivals=Periodic(interval_ms=2.0), queue=1, deadline_ms=8.0),
+    Deployment(fps=1000, cameras=4, deadline_ms=8.0),
     Deployment(
         arrivals=Bursty(interval_ms=3.0, burst=4, length=4), queue=2, threshold_ms=6.0, budget_ms=20.0
     ),
@@ -225,7 +226,9 @@ the machine makes of it, its times and arrivals say what was lived."""
 def test_lived_arrivals_and_times_replay_to_what_was_lived(job, deployment):
     spec, source = job.methods[1], job.streams[0]
     stream = job.open_stream(source)
-    resolved = deployment.resolve(num_batches=stream.num_batches, baseline_ms=2.0, seed=1)
+    resolved = deployment.resolve(
+        num_batches=stream.num_batches, batch_size=stream.batch_size, baseline_ms=2.0, seed=1
+    )
     life = life_of.live_once(job, spec, stream, resolved)
     assert life.replayed.utility == pytest.approx(life.lived.utility, abs=1e-9)
     assert life.replayed.availability == life.lived.availability
