@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Generic, Protocol, TypeVar, overload
+from typing import Generic, NamedTuple, Protocol, TypeVar, overload
 
 from tempora_tta.errors import TemporaError
 
@@ -18,10 +18,15 @@ NEVER_BUSY_MS = float("-inf")
 """Before its first batch the pipeline is idle, which is not the same as becoming free at time 0."""
 
 
-Pickup = tuple[int, float, float, float, bool]
-"""What the pipeline takes next: batch, arrived_ms, start_ms, wait_ms, and whether the pipeline had sat idle
-before this start although arrivals were dropped meanwhile (forced idling). A plain tuple, because replays of
-long streams make millions of them."""
+class Pickup(NamedTuple):
+    """What the pipeline takes next."""
+
+    batch: int
+    arrived_ms: float
+    start_ms: float
+    wait_ms: float
+    forced: bool
+    """The pipeline had sat idle before this start although arrivals were dropped meanwhile."""
 
 
 T = TypeVar("T")
@@ -97,10 +102,10 @@ class ClosedLoop:
             return None
         self._next = batch + 1
         if batch == 0:
-            return 0, 0.0, 0.0, 0.0, False
+            return Pickup(0, 0.0, 0.0, 0.0, False)
         if self.on_prediction:
-            return batch, emission_ms, finish_ms, adapt_ms, False
-        return batch, finish_ms, finish_ms, 0.0, False
+            return Pickup(batch, emission_ms, finish_ms, adapt_ms, False)
+        return Pickup(batch, finish_ms, finish_ms, 0.0, False)
 
     def waiting(self, now_ms: float, emitted: bool) -> int:
         return int(self.on_prediction and emitted and self._next < self.known)
@@ -148,13 +153,13 @@ class Schedule:
         if self._waiting:
             batch = self._waiting.popleft()
             arrived_ms = arrivals_ms[batch]
-            return batch, arrived_ms, finish_ms, finish_ms - arrived_ms, False
+            return Pickup(batch, arrived_ms, finish_ms, finish_ms - arrived_ms, False)
         # An idle pipeline takes the first arrival of an instant; the others of that instant queue.
         arrived_ms = arrivals_ms[following]
         self._next = upcoming = following + 1
         if upcoming < len(arrivals_ms) and arrivals_ms[upcoming] == arrived_ms:
             self.admit_until(arrived_ms, busy=True)
-        return following, arrived_ms, arrived_ms, 0.0, dropped
+        return Pickup(following, arrived_ms, arrived_ms, 0.0, dropped)
 
     def admit_until(self, free_ms: float, busy: bool = False) -> None:
         """Let the arrivals up to the instant in which the pipeline becomes free queue, or be lost.

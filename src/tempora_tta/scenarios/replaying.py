@@ -51,13 +51,13 @@ def step_by_step(
     frozen = None if frozen_ms is None else frozen_ms.tolist()
     itself = None if adapted is None else adapted.tolist()
     rescues = None if fallback_ms is None else fallback_ms.tolist()
-    advance, record = timeline._advance, timeline._record
+    advance, record = timeline.advance, timeline.record_known
     while (batch := advance()) is not None:
-        if timeline._adapting and record(
+        if timeline.adapting and record(
             predicts[batch], adapts[batch], None if itself is None else itself[batch]
         ):
             continue
-        known = rescues if timeline._falling_back else frozen
+        known = rescues if timeline.falling_back else frozen
         record(math.nan if known is None else known[batch], 0.0)
     return timeline.course()
 

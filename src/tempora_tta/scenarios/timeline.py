@@ -8,13 +8,11 @@ told how long that took; it answers whether the batch stands. A live pass drives
 from __future__ import annotations
 
 import math
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.scenarios._validate import FloatArray
 from tempora_tta.scenarios.budget import Budget
 from tempora_tta.scenarios.course import Course, course_of
 from tempora_tta.scenarios.feeds import NEVER_BUSY_MS, Feed, Pickup, Schedule
@@ -66,7 +64,8 @@ class Timeline:
         self._emission_ms = self._finish_ms = NEVER_BUSY_MS
         self._adapt_ms = 0.0
         self._pickup: Pickup | None = None
-        self._adapting = self._falling_back = False
+        self.adapting = self.falling_back = False
+        """Whether the batch picked up may be adapted on, or is answered by the fallback."""
         self._answered = 0
         """How many of the lost batches the fallback has answered."""
         self._turn_ends = 0
@@ -111,7 +110,7 @@ class Timeline:
         """
         schedule = self.schedule
         number = schedule.offer(arrived_ms)
-        if self._pickup is not None and self._pickup[2] == arrived_ms:
+        if self._pickup is not None and self._pickup.start_ms == arrived_ms:
             schedule.admit_until(
                 arrived_ms, busy=True
             )  # an idle pipeline has just taken the first of this instant
@@ -146,12 +145,13 @@ class Timeline:
 
     def next(self) -> Turn | None:
         """The batch to serve now, or None when there is none, or none known yet."""
-        batch = self._advance()
+        batch = self.advance()
         if batch is None or self._pickup is None:
             return None
-        _, arrived_ms, start_ms, _, _ = self._pickup
-        timed = self._adapting or self._falling_back or not self._untimed_tail
-        return Turn(batch, arrived_ms, start_ms, self._adapting, timed, self._falling_back)
+        timed = self.adapting or self.falling_back or not self._untimed_tail
+        return Turn(
+            batch, self._pickup.arrived_ms, self._pickup.start_ms, self.adapting, timed, self.falling_back
+        )
 
     def record(self, predict_ms: float, adapt_ms: float, adapted: bool | None = None) -> bool:
         """Tell how long the batch took. True: it stands.
@@ -160,25 +160,25 @@ class Timeline:
         the attempt enters no timeline. `adapted=False` says that the method had frozen itself although it was
         allowed to adapt.
         """
-        untimed = self._untimed_tail and not (self._adapting or self._falling_back)
+        untimed = self._untimed_tail and not (self.adapting or self.falling_back)
         if not (untimed or (0 <= predict_ms < math.inf and 0 <= adapt_ms < math.inf)):
             raise TemporaError(
                 f"predict_ms={predict_ms}, adapt_ms={adapt_ms}: times are finite milliseconds, 0 or above"
             )
-        return self._record(predict_ms, adapt_ms, adapted)
+        return self.record_known(predict_ms, adapt_ms, adapted)
 
-    def _record(self, predict_ms: float, adapt_ms: float, adapted: bool | None = None) -> bool:
+    def record_known(self, predict_ms: float, adapt_ms: float, adapted: bool | None = None) -> bool:
         """Replays, whose times were checked together, call this directly."""
         pickup = self._pickup
         if pickup is None:
             raise RuntimeError("nothing to record: call next() first")
         service_ms = predict_ms + adapt_ms
-        adapting = self._adapting if adapted is None else self._adapting and adapted
+        adapting = self.adapting if adapted is None else self.adapting and adapted
         if adapting and not self.budget.charge(service_ms):
-            self._adapting = False
+            self.adapting = False
             return False
-        if not (self._falling_back and self._fallback == FREE):
-            start_ms = pickup[2]
+        if not (self.falling_back and self._fallback == FREE):
+            start_ms = pickup.start_ms
             self._emission_ms = start_ms + predict_ms
             self._finish_ms = start_ms + service_ms
             self._adapt_ms = adapt_ms
@@ -186,20 +186,20 @@ class Timeline:
         self._pickups.append(pickup)
         self._predicts_ms.append(predict_ms)
         self._adapts_ms.append(adapt_ms)
-        self._phases.append(_FALLBACK if self._falling_back else _ADAPTED if adapting else _FROZEN)
+        self._phases.append(_FALLBACK if self.falling_back else _ADAPTED if adapting else _FROZEN)
         return True
 
-    def _advance(self) -> int | None:
-        """Pick the next batch up; its index, or None. Replays call this directly and save the `Turn`."""
+    def advance(self) -> int | None:
+        """Pick the next batch up; its index, or None. `next` says more of it, which replays know."""
         if self._pickup is not None:
-            raise RuntimeError(f"batch {self._pickup[0]} was handed out and not recorded yet")
+            raise RuntimeError(f"batch {self._pickup.batch} was handed out and not recorded yet")
         pickup = None if self._rescued is None else self._lost_batch(self._rescued)
-        self._falling_back = pickup is not None
+        self.falling_back = pickup is not None
         if pickup is None:
             pickup = self.feed.take(self._emission_ms, self._adapt_ms, self._finish_ms)
         self._pickup = pickup
-        self._adapting = not self._falling_back and self.budget.allows_adaptation
-        return None if pickup is None else pickup[0]
+        self.adapting = not self.falling_back and self.budget.allows_adaptation
+        return None if pickup is None else pickup.batch
 
     def _lost_batch(self, feed: Schedule) -> Pickup | None:
         """The lost batch that the fallback answers now, if it is its turn.
@@ -219,19 +219,21 @@ class Timeline:
         batch, lost_ms = feed.evicted[self._answered], feed.lost_ms[self._answered]
         self._answered += 1
         arrived_ms, start_ms = feed.arrived(batch), free_ms if self._fallback == CHARGED else lost_ms
-        return batch, arrived_ms, start_ms, start_ms - arrived_ms, False
+        return Pickup(batch, arrived_ms, start_ms, start_ms - arrived_ms, forced=False)
 
     def course(self) -> Course:
         """What happened so far, as arrays."""
         phases = np.array(self._phases, dtype=np.int64)
+        rows = np.array(self._pickups, dtype=np.float64).reshape(-1, len(Pickup._fields))
+        served, arrived_ms, start_ms, wait_ms, forced = np.ascontiguousarray(rows.T)
         return course_of(
             num_batches=self.feed.known,
-            served=self._column(0).astype(np.int64),
+            served=served.astype(np.int64),
             evicted=np.array(list(self.feed.evicted), dtype=np.int64),
-            arrived_ms=self._column(1),
-            start_ms=self._column(2),
-            wait_ms=self._column(3),
-            forced=self._column(4).astype(bool),
+            arrived_ms=arrived_ms,
+            start_ms=start_ms,
+            wait_ms=wait_ms,
+            forced=forced.astype(bool),
             predict_ms=np.array(self._predicts_ms),
             adapt_ms=np.array(self._adapts_ms),
             adapted=phases == _ADAPTED,
@@ -239,6 +241,3 @@ class Timeline:
             beside=(phases == _FALLBACK) & (self._fallback == FREE),
             spent_ms=self.budget.spent_ms,
         )
-
-    def _column(self, position: int) -> FloatArray:
-        return np.fromiter(map(itemgetter(position), self._pickups), np.float64, len(self._pickups))
