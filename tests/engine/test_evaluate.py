@@ -19,8 +19,8 @@ from tempora_tta.analysis import answer
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.data import from_batches
 from tempora_tta.engine import Run
+from tempora_tta.engine.build import job_from_python
 from tempora_tta.engine.clocks import open_clock
-from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.measure import Baseline
 from tempora_tta.methods import Method, create
@@ -204,8 +204,8 @@ def test_an_edited_method_is_another_method(network, batches, tmp_path, monkeypa
 
 def replacing(model, batches, out: Path, **options):
     """As `tempora run --replace` does."""
-    given = {"clock": CLOCK, "device": "cpu", "seed": 1} | options
-    job = job_from_batches(model, batches, ["standard"], [], **given)
+    given = {"clock": CLOCK, "device": "cpu", "seeds": [1]} | options
+    job = job_from_python(model, batches, ["standard"], [], **given)
     with RunFolder.for_writing(out) as folder:
         return Run(job, folder, replace=True).execute()
 
@@ -386,7 +386,7 @@ def test_a_clock_without_the_method_says_which_it_has(network, batches):
         ({"clock": "published:rn50"}, "did you mean 'rn50_inc'"),
         ({"clock": "no-such-file.json"}, "no such profile"),
         ({"device": "cudaa"}, "unknown device"),
-        ({"baseline_ms": -3}, "must be a finite number of milliseconds above 0"),
+        ({"baseline_ms": -3}, "baseline_ms=-3: must be greater than 0"),
         ({"seeds": [1, 1]}, r"seeds=\[1, 1\]: each once"),
         ({"methods": [("tent", 3)]}, r"give \(name, settings\)"),
         ({"methods": [("tent", {"lrr": 1})]}, "unknown setting of tent 'lrr'"),

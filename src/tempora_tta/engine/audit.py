@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tempora_tta._global_state import own_randomness
 from tempora_tta.data import Order, Stream, Streams
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.calls import Calls
-from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
-from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.load_config import validated
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import PROFILE_FILE
 from tempora_tta.engine.passes import Pass
 from tempora_tta.engine.predicting import predictor
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.engine.tails import batches_at_once
 from tempora_tta.errors import TemporaError
 from tempora_tta.measure import Profile, ProfileClock, load_profile
@@ -75,15 +72,15 @@ def audit(
 
 
 def _job(results: Results) -> Job:
-    config, call = results.manifest.get("config"), results.manifest.get("evaluate")
-    if config is None and call is None:
+    config = results.manifest.get("config")
+    if config is None:
         raise TemporaError(
             f"{results.path} was made from Python with a network, batches or methods that have no names, so they are "
             "not at hand: only runs of `tempora run` and `tempora demo` can be audited, and those of "
             'tempora.evaluate("NAME", "module:function", ...)'
         )
     try:
-        job = job_from_config(load_config(None, flags=config)) if call is None else _python_job(call)
+        job = build_job(validated(config))
         if isinstance(job.clock, ProfileClock) and job.clock.own:
             profile = load_profile(results.path / PROFILE_FILE)
             if isinstance(profile, Profile):
@@ -93,14 +90,6 @@ def _job(results: Results) -> Job:
         raise TemporaError(
             f"the configuration in {results.path / 'run.json'} cannot be run: {error}"
         ) from error
-
-
-def _python_job(call: Mapping[str, Any]) -> Job:
-    try:
-        specs = [MethodSpec(**method) for method in call["methods"]]
-        return job_from_batches(**{**call, "methods": specs, "scenarios": []})
-    except (KeyError, TypeError, ValueError) as error:
-        raise TemporaError(f"its call of evaluate is incomplete or was edited ({error})") from None
 
 
 def _found(job: Job, results: Results, cell: pd.Series) -> tuple[MethodSpec, Order]:
@@ -151,12 +140,12 @@ def _live(
     stream = streams.open(source)
     method, _ = predictor(job, spec, stream)
     run = Pass(
-        Calls(method, spec.label, stream, job.clock, spec.times_as, job.method_timeout_s),
+        Calls(method, spec.label, stream, job.clock, spec.times_as, job.config.method_timeout_s),
         tail_batches=batches_at_once(method, stream, job.tail_batches, job.guard(spec)),
         standard=cache(lambda: _standard(job, spec, stream)),
     )
     with own_randomness(source.seed):
-        run.calls.warm_up(job.warmup_batches)
+        run.calls.warm_up(job.config.warmup_batches)
         return run.drive(resolved)
 
 

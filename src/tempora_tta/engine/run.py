@@ -158,6 +158,8 @@ class Run:
         self.folder.write_manifest(
             {
                 **self.job.facts,
+                "config": self.job.config.plain() if self.job.named else None,
+                "machine": self.job.machine,
                 "model": self.job.model.name,
                 "methods": [spec.label for spec in methods],
                 "cards": cards.to_json(),
@@ -173,7 +175,7 @@ class Run:
                 "dropped_samples": {source.shift: source.dropped for source in self.job.streams},
                 "scenarios": [to_record(scenario) for scenario in self.job.scenarios],
                 "clock": self.job.clock.name,
-                "shared": self.job.share,
+                "shared": self.job.config.share,
                 "baseline": baseline.to_json(),
                 "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
                 "standard_above_baseline": standard_above(self.folder) if finished else None,

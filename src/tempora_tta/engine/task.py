@@ -96,7 +96,7 @@ class Task:
     def _cell(self, cell: Cell) -> Cell:
         resolved = self._resolve(cell.scenario)
         method = self.passes.method()
-        if not self.passes.job.share or method.time_aware:
+        if not self.passes.job.config.share or method.time_aware:
             return self._live_cell(cell, resolved, scenario_index=cell.scenario_index)
         offline = self._offline()
         way = route(
@@ -122,7 +122,7 @@ class Task:
         time_aware = self.passes.method().time_aware
         knobs = deployment_identity(resolved, time_aware)
         if time_aware:
-            more["warmup_batches"] = self.passes.job.warmup_batches  # it is told what they cost
+            more["warmup_batches"] = self.passes.job.config.warmup_batches  # it is told what they cost
         identity = self.passes.identity(LIVE, deployment=knobs, **more)
         return self.passes.stored(identity, lambda run: run.drive(resolved))
 

@@ -64,5 +64,5 @@ def begun_baselines(job: Job, folder: RunFolder) -> dict[str, Baseline]:
             if stored.facts.get("baseline") and of == (job.model.name, job.streams[0].batch_size):
                 known.setdefault(stored.identity["machine"], stored.facts["baseline"])
     found = {kind: Baseline(**facts) for kind, facts in known.items()}
-    wanted = ("measured", job.provision, job.calibration_batches)
+    wanted = ("measured", job.config.provision, job.config.calibration_batches)
     return {kind: one for kind, one in found.items() if (one.source, one.provision, one.batches) == wanted}
