@@ -144,7 +144,7 @@ def _default(value: Any) -> str:
 
 
 def config() -> str:
-    keys = [[f"`{name}`", *field] for name, field in _keys(RunConfig) if name != "data"]
+    keys = [[f"`{name}`", *field] for name, field in _keys(RunConfig)]
     data = [[f"`data.{name}`", *field] for name, field in _keys(DataConfig)]
     parts = [
         "# Configuration",
@@ -172,6 +172,8 @@ def _keys(part: type[Any]) -> Iterator[tuple[str, list[str]]]:
     """Every key of a configuration: what it takes, its default and its sentence."""
     hints = typing.get_type_hints(part)
     for field in dataclasses.fields(part):
+        if field.name == "data":
+            continue
         default = default_of(field)
         told = field.metadata["description"]
         yield field.name, [_type(hints[field.name]), "" if default is None else shown(default), told]

@@ -125,8 +125,8 @@ class DataConfig:
     )
     batches: str | None = key(
         None,
-        "module:function of your own that returns batches, or a mapping of shifts to batches, as `tempora.evaluate` "
-        "takes them; instead of a dataset.",
+        "Instead of a dataset: module:function of your own, which returns batches or a mapping of shifts to "
+        "batches as `tempora.evaluate` takes them.",
     )
     workers: Whole | None = key(None, "Decoding processes; default one per core, 0 for none.", ge=0)
     cache_dir: Path | None = key(None, "Keep decoded shifts here for later runs.")
@@ -227,7 +227,7 @@ class RunConfig:
     threads: Whole | None = key(
         None, "CPU threads of torch; default one under steady, else as torch chooses.", ge=1
     )
-    clock: Annotated[Any, Check(_clock, before=True)] = key(
+    clock: Annotated[str | dict[str, Any], Check(_clock, before=True)] = key(
         "steady",
         "steady (profile this machine first), measured, a profile's file, published:rn50_inc, or constants "
         "{baseline_ms: 40, tent: [41, 56]}.",

@@ -107,18 +107,16 @@ def evaluate(
             out = temporary.name
         with RunFolder.for_writing(out) as folder:
             run = Run(job, folder, watching)
-            run.execute()
-            results = finished(folder, watching)
+            results = finished(run)
     results.keeps_alive = temporary
     _complain(run.rows)
     return results
 
 
-def finished(folder: RunFolder, observer: Observer) -> Results:
-    """Keep the doubt about winners in the tables of a run that has ended; return its results."""
-    results = Results(folder)
-    keep_doubt(results)
-    observer.finished(results)
+def finished(run: Run) -> Results:
+    """Execute a run to its end, with the doubt about winners in its tables; return its results."""
+    results = run.execute(keep_doubt)
+    run.observer.finished(results)
     return results
 
 

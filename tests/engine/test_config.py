@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 import yaml
+from latencies import CLOCK
 
+import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.config import RunConfig, checked, template
-from tempora_tta.engine.build import scenarios_of
+from tempora_tta.engine import Run
+from tempora_tta.engine.audit import audit
+from tempora_tta.engine.build import build_job, scenarios_of
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.scenarios import GRIDS, Recorded, grid
+from tempora_tta.evaluation import Options
+from tempora_tta.scenarios import GRIDS, Discrete, Recorded, grid
+from tempora_tta.store import RunFolder
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
@@ -218,3 +225,60 @@ def test_the_bundled_benchmark_has_source_samples_of_its_own():
     own = source_images(load_config(None), model)
     assert own.shape == (2000, 1, 28, 28)
     assert torch.equal(own, source_images(load_config(None, ["source=fashion_train"]), model))
+
+
+def test_evaluate_takes_keys_of_a_configuration_and_no_others(network, batches):
+    assert set(Options.__annotations__) <= {field.name for field in dataclasses.fields(RunConfig)}
+    with pytest.raises(
+        TemporaError, match="unknown option of evaluate 'provision_y': did you mean 'provision_x'"
+    ):
+        tempora.evaluate(network("fashion_resnet"), batches, "standard", provision_y=1)
+    with pytest.raises(TemporaError, match="unknown option of evaluate 'batch_size'"):
+        tempora.evaluate(network("fashion_resnet"), batches, "standard", batch_size=8)
+    with pytest.raises(TemporaError, match=r"rule='lax': .*overshoot, strict"):
+        tempora.evaluate(network("fashion_resnet"), batches, "standard", rule="lax")
+
+
+def test_a_run_whose_parts_have_names_is_a_configuration(network, batches, tmp_path, monkeypatch):
+    """It is audited and run again from run.json, with one more scenario, and makes what is missing alone."""
+    (tmp_path / "my_batches.py").write_text(
+        "import torch\n"
+        "from tempora_tta import data, models\n"
+        "def few():\n"
+        "    shift = data.open('fashion', shifts=['contrast'])['contrast']\n"
+        "    prepared = models.load('fashion_resnet').preprocessing\n"
+        "    stream = data.open_stream(shift, prepared, batch_size=8, limit_batches=4)\n"
+        "    return [(stream.batch(i).clone(), torch.from_numpy(stream.labels(i))) for i in range(4)]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    given = {"methods": ["standard", ("tent", {"lr": 0.001})], "clock": CLOCK, "device": "cpu"}
+    half = Discrete(utilisation=0.5)
+    first = tempora.evaluate(
+        "fashion_resnet", "my_batches:few", scenarios=half, out=tmp_path / "run", **given
+    )
+    assert all(cell.agrees for cell in audit(first, cells=4))
+    config = load_config(tmp_path / "run", flags={"scenarios": [{"protocol": "amortised", "budget_x": 0.5}]})
+    assert config.stream is None
+    assert config.data.batches == "my_batches:few"
+    made = {path.name for path in (tmp_path / "run" / "traces").iterdir()}
+    with RunFolder.for_writing(tmp_path / "run") as folder:
+        again = Run(build_job(config), folder).execute()
+    assert made < {path.name for path in (tmp_path / "run" / "traces").iterdir()}
+    assert set(again.utilities["protocol"]) == {"offline", "discrete", "amortised"}
+    before = first.utilities[["method", "protocol", "adapting_pass", "utility"]]
+    both = before.merge(again.utilities, on=list(before.columns))
+    assert len(both) == len(before)
+
+
+def test_a_run_of_objects_has_no_configuration(network, batches, tmp_path):
+    tempora.evaluate(
+        network("fashion_resnet"),
+        batches[:2],
+        "standard",
+        [],
+        clock=CLOCK,
+        device="cpu",
+        out=tmp_path / "run",
+    )
+    with pytest.raises(TemporaError, match="no configuration that could be run again"):
+        load_config(tmp_path / "run")

@@ -387,7 +387,7 @@ def test_a_clock_without_the_method_says_which_it_has(network, batches):
         ({"clock": "no-such-file.json"}, "no such profile"),
         ({"device": "cudaa"}, "unknown device"),
         ({"baseline_ms": -3}, "baseline_ms=-3: must be greater than 0"),
-        ({"seeds": [1, 1]}, r"seeds=\[1, 1\]: each once"),
+        ({"seeds": [1, 1]}, r"seeds=\[1, 1\]: .*each once"),
         ({"methods": [("tent", 3)]}, r"give \(name, settings\)"),
         ({"methods": [("tent", {"lrr": 1})]}, "unknown setting of tent 'lrr'"),
     ],

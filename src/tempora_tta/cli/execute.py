@@ -60,8 +60,7 @@ def execute(
     with RunFolder.for_writing(folder) as opened, observer.watching():
         run = Run(job, opened, Together(observer, hooks), make, replace)
         try:
-            run.execute()
-            results = finished(opened, run.observer)
+            results = finished(run)
         except (Stopped, KeyboardInterrupt):
             console.print(
                 f"stopped; everything finished is in {folder}. The same command goes on from there.",

@@ -224,7 +224,7 @@ def with_methods_that_fit(job: Job, observer: Observer) -> Job:
 def settle_torch(config: RunConfig, device: torch.device) -> None:
     """Threads, determinism and the allocator, before anything is timed."""
     threads = config.threads
-    if threads is None and config.clock == STEADY:
+    if threads is None and config.clock == STEADY and config.data.batches is None:
         threads = profile_threads(None, device)
     if threads is not None:
         most = MOST_THREADS_PER_CORE * (os.cpu_count() or 1)

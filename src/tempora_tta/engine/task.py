@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tempora_tta.engine.job import deployment_identity
-from tempora_tta.engine.kept_states import BudgetWatch
 from tempora_tta.engine.observer import Stopped
 from tempora_tta.engine.pass_maker import PassMaker
-from tempora_tta.engine.passes import Pass
+from tempora_tta.engine.passes import BudgetWatch, Pass
 from tempora_tta.errors import TemporaError
 from tempora_tta.measure import ProfileClock
 from tempora_tta.measure.settling import is_relative

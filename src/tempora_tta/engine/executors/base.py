@@ -29,7 +29,7 @@ class Executor(ABC):
 
     @abstractmethod
     def cells(self, tasks: Tasks) -> Iterator[list[Cell]]:
-        """The cells of one stream after the other, each when all its tasks are done and their passes on disk."""
+        """Cells of tasks as they are done, their passes on disk; those of one stream before those of the next."""
 
     def facts(self) -> dict[str, Any]:
         """What run.json should say about where the tasks ran."""

@@ -72,6 +72,7 @@ def _for_workers(config: RunConfig, **changes: Any) -> tuple[dict[str, Any], byt
     for holder, name in ((values, "checkpoint"), (values["data"], "root"), (values["data"], "cache_dir")):
         if holder[name] is not None:
             holder[name] = str(Path(holder[name]).expanduser().absolute())
-    file = isinstance(config.clock, str) and config.clock not in (MEASURED, STEADY)
-    recorded = file and not config.clock.startswith(PUBLISHED)
-    return values, Path(config.clock).read_bytes() if recorded else None
+    clock = config.clock
+    if isinstance(clock, dict) or clock in (MEASURED, STEADY) or clock.startswith(PUBLISHED):
+        return values, None
+    return values, Path(clock).read_bytes()
