@@ -94,7 +94,7 @@ def test_the_error_about_a_part_names_what_to_type(tmp_path: Path) -> None:
         build_job(load_config(None, flags=flags))
     job = build_job(load_config(None, ["data.options.subset=true"], flags))
     assert job.streams[0].num_batches == 5
-    assert job.facts["config"]["data"]["options"] == {"subset": True}
+    assert job.config.data.options == {"subset": True}
 
 
 @pytest.mark.parametrize(

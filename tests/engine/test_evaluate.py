@@ -138,6 +138,26 @@ class Counts(Method):
         return torch.full((len(x), 10), math.nan)
 
 
+class Made(Counts):
+    """Predicts as the network does, and counts how often it is made."""
+
+    name = "made"
+
+    def setup(self):
+        CALLS.append("made")
+
+    def predict(self, x):
+        return self.model(x)
+
+
+def test_a_method_is_made_once_for_each_task(network, batches):
+    """The one that shows whether it fits serves its first task."""
+    CALLS.clear()
+    shifts = {"a": batches[:2], "b": batches[2:4]}
+    evaluate(network("fashion_resnet"), shifts, ["standard", Made], clock={**CLOCK, "made": (40, 0)})
+    assert ["made"] * len(shifts) == CALLS
+
+
 def test_a_method_that_fails_is_not_tried_once_per_scenario(network, batches, tmp_path):
     CALLS.clear()
     options = {"clock": {**CLOCK, "counts": (40, 0)}, "warmup_batches": 0, "out": tmp_path / "run"}

@@ -62,7 +62,7 @@ MOST_THREADS_PER_CORE = 8
 """More of them only wait for each other, and far more cannot be started, which ends the process."""
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
 """Without this variable torch refuses matrix products under deterministic algorithms; read with the first of them."""
-MOST_KEPT_BYTES = 1 << 30
+MOST_KEPT_BYTES = 64 << 20
 """Memory for networks of methods that wait for their first task."""
 
 
@@ -137,61 +137,60 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
     if given.source is not None:
         samples(given.source, 0, "evaluate")  # what is no image is refused before it is hashed
     model = _network(config, given, device)
-    batches = given.batches
-    if config.data.batches is not None:
-        batches = find_function("batches", config.data.batches)()
-    streams = tuple(
-        named_streams(config, model, observer) if batches is None else given_streams(config, model, batches)
-    )
-    source = given.source
-    if source is None and (batches is None or config.source is not None):
-        source = source_images(config, model)
     machine = machine_facts(device)
-    specs = list(method_specs(config.methods if given.methods is None else given.methods, observer))
     recipes = None if config.recipes is None else read_recipes(config.recipes, model.name)
-    specs = tuned(specs, recipes)
-    if config.clock == STEADY:
-        specs = with_own_times(specs)
+    specs = method_specs(config.methods if given.methods is None else given.methods, observer)
+    listed = with_own_times(tuned(specs, recipes), config.clock)
     job = Job(
         config=config,
         named=given.named,
         model=model,
-        methods=in_runtimes(specs, config.runtimes, device, observer),
-        source=source,
+        methods=in_runtimes(listed, config.runtimes, device, observer),
         scenarios=with_offline(scenarios_of(config, given.scenarios)),
-        streams=streams,
-        open_stream=(
-            stream_opener(config, model, device, observer)
-            if batches is None
-            else partial(open_given, device=device)
-        ),
         clock=clock,
         device=device,
         baseline=baseline,
         machine=machine,
         machine_kind=device_kind(machine),
-        pictures=(
-            partial(sample_pictures, config.data, streams, model.preprocessing)
-            if batches is None and may_be_kept(config.data)
-            else None
-        ),
         own_modules=(module_of(config.model),) if given.model is None and is_own(config.model) else (),
+        **_images(config, given, model, device, observer),
     )
-    if note := other_work(clock_record(clock), model.name, streams[0].batch_size):
+    if note := other_work(clock_record(clock), model.name, job.streams[0].batch_size):
         observer.note(note)
     job = with_methods_that_fit(job, observer)
-    note_settings(
-        (spec for spec in job.methods if spec.runtime == job.methods[0].runtime), recipes, model, observer
-    )
-    facts: dict[str, Any] = {}
-    if batches is None:
-        facts |= {"dataset": config.data.dataset, "severity": config.data.severity}
-    if suite := suite_of(config, model, streams, observer):
+    once = [spec for spec in job.methods if spec.runtime == job.methods[0].runtime]
+    note_settings(once, recipes, model, observer)
+    facts = dict(job.facts)
+    if suite := suite_of(config, model, job.streams, observer):
         facts["suite"] = suite
     if recipes is not None:
-        shifts = (one.name for stream in streams for one in stream.shifts)
-        facts["recipes"] = recipe_record(recipes, config.data.dataset, specs, shifts, observer)
+        shifts = [one.name for stream in job.streams for one in stream.shifts]
+        facts["recipes"] = recipe_record(recipes, config.data.dataset, listed, shifts, observer)
     return replace(job, facts=facts)
+
+
+def _images(
+    config: RunConfig, given: Given, model: Classifier, device: torch.device, observer: Observer
+) -> dict[str, Any]:
+    """What a job knows of its images: of a dataset, or of batches that Python code gives."""
+    batches = given.batches
+    if config.data.batches is not None:
+        batches = find_function("batches", config.data.batches)()
+    if batches is not None:
+        return {
+            "streams": tuple(given_streams(config, model, batches)),
+            "open_stream": partial(open_given, device=device),
+            "source": given.source if config.source is None else source_images(config, model),
+        }
+    streams = tuple(named_streams(config, model, observer))
+    kept = may_be_kept(config.data)
+    return {
+        "streams": streams,
+        "open_stream": stream_opener(config, model, device, observer),
+        "source": source_images(config, model) if given.source is None else given.source,
+        "pictures": partial(sample_pictures, config.data, streams, model.preprocessing) if kept else None,
+        "facts": {"dataset": config.data.dataset, "severity": config.data.severity},
+    }
 
 
 def with_methods_that_fit(job: Job, observer: Observer) -> Job:
@@ -213,8 +212,9 @@ def with_methods_that_fit(job: Job, observer: Observer) -> Job:
             continue
         kept.append(replace(spec, if_it_fits=False))
         bytes_kept += sum(tensor.nbytes for tensor in (*method.model.parameters(), *method.model.buffers()))
-        # On a GPU memory is measured, and compiled parts are made anew for each method.
-        if job.device.type == "cpu" and spec.runtime == EAGER and bytes_kept <= MOST_KEPT_BYTES:
+        # Only where nothing is measured here, neither time nor memory; compiled parts are made anew for each method.
+        free = job.clock.looks_up and job.device.type == "cpu" and spec.runtime == EAGER
+        if free and bytes_kept <= MOST_KEPT_BYTES:
             made[spec.label] = method
     if kept and len(failures) == len(kept):
         raise TemporaError(f"no method can be made: {'; '.join(failures)}")

@@ -11,6 +11,7 @@ import torch
 
 from tempora_tta import methods
 from tempora_tta.config import MethodConfig
+from tempora_tta.engine.clocks import STEADY
 from tempora_tta.engine.job import MethodSpec
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.recipes import Recipes
@@ -78,8 +79,10 @@ def _with_recipe(spec: MethodSpec, recipes: Recipes) -> MethodSpec:
     return replace(with_settings, label=f"{spec.label} (oracle)", times_as=times_as, oracle=True)
 
 
-def with_own_times(specs: Sequence[MethodSpec]) -> list[MethodSpec]:
-    """Where this machine is profiled: variants of a method that the run does not have itself are profiled each."""
+def with_own_times(specs: Sequence[MethodSpec], clock: object) -> Sequence[MethodSpec]:
+    """Where this machine is profiled, variants of a method that the run does not have itself are profiled each."""
+    if clock != STEADY:
+        return specs
     labels = {spec.label for spec in specs}
     return [
         replace(spec, times_as="") if spec.times_as == spec.name and spec.name not in labels else spec
