@@ -30,9 +30,9 @@ import tempora_tta as tempora
 import tempora_tta.methods
 import tempora_tta.models
 from common import Device, JsonFile, committed, in_percent, markdown_table, script, timed, write
+from tempora_tta.config import RunConfig
 from tempora_tta.data import CORRUPTIONS, bundled, open_stream
-from tempora_tta.engine.config import RunConfig
-from tempora_tta.engine.setup_data import source_images
+from tempora_tta.engine.images import source_images
 from tempora_tta.models import Classifier
 from tempora_tta.scenarios import Amortised, Continuous, Discrete
 

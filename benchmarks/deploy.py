@@ -33,10 +33,10 @@ from engine import synthetic
 from tempora_tta import methods, models
 from tempora_tta.cli.live import show_lived
 from tempora_tta.engine import Run
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.live import LivedCell, live
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.own_profile import PROFILE_FILE
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.measure.device import synchroniser
 from tempora_tta.methods.testing import sharpened
 from tempora_tta.scenarios import Offline
@@ -140,7 +140,7 @@ def lived(
     with tempfile.TemporaryDirectory() as place:
         for name in grids.split(","):
             with RunFolder.for_writing(Path(place) / name) as folder:
-                job = job_from_config(load_config(None, flags={**flags, "grid": name, "clock": clock}))
+                job = build_job(load_config(None, flags={**flags, "grid": name, "clock": clock}))
                 results = Run(job, folder).execute()
             if clock == "steady":  # one profile for all
                 clock = str(results.path / PROFILE_FILE)

@@ -22,9 +22,9 @@ from scipy.special import stdtrit
 from common import RESULTS, committed, console, markdown_table, script, write
 from tempora_tta import analysis
 from tempora_tta._numbers import percent
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.run import Run
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.store import Results, RunFolder
 
 PROFILE, FIGURES = RESULTS / "streams-profile.json", RESULTS / "streams-study.json"
@@ -84,7 +84,7 @@ def _run(name: str, clock: str, folder: Path) -> Results:
         "threads": 1,
     }
     with RunFolder.for_writing(folder) as opened:
-        return Run(job_from_config(load_config(None, flags=flags)), opened).execute()
+        return Run(build_job(load_config(None, flags=flags)), opened).execute()
 
 
 def figures(runs: dict[str, Results]) -> dict[str, Any]:

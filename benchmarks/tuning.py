@@ -25,9 +25,9 @@ import typer
 
 from common import Device, JsonFile, console, write
 from tempora_tta import data, methods, models
+from tempora_tta.config import SourceConfig
 from tempora_tta.data import Stream, bundled, open_stream
-from tempora_tta.engine.config import SourceConfig
-from tempora_tta.engine.setup_data import SOURCES, images_of
+from tempora_tta.engine.images import SOURCES, images_of
 from tempora_tta.engine.tuning import (
     COLLAPSED,
     LABEL_FREE,

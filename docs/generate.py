@@ -21,7 +21,7 @@ from tempora_tta import methods, published
 from tempora_tta._numbers import percent
 from tempora_tta.cli.app import app
 from tempora_tta.cli.examples import EXAMPLES, line
-from tempora_tta.engine.config import DataConfig, RunConfig, template
+from tempora_tta.config import DataConfig, RunConfig, default_of, template
 from tempora_tta.measure.verdict import Limits
 from tempora_tta.report.html.glossary import WORDS
 from tempora_tta.scenarios.specs import KINDS
@@ -144,8 +144,8 @@ def _default(value: Any) -> str:
 
 
 def config() -> str:
-    keys = [[f"`{name}`", *_field(field)] for name, field in RunConfig.model_fields.items() if name != "data"]
-    data = [[f"`data.{name}`", *_field(field)] for name, field in DataConfig.model_fields.items()]
+    keys = [[f"`{name}`", *field] for name, field in _keys(RunConfig)]
+    data = [[f"`data.{name}`", *field] for name, field in _keys(DataConfig)]
     parts = [
         "# Configuration",
         f"{MADE} A run is described by a YAML file (`tempora run FILE`), by flags, or by both: a flag wins over "
@@ -168,9 +168,15 @@ def config() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _field(field: Any) -> list[str]:
-    default = "" if field.default is None else shown(field.default)
-    return [_type(field.annotation), default, field.description]
+def _keys(part: type[Any]) -> Iterator[tuple[str, list[str]]]:
+    """Every key of a configuration: what it takes, its default and its sentence."""
+    hints = typing.get_type_hints(part)
+    for field in dataclasses.fields(part):
+        if field.name == "data":
+            continue
+        default = default_of(field)
+        told = field.metadata["description"]
+        yield field.name, [_type(hints[field.name]), "" if default is None else shown(default), told]
 
 
 def _type(annotation: Any) -> str:

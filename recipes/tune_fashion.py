@@ -33,10 +33,10 @@ from torch import Tensor
 from train_fashion import HELD_OUT, images_and_labels
 
 from tempora_tta import methods
+from tempora_tta.config import RunConfig
 from tempora_tta.data import Shift, Stream, array_shift, bundled, open_stream
 from tempora_tta.data.corruptions import corrupt
-from tempora_tta.engine import setup_data
-from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine import images
 from tempora_tta.models import Classifier, load
 
 RECIPES = Path(__file__).parents[1] / "src/tempora_tta/models/recipes.json"
@@ -193,7 +193,7 @@ def measured(network: str, method: str, settings: Settings, tuned: str) -> float
 
 def source_images(model: Classifier) -> Tensor:
     """The clean images that ship with the package, as a run on the bundled benchmark gives them."""
-    return setup_data.source_images(RunConfig(), model)
+    return images.source_images(RunConfig(), model)
 
 
 def _nearest(lr: float) -> float:

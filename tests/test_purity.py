@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PURE = ["errors", "scenarios", "published", "store", "analysis", "report"]
+PURE = ["errors", "config", "scenarios", "published", "store", "analysis", "report"]
 
 
 def modules_loaded_by(statement: str) -> set[str]:

@@ -65,9 +65,9 @@ def test_every_shell_gets_its_script_and_answers(shell: str) -> None:
 
 def test_the_names_are_those_that_there_are() -> None:
     from tempora_tta import methods, models, names
+    from tempora_tta.config import checked
     from tempora_tta.data import CORRUPTIONS, EXTRA, GROUPS, datasets
     from tempora_tta.engine import suites
-    from tempora_tta.engine.config import RunConfig
     from tempora_tta.report.tables.build import BUILDERS
     from tempora_tta.scenarios import GRIDS
 
@@ -91,7 +91,7 @@ def test_the_names_are_those_that_there_are() -> None:
     assert tuple(BUILDERS) == names.TABLES
     assert list(GRIDS) == list(names.GRIDS)
     for grid in names.GRIDS:
-        RunConfig.model_validate({"grid": grid})
+        checked({"grid": grid})
 
 
 def test_the_shell_does_not_wait_for_torch() -> None:

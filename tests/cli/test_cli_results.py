@@ -205,10 +205,10 @@ def test_ties_are_called_ties(tmp_path: Path) -> None:
 
 def test_the_command_is_the_run_with_one_scenario_more() -> None:
     """What the command line would make of it is the configuration that the run had, and the scenario."""
-    from tempora_tta.engine.config import RunConfig
+    from tempora_tta.config import checked
     from tempora_tta.engine.load_config import load_config
 
-    config = RunConfig.model_validate(
+    config = checked(
         {
             "data": {"dataset": "fashion", "shifts": ["fog", "snow"], "severity": 3},
             "methods": ["standard", {"name": "tent", "label": "tent fast", "lr": 0.1}],
@@ -218,7 +218,7 @@ def test_the_command_is_the_run_with_one_scenario_more() -> None:
             "seeds": [1, 2],
             "clock": "published:rn50_inc",
         }
-    ).model_dump(mode="json")
+    ).plain()
     asked = {"protocol": "discrete", "interval_ms": 60.0}
     words = shlex.split(measuring_command(config, asked, Path("runs/my run")))
     assert words[:2] == ["tempora", "run"]
@@ -232,7 +232,7 @@ def test_the_command_is_the_run_with_one_scenario_more() -> None:
             given["seeds"] = [int(seed) for seed in value.split(",")]
         else:
             given[flags[flag]] = value
-    again = load_config(None, overrides, given).model_dump(mode="json")
+    again = load_config(None, overrides, given).plain()
     assert again == {**config, "scenarios": [*config["scenarios"], asked]}
 
 

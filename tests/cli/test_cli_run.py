@@ -64,6 +64,20 @@ def test_the_same_command_resumes_and_shows_who_wins(run_folder):
     assert "VALID: recorded clock" in output
 
 
+def test_a_run_folder_is_run_again_with_one_more_scenario(run_folder, tmp_path):
+    """Everything else is as it was there, and no pass that is there is made again."""
+    folder = shutil.copytree(run_folder, tmp_path / "again")
+    made = {path: path.stat().st_mtime_ns for path in (folder / "traces").iterdir()}
+    results = tempora.open_run(folder)
+    told, before = results.manifest, results.utilities
+    tempora_says("run", str(folder), "--scenario", "{protocol: discrete, interval_ms: 77}", "--quiet")
+    after = tempora.open_run(folder)
+    assert after.manifest["scenarios"] == [*told["scenarios"], {"protocol": "discrete", "interval_ms": 77}]
+    assert {path: path.stat().st_mtime_ns for path in made} == made
+    keys = ["method", "shift", "seed", "scenario", "utility", "adapting_pass"]
+    assert len(before[keys].merge(after.utilities[keys])) == len(before)
+
+
 def test_show_fits_eighty_columns(run_folder):
     output = tempora_says("show", str(run_folder))
     assert max(len(line.rstrip()) for line in output.splitlines()) <= 80
@@ -132,7 +146,7 @@ def _clock_without_neo(folder: Path) -> Path:
         (["run", "--methods", "tnet"], "did you mean 'tent'"),
         (["run", "--shifts", "gausian_noise"], "did you mean 'gaussian_noise'"),
         (["run", "--dataset", "fashon"], "did you mean 'fashion'"),
-        (["run", "--seeds", "one"], "give whole numbers"),
+        (["run", "--seeds", "one"], "seeds.0='one': must be a valid integer"),
         (["run", "--methods", "spa"], "spa does not fit fashion_resnet"),
         (["run", "--model", "fashion_resnet", "--dataset", "cifar10_c"], "expected"),
         (["show", "nowhere"], "is not a run folder"),

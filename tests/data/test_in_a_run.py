@@ -10,9 +10,9 @@ import pytest
 
 from tempora_tta.data import Stream
 from tempora_tta.engine import Observer, Stopped
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.job import Job
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.errors import TemporaError
 from tempora_tta.store import Trace
 
@@ -26,7 +26,7 @@ def test_a_shift_smaller_than_a_batch_is_named_before_anything_runs() -> None:
     with pytest.raises(
         TemporaError, match=r"'contrast' has 10000 images, fewer than one batch of 20000.*--batch-size"
     ):
-        job_from_config(config)
+        build_job(config)
 
 
 class Watches(Observer):
@@ -48,15 +48,15 @@ def test_decoding_is_watched_and_can_be_stopped(tmp_path: Path) -> None:
     config = load_config(None, flags=flags)
     stopped = Watches(stop_requested=True)
     with pytest.raises(Stopped):
-        _opened(job_from_config(config, stopped))
+        _opened(build_job(config, stopped))
     assert len(stopped.batches) == 1
     watches = Watches()
-    _opened(job_from_config(config, watches)).close()
+    _opened(build_job(config, watches)).close()
     assert watches.passes == [("decoding", 10_000 // 64)]
     assert watches.batches == sorted(watches.batches)
     assert watches.batches[-1] == 10_000 // 64
     cached = Watches()
-    _opened(job_from_config(config, cached)).close()
+    _opened(build_job(config, cached)).close()
     assert not cached.passes
 
 
@@ -68,7 +68,7 @@ def _job(dataset: str, root: Path | None, *overrides: str) -> Job:
         "pretrained": False,
         "batch_size": 2,
     }
-    return job_from_config(load_config(None, [f"data.options.{text}" for text in overrides], flags))
+    return build_job(load_config(None, [f"data.options.{text}" for text in overrides], flags))
 
 
 def test_options_reach_the_dataset(class_tree: Callable[..., Path], tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ def test_the_error_about_a_part_names_what_to_type(tmp_path: Path) -> None:
     np.save(tmp_path / "labels.npy", labels)
     flags = {"data.dataset": "cifar10_c", "data.root": tmp_path, "data.shifts": "fog", "batch_size": 2}
     with pytest.raises(TemporaError, match=r"--set data\.options\.subset=true, accepts fewer"):
-        job_from_config(load_config(None, flags=flags))
-    job = job_from_config(load_config(None, ["data.options.subset=true"], flags))
+        build_job(load_config(None, flags=flags))
+    job = build_job(load_config(None, ["data.options.subset=true"], flags))
     assert job.streams[0].num_batches == 5
-    assert job.facts["config"]["data"]["options"] == {"subset": True}
+    assert job.config.data.options == {"subset": True}
 
 
 @pytest.mark.parametrize(

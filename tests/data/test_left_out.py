@@ -15,9 +15,9 @@ from tempora_tta.data.corruptions.folder import corrupt_folder
 from tempora_tta.data.images import ArrayImages, FileImages
 from tempora_tta.data.verify import verify
 from tempora_tta.engine import Observer
+from tempora_tta.engine.build import build_job
+from tempora_tta.engine.images import left_out
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.setup import job_from_config
-from tempora_tta.engine.setup_data import left_out
 from tempora_tta.errors import TemporaError
 
 from .trees import save_picture
@@ -38,7 +38,7 @@ def _notes_of_a_run(root: Path, **more: object) -> list[str]:
     flags = {"data.dataset": "folder", "data.root": root, "device": "cpu", "methods": ["standard"]}
     flags |= {"batch_size": 4, **more}
     listens = Listens()
-    job_from_config(load_config(None, flags=flags), listens)
+    build_job(load_config(None, flags=flags), listens)
     return listens.notes
 
 

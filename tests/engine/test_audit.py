@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from latencies import CLOCK
 
@@ -9,10 +11,10 @@ import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.engine import Run
 from tempora_tta.engine.audit import audit
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.plan import make_plan
 from tempora_tta.engine.profiling import overhead_rows, record_profile
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.measure import load_profile
 from tempora_tta.store import RunFolder, manifest
 
@@ -34,7 +36,7 @@ def configured(tmp_path_factory):
         },
     )
     with RunFolder.for_writing(folder / "run") as opened:
-        return config, Run(job_from_config(config), opened).execute()
+        return config, Run(build_job(config), opened).execute()
 
 
 def test_run_json_holds_only_what_its_model_documents(configured):
@@ -82,28 +84,26 @@ def test_runs_from_python_cannot_be_audited(network, batches):
 
 def test_the_plan_counts_cells_and_passes(configured):
     config, results = configured
-    plan = make_plan(job_from_config(config))
+    plan = make_plan(build_job(config))
     assert plan.cells == len(results.utilities)
     by_label = {method.label: method for method in plan.methods}
     assert (by_label["standard"].fewest_passes, by_label["standard"].most_passes) == (1, 1)
     made = len(list((results.path / "traces").glob("*.parquet")))
     assert sum(m.fewest_passes for m in plan.methods) <= made <= sum(m.most_passes for m in plan.methods)
-    unshared = make_plan(job_from_config(config.model_copy(update={"share": False})))
+    unshared = make_plan(build_job(replace(config, share=False)))
     assert sum(m.most_passes for m in unshared.methods) == unshared.cells
 
 
 def test_the_plan_counts_tails_that_no_standard_pass_holds(configured):
     config, _ = configured
-    alone = make_plan(job_from_config(config.model_copy(update={"methods": ["lame"], "clock": "measured"})))
-    beside = make_plan(
-        job_from_config(config.model_copy(update={"methods": ["standard", "lame"], "clock": "measured"}))
-    )
+    alone = make_plan(build_job(replace(config, methods=["lame"], clock="measured")))
+    beside = make_plan(build_job(replace(config, methods=["standard", "lame"], clock="measured")))
     assert alone.methods[0].most_passes > beside.methods[1].most_passes
 
 
 def test_a_recorded_profile_is_a_clock(configured, tmp_path):
     config, _ = configured
-    job = job_from_config(config.model_copy(update={"clock": "steady"}))
+    job = build_job(replace(config, clock="steady"))
     profile = record_profile(job, seconds=0.1, num_batches=5, name="here")
     profile.save(tmp_path / "profile.json")
     assert set(load_profile(tmp_path / "profile.json").methods) == {"standard", "adabn", "eta"}

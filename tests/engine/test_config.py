@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 import yaml
+from latencies import CLOCK
 
+import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.engine.config import RunConfig, template
+from tempora_tta.config import RunConfig, checked, template
+from tempora_tta.engine import Run
+from tempora_tta.engine.audit import audit
+from tempora_tta.engine.build import build_job, scenarios_of
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.setup import scenarios
-from tempora_tta.scenarios import GRIDS, Recorded, grid
+from tempora_tta.evaluation import Options
+from tempora_tta.scenarios import GRIDS, Discrete, Recorded, grid
+from tempora_tta.store import RunFolder
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
@@ -62,7 +69,7 @@ def test_overrides_and_flags(tmp_path):
         (LAUGHS, "aliases .* that contain each other"),
         ("[" * 5000, "is nested too deeply"),
         ("batch_size: yes\n", "batch_size=True .*must not be true or false"),
-        ("seeds: [1, off]\n", "seeds=.*must not be true or false"),
+        ("seeds: [1, off]\n", r"seeds\.1=False .*must not be true or false"),
         ("seeds: [-1]\n", r"seeds=\[-1\] .*from 0 to 2\^63 - 1, each once"),
         ("seeds: [1, 1]\n", r"seeds=\[1, 1\] .*each once"),
         ("checkpoint: 7\n", r"checkpoint=7 \(line 1 of .*must be a path"),
@@ -123,20 +130,20 @@ def test_wrong_scenarios_say_which(spec, message):
     with pytest.raises(TemporaError, match=message):
         load_config(None, flags={"scenarios": [spec]})
     with pytest.raises(TemporaError, match=message):
-        scenarios(RunConfig(scenarios=[spec]))
+        scenarios_of(RunConfig(scenarios=[spec]))
 
 
 def test_no_limit_survives_run_json():
     config = load_config(None, flags={"scenarios": [{"protocol": "amortised", "budget_ms": float("inf")}]})
-    stored = json.loads(json.dumps(config.model_dump(mode="json")))
-    assert RunConfig.model_validate(stored) == config
+    stored = json.loads(json.dumps(config.plain()))
+    assert checked(stored) == config
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_shipped_configurations_are_valid(path):
     config = load_config(path)
     assert config.data.root is None, "where the data lies is the user's to say"
-    assert scenarios(config)
+    assert scenarios_of(config)
 
 
 def test_the_papers_setups_have_the_papers_sizes():
@@ -144,7 +151,7 @@ def test_the_papers_setups_have_the_papers_sizes():
     sizes = {"resnet50-imagenet-c": 240, "vit-imagenet-c": 225, "resnet18-cifar10-c": 135}
     for name, expected in sizes.items():
         config = yaml.safe_load((CONFIGS[0].parent / f"{name}.yaml").read_text())
-        grid = scenarios(RunConfig.model_validate(config))
+        grid = scenarios_of(checked(config))
         assert len(grid) * 15 == expected, name
 
 
@@ -155,7 +162,7 @@ def test_recorded_arrivals_come_from_files_and_functions(tmp_path, monkeypatch):
     specs = [
         {"protocol": "deployment", "arrivals": {"recorded": name}} for name in ("log.csv", "my_log:times")
     ]
-    found = scenarios(load_config(None, flags={"grid": "none", "scenarios": specs}))
+    found = scenarios_of(load_config(None, flags={"grid": "none", "scenarios": specs}))
     assert [scenario.arrivals for scenario in found] == [
         Recorded([0, 15, 15, 40.5]),
         Recorded([0, 10, 20, 30]),
@@ -181,14 +188,14 @@ def test_wrong_arrivals_say_what_to_do(tmp_path, monkeypatch, arrivals, message)
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_every_grid_is_a_grid_of_a_run(name):
-    assert scenarios(load_config(None, flags={"grid": name})) == grid(name)
+    assert scenarios_of(load_config(None, flags={"grid": name})) == grid(name)
 
 
 def test_source_samples_are_drawn_from_another_dataset_than_the_stream_s(tmp_path):
     from PIL import Image
 
     from tempora_tta import models
-    from tempora_tta.engine.setup_data import source_images
+    from tempora_tta.engine.images import source_images
 
     for label in ("a", "b"):
         for index in range(3):
@@ -212,9 +219,66 @@ def test_the_bundled_benchmark_has_source_samples_of_its_own():
     import torch
 
     from tempora_tta import models
-    from tempora_tta.engine.setup_data import source_images
+    from tempora_tta.engine.images import source_images
 
     model = models.load("fashion_resnet")
     own = source_images(load_config(None), model)
     assert own.shape == (2000, 1, 28, 28)
     assert torch.equal(own, source_images(load_config(None, ["source=fashion_train"]), model))
+
+
+def test_evaluate_takes_keys_of_a_configuration_and_no_others(network, batches):
+    assert set(Options.__annotations__) <= {field.name for field in dataclasses.fields(RunConfig)}
+    with pytest.raises(
+        TemporaError, match="unknown option of evaluate 'provision_y': did you mean 'provision_x'"
+    ):
+        tempora.evaluate(network("fashion_resnet"), batches, "standard", provision_y=1)
+    with pytest.raises(TemporaError, match="unknown option of evaluate 'batch_size'"):
+        tempora.evaluate(network("fashion_resnet"), batches, "standard", batch_size=8)
+    with pytest.raises(TemporaError, match=r"rule='lax': .*overshoot, strict"):
+        tempora.evaluate(network("fashion_resnet"), batches, "standard", rule="lax")
+
+
+def test_a_run_whose_parts_have_names_is_a_configuration(network, batches, tmp_path, monkeypatch):
+    """It is audited and run again from run.json, with one more scenario, and makes what is missing alone."""
+    (tmp_path / "my_batches.py").write_text(
+        "import torch\n"
+        "from tempora_tta import data, models\n"
+        "def few():\n"
+        "    shift = data.open('fashion', shifts=['contrast'])['contrast']\n"
+        "    prepared = models.load('fashion_resnet').preprocessing\n"
+        "    stream = data.open_stream(shift, prepared, batch_size=8, limit_batches=4)\n"
+        "    return [(stream.batch(i).clone(), torch.from_numpy(stream.labels(i))) for i in range(4)]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    given = {"methods": ["standard", ("tent", {"lr": 0.001})], "clock": CLOCK, "device": "cpu"}
+    half = Discrete(utilisation=0.5)
+    first = tempora.evaluate(
+        "fashion_resnet", "my_batches:few", scenarios=half, out=tmp_path / "run", **given
+    )
+    assert all(cell.agrees for cell in audit(first, cells=4))
+    config = load_config(tmp_path / "run", flags={"scenarios": [{"protocol": "amortised", "budget_x": 0.5}]})
+    assert config.stream is None
+    assert config.data.batches == "my_batches:few"
+    made = {path.name for path in (tmp_path / "run" / "traces").iterdir()}
+    with RunFolder.for_writing(tmp_path / "run") as folder:
+        again = Run(build_job(config), folder).execute()
+    assert made < {path.name for path in (tmp_path / "run" / "traces").iterdir()}
+    assert set(again.utilities["protocol"]) == {"offline", "discrete", "amortised"}
+    before = first.utilities[["method", "protocol", "adapting_pass", "utility"]]
+    both = before.merge(again.utilities, on=list(before.columns))
+    assert len(both) == len(before)
+
+
+def test_a_run_of_objects_has_no_configuration(network, batches, tmp_path):
+    tempora.evaluate(
+        network("fashion_resnet"),
+        batches[:2],
+        "standard",
+        [],
+        clock=CLOCK,
+        device="cpu",
+        out=tmp_path / "run",
+    )
+    with pytest.raises(TemporaError, match="no configuration that could be run again"):
+        load_config(tmp_path / "run")

@@ -19,8 +19,8 @@ from tempora_tta.analysis import answer
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.data import from_batches
 from tempora_tta.engine import Run
+from tempora_tta.engine.build import job_from_python
 from tempora_tta.engine.clocks import open_clock
-from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.measure import Baseline
 from tempora_tta.methods import Method, create
@@ -138,6 +138,26 @@ class Counts(Method):
         return torch.full((len(x), 10), math.nan)
 
 
+class Made(Counts):
+    """Predicts as the network does, and counts how often it is made."""
+
+    name = "made"
+
+    def setup(self):
+        CALLS.append("made")
+
+    def predict(self, x):
+        return self.model(x)
+
+
+def test_a_method_is_made_once_for_each_task(network, batches):
+    """The one that shows whether it fits serves its first task."""
+    CALLS.clear()
+    shifts = {"a": batches[:2], "b": batches[2:4]}
+    evaluate(network("fashion_resnet"), shifts, ["standard", Made], clock={**CLOCK, "made": (40, 0)})
+    assert ["made"] * len(shifts) == CALLS
+
+
 def test_a_method_that_fails_is_not_tried_once_per_scenario(network, batches, tmp_path):
     CALLS.clear()
     options = {"clock": {**CLOCK, "counts": (40, 0)}, "warmup_batches": 0, "out": tmp_path / "run"}
@@ -204,8 +224,8 @@ def test_an_edited_method_is_another_method(network, batches, tmp_path, monkeypa
 
 def replacing(model, batches, out: Path, **options):
     """As `tempora run --replace` does."""
-    given = {"clock": CLOCK, "device": "cpu", "seed": 1} | options
-    job = job_from_batches(model, batches, ["standard"], [], **given)
+    given = {"clock": CLOCK, "device": "cpu", "seeds": [1]} | options
+    job = job_from_python(model, batches, ["standard"], [], **given)
     with RunFolder.for_writing(out) as folder:
         return Run(job, folder, replace=True).execute()
 
@@ -386,8 +406,8 @@ def test_a_clock_without_the_method_says_which_it_has(network, batches):
         ({"clock": "published:rn50"}, "did you mean 'rn50_inc'"),
         ({"clock": "no-such-file.json"}, "no such profile"),
         ({"device": "cudaa"}, "unknown device"),
-        ({"baseline_ms": -3}, "must be a finite number of milliseconds above 0"),
-        ({"seeds": [1, 1]}, r"seeds=\[1, 1\]: each once"),
+        ({"baseline_ms": -3}, "baseline_ms=-3: must be greater than 0"),
+        ({"seeds": [1, 1]}, r"seeds=\[1, 1\]: .*each once"),
         ({"methods": [("tent", 3)]}, r"give \(name, settings\)"),
         ({"methods": [("tent", {"lrr": 1})]}, "unknown setting of tent 'lrr'"),
     ],

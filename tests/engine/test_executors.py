@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -19,13 +20,13 @@ import torch
 from latencies import CLOCK
 
 from tempora_tta import TemporaError
+from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Observer, Run, Stopped
-from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.executors import ray_cluster
 from tempora_tta.engine.executors.devices import Devices
 from tempora_tta.engine.executors.ray import RayExecutor, driver_job
 from tempora_tta.engine.schedule import Pending, pick, rough_cost
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.measure import load_profile
 from tempora_tta.methods import Method
 from tempora_tta.store import RunFolder
@@ -73,7 +74,7 @@ def clock_file(tmp_path_factory):
 
 
 def configuration(clock: object, **changes) -> RunConfig:
-    return RunConfig.model_validate(
+    return checked(
         {
             "data": {"shifts": SHIFTS, "workers": 0},
             "methods": METHODS,
@@ -97,7 +98,7 @@ def configuration(clock: object, **changes) -> RunConfig:
 
 def run_local(config: RunConfig, out: Path) -> Run:
     with RunFolder.for_writing(out) as folder:
-        run = Run(job_from_config(config), folder)
+        run = Run(build_job(config), folder)
         run.execute()
     return run
 
@@ -125,7 +126,7 @@ def local(clock_file, tmp_path_factory):
 
 
 def test_longest_first_and_then_what_is_decoded_already(clock_file):
-    job = job_from_config(configuration(clock_file))
+    job = build_job(configuration(clock_file))
     cost = {spec.label: rough_cost(job, spec, job.streams[0]) for spec in job.methods}
     assert cost["tent"] > 2 * cost["lame"] == 2 * cost["standard"]
     contrast, clean = job.streams
@@ -469,7 +470,7 @@ def test_a_lost_node_costs_only_its_task(connected, clock_file, local, tmp_path)
 @pytest.mark.slow
 def test_a_restarted_head_loses_nothing(cluster, clock_file, local, tmp_path):
     config = tmp_path / "run.yaml"
-    config.write_text(configuration(clock_file).model_dump_json())
+    config.write_text(json.dumps(configuration(clock_file).plain()))
     environment = os.environ | {"RAY_gcs_rpc_server_reconnect_timeout_s": "2"}
     out = tmp_path / "run"
 

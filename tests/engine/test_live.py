@@ -18,10 +18,10 @@ from tempora_tta.data import Stream
 from tempora_tta.engine import Observer, Run, audit
 from tempora_tta.engine import life as life_of
 from tempora_tta.engine import live as living
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.pipeline import Pipeline
 from tempora_tta.engine.profiling import record
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.measure import Profile, ProfileClock, device_kind, load_profile, machine_facts
 from tempora_tta.measure.timer import Elapsed
 from tempora_tta.scenarios import Bursty, Deployment, Periodic, Poisson
@@ -53,7 +53,7 @@ def run(tmp_path_factory):
         "device": "cpu",
     }
     with RunFolder.for_writing(folder / "run") as opened:
-        return Run(job_from_config(load_config(None, flags=flags)), opened).execute()
+        return Run(build_job(load_config(None, flags=flags)), opened).execute()
 
 
 @pytest.fixture(scope="module")

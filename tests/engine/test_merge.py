@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from tempora_tta import TemporaError
 from tempora_tta.analysis.doubt import keep_doubt
 from tempora_tta.cli.merge import merge as merge_command
+from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Run
-from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.observer import Observer
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.evaluation import finished
 from tempora_tta.measure import load_profile
 from tempora_tta.store import RunFolder, open_run
@@ -32,7 +32,7 @@ def clock_file(tmp_path_factory):
 
 
 def configuration(clock: object, **changes) -> RunConfig:
-    return RunConfig.model_validate(
+    return checked(
         {
             "data": {"shifts": ["contrast", "clean"], "workers": 0},
             "methods": ["standard", "lame", "neo", "tent"],
@@ -55,7 +55,7 @@ def configuration(clock: object, **changes) -> RunConfig:
 
 def run(config: RunConfig, out: Path) -> Path:
     with RunFolder.for_writing(out) as folder:
-        Run(job_from_config(config), folder).execute()
+        Run(build_job(config), folder).execute()
         finished(folder, Observer())
     return out
 

@@ -18,7 +18,7 @@ import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.cli.app import app
 from tempora_tta.engine import Observer
-from tempora_tta.engine.given import job_from_batches
+from tempora_tta.engine.build import job_from_python
 from tempora_tta.engine.profiling import record_profile
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method
@@ -229,9 +229,9 @@ def test_a_setup_that_does_what_none_may_fails_alone(network, batches, bad):
 
 
 def test_a_profile_leaves_it_out_and_times_the_others_under_torch_as_it_was(network, batches):
-    job = job_from_batches(
+    job = job_from_python(
         network("fashion_resnet"), batches[:3], [LeavesAutocast, "standard", "adabn"], [],
-        device="cpu", clock="steady", seed=1,
+        device="cpu", clock="steady", seeds=[1],
     )  # fmt: skip
     profile = record_profile(job, seconds=1.0, num_batches=3, name="here")
     assert list(profile.left_out) == ["mine"]

@@ -11,8 +11,8 @@ from test_sharing import FITTING, GRID, ONE_OF_EACH, QUICK, SMALL
 
 import tempora_tta as tempora
 from tempora_tta._global_state import own_randomness
+from tempora_tta.engine.build import job_from_python
 from tempora_tta.engine.calls import Calls
-from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.job import MethodSpec
 from tempora_tta.naive import naive
 from tempora_tta.scenarios import SIX_TERMS, Deployment
@@ -28,10 +28,10 @@ PACE_CLOCK = {**CLOCK, "pace": (41, 56), "settle": (42, 3)}
 def agree(model, batches, methods, scenarios, **options):
     """Evaluate, then serve every cell again by the naive loop."""
     source = torch.cat([x for x, _ in next(iter(batches.values()))]).flip(-1)
-    given = {"clock": PACE_CLOCK, "device": "cpu", "seed": 2025, "source": source, **options}
+    given = {"clock": PACE_CLOCK, "device": "cpu", "seeds": [2025], "source": source, **options}
     results = tempora.evaluate(model, batches, methods, scenarios, **given)
     assert (results.utilities["status"] == "ok").all()
-    job = job_from_batches(model, batches, methods, scenarios, **given)
+    job = job_from_python(model, batches, methods, scenarios, **given)
     specs = {spec.label: spec for spec in job.methods}
     orders = {order.shift: order for order in job.streams}
     for row in results.utilities.to_dict("records"):

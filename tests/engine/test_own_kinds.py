@@ -19,8 +19,8 @@ import tempora_tta as tempora
 from tempora_tta import data, models, names
 from tempora_tta.cards import CATALOGUE, Cards, scenario_cards
 from tempora_tta.cli.app import app
+from tempora_tta.engine.build import scenarios_of
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.setup import scenarios as scenarios_of
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import tables
 from tempora_tta.report.figures import make_figures

@@ -7,8 +7,8 @@ import torch
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
+from tempora_tta.config import RunConfig
 from tempora_tta.engine import Observer
-from tempora_tta.engine.config import RunConfig
 from tempora_tta.engine.executors.ray import driver_job
 from tempora_tta.engine.predicting import check_predict_with
 from tempora_tta.methods import Method

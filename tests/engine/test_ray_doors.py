@@ -12,7 +12,7 @@ import ipaddress, sys
 if "imported before" in sys.argv:
     import ray
 from tempora_tta.engine import Observer
-from tempora_tta.engine.config import RunConfig
+from tempora_tta.config import RunConfig
 from tempora_tta.engine.executors.ray_cluster import Cluster
 
 class Prints(Observer):

@@ -74,6 +74,18 @@ class Counts(Observer):
         self.passes += 1
 
 
+def test_tables_of_an_unfinished_run_are_readable_after_each_task(network, batches, tmp_path):
+    cells = []
+
+    class Reads(Observer):
+        def task_started(self, method, shift, seed) -> None:
+            cells.append(len(tempora.open_run(tmp_path).utilities) if cells else 0)
+
+    run(network("fashion_resnet"), batches, tmp_path, Reads())
+    assert cells == sorted(cells)
+    assert len(set(cells)) >= 4, "more cells now and then, also within a stream"
+
+
 @pytest.mark.parametrize("stop_after", [1, 5, 13, 21, 34, 47])
 def test_stopped_anywhere_and_resumed_gives_the_same_files(
     network, batches, tmp_path, uninterrupted, stop_after

@@ -12,11 +12,10 @@ import torch
 from latencies import CLOCK
 
 from tempora_tta import TemporaError, methods
+from tempora_tta.config import RunConfig
 from tempora_tta.engine import Job, MethodSpec, Observer, Run
-from tempora_tta.engine.config import RunConfig
-from tempora_tta.engine.given import job_from_batches
+from tempora_tta.engine.build import build_job, job_from_python
 from tempora_tta.engine.runtime import PARTS, Runtime, _tf32, compiled_graphs
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.scenarios import Amortised, Discrete
 from tempora_tta.store import RunFolder
 
@@ -36,8 +35,8 @@ class Notes(Observer):
 
 def job(model, batches, *specs: MethodSpec, **options) -> Job:
     scenarios = [Discrete(utilisation=1), Amortised(budget_x=0.05)]
-    given = {"device": "cpu", "clock": CLOCK, "seed": 2025, "warmup_batches": 1}
-    return job_from_batches(model, batches, specs, scenarios, **{**given, **options})
+    given = {"device": "cpu", "clock": CLOCK, "seeds": [2025], "warmup_batches": 1}
+    return job_from_python(model, batches, specs, scenarios, **{**given, **options})
 
 
 def variants(*runtimes: str, names=("standard", "lame", "tent")) -> list[MethodSpec]:
@@ -144,7 +143,7 @@ def test_a_configuration_names_them_and_hears_what_has_no_effect():
     config = RunConfig(
         methods=["standard", "tent"], runtimes=["eager", "tf32", "amp+tf32"], device="cpu", batches=2
     )
-    made = job_from_config(config, notes)
+    made = build_job(config, notes)
     assert [spec.label for spec in made.methods] == [
         *("standard", "tent", "standard@tf32", "tent@tf32", "standard@tf32+amp", "tent@tf32+amp")
     ]

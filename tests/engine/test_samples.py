@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tempora_tta.config import DataConfig
 from tempora_tta.data import Walk, array_shift, bundled, draw
-from tempora_tta.engine.config import DataConfig
 from tempora_tta.engine.samples import SAMPLES, SIDE, may_be_kept, sample_pictures
 from tempora_tta.models.preprocessing import Preprocessing
 

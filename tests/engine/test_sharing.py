@@ -13,9 +13,9 @@ from latencies import CLOCK
 
 import tempora_tta as tempora
 from tempora_tta import methods
-from tempora_tta.engine.config import RunConfig
+from tempora_tta.config import RunConfig
+from tempora_tta.engine.build import settle_torch
 from tempora_tta.engine.job import Job
-from tempora_tta.engine.setup import settle_torch
 from tempora_tta.methods import Method, register
 from tempora_tta.scenarios import (
     Amortised,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -15,17 +16,16 @@ from late_action import Late
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError, methods
+from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Observer, Run
 from tempora_tta.engine import sentinel as sentinels
-from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.build import build_job, job_from_python, settle_torch
 from tempora_tta.engine.executors import LocalExecutor
 from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
-from tempora_tta.engine.given import job_from_batches
 from tempora_tta.engine.own_profile import added, needs
 from tempora_tta.engine.profiling import allowance, profiled_batches, warming
 from tempora_tta.engine.profiling.stations import Station
 from tempora_tta.engine.profiling.walker import Walker
-from tempora_tta.engine.setup import job_from_config, settle_torch
 from tempora_tta.measure import Verdict, load_profile
 from tempora_tta.measure.profile import Entry, Profile, Residuals, Rounds, Spent
 from tempora_tta.measure.timer import Timer
@@ -332,11 +332,11 @@ def test_methods_of_a_later_run_are_added_to_the_profile():
 
 
 def test_what_has_to_be_profiled(network, batches, clock):
-    from tempora_tta.engine.given import job_from_batches
+    from tempora_tta.engine.build import job_from_python
 
     def job(*methods):
-        return job_from_batches(
-            network("fashion_resnet"), {"a": batches}, methods, [], device="cpu", clock=clock, seed=1
+        return job_from_python(
+            network("fashion_resnet"), {"a": batches}, methods, [], device="cpu", clock=clock, seeds=[1]
         )
 
     assert needs(job("standard", "tent"), None) == ["standard", "tent"]
@@ -348,11 +348,11 @@ def test_what_has_to_be_profiled(network, batches, clock):
 def test_times_of_a_method_that_was_edited_or_set_otherwise_are_stale(
     network, batches, clock, tmp_path, monkeypatch
 ):
-    from tempora_tta.engine.given import job_from_batches
+    from tempora_tta.engine.build import job_from_python
 
     def job(*methods):
-        return job_from_batches(
-            network("fashion_resnet"), {"a": batches}, methods, [], device="cpu", clock=clock, seed=1
+        return job_from_python(
+            network("fashion_resnet"), {"a": batches}, methods, [], device="cpu", clock=clock, seeds=[1]
         )
 
     text = (
@@ -388,15 +388,15 @@ def test_what_is_profiled_again_takes_the_place_of_what_was_there():
 def test_shifts_to_profile_on_are_spread_and_the_last_checks(network, batches, clock):
     names = [f"s{index:02}" for index in range(15)]
     streams = dict.fromkeys(names, batches[:1])
-    job = job_from_batches(
-        network("fashion_resnet"), streams, ["standard"], [], device="cpu", clock=clock, seed=1
+    job = job_from_python(
+        network("fashion_resnet"), streams, ["standard"], [], device="cpu", clock=clock, seeds=[1]
     )
     assert list(profiled_batches(job)) == ["s00", "s05", "s14", "s09"]
 
 
 @pytest.mark.parametrize(("shifts", "each"), [(1, 12), (2, 6), (3, 4), (4, 3), (15, 3)])
 def test_fewer_shifts_are_looked_at_longer(network, batches, clock, shifts, each):
-    job = job_from_batches(
+    job = job_from_python(
         network("fashion_resnet"),
         {f"s{index:02}": batches for index in range(shifts)},
         ["standard"],
@@ -463,13 +463,13 @@ def test_one_process_per_core_gives_the_files_of_one(clock, tmp_path):
         "methods": ["standard", "lame", "tent"],
     }
     values |= {"batches": 4, "batch_size": 16, "clock": str(clock), "threads": 1, "device": "cpu"}
-    config = RunConfig.model_validate(values)
+    config = checked(values)
     for name, executor in (
         ("one", LocalExecutor),
         ("two", partial(ProcessExecutor, config=config, processes=2)),
     ):
         with RunFolder.for_writing(tmp_path / name) as folder:
-            Run(job_from_config(config), folder, executor=executor).execute()
+            Run(build_job(config), folder, executor=executor).execute()
     files = [sorted(path.name for path in (tmp_path / name / "traces").iterdir()) for name in ("one", "two")]
     assert files[0] == files[1]
     for name in (*(f"traces/{file}" for file in files[0]), "utilities.parquet"):
@@ -478,15 +478,13 @@ def test_one_process_per_core_gives_the_files_of_one(clock, tmp_path):
 
 def test_how_many_processes(clock):
     few = {"data": {"shifts": ["contrast"], "workers": 0}, "methods": ["standard"], "clock": str(clock)}
-    config = RunConfig.model_validate(few | {"batches": 2, "device": "cpu"})
-    assert cores_for(config, job_from_config(config)) == 1, (
-        "it would be done before another process has begun"
-    )
-    many = RunConfig.model_validate(few | {"methods": ["tent", "sar", "deyo"], "device": "cpu"})
+    config = checked(few | {"batches": 2, "device": "cpu"})
+    assert cores_for(config, build_job(config)) == 1, "it would be done before another process has begun"
+    many = checked(few | {"methods": ["tent", "sar", "deyo"], "device": "cpu"})
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert cores_for(many, job_from_config(many)) == cores
-    measured = many.model_copy(update={"clock": "measured"})
-    assert cores_for(measured, job_from_config(measured)) == 1, "its own times are the answer"
+    assert cores_for(many, build_job(many)) == cores
+    measured = replace(many, clock="measured")
+    assert cores_for(measured, build_job(measured)) == 1, "its own times are the answer"
 
 
 def test_kinds_that_a_worker_added_join_the_profile_once():

@@ -20,14 +20,14 @@ from tempora_tta.analysis.doubt import keep_doubt
 from tempora_tta.data import Walk, draw
 from tempora_tta.data.batches import given_shift, open_given
 from tempora_tta.engine.audit import audit
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.clocks import open_clock
+from tempora_tta.engine.images import walk_of
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.passes import Pass
 from tempora_tta.engine.run import Run
-from tempora_tta.engine.setup import job_from_config
-from tempora_tta.engine.setup_data import walk_of
 from tempora_tta.errors import TemporaError
 from tempora_tta.evaluation import finished
 from tempora_tta.methods import Method, create, register
@@ -379,7 +379,7 @@ def test_a_configuration_s_stream_and_one_seed_after_the_other(tmp_path):
         stream = {"kind": "recurring", "batches": 2, "visits": 2, "reset": "shift"}
         config = load_config(None, flags=_flags(tmp_path, seeds=seeds, stream=stream))
         with RunFolder.for_writing(tmp_path / name) as folder:
-            Run(job_from_config(config), folder).execute()
+            Run(build_job(config), folder).execute()
             return finished(folder, Observer())
 
     both, first, second = run("both", [1, 2]), run("first", [1]), run("second", [2])
@@ -404,11 +404,11 @@ def test_a_configuration_s_stream_and_one_seed_after_the_other(tmp_path):
 def test_gradual_needs_something_with_severities(tmp_path):
     flags = {**_flags(tmp_path, stream={"kind": "gradual", "batches": 1}), "data.shifts": ["clean"]}
     with pytest.raises(TemporaError, match=r"'clean'.* has none: name corruptions"):
-        job_from_config(load_config(None, flags=flags))
+        build_job(load_config(None, flags=flags))
 
 
 def test_gradual_opens_every_severity_of_a_dataset(tmp_path):
-    job = job_from_config(load_config(None, flags=_flags(tmp_path, stream={"kind": "gradual", "batches": 1})))
+    job = build_job(load_config(None, flags=_flags(tmp_path, stream={"kind": "gradual", "batches": 1})))
     (order,) = job.streams
     assert order.num_batches == 2 * 9
     assert [segment.severity for segment in order.segments][:9] == [1, 2, 3, 4, 5, 4, 3, 2, 1]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tempora_tta import TemporaError
+from tempora_tta.config import MethodConfig
 from tempora_tta.engine import Observer, suites
-from tempora_tta.engine.config import MethodConfig
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.setup import job_from_config
 
 FROZEN = {
     "tempora-fashion-streams-v1/resnet-continual": "694a5793fcdd86c0e76673e831db98b3c4b4b433960332dd3e692becede190b7",
@@ -40,7 +40,7 @@ class Notes(Observer):
 
 def made(name: str, **flags: object) -> tuple[str | None, list[str]]:
     notes = Notes()
-    job = job_from_config(load_config(Path(name), flags={"device": "cpu", **flags}), notes)
+    job = build_job(load_config(Path(name), flags={"device": "cpu", **flags}), notes)
     return job.facts.get("suite"), notes.notes
 
 
@@ -61,7 +61,7 @@ def test_the_machine_and_methods_of_ones_own_are_free():
     mine = {"name": "tempora_tta.methods.sar:SAR", "label": "mine", "lr": 0.5}
     flags = {"threads": 1, "clock": "measured", "methods": ["standard", "tent", mine]}
     config = load_config(Path("tempora-fashion-v1/resnet"), flags=flags)
-    assert config.methods[1] == MethodConfig(name="tent", lr=0.0025)
+    assert config.methods[1] == MethodConfig("tent", settings={"lr": 0.0025})
     assert made("tempora-fashion-v1/resnet", **flags)[0] == "tempora-fashion-v1/resnet"
 
 
@@ -95,4 +95,4 @@ def test_names_that_are_none():
     with pytest.raises(TemporaError, match="`tempora list suites`"):
         load_config(Path("tempora-fashion-v9/resnet"))
     with pytest.raises(TemporaError, match="unknown suite 'mine'"):
-        job_from_config(load_config(None, flags={"suite": "mine", "device": "cpu"}))
+        build_job(load_config(None, flags={"suite": "mine", "device": "cpu"}))

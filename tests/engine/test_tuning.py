@@ -18,12 +18,12 @@ from tempora_tta.analysis import winners
 from tempora_tta.analysis.recommend import recommend
 from tempora_tta.cli import app
 from tempora_tta.engine import Run
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.method_specs import method_specs, tuned
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import needs
 from tempora_tta.engine.recipes import read_recipes, write_recipes
-from tempora_tta.engine.setup import job_from_config
-from tempora_tta.engine.setup_methods import method_specs
 from tempora_tta.engine.tuning import (
     LABEL_FREE,
     SELECTORS,
@@ -163,7 +163,8 @@ def test_a_run_takes_the_settings_of_a_recipe_file_and_what_is_given_wins(recipe
         "recipes": recipes,
         "methods": ["standard", "tent", {"name": "tent", "label": "mine", "lr": 0.5}],
     }
-    specs = method_specs(load_config(None, flags=flags), network, Observer())
+    config = load_config(None, flags=flags)
+    specs = tuned(method_specs(config.methods, Observer()), read_recipes(recipes, config.model))
     assert [dict(spec.settings) for spec in specs] == [{}, {"lr": 0.002}, {"lr": 0.5}]
 
 
@@ -192,7 +193,7 @@ def oracle_run(tmp_path_factory) -> Results:
     about = {"model": "fashion_resnet", "dataset": "fashion", "shifts": ["fog"], "trials": 3}
     write_recipes(place / "oracle.json", [made()], "labels", about)
     flags = {**SMALL, "methods": ["standard", "adabn", "tent"], "recipes": place / "oracle.json"}
-    job = job_from_config(load_config(None, flags=flags))
+    job = build_job(load_config(None, flags=flags))
     with RunFolder.for_writing(place / "run") as folder:
         Run(job, folder).execute()
     return open_run(place / "run")
@@ -227,29 +228,29 @@ def test_oracle_settings_are_marked_where_people_look(oracle_run: Results) -> No
 def test_a_run_on_the_shifts_it_was_tuned_on_is_warned(oracle: Path) -> None:
     heard = Listening()
     flags = {**SMALL, "methods": ["standard", "tent"], "recipes": oracle}
-    job_from_config(load_config(None, flags=flags), heard)
+    build_job(load_config(None, flags=flags), heard)
     assert any("tuned on fog, which this run evaluates" in note for note in heard.heard)
     heard.heard.clear()
-    job_from_config(load_config(None, flags={**flags, "data.shifts": "snow"}), heard)
+    build_job(load_config(None, flags={**flags, "data.shifts": "snow"}), heard)
     assert not any("which this run evaluates" in note for note in heard.heard)
 
 
 def test_a_run_of_oracles_alone_says_what_it_lacks(oracle: Path) -> None:
     flags = {**SMALL, "methods": ["tent"], "recipes": oracle}
     with pytest.raises(TemporaError, match="add what it stands above, such as standard"):
-        job_from_config(load_config(None, flags=flags))
+        build_job(load_config(None, flags=flags))
 
 
 def test_an_oracle_is_profiled_where_this_machine_gives_the_times(oracle: Path) -> None:
     flags = {**SMALL, "clock": "steady", "methods": ["standard", "tent"], "recipes": oracle}
-    job = job_from_config(load_config(None, flags=flags))
+    job = build_job(load_config(None, flags=flags))
     assert needs(job, None) == [spec.label for spec in job.methods]
 
 
 def test_a_run_says_which_settings_are_not_of_the_file(recipes: Path, network) -> None:
     heard = Listening()
     flags = {"recipes": recipes, "methods": ["standard", "adabn", "tent", "eta"]}
-    method_specs(load_config(None, flags=flags), network, heard)
+    build_job(load_config(None, flags=flags), heard)
     told = [note for note in heard.heard if "is not in recipes.json" in note]
     assert len(told) == 1, "standard and adabn have nothing to tune"
     assert told[0].startswith("eta is not in recipes.json: it runs with fashion_resnet's own recipe (lr ")

@@ -100,7 +100,7 @@ def _configuration(rng: Random) -> tuple[bytes, list[str]]:
 
 @cache
 def _texts() -> list[str]:
-    from tempora_tta.engine.config import template
+    from tempora_tta.config import template
 
     shipped = [path.read_text(encoding="utf-8") for path in sorted(CONFIGS.glob("*.yaml"))]
     loops = "model: &m [*m]\n"
@@ -134,18 +134,18 @@ def _read(overrides: list[str], whole: bool) -> None:
     """As far as `tempora run` goes before it loads anything; `whole`: as far as it goes before the first batch."""
     import torch
 
+    from tempora_tta.config import checked
+    from tempora_tta.engine.build import build_job, scenarios_of
     from tempora_tta.engine.clocks import open_clock
-    from tempora_tta.engine.config import RunConfig
     from tempora_tta.engine.job import with_offline
     from tempora_tta.engine.load_config import load_config
     from tempora_tta.engine.runtime import Runtime
-    from tempora_tta.engine.setup import job_from_config, scenarios
     from tempora_tta.measure import choose_device
 
     config = load_config(Path("config.yaml"), overrides)
-    stored = json.loads(json.dumps(config.model_dump(mode="json")))
-    assert repr(RunConfig.model_validate(stored)) == repr(config), "run.json would hold another configuration"
-    found = with_offline(scenarios(config))
+    stored = json.loads(json.dumps(config.plain()))
+    assert repr(checked(stored)) == repr(config), "run.json would hold another configuration"
+    found = with_offline(scenarios_of(config))
     for runtime in config.runtimes:
         Runtime.parse(runtime)
     _, baseline = open_clock(config.clock, choose_device(config.device), config.baseline_ms)
@@ -156,4 +156,4 @@ def _read(overrides: list[str], whole: bool) -> None:
             scenario.resolve(num_batches=3, baseline_ms=baseline_ms)
     if whole and config.model.startswith("fashion") and (config.threads or 1) < 64:
         torch.manual_seed(0)
-        job_from_config(config)
+        build_job(config)

@@ -127,12 +127,12 @@ def _read_from_python(folder: Path) -> None:
 def _go_on(folder: Path) -> None:
     """The same command mends whatever was spoilt, or says why it cannot."""
     from tempora_tta.engine import Run
+    from tempora_tta.engine.build import build_job
     from tempora_tta.engine.load_config import load_config
-    from tempora_tta.engine.setup import job_from_config
     from tempora_tta.store import RunFolder, open_run
 
     with restrained(), RunFolder.for_writing(folder) as opened:
-        Run(job_from_config(load_config(None, flags=CONFIG)), opened).execute()
+        Run(build_job(load_config(None, flags=CONFIG)), opened).execute()
     with warnings.catch_warnings():
         warnings.simplefilter("error", TemporaWarning)
         results = open_run(folder)
@@ -147,15 +147,15 @@ def _go_on(folder: Path) -> None:
 def pristine() -> Path:
     """A real run, tiny, with a recorded clock; made once."""
     from tempora_tta.engine import Run
+    from tempora_tta.engine.build import build_job
     from tempora_tta.engine.load_config import load_config
-    from tempora_tta.engine.setup import job_from_config
     from tempora_tta.store import RunFolder
 
     place = Path(tempfile.mkdtemp(prefix="tempora-pristine-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     try:
         with restrained(), RunFolder.for_writing(place / "run") as folder:
-            Run(job_from_config(load_config(None, flags=CONFIG)), folder).execute()
+            Run(build_job(load_config(None, flags=CONFIG)), folder).execute()
     except Accepted:  # or every case would end here, and pass
         raise AssertionError("it takes long work to make the untouched folder") from None
     return place / "run"

@@ -125,15 +125,15 @@ def _in_python(rng: Random, spec: dict[str, Any]) -> None:
 
 
 def _in_a_file(rng: Random, spec: Any) -> None:
+    from tempora_tta.engine.build import scenarios_of
     from tempora_tta.engine.load_config import load_config
-    from tempora_tta.engine.setup import scenarios
 
     text = yaml.safe_dump({**TINY, "scenarios": [spec]}, default_flow_style=rng.choice((None, True, False)))
     if rng.random() < 0.2:
         text = spoil_text(rng, text)
     Path("config.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
     with restrained():
-        for scenario in scenarios(load_config(Path("config.yaml"))):
+        for scenario in scenarios_of(load_config(Path("config.yaml"))):
             if scenario.not_applicable(BASELINE_MS) is None:
                 scenario.resolve(num_batches=2, baseline_ms=BASELINE_MS)
 

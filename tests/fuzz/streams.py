@@ -116,8 +116,8 @@ def _settings(rng: Random) -> dict[str, Any]:
 
 def _in_a_file(rng: Random, whole: bool) -> None:
     """Accepted ones make streams of that many whole batches."""
+    from tempora_tta.engine.build import build_job
     from tempora_tta.engine.load_config import load_config
-    from tempora_tta.engine.setup import job_from_config
 
     settings = _settings(rng)
     data = {
@@ -134,7 +134,7 @@ def _in_a_file(rng: Random, whole: bool) -> None:
         assert 1 <= config.data.severity <= 5
         if not whole or not config.model.startswith("fashion"):
             return
-        job = job_from_config(config)
+        job = build_job(config)
         for source in job.streams:
             assert source.num_batches >= 1
             if not source.walk.over_many:

@@ -10,8 +10,8 @@ import timm
 import torch
 
 import tempora_tta as tempora
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.errors import TemporaError
 from tempora_tta.models import load, wrap
 
@@ -100,7 +100,7 @@ def test_by_every_route_from_python(networks: str, kind: str) -> None:
 def test_by_name(networks: str, function: str, kind: str) -> None:
     flags = {"model": f"{networks}:{function}", "data.shifts": "clean", "batch_size": 8, "batches": 1}
     with pytest.raises(TemporaError, match=SAID[kind]):
-        job_from_config(load_config(None, flags={**flags, "device": "cpu"}))
+        build_job(load_config(None, flags={**flags, "device": "cpu"}))
 
 
 def test_a_refused_network_stays_as_it_was(networks: str) -> None:

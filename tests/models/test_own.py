@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import tempora_tta as tempora
 from tempora_tta.cli.app import app
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.observer import Observer
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.errors import TemporaError
 from tempora_tta.models import load, wrap
 
@@ -144,7 +144,7 @@ def test_what_does_not_fit_its_images_is_said_before_the_run(
 ) -> None:
     flags = {"model": f"{networks}:{function}", "data.shifts": "clean", "batch_size": 8, "batches": 1}
     with pytest.raises(TemporaError, match=match):
-        job_from_config(load_config(None, flags={**flags, "device": "cpu"}))
+        build_job(load_config(None, flags={**flags, "device": "cpu"}))
 
 
 def test_check_says_so_as_well(networks: str) -> None:

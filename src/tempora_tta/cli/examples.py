@@ -86,6 +86,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
         Example("configs/resnet50-imagenet-c.yaml --root ~/data/imagenet_c", "the paper's grid"),
         Example(
+            "runs/mine --scenario '{protocol: discrete, interval_ms: 60}'",
+            "one more scenario in a folder that is there; what was made stays",
+        ),
+        Example(
             "--model fashion_resnet --dataset fashion --grid server --dry-run",
             "what would be run, and how long",
         ),

@@ -16,7 +16,7 @@ from tempora_tta.cli.terminal import is_live
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tempora_tta.engine.config import RunConfig
+    from tempora_tta.config import RunConfig
     from tempora_tta.store import Results
 
 
@@ -60,8 +60,7 @@ def execute(
     with RunFolder.for_writing(folder) as opened, observer.watching():
         run = Run(job, opened, Together(observer, hooks), make, replace)
         try:
-            run.execute()
-            results = finished(opened, run.observer)
+            results = finished(run)
         except (Stopped, KeyboardInterrupt):
             console.print(
                 f"stopped; everything finished is in {folder}. The same command goes on from there.",
@@ -87,8 +86,8 @@ def _job_and_executor(
     """The job as this process needs it, and what makes its tasks."""
     from functools import partial
 
+    from tempora_tta.engine.build import build_job
     from tempora_tta.engine.executors import LocalExecutor
-    from tempora_tta.engine.setup import job_from_config
     from tempora_tta.errors import TemporaError, unknown
 
     if executor == "ray":
@@ -101,7 +100,7 @@ def _job_and_executor(
         raise TemporaError(f"--address {address}: only with --executor ray")
     from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
 
-    job = job_from_config(config, observer)
+    job = build_job(config, observer)
     processes = cores_for(config, job)
     if processes > 1:
         return job, partial(ProcessExecutor, config=config, processes=processes)

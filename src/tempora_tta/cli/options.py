@@ -1,79 +1,76 @@
 """Options that commands share: their help, what Tab offers for them, and under which heading they stand.
 
-A command says the type and the default, `model: Annotated[str, options.MODEL] = "fashion_resnet"`.
+Where an option is a key of a configuration, the key's sentence is its help. A command says the type and the default,
+`model: Annotated[str, options.MODEL] = "fashion_resnet"`; `tempora run` takes all of `KEYS`.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from tempora_tta import names
+from tempora_tta import config, names
 from tempora_tta.cli import completion
 
 TableFormat = Literal["terminal", "latex", "markdown", "csv", "json"]
 WHAT, HOW, WHERE = "What is evaluated", "How it is timed", "On several machines"
 """Headings of the options."""
 
+
+def _fields(part: type[Any]) -> dict[str, dataclasses.Field[Any]]:
+    return {each.name: each for each in dataclasses.fields(part)}
+
+
+_RUN, _DATA = _fields(config.RunConfig), _fields(config.DataConfig)
+
+
+def _key(name: str, panel: str, complete: completion.Complete | None = None, flag: str = "") -> Any:
+    """The option of a key: its sentence under a heading."""
+    in_data, _, inner = name.partition(".")
+    found = _DATA[inner] if inner and in_data == "data" else _RUN[in_data]
+    flags = [flag] if flag else []
+    return typer.Option(
+        *flags, help=found.metadata["description"], autocompletion=complete, rich_help_panel=panel
+    )
+
+
 RUN = typer.Argument(help="A run folder or a pack.")
-OUT = typer.Option(help="The run folder. Default: runs/NAME.")
+OUT = typer.Option(help="The run folder. Default: runs/NAME, or the one that is given.")
 SET = typer.Option(
     "--set", help="key=value of the configuration (tempora run --init lists all); may be repeated."
 )
-MODEL = typer.Option(
-    help="A name from `tempora list models`, one of timm's, or module:function.",
-    autocompletion=completion.one_of(names.MODELS),
-    rich_help_panel=WHAT,
-)
-DATASET = typer.Option(
-    help="A name from `tempora list datasets`, or module:function.",
-    autocompletion=completion.one_of(names.DATASETS),
-    rich_help_panel=WHAT,
-)
-ROOT = typer.Option(help="Where the dataset lies.", rich_help_panel=WHAT)
-SHIFTS = typer.Option(
-    help="Corruptions or groups, with commas; or all.",
-    autocompletion=completion.some_of(names.SHIFTS),
-    rich_help_panel=WHAT,
-)
-SEVERITY = typer.Option(help="Of the corruptions, 1 to 5.", rich_help_panel=WHAT)
-STREAM = typer.Option(
-    help="single, continual, gradual, recurring, mixed, or module:function.",
-    autocompletion=completion.one_of(names.STREAMS),
-    rich_help_panel=WHAT,
-)
-METHODS = typer.Option(
-    help="Names or module:Class, with commas; or all.",
-    autocompletion=completion.some_of(("all", *names.METHODS)),
-    rich_help_panel=WHAT,
-)
-GRID = typer.Option(
-    help="relative, server, camera, ... from `tempora list scenarios`, none, or module:function.",
-    autocompletion=completion.one_of(names.GRIDS),
-    rich_help_panel=WHAT,
-)
-SCENARIO = typer.Option(
-    help="One more: module:Class, or {protocol: discrete, interval_ms: 60}; may be repeated.",
-    rich_help_panel=WHAT,
-)
-SEEDS = typer.Option(help="Whole numbers, with commas.", rich_help_panel=WHAT)
-BATCHES = typer.Option(help="Only the first so many batches of every shift.", rich_help_panel=WHAT)
-BATCH_SIZE = typer.Option(help="Samples per batch.", rich_help_panel=WHAT)
-CLOCK = typer.Option(
-    help="steady (default), measured, a profile's file, or published:rn50_inc.",
-    rich_help_panel=HOW,
-)
-PROFILE_S = typer.Option(help="Seconds that the steady clock's profile may take.", rich_help_panel=HOW)
-DEVICE = typer.Option(
-    help="auto, cpu, cuda, cuda:N or mps.",
-    rich_help_panel=HOW,
-)
-THREADS = typer.Option(help="CPU threads of torch.", rich_help_panel=HOW)
-RUNTIME = typer.Option(
-    help="eager, tf32, channels_last, amp, compile, or some with +; several with commas.",
-    rich_help_panel=HOW,
-)
+MODEL = _key("model", WHAT, completion.one_of(names.MODELS))
+DATASET = _key("data.dataset", WHAT, completion.one_of(names.DATASETS))
+ROOT = _key("data.root", WHAT)
+METHODS = _key("methods", WHAT, completion.some_of(("all", *names.METHODS)))
+BATCH_SIZE = _key("batch_size", WHAT)
+PROFILE_S = _key("profile_s", HOW)
+DEVICE = _key("device", HOW)
+KEYS: dict[str, Any] = {
+    "model": MODEL,
+    "data.dataset": DATASET,
+    "data.root": ROOT,
+    "data.shifts": _key("data.shifts", WHAT, completion.some_of(names.SHIFTS)),
+    "data.severity": _key("data.severity", WHAT),
+    "stream.kind": _key("stream", WHAT, completion.one_of(names.STREAMS), "--stream"),
+    "methods": METHODS,
+    "grid": _key("grid", WHAT, completion.one_of(names.GRIDS)),
+    "scenarios": _key("scenarios", WHAT, None, "--scenario"),
+    "seeds": _key("seeds", WHAT),
+    "batches": _key("batches", WHAT),
+    "batch_size": BATCH_SIZE,
+    "clock": _key("clock", HOW),
+    "profile_s": PROFILE_S,
+    "device": DEVICE,
+    "threads": _key("threads", HOW),
+    "runtimes": _key("runtimes", HOW, None, "--runtime"),
+}
+"""The keys that `tempora run` takes as flags; the others by --set."""
 EXECUTOR = typer.Option(
     help="local, or ray: on the devices of a cluster.",
     rich_help_panel=WHERE,
@@ -91,3 +88,33 @@ LOG = typer.Option(
 )
 QUIET = typer.Option("--quiet", help="Say nothing unless something fails.")
 PLAIN = typer.Option("--plain", help="Lines for a log instead of a live display.")
+
+
+def parameters() -> Iterator[inspect.Parameter]:
+    """The options of `KEYS` as parameters of a command, each None unless given."""
+    hints = {
+        **get_type_hints(config.RunConfig, include_extras=False),
+        **{f"data.{name}": hint for name, hint in get_type_hints(config.DataConfig).items()},
+    }
+    for name, option in KEYS.items():
+        kind = list[str] if name == "scenarios" else _on_the_command_line(hints.get(name, str))
+        yield inspect.Parameter(
+            parameter_name(name),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[kind | None, option],
+        )
+
+
+def parameter_name(key: str) -> str:
+    """The key's parameter: `data.dataset` is --dataset."""
+    return key.removeprefix("data.").removesuffix(".kind")
+
+
+def _on_the_command_line(hint: Any) -> Any:
+    """A number or a path as it is, a list as a text with commas."""
+    kinds = (
+        [part for part in get_args(hint) if part is not type(None)] if get_origin(hint) is not list else []
+    )
+    kind = kinds[0] if len(kinds) == 1 else hint
+    return kind if kind in (int, float, Path) else str

@@ -60,9 +60,9 @@ def profile(
 
     prepare_environment()
     from tempora_tta.cli.progress import LiveProgress
+    from tempora_tta.engine.build import build_job
     from tempora_tta.engine.load_config import load_config
     from tempora_tta.engine.own_profile import recorded_alone
-    from tempora_tta.engine.setup import job_from_config
 
     place = _folder_for(out, share)
     usual = ["gaussian_noise", "contrast", "brightness", "fog"] if dataset == "fashion" else None
@@ -79,7 +79,7 @@ def profile(
     }
     console = new_console()
     observer = LiveProgress(console, plain=plain)
-    job = job_from_config(load_config(None, flags=flags), observer)
+    job = build_job(load_config(None, flags=flags), observer)
     with observer.watching():
         recorded = recorded_alone(job, observer)
     if share:

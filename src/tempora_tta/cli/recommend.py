@@ -240,9 +240,9 @@ def _without(
 
 def measuring_command(config: Mapping[str, Any], spec: Mapping[str, Any], folder: Path) -> str:
     """A `tempora run` of `config` with the scenario `spec` added to its own."""
-    from tempora_tta.engine.config import RunConfig
+    from tempora_tta.config import RunConfig
 
-    defaults = RunConfig().model_dump(mode="json")
+    defaults = RunConfig().plain()
     words = ["tempora", "run"]
     for key, value in _changed({**config, "scenarios": [*config.get("scenarios", []), dict(spec)]}, defaults):
         flag = _FLAGS.get(key)

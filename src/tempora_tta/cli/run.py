@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -13,35 +14,19 @@ from tempora_tta.cli.execute import execute, prepare_environment
 from tempora_tta.cli.terminal import say
 
 if TYPE_CHECKING:
-    from tempora_tta.engine.config import RunConfig
+    from tempora_tta.config import RunConfig
 
 
 def run(
     config: Annotated[
         Path | None,
         typer.Argument(
-            help="A YAML configuration (see --init, configs/), or a suite's part: tempora list suites.",
+            help="A YAML configuration (see --init, configs/), a suite's part (tempora list suites), or a run "
+            "folder, whose configuration is run again.",
         ),
     ] = None,
     out: Annotated[Path | None, options.OUT] = None,
     set_: Annotated[list[str] | None, options.SET] = None,
-    model: Annotated[str | None, options.MODEL] = None,
-    dataset: Annotated[str | None, options.DATASET] = None,
-    root: Annotated[Path | None, options.ROOT] = None,
-    shifts: Annotated[str | None, options.SHIFTS] = None,
-    severity: Annotated[int | None, options.SEVERITY] = None,
-    stream: Annotated[str | None, options.STREAM] = None,
-    methods: Annotated[str | None, options.METHODS] = None,
-    grid: Annotated[str | None, options.GRID] = None,
-    scenario: Annotated[list[str] | None, options.SCENARIO] = None,
-    seeds: Annotated[str | None, options.SEEDS] = None,
-    batches: Annotated[int | None, options.BATCHES] = None,
-    batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
-    clock: Annotated[str | None, options.CLOCK] = None,
-    profile_s: Annotated[float | None, options.PROFILE_S] = None,
-    device: Annotated[str | None, options.DEVICE] = None,
-    threads: Annotated[int | None, options.THREADS] = None,
-    runtime: Annotated[str | None, options.RUNTIME] = None,
     executor: Annotated[str, options.EXECUTOR] = "local",
     address: Annotated[str | None, options.ADDRESS] = None,
     replace: Annotated[bool, options.REPLACE] = False,
@@ -50,38 +35,22 @@ def run(
     log: Annotated[list[str] | None, options.LOG] = None,
     quiet: Annotated[bool, options.QUIET] = False,
     plain: Annotated[bool, options.PLAIN] = False,
+    **keys: Any,
 ) -> None:
-    """Evaluate methods on shifts under deployments; what is finished is kept, the same command resumes."""
+    """Evaluate methods on shifts under deployments; what is finished is kept, the same command resumes. Several
+    methods, shifts or seeds are written with commas."""
     prepare_environment()
     from tempora_tta.engine.load_config import load_config
 
     if init:
         _write_template(config or Path("tempora.yaml"))
         return
-    flags: dict[str, Any] = {
-        "model": model,
-        "data.dataset": dataset,
-        "data.root": root,
-        "data.shifts": shifts,
-        "data.severity": severity,
-        "stream.kind": stream,
-        "methods": _names(methods),
-        "grid": grid,
-        "scenarios": _scenarios(scenario),
-        "seeds": _numbers("--seeds", seeds),
-        "batches": batches,
-        "batch_size": batch_size,
-        "clock": clock,
-        "profile_s": profile_s,
-        "device": device,
-        "threads": threads,
-        "runtimes": _names(runtime),
-    }
+    flags = {key: keys.get(options.parameter_name(key)) for key in options.KEYS}
+    flags["scenarios"] = _scenarios(flags["scenarios"])
     configuration = load_config(config, set_ or (), flags)
-    folder = out or Path("runs") / _run_name(config, configuration)
     execute(
         configuration,
-        folder,
+        out or _folder(config, configuration),
         executor=executor,
         address=address,
         replace=replace,
@@ -90,6 +59,23 @@ def run(
         quiet=quiet,
         plain=plain,
     )
+
+
+def _take_keys() -> None:
+    """Let Typer see an option for every key: after --set, in the order of the configuration."""
+    hints = get_type_hints(run, include_extras=True)
+    known = [
+        one.replace(kind=one.KEYWORD_ONLY, annotation=hints[one.name])
+        for one in inspect.signature(run).parameters.values()
+        if one.kind is not one.VAR_KEYWORD
+    ]
+    after = 1 + [one.name for one in known].index("set_")
+    together = [*known[:after], *options.parameters(), *known[after:]]
+    run.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in together} | {"return": None}
+
+
+_take_keys()
 
 
 def _scenarios(given: list[str] | None) -> list[Any] | None:
@@ -108,32 +94,23 @@ def _scenarios(given: list[str] | None) -> list[Any] | None:
         ) from None
 
 
-def _run_name(config: Path | None, configuration: RunConfig) -> str:
+def _folder(config: Path | None, configuration: RunConfig) -> Path:
+    """The folder that is given, or runs/NAME."""
     from tempora_tta.engine import suites
+    from tempora_tta.engine.load_config import is_run
 
     if config is None:
-        return f"{configuration.model}-{configuration.data.dataset}".replace(":", ".")
-    return config.as_posix() if config.as_posix() in suites.names() else config.stem
+        return Path("runs") / f"{configuration.model}-{configuration.data.dataset}".replace(":", ".")
+    if is_run(config):
+        return config
+    return Path("runs") / (config.as_posix() if config.as_posix() in suites.names() else config.stem)
 
 
 def _write_template(path: Path) -> None:
-    from tempora_tta.engine.config import template
+    from tempora_tta.config import template
     from tempora_tta.errors import TemporaError
 
     if path.exists():
         raise TemporaError(f"{path} is there already: name another file, or delete it")
     path.write_text(template(), encoding="utf-8")
     say(f"wrote {path}; edit it, then: tempora run {path}")
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _numbers(option: str, text: str | None) -> list[int] | None:
-    from tempora_tta.errors import TemporaError
-
-    try:
-        return None if text is None else [int(number) for number in text.split(",")]
-    except ValueError:
-        raise TemporaError(f"{option} {text!r}: give whole numbers, with commas between them") from None

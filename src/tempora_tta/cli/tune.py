@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -106,9 +107,9 @@ def tune(
 
 def _named(methods: str, network: Classifier, source: Tensor | None) -> list[str]:
     """The methods by name, each once; `all` as in a run, less those that cannot be tuned without a clock."""
+    from tempora_tta.engine.method_specs import made_if_it_fits, method_specs
     from tempora_tta.engine.observer import Observer
-    from tempora_tta.engine.setup_methods import fitting
-    from tempora_tta.methods import get
+    from tempora_tta.methods import create, get
 
     class Said(Observer):
         def note(self, text: str) -> None:
@@ -119,7 +120,12 @@ def _named(methods: str, network: Classifier, source: Tensor | None) -> list[str
         if name != "all":
             found.append(name)
             continue
-        for spec in fitting(network, None, source, Said()):
+        for spec in method_specs(["all"], Said()):
+            if (
+                made_if_it_fits(spec.label, partial(create, spec.name, network, source=source), Said())
+                is None
+            ):
+                continue
             if get(spec.name).time_aware:
                 Said().note(
                     f"left out {spec.name}: it decides by the clock, so it cannot be tuned without one"
@@ -160,9 +166,9 @@ def _clean_images(
 ) -> tuple[Tensor | None, float | None]:
     """Source images for methods that ask for some, and ATC's threshold; None where there are no images for it."""
     from tempora_tta import data
+    from tempora_tta.config import SourceConfig
     from tempora_tta.data import open_stream
-    from tempora_tta.engine.config import SourceConfig
-    from tempora_tta.engine.setup_data import SOURCES, images_of
+    from tempora_tta.engine.images import SOURCES, images_of
     from tempora_tta.engine.tuning import atc_threshold
 
     source = images_of(SourceConfig(dataset=SOURCES[dataset]), network) if dataset in SOURCES else None

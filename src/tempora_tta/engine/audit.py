@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tempora_tta._global_state import own_randomness
-from tempora_tta.data import Order, Stream, Streams
-from tempora_tta.engine.calls import Calls
-from tempora_tta.engine.given import job_from_batches
-from tempora_tta.engine.job import STANDARD, Job, MethodSpec
-from tempora_tta.engine.load_config import load_config
+from tempora_tta.data import Order, Streams
+from tempora_tta.engine.build import build_job
+from tempora_tta.engine.executors.local import make_sentinel
+from tempora_tta.engine.job import Job, MethodSpec
+from tempora_tta.engine.load_config import validated
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import PROFILE_FILE
-from tempora_tta.engine.passes import Pass
-from tempora_tta.engine.predicting import predictor
-from tempora_tta.engine.setup import job_from_config
-from tempora_tta.engine.tails import batches_at_once
+from tempora_tta.engine.pass_maker import PassMaker
+from tempora_tta.engine.task import Task
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Profile, ProfileClock, load_profile
-from tempora_tta.scenarios import Resolved
-from tempora_tta.store import Results, Trace
+from tempora_tta.measure import Baseline, Profile, ProfileClock, load_profile
+from tempora_tta.store import Results, RunFolder, Trace, utility_row
 
 MEASURED_TOLERANCE = 0.02
 """How far a utility may move when a measured cell is run again, beyond its own timing interval."""
@@ -75,15 +70,15 @@ def audit(
 
 
 def _job(results: Results) -> Job:
-    config, call = results.manifest.get("config"), results.manifest.get("evaluate")
-    if config is None and call is None:
+    config = results.manifest.get("config")
+    if config is None:
         raise TemporaError(
             f"{results.path} was made from Python with a network, batches or methods that have no names, so they are "
             "not at hand: only runs of `tempora run` and `tempora demo` can be audited, and those of "
             'tempora.evaluate("NAME", "module:function", ...)'
         )
     try:
-        job = job_from_config(load_config(None, flags=config)) if call is None else _python_job(call)
+        job = build_job(validated(config))
         if isinstance(job.clock, ProfileClock) and job.clock.own:
             profile = load_profile(results.path / PROFILE_FILE)
             if isinstance(profile, Profile):
@@ -93,14 +88,6 @@ def _job(results: Results) -> Job:
         raise TemporaError(
             f"the configuration in {results.path / 'run.json'} cannot be run: {error}"
         ) from error
-
-
-def _python_job(call: Mapping[str, Any]) -> Job:
-    try:
-        specs = [MethodSpec(**method) for method in call["methods"]]
-        return job_from_batches(**{**call, "methods": specs, "scenarios": []})
-    except (KeyError, TypeError, ValueError) as error:
-        raise TemporaError(f"its call of evaluate is incomplete or was edited ({error})") from None
 
 
 def _found(job: Job, results: Results, cell: pd.Series) -> tuple[MethodSpec, Order]:
@@ -115,18 +102,8 @@ def _found(job: Job, results: Results, cell: pd.Series) -> tuple[MethodSpec, Ord
 
 
 def _audit_cell(job: Job, results: Results, cell: pd.Series, streams: Streams) -> AuditedCell:
-    spec, source = _found(job, results, cell)
-    scenario = results.scenarios[int(cell["scenario"])]
-    resolved = scenario.resolve(
-        num_batches=source.num_batches,
-        batch_size=source.batch_size,
-        baseline_ms=float(cell["baseline_ms"]),
-        seed=source.seed,
-        shift=source.shift,
-    )
-    again = _live(job, spec, source, resolved, streams)
     stored = results.trace(cell)
-    utility = again.score(resolved).utility
+    again, utility = _once_more(job, results, cell, streams)
     same = _same_predictions(stored, again)
     return AuditedCell(
         method=cell["method"],
@@ -141,32 +118,28 @@ def _audit_cell(job: Job, results: Results, cell: pd.Series, streams: Streams) -
     )
 
 
-def _live(
-    job: Job,
-    spec: MethodSpec,
-    source: Order,
-    resolved: Resolved,
-    streams: Streams,
-) -> Trace:
-    """A pass of its own."""
-    stream = streams.open(source)
-    method, _ = predictor(job, spec, stream)
-    run = Pass(
-        Calls(method, spec.label, stream, job.clock, spec.times_as, job.method_timeout_s),
-        tail_batches=batches_at_once(method, stream, job.tail_batches, job.guard(spec)),
-        standard=cache(lambda: _standard(job, spec, stream)),
-    )
-    with own_randomness(source.seed):
-        run.calls.warm_up(job.warmup_batches)
-        return run.drive(resolved)
-
-
-def _standard(job: Job, spec: MethodSpec, stream: Stream) -> Calls:
-    """Standard beside the audited method, for deployments with a fallback."""
-    beside = MethodSpec(STANDARD).under(spec.runtime)
-    standard = Calls(predictor(job, beside, stream)[0], beside.label, stream, job.clock)
-    standard.warm_up(1)
-    return standard
+def _once_more(job: Job, results: Results, cell: pd.Series, streams: Streams) -> tuple[Trace, float]:
+    """The cell's pass, made as by a run of this cell alone that shares nothing; and its utility."""
+    spec, source = _found(job, results, cell)
+    baseline = Baseline(float(cell["baseline_ms"]), source="given")
+    scenario = results.scenarios[int(cell["scenario"])]
+    alone = replace(job, scenarios=(scenario,), config=replace(job.config, share=False))
+    with tempfile.TemporaryDirectory(prefix="tempora-") as place, RunFolder.for_writing(place) as folder:
+        passes = PassMaker(
+            job=alone,
+            spec=spec,
+            source=source,
+            baseline=baseline,
+            folder=folder,
+            sentinel=cache(lambda: make_sentinel(job, source, streams, baseline)) if job.measured else None,
+            observer=Observer(),
+            open_stream=lambda: streams.open(source),
+        )
+        (made,) = Task(passes).cells()
+        if made.status != "ok":
+            raise TemporaError(f"{cell['method']} on {cell['shift']}, {cell['label']}: {made.status}")
+        trace = folder.trace(str(made.adapting_pass))
+        return trace, float(utility_row(made, trace)["utility"])
 
 
 def _source(job: Job, cell: pd.Series) -> Order | None:

@@ -21,25 +21,25 @@ def settle(job: Job, stream: Stream, observer: Observer) -> None:
     for number, spec in enumerate(job.methods):
         with suppress(Exception):  # a method that fails does so again in its own task, which records why
             method = job.create(spec, stream.seed)
-            Calls(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s).warm_up(2)
+            Calls(method, spec.label, stream, job.clock, timeout_s=job.config.method_timeout_s).warm_up(2)
         observer.batch_done(None, number)
 
 
 def calibrate(job: Job, stream: Stream, observer: Observer) -> Baseline:
     """lambda, from `calibration_batches` batches of standard inference, cycling through the stream."""
-    times = list(_standard_times(job, stream, observer, job.calibration_batches, "calibration"))
-    return Baseline.from_times(times, job.provision)
+    times = list(_standard_times(job, stream, observer, job.config.calibration_batches, "calibration"))
+    return Baseline.from_times(times, job.config.provision)
 
 
 def remeasure(job: Job, stream: Stream, observer: Observer) -> float:
     """The median of standard inference now: to see whether the machine drifted, or differs from another."""
-    batches = max(20, job.calibration_batches // 7)
+    batches = max(20, job.config.calibration_batches // 7)
     return float(np.median(list(_standard_times(job, stream, observer, batches, "look at the device"))))
 
 
 def _standard_times(job: Job, stream: Stream, observer: Observer, batches: int, kind: str) -> Iterable[float]:
     standard = Calls(job.create(MethodSpec(STANDARD), stream.seed), STANDARD, stream, job.clock)
-    standard.warm_up(job.warmup_batches)
+    standard.warm_up(job.config.warmup_batches)
     observer.pass_started(kind, batches)
     for number in range(batches):
         x = stream.batch(number % stream.num_batches)

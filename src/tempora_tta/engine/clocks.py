@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from tempora_tta.errors import TemporaError
 from tempora_tta.measure import (
     Baseline,
     Clock,
@@ -16,7 +15,7 @@ from tempora_tta.measure import (
     ProfileClock,
     load_profile,
 )
-from tempora_tta.measure.profile import PROVISION_X, TAIL
+from tempora_tta.measure.profile import PROVISION_X
 
 STEADY, MEASURED = "steady", "measured"
 
@@ -28,9 +27,7 @@ def open_clock(
     provision_x: float | str = PROVISION_X,
 ) -> tuple[Clock, Baseline | None]:
     """The clock, and its lambda: given, or the profile's own; None where it has yet to be measured."""
-    given = None if baseline_ms is None else Baseline(_checked(baseline_ms), source="given")
-    if isinstance(provision_x, str) and provision_x != TAIL:
-        raise TemporaError(f"provision_x={provision_x!r}: give a factor such as 1.03, or tail")
+    given = None if baseline_ms is None else Baseline(float(baseline_ms), source="given")
     if clock == MEASURED:
         return MeasuredClock(device), given
     if clock == STEADY:
@@ -47,9 +44,3 @@ def clock_record(clock: Clock) -> dict[str, Any] | None:
     told = {"name": profile.name, "id": profile.id, "device": profile.device}
     about = {"model": profile.model, "batch_size": profile.batch_size}
     return {**told, **{key: value for key, value in about.items() if value}}
-
-
-def _checked(baseline_ms: float) -> float:
-    if not 0 < baseline_ms < float("inf"):
-        raise TemporaError(f"baseline_ms={baseline_ms!r}: must be a finite number of milliseconds above 0")
-    return float(baseline_ms)

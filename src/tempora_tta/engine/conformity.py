@@ -5,16 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tempora_tta.config import MethodConfig, RunConfig
+from tempora_tta.data import Order
 from tempora_tta.engine import suites
-from tempora_tta.engine.config import MethodConfig, RunConfig
 from tempora_tta.engine.load_config import load_config
+from tempora_tta.engine.observer import Observer
 from tempora_tta.errors import unknown
+from tempora_tta.models import Classifier
 
 FREE = (
     *("device", "threads", "deterministic", "share", "clock", "methods"),
     *("data.workers", "data.cache_dir", "data.root", "data.pictures"),
 )
 """Settings that a run of a suite may choose: machine, clock (results say which), and methods of the user's own."""
+
+
+def suite_of(
+    config: RunConfig, model: Classifier, streams: tuple[Order, ...], observer: Observer
+) -> str | None:
+    """The suite that the run may be called by; None, and a note that says why, if it departs from it."""
+    if config.suite is None:
+        return None
+    found = departures(config, model.weights_hash(), {stream.shift: stream.fingerprint for stream in streams})
+    if found:
+        observer.note(f"these are no results of {config.suite}: {'; '.join(found)}")
+        return None
+    return config.suite
 
 
 def departures(config: RunConfig, weights: str, fingerprints: Mapping[str, str]) -> list[str]:
@@ -45,7 +61,7 @@ def departures(config: RunConfig, weights: str, fingerprints: Mapping[str, str])
 
 
 def _flat(config: RunConfig) -> dict[str, Any]:
-    values = config.model_dump(mode="json")
+    values = config.plain()
     data: dict[str, Any] = values.pop("data")
     return values | {f"data.{name}": value for name, value in data.items()}
 

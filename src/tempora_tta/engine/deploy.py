@@ -11,8 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from tempora_tta.engine.given import MethodLike, method_spec
 from tempora_tta.engine.job import STANDARD, MethodSpec, create_method
+from tempora_tta.engine.method_specs import MethodLike, method_spec
 from tempora_tta.engine.pipeline import Pipeline
 from tempora_tta.engine.pipeline.beside import Beside
 from tempora_tta.engine.pipeline.live_time import LiveClock

@@ -17,13 +17,14 @@ import torch
 from tempora_tta import methods
 from tempora_tta._version import __version__
 from tempora_tta.cards import scenario_cards
+from tempora_tta.config import RunConfig
 from tempora_tta.data import Order, Stream
 from tempora_tta.engine.code_hash import CodeHash, code_hash
 from tempora_tta.engine.runtime import EAGER, Runtime
 from tempora_tta.errors import TemporaError
 from tempora_tta.measure import Baseline, Clock, ProfileClock
 from tempora_tta.methods import Method
-from tempora_tta.methods.guard import Guard, Misbehaved
+from tempora_tta.methods.guard import Guard
 from tempora_tta.models import Classifier
 from tempora_tta.published.methods import MethodCard, card_of, check_colour, colour_in, family_called
 from tempora_tta.scenarios import Offline, Resolved, Scenario
@@ -51,6 +52,8 @@ class MethodSpec:
     """The method whose times stand for its own; empty: its own."""
     oracle: bool = False
     """Its settings were chosen by labels: a ceiling, which is neither ranked nor recommended."""
+    if_it_fits: bool = False
+    """Left out, not an error, where it does not fit the network."""
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -119,30 +122,25 @@ class Job:
     """Decodes what an order needs, when a pass has to be made over it."""
     clock: Clock
     device: torch.device
-    preset: str | None = None
-    share: bool = True
-    warmup_batches: int = 5
+    config: RunConfig
+    """What was asked for: seeds and settings of the clock, of sharing, of calls."""
+    named: bool = False
+    """Whether the configuration names everything, so that the same job can be made from it."""
     baseline: Baseline | None = None
     """Given or recorded; None: measured when the run starts."""
-    calibration_batches: int = 700
-    provision: float = 6.0
-    profile_s: float = 180.0
-    """How long recording the profile of a steady clock may take."""
-    profile_threads: int | None = None
-    """Threads of the profile; None where the device is no processor."""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """Facts about it."""
     machine_kind: str = ""
     source: torch.Tensor | None = None
     """Clean images, normalised, for methods that ask for some when they are made."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else belongs in run.json: configuration, machine."""
-    predict_with: str = EAGER
-    """Predictions are made in this runtime where it agrees with the one that is timed; eager: in that one."""
-    method_timeout_s: float | None = None
-    """How long one call into a method may take; None: for ever."""
+    """What else belongs in run.json: dataset, suite, recipes."""
     pictures: Callable[[], Mapping[str, bytes]] | None = None
     """Makes small pictures of its shifts for the report; None: none may be kept."""
     own_modules: tuple[str, ...] = ()
     """Modules of the user's own that the network comes from, besides those of its classes."""
+    made: dict[str, Method] = field(default_factory=dict, repr=False, compare=False)
+    """Methods that were made to see whether they fit, for their first tasks."""
 
     def __post_init__(self) -> None:
         labels = [spec.label for spec in self.methods]
@@ -161,21 +159,6 @@ class Job:
         if not self.streams:
             raise TemporaError("no shift to run on: give at least one")
         self._check_scenarios()
-        self._try_methods()
-
-    def _try_methods(self) -> None:
-        """A method that does not fit says so before anything runs; one that fails leaves the others to go on."""
-        failures = []
-        for spec in self.methods:
-            try:
-                self.create(spec, self.streams[0].seed)
-            except Exception as error:
-                if isinstance(error, TemporaError) and not isinstance(error, Misbehaved):
-                    raise
-                named = isinstance(error, Misbehaved)  # its task fails the same way, and says so
-                failures.append(str(error) if named else f"{spec.label}: {type(error).__name__}: {error}")
-        if len(failures) == len(self.methods):
-            raise TemporaError(f"no method can be made: {'; '.join(failures)}")
 
     def _check_scenarios(self) -> None:
         """A scenario that no stream of the run can have is refused; where some can, the others' cells say why not."""
@@ -190,6 +173,16 @@ class Job:
         return 4 if isinstance(self.clock, ProfileClock) and self.device.type != "cpu" else 1
 
     @property
+    def predict_with(self) -> str:
+        """Predictions are made in this runtime where it agrees with the one that is timed; eager: in that one."""
+        return str(Runtime.parse(self.config.predict_with or EAGER))
+
+    @property
+    def profile_threads(self) -> int | None:
+        """Threads of the profile; None where the device is no processor."""
+        return profile_threads(self.config.threads, self.device)
+
+    @property
     def measured(self) -> bool:
         return self.clock.name == "measured"
 
@@ -201,13 +194,18 @@ class Job:
                 dataclasses.replace(spec, runtime=str(runtime)),
                 self.model,
                 seed,
-                preset=self.preset,
+                preset=self.config.preset,
                 source=self.source,
             )
 
+    def take(self, spec: MethodSpec, seed: int) -> Method:
+        """The method for a task: the one that was made to see whether it fits, once, or a new one."""
+        made = self.made.pop(spec.label, None) if seed == self.streams[0].seed else None
+        return made or self.create(spec, seed)
+
     def guard(self, spec: MethodSpec) -> Guard:
         """What stands around every call into a method."""
-        return Guard(spec.label, self.method_timeout_s)
+        return Guard(spec.label, self.config.method_timeout_s)
 
     def code_hash(self, spec: MethodSpec) -> CodeHash:
         """Hash the user's own code behind a method, once in a run."""
@@ -273,7 +271,7 @@ class Job:
             "settings": dict(spec.settings),
             **({} if (own := self.code_hash(spec).hash) is None else {"source": own}),
             **({} if self._network is None else {"network": self._network}),
-            "preset": self.preset,
+            "preset": self.config.preset,
             "recipe": methods.recipe_for(methods.get(spec.name), self.model)[1],
             **self._source_of(spec),
         }
@@ -307,6 +305,11 @@ class Job:
             **({} if self.tail_batches == 1 else {"tail_batches": self.tail_batches}),
             **more,
         }
+
+
+def profile_threads(threads: int | None, device: torch.device) -> int | None:
+    """One CPU thread by default: with more, other programs distort the ratios of times."""
+    return (threads or 1) if device.type == "cpu" else None
 
 
 def deployment_identity(resolved: Resolved, time_aware: bool) -> dict[str, Any]:

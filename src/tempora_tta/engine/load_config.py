@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from tempora_tta import methods
+from tempora_tta.config import DataConfig, MethodConfig, RunConfig, SourceConfig, checked, listed
 from tempora_tta.data.registry import datasets
 from tempora_tta.data.walk import Walk
 from tempora_tta.engine import suites
 from tempora_tta.engine._config_files import put, read_yaml, set_by_text
 from tempora_tta.engine.arrival_times import with_times
-from tempora_tta.engine.config import DataConfig, MethodConfig, RunConfig, SourceConfig
 from tempora_tta.errors import TemporaError, suggestion
 from tempora_tta.methods.settings import build
 from tempora_tta.scenarios import from_spec
+from tempora_tta.store import RunFolder
 
 MOST_PROBLEMS = 10
 """So many are said; whoever has more mends these first."""
@@ -31,25 +33,49 @@ def load_config(
 ) -> RunConfig:
     """The configuration in `path` (default: all defaults), changed by `key=value` overrides and by flags.
 
-    `path` may also name a part of a suite, `tempora-fashion-v1/resnet`.
+    `path` may also name a part of a suite, `tempora-fashion-v1/resnet`, or be a run folder: then it is that run's.
+    Scenarios of a flag are added to those there are.
     """
-    lines: dict[tuple[Any, ...], int] = {}
-    values: dict[str, Any] = {}
-    if path is not None:
-        in_suite = path.as_posix() in suites.names() and not path.exists()
-        values, lines = read_yaml(suites.path_of(path.as_posix()) if in_suite else path)
+    values, lines = _content(path)
     suites_methods = values.get("methods", []) if values.get("suite") else []
     if isinstance(values.get("stream"), str):
         values["stream"] = {"kind": values["stream"]}  # so that flags can add to it
     replaced = [set_by_text(values, override) for override in overrides]
     for name, value in (flags or {}).items():
         if value is not None:
-            replaced.append(put(values, name.split("."), value))
+            more = [*values.get(name, []), *value] if name == "scenarios" else value
+            replaced.append(put(values, name.split("."), more))
     if suites_methods:
-        values["methods"] = _as_in_suite(values["methods"], suites_methods)
-    origin = _Origin(path, lines, replaced)
+        values["methods"] = _as_in_suite(listed(values["methods"]), suites_methods)
+    return validated(values, _Origin(path, lines, replaced))
+
+
+def _content(path: Path | None) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]]:
+    """The values in a file, a suite or a run folder, and the lines on which they stand."""
+    if path is None:
+        return {}, {}
+    if is_run(path):
+        config = RunFolder(path).manifest().get("config")
+        if config is None:
+            raise TemporaError(
+                f"{path} was made from Python with a network, batches or methods that have no names, so it has no "
+                "configuration that could be run again: call tempora.evaluate with out= this folder"
+            )
+        return dict(config), {}
+    in_suite = path.as_posix() in suites.names() and not path.exists()
+    return read_yaml(suites.path_of(path.as_posix()) if in_suite else path)
+
+
+def is_run(path: Path) -> bool:
+    """Tell a run folder from a file."""
+    return RunFolder(path).has_manifest()
+
+
+def validated(values: Mapping[str, Any], origin: _Origin | None = None) -> RunConfig:
+    """The configuration of these values; every mistake in them is said, with its line where it has one."""
+    origin = origin or _Origin(None, {}, ())
     try:
-        config = RunConfig.model_validate(values)
+        config = checked(values)
     except ValidationError as error:
         found = error.errors()
         first = [_explain(problem, origin) for problem in found[:MOST_PROBLEMS]]
@@ -132,19 +158,22 @@ def _together(first: list[str], count: int) -> TemporaError:
     return TemporaError("\n".join([*first, *more]))
 
 
+def _is_choice(part: Any) -> bool:
+    """Tell the name of one of several types, in pydantic's places, from a key."""
+    return isinstance(part, str) and (part == "str" or part.startswith(("function-", "literal[")))
+
+
 def _explain(problem: Any, origin: _Origin) -> str:
     """One validation problem as a sentence: where, what was given, what is allowed."""
-    where = tuple(part for part in problem["loc"] if part not in ("str", "MethodConfig"))
+    where = tuple(part for part in problem["loc"] if not _is_choice(part))
     place = origin.place(*where)
     name = ".".join(f"{part:.80}" if isinstance(part, str) else str(part) for part in where)
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] == "unexpected_keyword_argument":
         in_data = where[0] == "data" and len(where) > 1
         if in_data and any(where[-1] in card.settings for card in datasets().values()):
             return f"unknown key {name!r}{place}: a dataset's own settings go into options, data.options.{where[-1]}"
-        inner: dict[str, type[BaseModel]] = (
-            {"data": DataConfig, "source": SourceConfig} if len(where) > 1 else {}
-        )
-        keys = inner.get(str(where[0]), RunConfig).model_fields
+        inner = {"data": DataConfig, "source": SourceConfig} if len(where) > 1 else {}
+        keys = [each.name for each in dataclasses.fields(inner.get(str(where[0]), RunConfig))]
         return f"unknown key {name!r}{place}: {suggestion(str(where[-1]), keys)}"
     given = f"{name}={_short.repr(problem['input'])}{place}"
     if problem["type"] == "literal_error":

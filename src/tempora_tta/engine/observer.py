@@ -7,6 +7,7 @@ no result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partialmethod
 
 from tempora_tta.store import Results, Trace
 
@@ -60,30 +61,6 @@ class Together(Observer):
     def stop_requested(self, requested: bool) -> None:
         self._first.stop_requested = requested
 
-    def started(self, tasks: int, done: int) -> None:
-        self._tell("started", tasks, done)
-
-    def task_started(self, method: str, shift: str, seed: int) -> None:
-        self._tell("task_started", method, shift, seed)
-
-    def pass_started(self, kind: str, batches: int) -> None:
-        self._tell("pass_started", kind, batches)
-
-    def batch_done(self, trace: Trace | None, index: int) -> None:
-        self._tell("batch_done", trace, index)
-
-    def task_finished(self, method: str, shift: str, seed: int) -> None:
-        self._tell("task_finished", method, shift, seed)
-
-    def note(self, text: str) -> None:
-        self._tell("note", text)
-
-    def warn(self, text: str) -> None:
-        self._tell("warn", text)
-
-    def finished(self, results: Results) -> None:
-        self._tell("finished", results)
-
     def _tell(self, what: str, *told: object) -> None:
         getattr(self._first, what)(*told)
         for other in self._others:
@@ -91,3 +68,16 @@ class Together(Observer):
                 getattr(other, what)(*told)
             except Exception as error:
                 self._first.warn(f"{type(other).__name__} failed at {what}, and the run goes on: {error}")
+
+
+for _event in (
+    "started",
+    "task_started",
+    "pass_started",
+    "batch_done",
+    "task_finished",
+    "note",
+    "warn",
+    "finished",
+):
+    setattr(Together, _event, partialmethod(Together._tell, _event))

@@ -46,7 +46,7 @@ class OwnProfile:
         self._keep(
             profile_job(
                 self._job,
-                seconds=self._job.profile_s,
+                seconds=self._job.config.profile_s,
                 threads=self._job.profile_threads,
                 name=self._clock.profile.name,
                 observer=self._observer,
@@ -88,7 +88,7 @@ def keep_given(job: Job, folder: Path) -> None:
 
 def profiled_device(job: Job) -> str:
     """The kind of device that a profile recorded here is of."""
-    facts, threads = dict(job.facts["machine"]), job.profile_threads
+    facts, threads = dict(job.machine), job.profile_threads
     return device_kind(facts if threads is None else {**facts, "threads": threads})
 
 
@@ -120,7 +120,7 @@ def recorded_alone(job: Job, observer: Observer, labels: list[str] | None = None
     """A profile of the job's methods (of those with `labels`), which no folder keeps yet."""
     profile = profile_job(
         job,
-        seconds=job.profile_s,
+        seconds=job.config.profile_s,
         threads=job.profile_threads,
         name=job.model.name,
         observer=observer,

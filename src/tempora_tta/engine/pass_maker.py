@@ -55,7 +55,7 @@ class PassMaker:
     def method(self) -> Method:
         """The method, made on first use and kept until `release`."""
         if self._method is None:
-            self._method = self.job.create(self.spec, self.source.seed)
+            self._method = self.job.take(self.spec, self.source.seed)
         return self._method
 
     def release(self) -> None:
@@ -139,7 +139,7 @@ class PassMaker:
         with own_randomness(self.source.seed):
             if timed and self.sentinel is not None:
                 trace, facts = self.sentinel().around(
-                    work, lambda: run.calls.warm_up(self.job.warmup_batches)
+                    work, lambda: run.calls.warm_up(self.job.config.warmup_batches)
                 )
             else:
                 if timed:
@@ -163,7 +163,12 @@ class PassMaker:
             self._tail_batches = batches_at_once(method, stream, self.job.tail_batches, guard)
         return Pass(
             Calls(
-                method, self.spec.label, stream, self.job.clock, self.spec.times_as, self.job.method_timeout_s
+                method,
+                self.spec.label,
+                stream,
+                self.job.clock,
+                self.spec.times_as,
+                self.job.config.method_timeout_s,
             ),
             progress=self._on_batch,
             tail_batches=self._tail_batches,
@@ -178,7 +183,7 @@ class PassMaker:
         if (
             run.calls.method.time_aware
         ):  # it knows what its work costs, so the pass depends on those times too
-            run.calls.warm_up(self.job.warmup_batches)
+            run.calls.warm_up(self.job.config.warmup_batches)
             if isinstance(clock, ProfileClock):
                 clock.missing.clear()  # a kind that only the warm-up met cannot be looked for in the stream
 

@@ -98,11 +98,11 @@ def _plan_method(job: Job, spec: MethodSpec, stream: Stream) -> MethodPlan:
         method = job.create(spec, stream.seed)
         head = stream.under(stream.order.head(min(PROBE_BATCHES, stream.num_batches))) or stream
         clock = MeasuredClock(job.device)
-        seconds = _probe(Pass(Calls(method, spec.label, head, clock, timeout_s=job.method_timeout_s)))
+        seconds = _probe(Pass(Calls(method, spec.label, head, clock, timeout_s=job.config.method_timeout_s)))
     except Exception as error:
         return MethodPlan(spec.label, cells, 0, 0, f"fails: {type(error).__name__}: {error}", 0.0)
-    if not job.share or method.time_aware:
-        how = "each cell is its own pass" if not job.share else "sees the clock, so nothing is shared"
+    if not job.config.share or method.time_aware:
+        how = "each cell is its own pass" if not job.config.share else "sees the clock, so nothing is shared"
         return MethodPlan(spec.label, cells, cells, cells, how, seconds)
     ways = [
         route(deployment, history_free=method.history_free, stateless=method.stateless)

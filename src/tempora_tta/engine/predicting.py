@@ -47,7 +47,7 @@ def predictor(job: Job, spec: MethodSpec, stream: Stream) -> tuple[Method, dict[
 
 def predicted_classes(job: Job, spec: MethodSpec, method: Method, stream: Stream, count: int) -> torch.Tensor:
     """The classes of the first batches, adapting on each; the method is reset before and after."""
-    calls = Calls(method, spec.label, stream, job.clock, timeout_s=job.method_timeout_s)
+    calls = Calls(method, spec.label, stream, job.clock, timeout_s=job.config.method_timeout_s)
     found = []
     with own_randomness(stream.seed):
         calls.reset()
@@ -76,8 +76,8 @@ def summarised(passes: Iterable[StoredPass]) -> dict[str, Any] | None:
     }
 
 
-def check_predict_with(text: str, device: torch.device | None, measured: bool) -> str:
-    """The runtime by its usual name; an error where it cannot be had, or would be timed.
+def check_predict_with(text: str, device: torch.device | None, measured: bool) -> None:
+    """Refuse a runtime that cannot be had, or would be timed.
 
     `device`: None where others predict, who look for themselves.
     """
@@ -93,7 +93,7 @@ def check_predict_with(text: str, device: torch.device | None, measured: bool) -
             "with tf32, channels_last and amp"
         )
     if device is None:
-        return str(runtime)
+        return
     if TF32 in runtime.parts and device.type != "cuda":
         raise TemporaError(
             f"predict_with={text!r}: tf32 needs an NVIDIA GPU, and the device is {device.type}"
@@ -102,4 +102,3 @@ def check_predict_with(text: str, device: torch.device | None, measured: bool) -
         raise TemporaError(f"predict_with={text!r}: this GPU has no tf32; NVIDIA's Ampere and newer have")
     if AMP in runtime.parts and device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
         raise TemporaError(f"predict_with={text!r}: this GPU only emulates bfloat16")
-    return str(runtime)

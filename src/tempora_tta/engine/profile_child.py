@@ -21,7 +21,9 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
+from tempora_tta.config import RunConfig, checked
 from tempora_tta.data import Order
+from tempora_tta.engine.clocks import MEASURED
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.observer import Observer, Stopped
 from tempora_tta.engine.profiling import (
@@ -48,10 +50,7 @@ class Parts:
     model: Classifier
     methods: tuple[MethodSpec, ...]
     scenarios: tuple[Scenario, ...]
-    device: str
-    seed: int
-    preset: str | None
-    method_timeout_s: float | None
+    config: RunConfig
 
 
 class Tensors(TypedDict):
@@ -132,11 +131,11 @@ def observer_tell(observer: Observer) -> Any:
 
 def _config(job: Job, replay: Replay | None) -> dict[str, Any] | None:
     """The configuration, cut down to the few batches that are looked at: nothing else has to be decoded."""
-    if "config" not in job.facts:
+    if not job.named or job.config.data.batches is not None:
         return None
-    config = copy.deepcopy(dict(job.facts["config"]))
+    config = job.config.plain()
     # The parent knows its device; `auto` may mean another thing elsewhere.
-    config |= {"device": str(job.device), "clock": "measured", "suite": None, "predict_with": None}
+    config |= {"device": str(job.device), "clock": MEASURED, "suite": None, "predict_with": None}
     config["seeds"] = config["seeds"][:1] if replay is None else [replay.seed]
     if (
         replay is None
@@ -164,7 +163,16 @@ def _pieces(job: Job, replay: Replay | None) -> Pieces:
     batches = {shift: [(x.cpu(), y) for x, y in given] for shift, given in batches.items()}
     clean = None if job.source is None else job.source.cpu()
     model = copy.deepcopy(job.model).cpu()
-    parts = Parts(model, job.methods, job.scenarios, str(job.device), seed, job.preset, job.method_timeout_s)
+    config = RunConfig(
+        device=str(job.device),
+        clock=MEASURED,
+        seeds=[seed],
+        stream=None,
+        grid="none",
+        preset=job.config.preset,
+        method_timeout_s=job.config.method_timeout_s,
+    )
+    parts = Parts(model, job.methods, job.scenarios, config)
     try:
         return pickle.dumps(parts), {"batches": batches, "source": clean}
     except Exception as error:  # closures and the like: whoever wrote the network decides what it is made of
@@ -228,29 +236,17 @@ def _environment(threads: int | None) -> dict[str, str]:
 
 def _job(request: Request, folder: Path) -> Job:
     """The job as the child has it."""
-    from tempora_tta.engine.config import RunConfig
-    from tempora_tta.engine.given import job_from_batches
-    from tempora_tta.engine.setup import job_from_config
+    from tempora_tta.engine.build import Given, build_job
 
     if request.config is not None:
-        return job_from_config(RunConfig.model_validate({**request.config, "threads": request.threads}))
+        return build_job(checked({**request.config, "threads": request.threads}))
     try:
         parts: Parts = pickle.loads((folder / PARTS).read_bytes())
     except Exception as error:
         raise _CannotLoad from error
     tensors: Tensors = torch.load(folder / TENSORS, mmap=True, weights_only=True)
-    return job_from_batches(
-        parts.model,
-        tensors["batches"],
-        parts.methods,
-        parts.scenarios,
-        device=parts.device,
-        clock="measured",
-        seed=parts.seed,
-        preset=parts.preset,
-        source=tensors["source"],
-        method_timeout_s=parts.method_timeout_s,
-    )
+    given = Given(parts.model, tensors["batches"], parts.methods, parts.scenarios, tensors["source"])
+    return build_job(parts.config, None, given)
 
 
 def _record(request: Request, job: Job, tell: Any) -> Profile:

@@ -18,10 +18,10 @@ from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import keep_given
 from tempora_tta.engine.predicting import summarised as predict_with_summary
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, ProfileClock, Verdict, judge_baseline, judge_run
+from tempora_tta.measure import Baseline, Clock, ProfileClock, Verdict, judge_baseline, judge_run
 from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
-from tempora_tta.store import Cell, Results, RunFolder, StoredPass, utilities_frame, utility_row
+from tempora_tta.store import Cell, Results, RunFolder, StoredPass, Trace, utilities_frame, utility_row
 from tempora_tta.store.baselines import standard_above
 from tempora_tta.store.pictures import write_pictures
 from tempora_tta.store.schema import PASS_COLUMNS
@@ -49,8 +49,35 @@ class Run:
         self.rows: list[dict[str, Any]] = []
         self._executor = executor(job, folder, self.observer)
 
-    def execute(self) -> Results:
-        """Make every pass that is missing and write the results; raises `Stopped` when asked to stop."""
+    def execute(self, conclude: Callable[[Results], None] = lambda results: None) -> Results:
+        """Make every pass that is missing and write the results; raises `Stopped` when asked to stop.
+
+        conclude: what the caller adds to the tables before run.json names them.
+        """
+        self._begin()
+        try:
+            baseline = self._executor.start()
+            self._write_manifest(baseline, looked_up_verdict(self.job.clock))
+            self.observer.started(len(self.job.streams) * len(self.job.methods), 0)
+            self._score(self._executor.cells([(source, self.job.methods) for source in self.job.streams]))
+            verdict = self._verdict(baseline)
+        finally:
+            self._executor.close()
+        compare_with_published(self.job, self.rows, self.observer)
+        results = Results(self.folder)
+        self.folder.write_segments(segments_frame(results))
+        conclude(results)
+        write_pictures(self.folder.path, {} if self.job.pictures is None else self.job.pictures())
+        self._write_manifest(baseline, verdict, finished=True)
+        return Results(self.folder)
+
+    @property
+    def failed(self) -> int:
+        """How many cells failed."""
+        return sum(row["status"].startswith("failed") for row in self.rows)
+
+    def _begin(self) -> None:
+        """Refuse to lose rows of an earlier run; say what was damaged and what is not known."""
         if not self.replace and (lost := "; ".join(would_lose(self.job, self.folder))):
             raise TemporaError(
                 f"{self.folder.path} holds results that this run would lose ({lost}): name them too, take another "
@@ -59,67 +86,36 @@ class Run:
         keep_given(self.job, self.folder.path)
         for name in self.folder.damaged:
             self.observer.note(f"{name} was damaged; it was set aside and will be made again")
-        tasks = [(source, self.job.methods) for source in self.job.streams]
-        try:
-            self._say_what_is_not_known()
-            baseline = self._executor.start()
-            self._write_manifest(baseline, finished=False)
-            self.observer.started(sum(len(specs) for _, specs in tasks), 0)
-            for cells in self._executor.cells(tasks):
-                self.rows += self._score(cells)
-                self._write_utilities()
-            verdict = self._verdict(baseline)
-        finally:
-            self._executor.close()
-        self._compare_with_published()
-        self._write_manifest(baseline, finished=True, verdict=verdict)
-        results = Results(self.folder)
-        self.folder.write_segments(segments_frame(results))
-        self.folder.seal()
-        write_pictures(self.folder.path, {} if self.job.pictures is None else self.job.pictures())
-        return results
+        for note in unknowns(self.job):
+            self.observer.note(note)
 
-    def _say_what_is_not_known(self) -> None:
-        """What was assumed about images; and which code, loaded by a name made up at run time, changes unseen."""
-        prepared = self.job.preprocessing or {"assumed": ()}
-        if assumed := ", ".join(f"{name}={prepared[name]}" for name in prepared["assumed"]):
-            self.observer.note(
-                f"assumed for the images of {self.job.model.name}, since nothing states it: {assumed}. "
-                "models.wrap(network, ...) takes other values"
-            )
-        for spec in self.job.methods:
-            for place in self.job.code_hash(spec).not_followed:
-                self.observer.note(
-                    f"{spec.label}: {place} loads code in a way that cannot be followed: if that code changes, "
-                    "use a new run folder"
-                )
+    def _score(self, made: Iterable[list[Cell]]) -> None:
+        """Score cells as they come, and keep the table readable. A stateless method's frozen batches are Standard's,
+        whose task may come later."""
+        waiting: list[Cell] = []
+        for cells in made:
+            here = self.folder.passes().keys()
+            known = [*waiting, *cells]
+            waiting = [
+                cell for cell in known if cell.frozen_pass is not None and cell.frozen_pass not in here
+            ]
+            self._add(cell for cell in known if cell.frozen_pass is None or cell.frozen_pass in here)
+        if waiting:  # Standard's own cells say what went wrong
+            reason = "failed: the Standard pass that holds its frozen batches failed"
+            self._add([replace(cell, status=reason) for cell in waiting])
 
-    @property
-    def failed(self) -> int:
-        """How many cells failed."""
-        return sum(row["status"].startswith("failed") for row in self.rows)
-
-    def _score(self, cells: Iterable[Cell]) -> list[dict[str, Any]]:
-        rows = []
-        for cell in cells:
-            if cell.frozen_pass is not None and cell.frozen_pass not in self.folder.passes():
-                # A stateless method's frozen batches are Standard's, whose own cells say what went wrong.
-                cell = replace(cell, status="failed: the Standard pass that holds its frozen batches failed")
-            if cell.status != "ok" or cell.adapting_pass is None:
-                rows.append(utility_row(cell, None))
-                continue
-            frozen, fallback = (
-                self.folder.trace(key) if key else None for key in (cell.frozen_pass, cell.fallback_pass)
-            )
-            rows.append(utility_row(cell, self.folder.trace(cell.adapting_pass), frozen, fallback))
-        return rows
-
-    def _write_utilities(self) -> None:
+    def _add(self, cells: Iterable[Cell]) -> None:
+        self.rows += [utility_row(cell, *self._traces(cell)) for cell in cells]
         self.folder.write_utilities(utilities_frame(self.rows))
+
+    def _traces(self, cell: Cell) -> list[Trace | None]:
+        ok = cell.status == "ok" and cell.adapting_pass is not None
+        keys = (cell.adapting_pass, cell.frozen_pass, cell.fallback_pass) if ok else (None,)
+        return [self.folder.trace(key) if key else None for key in keys]
 
     def _verdict(self, baseline: Baseline) -> Verdict | None:
         if not self.job.measured:
-            return None
+            return looked_up_verdict(self.job.clock)
         facts = (stored.facts.get("verdict") for stored in self._used_passes())
         own = judge_run(
             judge_baseline(baseline, self._executor.final_median(baseline)),
@@ -134,55 +130,74 @@ class Run:
         keys = {row[name] for row in self.rows for name in PASS_COLUMNS if row[name]}
         return [passes[key] for key in sorted(keys) if key in passes]
 
-    def _compare_with_published(self) -> None:
-        """A Standard that is far from its known accuracy means wrong weights, preprocessing or labels."""
-        dataset, severity = self.job.facts.get("dataset"), self.job.facts.get("severity")
-        known = known_accuracy(self.job.model.name, str(dataset))
-        rows = [row for row in self.rows if row["method"] == STANDARD and row["protocol"] == Offline.protocol]
-        shifts = {row["shift"] for row in rows if row["status"] == "ok"}
-        whole = len(shifts) == 15 and severity == 5 if dataset == "imagenet_c" else len(shifts) == 1
-        if known is None or not whole:
-            return
-        found = float(np.mean([row["utility"] for row in rows]))
-        if abs(found - known) > 0.01:
-            self.observer.note(
-                f"Standard reaches {percent(found)} on {dataset}, its known accuracy is {percent(known)}: check the "
-                "weights' tag, the normalisation and the labels"
-            )
-
-    def _write_manifest(self, baseline: Baseline, finished: bool, verdict: Verdict | None = None) -> None:
-        previous: Mapping[str, Any] = self.folder.manifest() if self.folder.has_manifest() else {}
-        judged = verdict or _recorded_verdict(self.job)
-        methods = self.job.methods
-        cards = Cards(scenario_cards(self.job.scenarios), {spec.label: spec.card for spec in methods})
-        self.folder.write_manifest(
+    def _write_manifest(
+        self, baseline: Baseline, verdict: Verdict | None = None, finished: bool = False
+    ) -> None:
+        job, folder = self.job, self.folder
+        cards = Cards(scenario_cards(job.scenarios), {spec.label: spec.card for spec in job.methods})
+        folder.write_manifest(
             {
-                **self.job.facts,
-                "model": self.job.model.name,
-                "methods": [spec.label for spec in methods],
+                **job.facts,
+                "config": job.config.plain() if job.named else None,
+                "machine": job.machine,
+                "model": job.model.name,
+                "methods": [spec.label for spec in job.methods],
                 "cards": cards.to_json(),
-                "weights": self.job.weights,
-                "preprocessing": self.job.preprocessing,
-                "method_settings": {spec.label: self.job.made_with(spec) for spec in methods},
-                "profile": clock_record(self.job.clock),
-                "shifts": list(dict.fromkeys(source.shift for source in self.job.streams)),
-                "seeds": sorted({source.seed for source in self.job.streams}),
-                "stream": self.job.streams[0].walk.settings(),
-                "batch_size": self.job.streams[0].batch_size,
-                "batches": {source.shift: source.num_batches for source in self.job.streams},
-                "dropped_samples": {source.shift: source.dropped for source in self.job.streams},
-                "scenarios": [to_record(scenario) for scenario in self.job.scenarios],
-                "clock": self.job.clock.name,
-                "shared": self.job.share,
+                "weights": job.weights,
+                "preprocessing": job.preprocessing,
+                "method_settings": {spec.label: job.made_with(spec) for spec in job.methods},
+                "profile": clock_record(job.clock),
+                "shifts": list(dict.fromkeys(source.shift for source in job.streams)),
+                "seeds": sorted({source.seed for source in job.streams}),
+                "stream": job.streams[0].walk.settings(),
+                "batch_size": job.streams[0].batch_size,
+                "batches": {source.shift: source.num_batches for source in job.streams},
+                "dropped_samples": {source.shift: source.dropped for source in job.streams},
+                "scenarios": [to_record(scenario) for scenario in job.scenarios],
+                "clock": job.clock.name,
+                "shared": job.config.share,
                 "baseline": baseline.to_json(),
-                "provision_ms": baseline.provision_ms(self.job.streams[0].num_batches),
-                "standard_above_baseline": standard_above(self.folder) if finished else None,
+                "provision_ms": baseline.provision_ms(job.streams[0].num_batches),
+                "standard_above_baseline": standard_above(folder) if finished else None,
                 "finished": finished,
-                "verdict": judged.to_json() if judged else previous.get("verdict"),
-                "non_finite_scores": non_finite_scores(self.folder, self.folder.utilities()),
+                "verdict": verdict.to_json() if verdict else None,
+                "non_finite_scores": non_finite_scores(folder, folder.utilities()),
                 "predict_with": predict_with_summary(self._used_passes()) if finished else None,
                 **self._executor.facts(),
             }
+        )
+
+
+def unknowns(job: Job) -> Iterator[str]:
+    """What was assumed about images; and which code, loaded by a name made up at run time, changes unseen."""
+    prepared = job.preprocessing or {"assumed": ()}
+    if assumed := ", ".join(f"{name}={prepared[name]}" for name in prepared["assumed"]):
+        yield (
+            f"assumed for the images of {job.model.name}, since nothing states it: {assumed}. "
+            "models.wrap(network, ...) takes other values"
+        )
+    for spec in job.methods:
+        for place in job.code_hash(spec).not_followed:
+            yield (
+                f"{spec.label}: {place} loads code in a way that cannot be followed: if that code changes, "
+                "use a new run folder"
+            )
+
+
+def compare_with_published(job: Job, rows: Iterable[Mapping[str, Any]], observer: Observer) -> None:
+    """A Standard that is far from its known accuracy means wrong weights, preprocessing or labels."""
+    dataset, severity = job.facts.get("dataset"), job.facts.get("severity")
+    known = known_accuracy(job.model.name, str(dataset))
+    found = [row for row in rows if row["method"] == STANDARD and row["protocol"] == Offline.protocol]
+    shifts = {row["shift"] for row in found if row["status"] == "ok"}
+    whole = len(shifts) == 15 and severity == 5 if dataset == "imagenet_c" else len(shifts) == 1
+    if known is None or not whole:
+        return
+    reached = float(np.mean([row["utility"] for row in found]))
+    if abs(reached - known) > 0.01:
+        observer.note(
+            f"Standard reaches {percent(reached)} on {dataset}, its known accuracy is {percent(known)}: check the "
+            "weights' tag, the normalisation and the labels"
         )
 
 
@@ -231,12 +246,12 @@ def failures(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _recorded_verdict(job: Job) -> Verdict | None:
+def looked_up_verdict(clock: Clock) -> Verdict | None:
     """Times that were looked up need no verdict on this machine: they keep the one that they were recorded with."""
-    if not isinstance(job.clock, ProfileClock):
+    if not isinstance(clock, ProfileClock):
         return None
-    kind = "steady clock" if job.clock.own else "recorded clock"
-    recorded = job.clock.profile.verdict
+    kind = "steady clock" if clock.own else "recorded clock"
+    recorded = clock.profile.verdict
     if not recorded.reasons:
         return Verdict(said=f"{VALID}: {kind}")
     reasons = (kind, *recorded.reasons)

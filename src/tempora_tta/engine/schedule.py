@@ -30,7 +30,7 @@ def rough_cost(job: Job, spec: MethodSpec, source: Order) -> float:
         for scenario in job.scenarios
     ]
     apart = sum(way.kind == "live" or "live" in way.possible for way in ways)
-    passes = 1 + apart if job.share and not kind.time_aware else len(ways)
+    passes = 1 + apart if job.config.share and not kind.time_aware else len(ways)
     return source.num_batches * passes * (_BACKWARD if kind.family == "gradient-based" else 1.0)
 
 

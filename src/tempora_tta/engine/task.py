@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tempora_tta.engine.job import deployment_identity
-from tempora_tta.engine.kept_states import BudgetWatch
 from tempora_tta.engine.observer import Stopped
 from tempora_tta.engine.pass_maker import PassMaker
-from tempora_tta.engine.passes import Pass
+from tempora_tta.engine.passes import BudgetWatch, Pass
 from tempora_tta.errors import TemporaError
 from tempora_tta.measure import ProfileClock
 from tempora_tta.measure.settling import is_relative
@@ -96,7 +95,7 @@ class Task:
     def _cell(self, cell: Cell) -> Cell:
         resolved = self._resolve(cell.scenario)
         method = self.passes.method()
-        if not self.passes.job.share or method.time_aware:
+        if not self.passes.job.config.share or method.time_aware:
             return self._live_cell(cell, resolved, scenario_index=cell.scenario_index)
         offline = self._offline()
         way = route(
@@ -122,7 +121,7 @@ class Task:
         time_aware = self.passes.method().time_aware
         knobs = deployment_identity(resolved, time_aware)
         if time_aware:
-            more["warmup_batches"] = self.passes.job.warmup_batches  # it is told what they cost
+            more["warmup_batches"] = self.passes.job.config.warmup_batches  # it is told what they cost
         identity = self.passes.identity(LIVE, deployment=knobs, **more)
         return self.passes.stored(identity, lambda run: run.drive(resolved))
 

@@ -6,6 +6,7 @@ the folder needs no index that a crash could leave half-written: passes are foun
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
@@ -95,6 +96,8 @@ class RunFolder:
         self._recent: dict[tuple[str, bool], Trace] = {}
         self._utilities: tuple[tuple[int, ...], pd.DataFrame] | None = None
         """The table as it was last read and found plausible, and which file that was."""
+        self._manifest: tuple[tuple[int, ...], Manifest] | None = None
+        """run.json, likewise."""
 
     @classmethod
     def for_writing(cls, path: Path | str) -> RunFolder:
@@ -138,7 +141,10 @@ class RunFolder:
             raise TemporaError(
                 f"{self.path} is not a run folder: it has no run.json (tempora run --out makes one)"
             )
-        return manifests.read(self.run_json)
+        which = _which(self.run_json)
+        if self._manifest is None or self._manifest[0] != which:
+            self._manifest = which, manifests.read(self.run_json)
+        return copy.deepcopy(self._manifest[1])
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Put run.json in place. That of a finished run says which tables and which profile belong to it."""
@@ -217,8 +223,7 @@ class RunFolder:
         path = self.utilities_parquet
         if not path.exists():
             return pd.DataFrame(columns=list(UTILITIES))
-        file = path.stat()
-        which = (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns)
+        which = _which(path)
         if self._utilities is None or self._utilities[0] != which:
             self._utilities = which, self._read_utilities(path)
         return self._utilities[1].copy()
@@ -315,6 +320,12 @@ def read_pass(path: Path) -> StoredPass:
     if not isinstance(identity, dict) or not isinstance(facts, dict):
         raise integrity.damaged(path, "it does not say which pass it is")
     return StoredPass(path, identity, facts, integrity.seal(about.get("rows_checksum")))
+
+
+def _which(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written again."""
+    file = path.stat()
+    return (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns)
 
 
 def named_passes(utilities: pd.DataFrame) -> list[str]:

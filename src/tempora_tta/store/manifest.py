@@ -120,13 +120,7 @@ class Manifest(TypedDict):
     config: NotRequired[
         Annotated[
             ConfigRecord | None,
-            Field(description="The whole configuration; null or absent for a run from Python."),
-        ]
-    ]
-    evaluate: NotRequired[
-        Annotated[
-            dict[str, Any] | None,
-            Field(description="The call of `tempora.evaluate`, where all of it can be named."),
+            Field(description="The whole configuration; null where Python gave objects that have no names."),
         ]
     ]
     recipes: NotRequired[

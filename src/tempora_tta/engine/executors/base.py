@@ -29,7 +29,7 @@ class Executor(ABC):
 
     @abstractmethod
     def cells(self, tasks: Tasks) -> Iterator[list[Cell]]:
-        """The cells of one stream after the other, each when all its tasks are done and their passes on disk."""
+        """Cells of tasks as they are done, their passes on disk; those of one stream before those of the next."""
 
     def facts(self) -> dict[str, Any]:
         """What run.json should say about where the tasks ran."""
@@ -64,5 +64,5 @@ def begun_baselines(job: Job, folder: RunFolder) -> dict[str, Baseline]:
             if stored.facts.get("baseline") and of == (job.model.name, job.streams[0].batch_size):
                 known.setdefault(stored.identity["machine"], stored.facts["baseline"])
     found = {kind: Baseline(**facts) for kind, facts in known.items()}
-    wanted = ("measured", job.provision, job.calibration_batches)
+    wanted = ("measured", job.config.provision, job.config.calibration_batches)
     return {kind: one for kind, one in found.items() if (one.source, one.provision, one.batches) == wanted}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tempora_tta.config import RunConfig
 from tempora_tta.engine.clocks import MEASURED, STEADY
-from tempora_tta.engine.config import RunConfig
 from tempora_tta.errors import TemporaError
 from tempora_tta.measure.sources import PUBLISHED
 
@@ -68,9 +68,11 @@ def _resources(nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, float]]:
 
 def _for_workers(config: RunConfig, **changes: Any) -> tuple[dict[str, Any], bytes | None]:
     """The configuration with whole paths, and the content of the clock's file, which may lie only on this disk."""
-    values = config.model_copy(update=changes).model_dump(mode="json")
+    values = replace(config, **changes).plain()
     for holder, name in ((values, "checkpoint"), (values["data"], "root"), (values["data"], "cache_dir")):
         if holder[name] is not None:
             holder[name] = str(Path(holder[name]).expanduser().absolute())
-    recorded = config.clock not in (MEASURED, STEADY) and not config.clock.startswith(PUBLISHED)
-    return values, Path(config.clock).read_bytes() if recorded else None
+    clock = config.clock
+    if isinstance(clock, dict) or clock in (MEASURED, STEADY) or clock.startswith(PUBLISHED):
+        return values, None
+    return values, Path(clock).read_bytes()

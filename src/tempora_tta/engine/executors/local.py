@@ -47,7 +47,7 @@ class LocalExecutor(Executor):
     def cells(self, tasks: Tasks) -> Iterator[list[Cell]]:
         (baseline,) = self.baselines.values()
         for source, specs in tasks:
-            yield self._stream_cells(source, specs, baseline)
+            yield from self._stream_cells(source, specs, baseline)
 
     def final_median(self, baseline: Baseline) -> float | None:
         if not self.job.measured or baseline.median_ms is None or self._streams.latest is None:
@@ -57,8 +57,10 @@ class LocalExecutor(Executor):
     def close(self) -> None:
         self._streams.close()
 
-    def _stream_cells(self, source: Order, specs: Sequence[MethodSpec], baseline: Baseline) -> list[Cell]:
-        """All cells of one stream. The order of methods is shuffled, so that none always runs on the hot machine."""
+    def _stream_cells(
+        self, source: Order, specs: Sequence[MethodSpec], baseline: Baseline
+    ) -> Iterator[list[Cell]]:
+        """The cells of one stream, task by task, in any order: no method shall always run on the hot machine."""
         order = list(specs)
         random.Random(f"{source.shift} {source.seed}").shuffle(order)
 
@@ -66,7 +68,6 @@ class LocalExecutor(Executor):
         def sentinel() -> Sentinel:
             return make_sentinel(self.job, source, self._streams, baseline)
 
-        cells = []
         for spec in order:
             self.observer.task_started(spec.label, source.shift, source.seed)
             task = Task(
@@ -82,9 +83,9 @@ class LocalExecutor(Executor):
                     learn=self._profile.learn if self._profile else None,
                 )
             )
-            cells += task.cells()
+            cells = task.cells()
             self.observer.task_finished(spec.label, source.shift, source.seed)
-        return cells
+            yield cells
 
 
 def make_sentinel(job: Job, source: Order, streams: Streams, baseline: Baseline) -> Sentinel:

@@ -7,11 +7,12 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from tempora_tta.engine.config import RunConfig
+from tempora_tta.config import RunConfig
 from tempora_tta.engine.executors.base import Executor
 from tempora_tta.engine.executors.ray import RayExecutor
 from tempora_tta.engine.executors.ray_cluster import Hand, Lost
@@ -57,7 +58,7 @@ class Processes:
     """The processes of a run, and what each was asked."""
 
     def __init__(self, config: RunConfig, processes: int) -> None:
-        self._config = config.model_copy(update={"threads": config.threads or 1})
+        self._config = replace(config, threads=config.threads or 1)
         self._processes = processes
         self.hands: list[Hand] = []
         self.asked: dict[Any, tuple[Hand, str]] = {}
@@ -68,9 +69,7 @@ class Processes:
         context = multiprocessing.get_context("spawn")
         for _ in range(min(self._processes, max(tasks, 1)) - len(self.hands)):
             ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_serve, args=(theirs, self._config.model_dump(mode="json")), daemon=True
-            )
+            process = context.Process(target=_serve, args=(theirs, self._config.plain()), daemon=True)
             process.start()
             theirs.close()
             hand = Hand((process, ours))

@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from tempora_tta._numbers import percent
+from tempora_tta.config import RunConfig
 from tempora_tta.data import Order
-from tempora_tta.engine.config import RunConfig
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.executors.base import Executor, begun_baselines
 from tempora_tta.engine.executors.ray_cluster import Cluster, Hand, Lost
 from tempora_tta.engine.executors.ray_finished import Finished
@@ -26,7 +27,6 @@ from tempora_tta.engine.own_profile import PROFILE_FILE, needs
 from tempora_tta.engine.predicting import check_predict_with
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.engine.schedule import Pending, Tasks, pick, rough_cost
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.errors import TemporaError
 from tempora_tta.measure import Baseline, Profile, ProfileClock, Verdict, load_profile
 from tempora_tta.measure.verdict import Limits, judge
@@ -41,12 +41,9 @@ Made = list[tuple[Pending, list[Cell]]]
 
 def driver_job(config: RunConfig, observer: Observer | None = None) -> Job:
     """The job as the driver needs it: on the processor, because devices belong to the workers."""
-    job = job_from_config(config.model_copy(update={"device": "cpu", "predict_with": None}), observer)
-    return replace(
-        job,
-        predict_with=check_predict_with(config.predict_with or EAGER, None, job.measured),
-        facts={**job.facts, "config": config.model_dump(mode="json")},
-    )
+    job = build_job(replace(config, device="cpu", predict_with=None), observer)
+    check_predict_with(config.predict_with or EAGER, None, job.measured)
+    return replace(job, config=config)
 
 
 class RayExecutor(Executor):
@@ -130,7 +127,7 @@ class RayExecutor(Executor):
             **super().facts(),
             "executor": "ray",
             "workers": {**before.get("workers", {}), **self._workers},
-            "machine": machine or (machines[0] if machines else self.job.facts["machine"]),
+            "machine": machine or (machines[0] if machines else self.job.machine),
         }
 
     def verdict(self) -> Verdict:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tempora_tta.engine.config import RunConfig
+from tempora_tta.config import RunConfig
 from tempora_tta.engine.executors.devices import Devices
 from tempora_tta.engine.executors.worker import Introduction
 from tempora_tta.engine.observer import Observer

@@ -17,9 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tempora_tta.config import checked
 from tempora_tta.data import Streams
+from tempora_tta.engine.build import build_job
 from tempora_tta.engine.calibration import calibrate, remeasure, settle
-from tempora_tta.engine.config import RunConfig
 from tempora_tta.engine.executors.local import make_sentinel
 from tempora_tta.engine.job import Job
 from tempora_tta.engine.observer import Observer
@@ -27,7 +28,6 @@ from tempora_tta.engine.own_profile import OwnProfile, profiled_device, recorded
 from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.profiling import Replay
 from tempora_tta.engine.sentinel import Sentinel
-from tempora_tta.engine.setup import job_from_config
 from tempora_tta.engine.task import Task
 from tempora_tta.measure import Baseline, Profile, ProfileClock
 from tempora_tta.store import Cell, RunFolder, StoredPass, Trace, pass_key
@@ -81,14 +81,14 @@ class Worker:
                 path = Path(folder) / "clock.json"
                 path.write_bytes(profile)
                 config = {**config, "clock": str(path)}
-            self._job = job_from_config(RunConfig.model_validate(config))
+            self._job = build_job(checked(config))
         self._streams = Streams(self._job.open_stream)
 
     def introduce(self) -> Introduction:
         return Introduction(
             node=f"{socket.gethostname()}/{os.getpid()}",
             kind=self._job.machine_kind,
-            machine=self._job.facts["machine"],
+            machine=dict(self._job.machine),
             fingerprint=job_fingerprint(self._job),
         )
 

@@ -1,8 +1,9 @@
-"""The images that a configuration names: the streams, and clean ones for methods that ask for some."""
+"""The images of a run: the streams that a configuration names or Python code gives, and clean ones for methods that
+ask for some."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import FunctionType
@@ -13,24 +14,29 @@ from pydantic import TypeAdapter, ValidationError
 
 from tempora_tta import data
 from tempora_tta._own_code import is_own
+from tempora_tta.config import DataConfig, MethodConfig, RunConfig, SourceConfig
 from tempora_tta.data import Order, Shift, Stream, Walk, draw, open_stream
+from tempora_tta.data.batches import given_order, given_shape, given_shift
 from tempora_tta.data.contents import Progress
 from tempora_tta.data.registry import find
 from tempora_tta.engine.code_hash import code_hash
-from tempora_tta.engine.config import DataConfig, MethodConfig, RunConfig, SourceConfig
 from tempora_tta.engine.job import may_ask_for_source
 from tempora_tta.engine.observer import Observer, Stopped
 from tempora_tta.errors import TemporaError, suggestion
-from tempora_tta.models import Classifier
+from tempora_tta.models import Classifier, check_input
 
+Batches = Sequence[tuple[Any, Any]]
+Given = Batches | Mapping[Any, Batches]
+"""A stream of batches, or several by the name of their shift, or by that and its severity."""
 MANY_FILES = 5_000
 """Reading so many takes long enough to be announced."""
 SOURCES = {"fashion": "fashion_train"}
 """Datasets that ship with source samples, and where those are."""
 
 
-def orders(config: RunConfig, model: Classifier, observer: Observer) -> Iterator[Order]:
-    """The streams: shifts are the outer loop, seeds the inner one, so that each shift is decoded once."""
+def named_streams(config: RunConfig, model: Classifier, observer: Observer) -> Iterator[Order]:
+    """The streams of a dataset: shifts are the outer loop, seeds the inner one, so that each is decoded once."""
+    check_input(model, model.preprocessing.image_shape)
     walk = walk_of(config)
     shifts = open_shifts(config, walk, observer)
     for note in left_out(shifts, config.batch_size, whole=walk.batches is None):
@@ -41,7 +47,28 @@ def orders(config: RunConfig, model: Classifier, observer: Observer) -> Iterator
                 f"{model.name} has {model.num_classes} classes and {config.data.dataset} has {shift.num_classes}: "
                 "choose a network trained for this dataset"
             )
-    drawn = [draw(walk, shifts, config.batch_size, seed) for seed in config.seeds]
+    yield from _drawn(walk, shifts, config.batch_size, config.seeds)
+
+
+def given_streams(config: RunConfig, model: Classifier, batches: Given) -> Iterator[Order]:
+    """The batches as they were given; with a `stream`, their samples in the order that it draws."""
+    shifts = []
+    for name, listed in (batches if isinstance(batches, Mapping) else {"stream": batches}).items():
+        name, severity = name if isinstance(name, tuple) and len(name) == 2 else (name, None)
+        shifts.append(given_shift(str(name), listed, model.num_classes, severity))
+    for shape in dict.fromkeys(map(given_shape, shifts)):
+        check_input(model, shape)
+    if config.stream is None:
+        yield from (given_order(shift, seed) for shift in shifts for seed in config.seeds)
+        return
+    sizes = {shift.name: given_order(shift, 0).batch_size for shift in shifts}
+    if len(set(sizes.values())) > 1:
+        raise TemporaError(f"batches of {sizes} samples: one stream needs batches of one size")
+    yield from _drawn(walk_of(config), shifts, next(iter(sizes.values())), config.seeds)
+
+
+def _drawn(walk: Walk, shifts: list[Shift], batch_size: int, seeds: Iterable[int]) -> Iterator[Order]:
+    drawn = [draw(walk, shifts, batch_size, seed) for seed in seeds]
     yield from (order for same_shift in zip(*drawn, strict=True) for order in same_shift)
 
 
