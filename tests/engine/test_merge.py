@@ -17,7 +17,6 @@ from tempora_tta.cli.merge import merge as merge_command
 from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Run
 from tempora_tta.engine.build import build_job
-from tempora_tta.engine.observer import Observer
 from tempora_tta.evaluation import finished
 from tempora_tta.measure import load_profile
 from tempora_tta.store import RunFolder, open_run
@@ -55,8 +54,7 @@ def configuration(clock: object, **changes) -> RunConfig:
 
 def run(config: RunConfig, out: Path) -> Path:
     with RunFolder.for_writing(out) as folder:
-        Run(build_job(config), folder).execute()
-        finished(folder, Observer())
+        finished(Run(build_job(config), folder))
     return out
 
 

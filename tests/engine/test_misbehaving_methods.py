@@ -355,7 +355,7 @@ def test_where_some_streams_are_short_enough_only_the_others_cells_lack_it(netwo
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("queue=99999999999999999999", "queue=.*less than or equal to 2147483647"),
+        ("queue=99999999999999999999", "queue=.*at most 2147483647"),
         ("threads=100000", "threads=100000: this machine has"),
         ("device=meta", "device 'meta' computes nothing here"),
         ("scenarios=[{protocol: discrete, utilisation: 1, queue: 99999999999999999999}]", "queue=.*at most"),

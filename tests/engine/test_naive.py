@@ -49,7 +49,7 @@ def agree(model, batches, methods, scenarios, **options):
         )
         with own_randomness(row["seed"]):
             if method.method.time_aware:
-                method.warm_up(job.warmup_batches)
+                method.warm_up(job.config.warmup_batches)
             standard.warm_up(1)
             score = naive(method, standard, stream, deployment)
         for name, value in {

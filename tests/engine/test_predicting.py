@@ -7,7 +7,7 @@ import torch
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.config import RunConfig
+from tempora_tta.config import checked
 from tempora_tta.engine import Observer
 from tempora_tta.engine.executors.ray import driver_job
 from tempora_tta.engine.predicting import check_predict_with
@@ -139,13 +139,15 @@ def test_refused_with_a_reason(text, measured, message):
 
 
 def test_a_configuration_and_a_driver_know_it():
-    config = RunConfig(
-        predict_with="tf32",
-        device="cpu",
-        clock="published:rn50_inc",
-        methods=["standard"],
-        data={"dataset": "fashion", "shifts": ["contrast"]},
-        batches=1,
+    config = checked(
+        {
+            "predict_with": "tf32",
+            "device": "cpu",
+            "clock": "published:rn50_inc",
+            "methods": ["standard"],
+            "data": {"dataset": "fashion", "shifts": ["contrast"]},
+            "batches": 1,
+        }
     )
     assert driver_job(config).predict_with == "tf32", (
         "the workers' devices may have what the driver's has not"

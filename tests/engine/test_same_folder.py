@@ -88,7 +88,7 @@ def test_a_run_from_python_can_be_audited_where_everything_has_a_name(tmp_path, 
     monkeypatch.syspath_prepend(tmp_path)
     options = {"clock": CLOCK, "device": "cpu", "warmup_batches": 1, "out": tmp_path / "run"}
     results = tempora.evaluate("fashion_resnet", "named_batches:make", ["standard", "tent"], HALF, **options)
-    assert results.manifest["evaluate"]["batches"] == "named_batches:make"
+    assert results.manifest["config"]["data"]["batches"] == "named_batches:make"
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["audit", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
     assert "4 of 4 cells agree exactly" in result.output

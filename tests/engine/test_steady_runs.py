@@ -403,7 +403,7 @@ def test_fewer_shifts_are_looked_at_longer(network, batches, clock, shifts, each
         [],
         device="cpu",
         clock=clock,
-        seed=1,
+        seeds=[1],
     )
     found = profiled_batches(job)
     assert {len(given) for given in found.values()} == {min(each, len(batches))}

@@ -25,7 +25,6 @@ from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.clocks import open_clock
 from tempora_tta.engine.images import walk_of
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.passes import Pass
 from tempora_tta.engine.run import Run
 from tempora_tta.errors import TemporaError
@@ -379,8 +378,7 @@ def test_a_configuration_s_stream_and_one_seed_after_the_other(tmp_path):
         stream = {"kind": "recurring", "batches": 2, "visits": 2, "reset": "shift"}
         config = load_config(None, flags=_flags(tmp_path, seeds=seeds, stream=stream))
         with RunFolder.for_writing(tmp_path / name) as folder:
-            Run(build_job(config), folder).execute()
-            return finished(folder, Observer())
+            return finished(Run(build_job(config), folder))
 
     both, first, second = run("both", [1, 2]), run("first", [1]), run("second", [2])
     joined = merge([first.path, second.path], tmp_path / "joined")

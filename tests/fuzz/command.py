@@ -95,14 +95,14 @@ def _no_network(*_: Any, **__: Any) -> None:
 
 def _long_work() -> list[tuple[Any, str, Callable[..., bool]]]:
     """Where long work begins, and what tells whether it is short."""
-    from tempora_tta.engine import plan, profiling, run, setup_data, tuning
+    from tempora_tta.engine import images, plan, profiling, run, tuning
     from tempora_tta.methods import testing
 
     return [
-        (run.Run, "execute", lambda begun: _short_job(begun.job)),
+        (run.Run, "execute", lambda begun, *_: _short_job(begun.job)),
         (plan, "make_plan", _short_job),
         (profiling, "record_profile", _short_job),
-        (setup_data, "open_stream", _short_stream),
+        (images, "open_stream", _short_stream),
         (tuning, "tune", lambda *_: False),
         (testing, "check", _known_method),
     ]
