@@ -24,7 +24,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tempora_tta.cli.show import show_overview
-from tempora_tta.report.figures import make_figures
+from tempora_tta.report.charts import save
 from tempora_tta.report.html import write_report
 from tempora_tta.store import Results, open_run
 
@@ -51,7 +51,7 @@ def main(run: Path) -> None:
 def of_demo(results: Results) -> None:
     """The figure of its winners, and the beginning and the end of what it says."""
     with tempfile.TemporaryDirectory() as scratch:
-        (figure,) = (one for one in make_figures(results, Path(scratch), ["png"]) if one.stem == "winners")
+        (figure,) = (one for one in save(results, Path(scratch), ["png"]) if one.stem == "winners")
         shutil.copy(figure, IMAGES / "demo.png")
     said = io.StringIO()
     show_overview(results, Console(file=said, width=WIDTH, no_color=True))
@@ -73,7 +73,7 @@ def _end(text: str) -> list[str]:
 
 def of_docs(results: Results) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        for figure in make_figures(results, Path(scratch), ["png"]):
+        for figure in save(results, Path(scratch), ["png"]):
             if figure.stem in KEPT:
                 shutil.copy(figure, IMAGES / figure.name)
         page = write_report(results, Path(scratch) / "report.html")

@@ -53,11 +53,14 @@ class Results(store.Results):
         asked = Asked(**{name: value for name, value in knobs.items() if name in deployment})
         return recommend(self, asked.of(self, limits), shifts, limits)
 
-    def plot(self, shift: str | None = None) -> alt.HConcatChart:
-        """Utility against pressure as an Altair chart, of one shift or of all together."""
-        from tempora_tta.report.chart import utility_chart
+    def plot(self, name: str = "pressure", shift: str | None = None) -> alt.typing.ChartType:
+        """Draw a chart of the run with Altair: utility against pressure, or one of `report.charts.CHARTS` by name.
 
-        return utility_chart(self, shift)
+        `shift` draws utility against pressure on that shift alone.
+        """
+        from tempora_tta.report.charts import drawn
+
+        return drawn(self, name, shift)
 
     def report(self, path: Path | str | None = None) -> Path:
         """Write the report, one page that opens in any browser, and say where it is.

@@ -6,7 +6,6 @@ import json
 import runpy
 from pathlib import Path
 
-import matplotlib
 import pytest
 import torch
 
@@ -66,7 +65,6 @@ def test_the_server_answers_its_clients(in_examples):
 def test_the_notebook_goes_from_run_to_figure(in_examples, tmp_path):
     notebook = json.loads((EXAMPLES / "from_run_to_figure.ipynb").read_text(encoding="utf-8"))
     assert notebook["nbformat"] == 4
-    matplotlib.use("Agg")
     namespace: dict[str, object] = {}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":

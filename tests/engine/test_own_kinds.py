@@ -23,7 +23,7 @@ from tempora_tta.engine.build import scenarios_of
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import tables
-from tempora_tta.report.figures import make_figures
+from tempora_tta.report.charts import save
 from tempora_tta.report.html.page import render
 from tempora_tta.scenarios import Discrete, Scenario, from_spec, to_spec
 from tempora_tta.store import Results, open_run
@@ -239,7 +239,7 @@ def test_the_command_line_names_them(run: Path, tmp_path: Path) -> None:
 
 
 def test_every_figure_has_them(run: Path, tmp_path: Path) -> None:
-    made = {path.stem: path.read_text(encoding="utf-8") for path in make_figures(open_run(run), tmp_path)}
+    made = {path.stem: path.read_text(encoding="utf-8") for path in save(open_run(run), tmp_path)}
     assert {"winners", "timelines", "utility", "protocols", "latency"} <= set(made)
     for name in ("winners", "timelines", "utility"):
         assert all(title in made[name] for title in ("Tick-tock", "Frame rate")), name

@@ -31,7 +31,7 @@ from tempora_tta.errors import TemporaError
 from tempora_tta.evaluation import finished
 from tempora_tta.methods import Method, create, register
 from tempora_tta.report import tables
-from tempora_tta.report.figures import make_figures
+from tempora_tta.report.charts import save
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.html.page import render
 from tempora_tta.report.stream_story import stream_story
@@ -489,7 +489,7 @@ def test_what_people_see_of_a_stream(network, shifts, tmp_path):
         assert "visit 2" in tables.render(table, name)
     at_interval = tables.build("segments", results.utilities, scenario="ρ 100 %", **common)
     assert "ρ 100 %" in at_interval.caption
-    assert tmp_path / "stream.svg" in make_figures(results, tmp_path)
+    assert tmp_path / "stream.svg" in save(results, tmp_path)
     page = render(results)
     assert "per segment of the recurring stream" in page
     assert "No method is reset on this stream." in page
@@ -599,4 +599,4 @@ def test_a_run_of_single_streams_has_no_segments_to_show(network, batches, tmp_p
     assert not (tmp_path / "segments.parquet").exists()
     with pytest.raises(TemporaError, match="no stream of many shifts"):
         tables.build("segments", results.utilities, cards=results.cards, segments=results.segments)
-    assert not any("stream" in path.name for path in make_figures(results, tmp_path))
+    assert not any("stream" in path.name for path in save(results, tmp_path))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from made_runs import write_run
-from tempora_tta.report.figures import make_figures
+from tempora_tta.report.charts import save
 from tempora_tta.report.html import write_report
 from tempora_tta.scenarios import Offline
 from tempora_tta.store import Results, RunFolder
@@ -41,7 +41,7 @@ def test_a_report_removes_what_a_killed_one_left(results: Results, tmp_path: Pat
 def test_so_do_figures(results: Results, tmp_path: Path, dead: int) -> None:
     left = tmp_path / f"latency.svg.{dead}.part"
     left.write_text("half")
-    make_figures(results, tmp_path, ["svg"])
+    save(results, tmp_path, ["svg"])
     assert not left.exists()
 
 

@@ -45,7 +45,7 @@ def execute(
     from tempora_tta.engine.plan import make_plan
     from tempora_tta.evaluation import finished
     from tempora_tta.hooks import open_hooks
-    from tempora_tta.report.chart import check_docstrings
+    from tempora_tta.report import check_docstrings
     from tempora_tta.store import RunFolder
 
     console = new_console()

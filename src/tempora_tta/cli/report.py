@@ -38,10 +38,10 @@ def report(
 
     results = open_run(run)
     if figures is not None:
-        from tempora_tta.report.figures import make_figures
+        from tempora_tta.report.charts import save
 
         kinds = [kind.value for kind in format_ or [FigureFormat.svg]]
-        for path in make_figures(results, figures, kinds):
+        for path in save(results, figures, kinds):
             say(str(path))
         return
     if format_ is not None:

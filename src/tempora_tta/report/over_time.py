@@ -14,6 +14,8 @@ from tempora_tta.report.tables.parts import shift_title
 from tempora_tta.store import Results
 
 FloatArray = NDArray[np.float64]
+DRAWN_BATCHES = 400
+"""Points of a drawn line."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,14 @@ class OverTime:
     mean: dict[str, FloatArray]
     reach: dict[str, FloatArray]
     """Half of the 95 % interval of the mean over seeds (Student's); 0 with one seed."""
+
+    def line(self, method: str) -> pd.DataFrame:
+        """Return the line of a method, thinned out to as many points as a screen has: batch, accuracy, low, high."""
+        last = self.parts[-1]
+        at = np.unique(np.linspace(0, last.first + last.batches - 1, DRAWN_BATCHES).round().astype(int))
+        mean, reach = self.mean[method][at], self.reach[method][at]
+        low, high = np.maximum(mean - reach, 0), np.minimum(mean + reach, 1)
+        return pd.DataFrame({"batch": at, "method": method, "accuracy": mean, "low": low, "high": high})
 
     @property
     def of(self) -> str:

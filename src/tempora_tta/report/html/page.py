@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tempora_tta.analysis import budget_curves, guidance, overhead, pareto_front
+from tempora_tta.analysis import guidance
 from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.doubt import doubt, remedy
 from tempora_tta.analysis.notes import notes
 from tempora_tta.analysis.outcomes import over_shifts
-from tempora_tta.analysis.pareto import is_budgeted
 from tempora_tta.analysis.tuning import ceilings, recipe_notes
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
-from tempora_tta.published.methods import STANDARD
-from tempora_tta.report.chart import check_docstrings
+from tempora_tta.report import check_docstrings
+from tempora_tta.report.charts import CHARTS
+from tempora_tta.report.courses import PARTS
+from tempora_tta.report.drawing import as_json
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.html import charts, words
 from tempora_tta.report.html.glossary import glossary
@@ -47,8 +48,6 @@ SCRIPTS = (
     "charts.js",
     "whatif.js",
     "cell.js",
-    "costs.js",
-    "stream.js",
     "tables.js",
     "main.js",
 )
@@ -80,11 +79,11 @@ def render(results: Results) -> str:
     cards, batches, known = results.cards, offline_batches(results), doubt(results)
     together = over_shifts(utilities, cards)
     data = payload(results, batches, together)
+    drawn = {name: made for name in ("latency", "pareto", "stream") if (made := CHARTS[name](results))}
     axis_titles = tuple((one["protocol"], cards.scenario(one["protocol"]).axis) for one in data["protocols"])
     data |= {
-        "charts": charts.specifications(utilities["method"].nunique(), axis_titles),
-        "latency": _latency(batches, utilities, cards),
-        **_budgets(together, cards),
+        "charts": charts.specifications(axis_titles)
+        | {name: as_json(chart) | {"width": "container"} for name, (chart, _) in drawn.items()},
     }
     guide = guidance(utilities, known, cards)
     own, library = one_script(*map(template, SCRIPTS)), charts.scripts()
@@ -109,7 +108,7 @@ def render(results: Results) -> str:
             utilities, cards, () if guide is None else guide.recommended, diagnoses(results, batches)
         ),
         stream_story=stream_story(results),
-        over_time=data["over_time"],
+        drawn={name: finding for name, (_, finding) in drawn.items()},
         grid=winners_grid(results, axes(results)),
         tables=all_tables(utilities, batches, cards, known, results.segments),
         machine=_machine(results.manifest),
@@ -117,7 +116,7 @@ def render(results: Results) -> str:
         not_scored=_not_scored(utilities),
         ceilings=ceilings(results),
         recipe_notes=recipe_notes(results.manifest),
-        parts=charts.PARTS,
+        parts=PARTS,
         glossary=glossary(results),
         pictures=read_pictures(results.path),
         style=template("style.css"),
@@ -126,32 +125,6 @@ def render(results: Results) -> str:
         allowed_scripts=" ".join(script_hash(text) for text in (library, own)),
         payload=compress(data),
     )
-
-
-def _latency(batches: pd.DataFrame, utilities: pd.DataFrame, cards: Cards) -> list[dict[str, Any]]:
-    if batches.empty:
-        return []
-    rows = overhead(batches, float(utilities["baseline_ms"].iloc[0]), cards)
-    return _records(rows[["method", "service_ms", "predict_ms", "adapt_ms", "slowdown"]])
-
-
-def _budgets(rows: pd.DataFrame, cards: Cards) -> dict[str, list[dict[str, Any]]]:
-    """What overhead buys over all shifts together; empty without budgets or without standard inference."""
-    if STANDARD not in set(rows["method"]) or not is_budgeted(rows, cards).any():
-        return {"budgets": [], "front": []}
-    columns = ["method", "label", "overhead_ms", "utility", "gain", "gain_per_s", "diminishing"]
-    return {
-        "budgets": _records(budget_curves(rows, cards)[columns]),
-        "front": _records(pareto_front(rows, cards)[columns]),
-    }
-
-
-def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as plain data, None where a number is missing."""
-    return [
-        {str(name): None if pd.isna(value) else value for name, value in row.items()}
-        for row in rows.to_dict(orient="records")
-    ]
 
 
 def _machine(manifest: Mapping[str, Any]) -> dict[str, str]:

@@ -24,7 +24,6 @@ from tempora_tta.published.setups import CORRUPTIONS
 from tempora_tta.report.colours import shades
 from tempora_tta.report.frames import scenario_titles
 from tempora_tta.report.html.packing import pack, pack_words
-from tempora_tta.report.over_time import OverTime, over_time
 from tempora_tta.report.tables.parts import shift_title
 from tempora_tta.scenarios import SIX_TERMS, Deployment, Scenario, to_spec
 from tempora_tta.scenarios.timeline import FREE
@@ -32,9 +31,6 @@ from tempora_tta.store import Results, StoredPass, Trace
 
 TIMELINE_BATCHES = 48
 """How much of a pass of its own is drawn; the others can be drawn to their end."""
-
-DRAWN_BATCHES = 400
-"""Points of a line of accuracy over time."""
 
 NUMBERS = (
     "value",
@@ -120,7 +116,6 @@ def payload(results: Results, batches: pd.DataFrame, together: pd.DataFrame) -> 
             _stream(part, names, passes[str(key)].facts)
             for key, part in batches.groupby("adapting_pass", sort=False)
         ],
-        "over_time": _over_time(over_time(results, batches), names),
         "timelines": {
             str(index): _timeline(_placed(results, row, row["adapting_pass"] in shared))
             for index, row in utilities[utilities["status"] == "ok"].iterrows()
@@ -272,28 +267,6 @@ def _stream(batches: pd.DataFrame, names: Names, facts: dict[str, Any]) -> dict[
         "seed": names["seeds"].index(first["seed"]),
         "uncertainty": float(facts.get("timing_uncertainty", 0.0)),
         **{name: pack(batches[name].to_numpy()) for name in columns},
-    }
-
-
-def _over_time(found: OverTime | None, names: Names) -> dict[str, Any] | None:
-    """The course of a stream of many shifts; a long one thinned out to as many points as a screen has."""
-    if found is None:
-        return None
-    last = found.parts[-1]
-    at = np.unique(np.linspace(0, last.first + last.batches - 1, DRAWN_BATCHES).round().astype(int))
-    return {
-        "of": found.of,
-        "batch": pack(at),
-        "parts": [{"name": part.name, "first": part.first, "batches": part.batches} for part in found.parts],
-        "lines": [
-            {
-                "method": names["methods"].index(method),
-                "accuracy": pack(found.mean[method][at].astype(np.float32)),
-                "reach": pack(found.reach[method][at].astype(np.float32)),
-            }
-            for method in names["methods"]
-            if method in found.mean
-        ],
     }
 
 

@@ -30,7 +30,7 @@ async function draw(run, id, name, data, finding) {
     describe(element);
     return view;
   }
-  const spec = { ...run.charts[name], datasets: data };
+  const spec = inColours(run, { ...run.charts[name], datasets: { ...run.charts[name].datasets, ...data } });
   const options = { actions: false, renderer: "svg", config: chartTheme(), tooltip: { theme: darkMode.matches ? "dark" : "light" } };
   const view = vegaEmbed(element, spec, options).then((result) => {
     describe(element);
@@ -39,6 +39,18 @@ async function draw(run, id, name, data, finding) {
   });
   drawn.set(id, { run, name, data, view, dark: darkMode.matches });
   return view;
+}
+
+// The charts that Python drew whole.
+function drawWhole(run) {
+  for (const element of document.querySelectorAll("[data-chart]")) draw(run, element.id, element.dataset.chart, {}, element.getAttribute("aria-label"));
+}
+
+// On dark paper methods have their other colours.
+function inColours(run, spec) {
+  if (!darkMode.matches) return spec;
+  const swap = new Map(run.methods.map((method) => [method.colour, method.dark]));
+  return JSON.parse(JSON.stringify(spec), (_, value) => swap.get(value) ?? value);
 }
 
 // Vega calls every chart "Vega visualization"; its marks would only be noise to a screen reader.

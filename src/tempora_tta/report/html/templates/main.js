@@ -62,9 +62,8 @@ async function start() {
   byId("table-choice").addEventListener("change", tellWide);
   const run = new Run(await readPayload(byId("payload").textContent));
   const whatIf = new WhatIf(run), cellView = new CellView(run);
-  drawCosts(run);
-  drawStream(run);
-  darkMode.addEventListener("change", () => { whatIf.redraw(); cellView.open(cellView.chosen()); drawCosts(run); drawStream(run); });
+  drawWhole(run);
+  darkMode.addEventListener("change", () => { whatIf.redraw(); cellView.open(cellView.chosen()); drawWhole(run); });
   await Promise.all([...drawn.values()].map((chart) => chart.view));
   document.documentElement.dataset.ready = "true";
 }

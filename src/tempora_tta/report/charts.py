@@ -1,0 +1,520 @@
+"""Every chart of a run, drawn once with Vega-Altair: for the page, for notebooks and as files.
+
+A chart is a function from results to the chart and one sentence that says what it shows, or None where the run has
+nothing to draw. Charts fix no colour of text, axes or paper: files take those of `STYLE`, the page its own.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tempora_tta import analysis
+from tempora_tta._numbers import percent
+from tempora_tta.analysis.doubt import EQUAL, UNDECIDED, doubt
+from tempora_tta.analysis.outcomes import over_seeds, over_shifts, winning_methods
+from tempora_tta.analysis.pareto import is_budgeted
+from tempora_tta.cards import Cards
+from tempora_tta.errors import TemporaError, unknown
+from tempora_tta.names import CORRUPTION_GROUPS
+from tempora_tta.published.methods import STANDARD
+from tempora_tta.report.colours import BASELINE, EXTRINSIC, INTRINSIC, text_on
+from tempora_tta.report.courses import protocols, timelines
+from tempora_tta.report.drawing import (
+    GREY,
+    STYLE,
+    Drawn,
+    as_json,
+    called,
+    hover,
+    in_percent,
+    method_colour,
+    plain,
+    short,
+    titled,
+    utility_axis,
+)
+from tempora_tta.report.frames import offline_batches, scenario_titles
+from tempora_tta.report.over_time import over_time
+from tempora_tta.report.stream_story import stream_story
+from tempora_tta.report.tables.parts import shift_title
+from tempora_tta.report.vega import alt
+from tempora_tta.scenarios import ScenarioCard
+from tempora_tta.store import Results
+from tempora_tta.store.atomic import remove_leftovers, write_atomically
+
+FORMATS = ("svg", "png", "pdf")
+PPI = 200
+BEST, BELOW = "#8fd0a8", GREY
+"""Bands of the lead of the best method, and of what is worse than standard inference."""
+
+
+# -- as files ------------------------------------------------------------------------------------------------
+
+
+def save(results: Results, folder: Path | str, formats: Sequence[str] = ("svg",)) -> list[Path]:
+    """Write every chart that the run has data for, one file per chart and format, and return the files."""
+    for kind in formats:
+        if kind not in FORMATS:
+            raise unknown("figure format", kind, FORMATS)
+    if results.contenders.empty:
+        raise TemporaError(f"{results.path} has no finished shift yet: let the run finish, then draw it")
+    target, written = Path(folder), []
+    target.mkdir(parents=True, exist_ok=True)
+    for name, draw in CHARTS.items():
+        if made := draw(results):
+            specification = as_json(made[0]) | {"config": STYLE}
+            for kind in formats:
+                path = target / f"{name}.{kind}"
+                data = _rendered(specification, kind, f"{name.capitalize()}. {made[1]}")
+                remove_leftovers(path.parent, path.name)
+                write_atomically(path, partial(_write, data))
+                written.append(path)
+    return written
+
+
+def _write(data: bytes, path: Path) -> None:
+    path.write_bytes(data)
+
+
+def _rendered(specification: dict[str, Any], kind: str, finding: str) -> bytes:
+    import vl_convert
+
+    if kind == "png":
+        return bytes(vl_convert.vegalite_to_png(specification, ppi=PPI))
+    if kind == "pdf":
+        return bytes(vl_convert.vegalite_to_pdf(specification))
+    svg: str = vl_convert.vegalite_to_svg(specification)
+    start = svg.index(">", svg.index("<svg")) + 1  # browsers and screen readers read out an SVG's title
+    return f"{svg[:start]}<title>{html.escape(plain(finding))}</title>{svg[start:]}".encode()
+
+
+# -- who wins, and by how much -------------------------------------------------------------------------------
+
+
+def winners(results: Results) -> Drawn:
+    """Draw the winner of every shift and scenario (paper, figure 1); an undecided one is paler and has a `?`."""
+    cards, titles = results.cards, scenario_titles(results.contenders)
+    best = analysis.winners(doubt(results).about(over_seeds(results.contenders, cards)), cards)
+    wins = analysis.wins_of(best, cards)
+    methods = [*wins, *(name for name in best["winner"].unique() if name not in wins)]
+    counts = {name: f"{cards.label(name)} {wins.get(name, 0)}" for name in methods}
+    cells = best.assign(
+        method=best["winner"],
+        text=[_winner_text(row, cards) for _, row in best.iterrows()],
+        undecided=best["verdict"] == UNDECIDED,
+        ink=[text_on(cards.method(name).colour) for name in best["winner"]],
+    )[["shift", "scenario", "protocol", "method", "utility", "text", "undecided", "ink"]]
+    cells["ink"] = cells["ink"].mask(cells["undecided"], "#000000")
+    shifts = {str(name): shift_title(str(name)) for name in best["shift"].unique()}
+    colour = method_colour(cards, methods, counts)
+    panels: list[Any] = []
+    for protocol in cells["protocol"].unique():
+        part = cells[cells["protocol"] == protocol]
+        rows = None if panels else alt.Axis(labelExpr=called(shifts), ticks=False, domain=False)
+        columns = {int(number): titles[number] for number in part["scenario"].unique()}
+        y = alt.Y("shift:N", title=None, axis=rows, sort=list(shifts))
+        panel = _squares(part, columns, colour).encode(y=y)
+        panels.append(panel.properties(title=cards.title(str(protocol))))
+    finding = f"Cells won: {', '.join(counts.values())}. {doubt(results).summary.sentence()}"
+    return titled(alt.hconcat(*panels, spacing=14), results), finding
+
+
+def _squares(cells: pd.DataFrame, titles: dict[int, str], colour: alt.Color) -> Any:
+    """Draw the cells of one protocol, one column per scenario."""
+    names = {number: title.replace(" of λN", "") for number, title in titles.items()}
+    columns = alt.Axis(
+        orient="top", labelAngle=0, labelLimit=0, ticks=False, domain=False, labelExpr=called(names)
+    )
+    base = (
+        alt.Chart(cells)
+        .transform_calculate(utility_text=in_percent("utility"))
+        .encode(x=alt.X("scenario:O", title=None, axis=columns, sort=list(titles)))
+    )
+    squares = base.mark_rect(stroke="white", strokeWidth=2, cornerRadius=5).encode(
+        color=colour,
+        opacity=alt.condition("datum.undecided", alt.value(0.45), alt.value(1.0)),
+        tooltip=hover(Winner="text:N", Shift="shift:N", Utility="utility_text:N"),
+    )
+    text = base.mark_text(fontSize=9, fontWeight="bold").encode(
+        text="text:N", color=alt.Color("ink:N", scale=None)
+    )
+    width = min(110, max(64, 6 * max(len(name) for name in names.values())))
+    return alt.layer(squares, text).properties(width=alt.Step(width), height=alt.Step(28))
+
+
+def _winner_text(row: pd.Series[Any], cards: Cards) -> str:
+    """`Settle`, with `+1` where another shares the win, `=` where another is level, `?` where it is undecided."""
+    sharing = len(winning_methods(row)) - 1
+    sign = {EQUAL: " =", UNDECIDED: " ?"}.get(str(row["verdict"]), "")
+    return short(cards.label(row["winner"]), 9) + (f" +{sharing}" if sharing else sign)
+
+
+def pressure(results: Results, shift: str | None = None) -> Drawn | None:
+    """Draw utility against pressure with 95 % intervals, one panel per kind of scenario; of one shift, or of all."""
+    cards = results.cards
+    rows = over_shifts(results.contenders, cards) if shift is None else over_seeds(results.contenders, cards)
+    if shift is not None:
+        if shift not in set(rows["shift"]):
+            raise unknown("shift of this run", shift, sorted(rows["shift"].unique()))
+        rows = rows[rows["shift"] == shift]
+    rows = doubt(results).about(rows).assign(name=rows["method"].map(cards.label))
+    columns = ["name", "method", "protocol", "label", "value", "utility", "sample_lo", "sample_hi", "rank"]
+    colour = method_colour(cards, cards.in_order(rows["method"].unique()))
+    panels = []
+    for protocol in cards.in_protocol_order(rows["protocol"]):
+        data = rows.loc[rows["protocol"] == protocol, columns]
+        varied = data["value"].notna().all() and data["value"].nunique() > 1
+        draw = _curves if varied else _dots
+        panel = draw(data, cards.scenario(protocol).axis).encode(color=colour)
+        panels.append(panel.properties(title=cards.title(protocol), width=240, height=240))
+    found = analysis.guidance(results.contenders, doubt(results), cards)
+    finding = "Utility of every method." if found is None else found.sentence(cards)
+    return titled(alt.hconcat(*panels).resolve_scale(y="shared"), results), finding
+
+
+_POINT = {"Method": "name:N", "Scenario": "label:N", "Utility": "utility_text:N", "Rank": "rank:Q"}
+
+
+def _curves(data: pd.DataFrame, axis: str) -> Any:
+    x = alt.X("value:Q", title=axis, scale=alt.Scale(type="log", nice=False, padding=10))
+    base = alt.Chart(data).transform_calculate(utility_text=in_percent("utility")).encode(x=x)
+    y = utility_axis().scale(zero=False)
+    return alt.layer(
+        base.mark_area(opacity=0.12).encode(y=alt.Y("sample_lo:Q", title="Utility"), y2="sample_hi:Q"),
+        base.mark_line(point=True).encode(y=y, tooltip=hover(**_POINT)),
+    )
+
+
+def _dots(data: pd.DataFrame, axis: str) -> Any:
+    """Draw what has no knob to draw a line along."""
+    x = alt.X("name:N", title=None, sort=None)
+    base = alt.Chart(data).transform_calculate(utility_text=in_percent("utility")).encode(x=x)
+    y = utility_axis().scale(zero=False)
+    return alt.layer(
+        base.mark_rule().encode(y=alt.Y("sample_lo:Q", title="Utility"), y2="sample_hi:Q"),
+        base.mark_point(filled=True, size=60).encode(y=y, tooltip=hover(**_POINT)),
+    )
+
+
+MOST_SHIFTS = 4
+"""Columns of the chart `utility`."""
+
+
+def utility(results: Results) -> Drawn | None:
+    """Draw utility per protocol and shift (paper, figure 3): the best's lead in green, below Standard in grey."""
+    cards, titles = results.cards, scenario_titles(results.contenders)
+    rows = doubt(results).about(over_seeds(results.contenders, cards))
+    rows = rows[[bool(cards.scenario(name).parameter) for name in rows["protocol"]]]
+    rows = rows[rows["queue"] == rows.groupby("protocol")["queue"].transform("max")]
+    if rows.empty:
+        return None
+    shifts, methods = chosen_shifts(list(rows["shift"].unique())), cards.in_order(rows["method"])
+    colour = method_colour(cards, methods)
+    lines: list[Any] = []
+    for protocol in cards.in_protocol_order(rows["protocol"]):
+        own = rows[rows["protocol"] == protocol]
+        title = _axis_title(cards.scenario(protocol), str(own["label"].iloc[0]))
+        panels = []
+        for place, shift in enumerate(shifts):
+            part = own[own["shift"] == shift]
+            panel = _panel(part, titles, colour, title, "" if place else f"{cards.title(protocol)}: utility")
+            heading = "" if lines else short(shift_title(shift), 22)
+            panels.append(panel.properties(width=170, height=140, title=heading))
+        lines.append(alt.hconcat(*panels))
+    found = analysis.guidance(results.contenders, doubt(results), cards)
+    finding = "Utility of every method." if found is None else found.sentence(cards)
+    return titled(alt.vconcat(*lines), results), finding
+
+
+def chosen_shifts(shifts: list[str]) -> list[str]:
+    """Choose one corruption of each kind as in the paper, or simply the first few shifts."""
+    if len(shifts) <= MOST_SHIFTS:
+        return shifts
+    kinds = [[name for name in group if name in shifts] for group in CORRUPTION_GROUPS.values()]
+    one_each = [kind[-1] for kind in kinds if kind]
+    return one_each if len(one_each) == MOST_SHIFTS else shifts[:MOST_SHIFTS]
+
+
+def _panel(rows: pd.DataFrame, titles: dict[int, str], colour: alt.Color, title: str, y_title: str) -> Any:
+    """Draw one shift under one protocol: lines, intervals, a ring around the best of each scenario."""
+    wide = rows.pivot_table(index="scenario", columns="method", values="utility", sort=False)
+    order = [int(number) for number in wide.index]
+    ranked = pd.DataFrame(
+        {place: wide.apply(lambda row, at=place: _nth(row, at), axis=1) for place in (0, 1)}
+    )
+    standard = wide[STANDARD] if STANDARD in wide else pd.Series(0.0, index=wide.index)
+    bands = pd.DataFrame(
+        {
+            "scenario": order,
+            "zero": 0.0,
+            "standard": standard.fillna(0.0),
+            "next": ranked[1].fillna(ranked[0]).combine(standard.fillna(0.0), max),
+            "best": ranked[0],
+        }
+    )
+    columns = ["scenario", "method", "utility", "sample_lo", "sample_hi", "rank"]
+    ticks = {number: _tick(titles[number]) for number in order}
+    x = alt.X(
+        "scenario:O", title=title, sort=order, scale=alt.Scale(type="point"),
+        axis=alt.Axis(labelExpr=called(ticks), labelAngle=0, labelFontSize=9, labelOverlap="greedy", grid=False),
+    )  # fmt: skip
+    y = utility_axis(title=y_title).scale(zero=True)
+    band, base = alt.Chart(bands).encode(x=x), alt.Chart(rows[columns]).encode(x=x, color=colour)
+    is_standard = f"datum.method == '{STANDARD}'"
+    return alt.layer(
+        band.mark_area(color=BELOW, opacity=0.16).encode(y=alt.Y("zero:Q", title=y_title), y2="standard:Q"),
+        band.mark_area(color=BEST, opacity=0.3).encode(y=alt.Y("next:Q", title=y_title), y2="best:Q"),
+        base.mark_rule(opacity=0.8).encode(y=alt.Y("sample_lo:Q", title=y_title), y2="sample_hi:Q"),
+        base.mark_line(strokeWidth=1.6).encode(
+            y=y, strokeDash=alt.condition(is_standard, alt.value([4, 3]), alt.value([1, 0]))
+        ),
+        base.mark_point(filled=True, size=16, opacity=1).encode(y=y),
+        base.transform_filter("datum.rank == 1").mark_point(size=90, strokeWidth=1.6, opacity=1).encode(y=y),
+    )
+
+
+def _nth(row: pd.Series[float], place: int) -> float:
+    values = row.dropna().sort_values(ascending=False)
+    return float(values.iloc[place]) if place < len(values) else math.nan
+
+
+def _axis_title(card: ScenarioCard, label: str) -> str:
+    """Return the knob without its unit, which the ticks have, and the symbol if it is not the knob's own.
+
+    >>> from tempora_tta.cards import OURS
+    >>> _axis_title(OURS["discrete"], "ρ 50 %"), _axis_title(OURS["continuous"], "T 5λ")
+    ('Arrival interval γ, as ρ', 'Patience threshold T')
+    """
+    name = card.axis.rsplit(" (", 1)[0]
+    symbol = label.partition(" ")[0]
+    return f"{name}, as {symbol}" if len(symbol) == 1 and symbol not in name else name
+
+
+def _tick(label: str) -> str:
+    """Return `100 %` of `ρ 100 %`; a name in words stays whole.
+
+    >>> _tick("ρ 100 %"), _tick("two paces")
+    ('100 %', 'two paces')
+    """
+    symbol, _, number = label.partition(" ")
+    return number.replace(" of λN", "") if len(symbol) == 1 and number else label
+
+
+# -- what adaptation costs, and what it buys -----------------------------------------------------------------
+
+
+def latency(results: Results) -> Drawn | None:
+    """Draw the mean time of a batch per method: baseline, intrinsic overhead, extrinsic overhead."""
+    batches, cards = offline_batches(results), results.cards
+    if batches.empty:
+        return None
+    baseline_ms = float(results.contenders["baseline_ms"].iloc[0])
+    rows = analysis.overhead(batches, baseline_ms, cards).set_index("method")
+    methods = cards.in_order(rows.index)
+    parts = []
+    for method, row in rows.loc[methods].iterrows():
+        usual = min(row["predict_ms"], baseline_ms)
+        ends = (0.0, usual, row["predict_ms"], row["predict_ms"] + row["adapt_ms"])
+        for name, start, end in zip(_PARTS, ends, ends[1:], strict=False):
+            if end > start:
+                parts.append(
+                    {"method": method, "part": name, "from": start, "to": end, "length": end - start}
+                )
+    whole = [
+        {
+            "method": name,
+            "to": rows["service_ms"][name],
+            "text": f"{rows['service_ms'][name] / baseline_ms:.2f}λ",
+        }
+        for name in methods
+    ]
+    labels = alt.Axis(
+        ticks=False, domain=False, labelExpr=called({name: cards.label(name) for name in methods})
+    )
+    y = alt.Y("method:N", title=None, sort=methods, axis=labels)
+    x = alt.X("from:Q", title="Mean milliseconds per batch")
+    colour = alt.Color(
+        "part:N", scale=alt.Scale(domain=list(_PARTS), range=list(_PARTS.values())),
+        legend=alt.Legend(title=None, orient="top", symbolType="square"),
+    )  # fmt: skip
+    tooltip = [
+        *hover(Method="method:N", Part="part:N"),
+        alt.Tooltip("length:Q", title="Milliseconds", format=".2f"),
+    ]
+    chart = alt.layer(
+        alt.Chart(pd.DataFrame(parts)).mark_bar(height={"band": 0.66}).encode(
+            x=x, x2="to:Q", y=y, color=colour, tooltip=tooltip
+        ),
+        alt.Chart(pd.DataFrame(whole)).mark_text(align="left", dx=5, color=GREY).encode(x="to:Q", y=y, text="text:N"),
+        alt.Chart(pd.DataFrame({"at": [baseline_ms]})).mark_rule(strokeDash=[3, 3], color=GREY).encode(x="at:Q"),
+    )  # fmt: skip
+    times = ", ".join(f"{cards.label(one['method'])} {one['text'][:-1]}" for one in whole)
+    finding = f"Mean time of a batch in multiples of λ, {baseline_ms:.4g} ms: {times}."
+    return titled(chart.properties(width=520, height=24 * len(methods)), results), finding
+
+
+_PARTS = {"baseline, up to λ": BASELINE, "intrinsic": INTRINSIC, "extrinsic": EXTRINSIC}
+
+
+def pareto(results: Results) -> Drawn | None:
+    """Draw utility against the overhead spent, budget by budget over all shifts, and the front that nothing beats."""
+    cards = results.cards
+    rows = over_shifts(results.contenders, cards)
+    if not is_budgeted(rows, cards).any() or STANDARD not in set(rows["method"]):
+        return None
+    columns = ["method", "label", "utility", "seconds", "diminishing", "text"]
+    curves, front = (
+        frame.assign(
+            seconds=frame["overhead_ms"] / 1000,
+            text=[f"{cards.label(row['method'])} at {row['label']}" for _, row in frame.iterrows()],
+        )[columns]
+        for frame in (analysis.budget_curves(rows, cards), analysis.pareto_front(rows, cards))
+    )
+    x, y = _seconds(curves["seconds"]), utility_axis().scale(zero=False)
+    colour = method_colour(cards, cards.in_order(curves["method"]))
+    base = (
+        alt.Chart(curves)
+        .transform_calculate(utility_text=in_percent("utility"))
+        .encode(x=x, y=y, color=colour)
+    )
+    tooltip = [*hover(Method="text:N", Utility="utility_text:N"), alt.Tooltip("seconds:Q", format=".3f")]
+    best = alt.Chart(front).encode(x=x, y=y)
+    turn = best.transform_filter("datum.diminishing").transform_window(place="row_number()")
+    chart = alt.layer(
+        best.mark_line(interpolate="step-after", strokeWidth=8, opacity=0.2, color=GREY),
+        base.mark_line(strokeWidth=1.6).encode(order="seconds:Q"),
+        base.mark_point(filled=True, size=36, opacity=1).encode(tooltip=tooltip),
+        turn.transform_filter("datum.place == 1")
+        .mark_text(align="left", dx=8, dy=14, fontSize=11, color=GREY)
+        .encode(text=alt.value("returns diminish")),
+    )
+    points = ", ".join(
+        f"{cards.label(row['method'])} {percent(row['utility'])} for {row['seconds']:.3g} s"
+        for _, row in front.iterrows()
+    )
+    finding = f"No method gets more utility for less overhead than: {points}."
+    return titled(chart.properties(width=460, height=300), results), finding
+
+
+def _seconds(spent: pd.Series[float]) -> alt.X:
+    """Return the axis of overheads from 0 on: linear, or logarithmic where they are of several sizes."""
+    some = spent[spent > 0]
+    if some.empty or some.max() < 20 * some.min():
+        return alt.X("seconds:Q", title="Overhead spent (s), linear")
+    # Zero has no logarithm: up to the first power of ten below what was spent the axis is linear.
+    first, last = math.floor(math.log10(some.min())), math.ceil(math.log10(some.max()))
+    steps = (1, 2, 5) if last - first <= 2 else (1,)
+    ticks = [0.0, *(step * 10.0**power for power in range(first, last + 1) for step in steps)]
+    return alt.X(
+        "seconds:Q",
+        title=f"Overhead spent (s), logarithmic from {10.0**first:g} s on",
+        scale=alt.Scale(type="symlog", constant=10.0**first, nice=False),
+        axis=alt.Axis(values=[tick for tick in ticks if tick <= 1.15 * some.max()], format="~g", grid=False),
+    )
+
+
+MOST_POINTS = 20.0
+"""Points behind the best: the end of the axis of the chart `profiles`."""
+
+
+def profiles(results: Results) -> Drawn | None:
+    """Draw the share of the cells under pressure in which each method is within so many points of the best."""
+    cards = results.cards
+    if analysis.temporal(results.contenders, cards)["method"].nunique() < 2:
+        return None
+    rows = analysis.performance_profile(results.contenders, cards)
+    regrets = analysis.regret(results.contenders, cards).set_index("method")["mean_regret"]
+    rows = rows[rows["points"] <= MOST_POINTS]
+    ends = rows.groupby("method").tail(1).assign(points=MOST_POINTS)
+    rows = pd.concat([rows, ends])[["method", "points", "share"]]
+    methods = cards.in_order(rows["method"])
+    named = {name: f"{cards.label(name)}, regret {100 * regrets[name]:.1f}" for name in methods}
+    colour = method_colour(cards, methods, named, columns=4)
+    x = alt.X("points:Q", title="Points behind the best method of the cell", scale=alt.Scale(nice=False))
+    y = utility_axis("share", "Cells under pressure").scale(domain=[0, 1.01])
+    chart = alt.Chart(rows).mark_line(interpolate="step-after").encode(x=x, y=y, color=colour)
+    means = ", ".join(
+        f"{cards.label(str(name))} {100 * mean:.1f}" for name, mean in regrets.sort_values().items()
+    )
+    finding = f"Mean points behind the best of each cell under pressure: {means}."
+    return titled(chart.properties(width=520, height=260), results), finding
+
+
+# -- over time -----------------------------------------------------------------------------------------------
+
+_MOST_NAMED = 20
+"""Segments of a stream; more are shaded, not named."""
+
+
+def stream(results: Results) -> Drawn | None:
+    """Draw offline accuracy over a stream of many shifts, with intervals over seeds and segments shaded."""
+    found = None if results.segments.empty else over_time(results, offline_batches(results))
+    if found is None:
+        return None
+    cards = results.cards
+    methods = cards.in_order(found.mean)
+    rows = pd.concat([found.line(method).assign(name=cards.label(method)) for method in methods])
+    parts = pd.DataFrame(
+        {
+            "name": [part.name for part in found.parts],
+            "from": [part.first - 0.5 for part in found.parts],
+            "to": [part.first + part.batches - 0.5 for part in found.parts],
+            "shaded": [place % 2 == 1 for place in range(len(found.parts))],
+        }
+    )
+    x = alt.X("batch:Q", title="Batch", axis=alt.Axis(grid=False), scale=alt.Scale(nice=False))
+    y = utility_axis("accuracy", "Offline accuracy")
+    base = alt.Chart(rows).transform_calculate(accuracy_text=in_percent("accuracy", 1)).encode(x=x)
+    base = base.encode(color=method_colour(cards, methods))
+    segments = alt.Chart(parts).encode(x="from:Q", x2="to:Q", tooltip=hover(Segment="name:N"))
+    layers = [
+        segments.transform_filter("datum.shaded").mark_rect(color=GREY, opacity=0.14),
+        base.mark_area(opacity=0.08).encode(y=alt.Y("low:Q", title="Offline accuracy"), y2="high:Q"),
+        base.mark_line(strokeWidth=1.5).encode(
+            y=y, tooltip=hover(Method="name:N", Batch="batch:Q", Accuracy="accuracy_text:N")
+        ),
+    ]
+    if len(found.parts) <= _MOST_NAMED:
+        turned = 0 if all(part.name.isdigit() for part in found.parts) else -35
+        names = alt.Chart(parts).mark_text(
+            align="left", dx=4, dy=-4, angle=turned % 360, color=GREY, fontSize=9
+        )
+        layers.append(names.encode(x="from:Q", y=alt.value(0), text="name:N"))
+    title = f"{shift_title(found.stream)} stream, {found.of}"
+    chart = titled(alt.layer(*layers).properties(width=640, height=260), results, title)
+    return chart, " ".join(stream_story(results))
+
+
+CHARTS: dict[str, Callable[[Results], Drawn | None]] = {
+    "winners": winners,
+    "pressure": pressure,
+    "utility": utility,
+    "timelines": timelines,
+    "protocols": protocols,
+    "pareto": pareto,
+    "profiles": profiles,
+    "latency": latency,
+    "stream": stream,
+}
+
+
+def drawn(results: Results, name: str, shift: str | None = None) -> alt.typing.ChartType:
+    """Return a chart by name; raises an error where the run has no data for it."""
+    if name not in CHARTS:
+        raise unknown("chart", name, CHARTS)
+    if shift is not None and name != "pressure":
+        raise TemporaError(
+            f"shift={shift!r}: only the chart 'pressure' takes a shift; leave it out with {name!r}"
+        )
+    made = pressure(results, shift) if name == "pressure" else CHARTS[name](results)
+    if made is None:
+        raise TemporaError(f"this run has no data for the chart {name!r}")
+    chart: alt.typing.ChartType = made[0]
+    return chart

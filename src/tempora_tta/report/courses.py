@@ -1,0 +1,301 @@
+"""Diagrams of what a pipeline does with the first batches of a real pass (paper, figures 2 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tempora_tta.analysis.frames import is_offline
+from tempora_tta.errors import counted
+from tempora_tta.published.methods import STANDARD
+from tempora_tta.report import colours
+from tempora_tta.report.drawing import GREY, Drawn, hover, in_percent, short, titled
+from tempora_tta.report.tables.parts import shift_title
+from tempora_tta.report.vega import alt
+from tempora_tta.scenarios import Course, Resolved, ScenarioCard, serve
+from tempora_tta.scenarios.timeline import FREE
+from tempora_tta.store import Results, Trace
+from tempora_tta.store.trace import ADAPTED, FALLBACK, FROZEN, SKIPPED, TIMES
+
+ON_A_CLOCK, WAITING = 9, 4
+"""Batches of a panel: those that do not wait take less time."""
+COMPARED = 10
+"""Batches of the chart `protocols`."""
+
+PARTS = {
+    "baseline": colours.BASELINE,
+    "intrinsic": colours.INTRINSIC,
+    "extrinsic": colours.EXTRINSIC,
+    "idle": colours.IDLE,
+    "frozen": colours.FROZEN,
+    "fallback": colours.FALLBACK,
+    "skipped": colours.SKIPPED,
+}
+ARRIVALS, PIPELINE, PREDICTIONS, SECOND = "arrivals", "pipeline", "predictions", "fallback"
+"""Lanes, from top to bottom."""
+
+
+def course_chart(blocks: Any, marks: Any, lanes: Sequence[str], x_title: str = "Time (ms)") -> Any:
+    """Draw blocks of time on lanes, and marks where batches arrive, are answered or are lost.
+
+    Both are tables, or names of data sets that a page fills: `blocks` has lane, part, from, to, length, batch, first,
+    accuracy and response; `marks` has lane, batch, from and fate.
+    """
+    axis = alt.Axis(ticks=False, domain=False, labelPadding=12)
+    y = alt.Y(
+        "lane:N", title=None, sort=lanes, axis=axis, scale=alt.Scale(paddingInner=0.35, paddingOuter=0.1)
+    )
+    scale = alt.Scale(zero=False, nice=False)
+    x = alt.X("from:Q", title=x_title, scale=scale, axis=alt.Axis(grid=False, tickCount=8))
+    legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
+    colour = alt.Color(
+        "part:N", scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values())), legend=legend
+    )
+    times = [alt.Tooltip("length:Q", title="Milliseconds", format=".1f")]
+    times += [alt.Tooltip("response:Q", title="Response (ms)", format=".1f")]
+    bars = alt.Chart(blocks).transform_calculate(accuracy_text=in_percent("accuracy", 1))
+    numbers = alt.Chart(blocks).transform_filter("datum.first")
+    fates = alt.Scale(
+        domain=["served", "fallback", "skipped", "answered"],
+        range=["triangle-down", "triangle-down", "M-1,-1L1,1M-1,1L1,-1", "circle"],
+    )
+    tests = {"skipped": colours.SKIPPED, "fallback": colours.FALLBACK}
+    return alt.layer(
+        bars.mark_bar(cornerRadius=1, height={"band": 0.9}).encode(
+            x=x,
+            x2="to:Q",
+            y=y,
+            color=colour,
+            tooltip=[*hover(Batch="batch:Q", Part="part:N", Accuracy="accuracy_text:N"), *times],
+        ),
+        numbers.mark_text(fontSize=10, align="left", dx=2, fontWeight=600, color="#14161a").encode(
+            x="from:Q", y=y, text="batch:Q"
+        ),
+        alt.Chart(marks)
+        .mark_point(size=60, strokeWidth=2, filled=False, opacity=1)
+        .encode(
+            x="from:Q",
+            y=y,
+            shape=alt.Shape("fate:N", scale=fates, legend=None),
+            color=alt.ColorValue(
+                GREY,
+                condition=[
+                    {"test": f"datum.fate == '{fate}'", "value": tone} for fate, tone in tests.items()
+                ],
+            ),
+            tooltip=[
+                *hover(Batch="batch:Q", Fate="fate:N"),
+                alt.Tooltip("from:Q", title="At (ms)", format=".1f"),
+            ],
+        ),
+    )
+
+
+def blocks_of(
+    trace: Trace, shown: Iterable[int], baseline_ms: float, apart: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the parts of every served batch, and the idle time between them; `apart`: a fallback has its own lane."""
+    served = [batch for batch in shown if trace.served[batch]]
+    free = None
+    for batch in sorted(served, key=lambda batch: (trace.start_ms[batch], batch)):
+        start, predict = float(trace.start_ms[batch]), float(trace.predict_ms[batch])
+        second = bool(trace.phase[batch] == FALLBACK) and apart
+        whole = {FROZEN: "frozen", FALLBACK: "fallback"}.get(int(trace.phase[batch]))
+        usual = predict if whole else min(predict, baseline_ms)
+        ends = (start, start + usual, start + predict, start + predict + float(trace.adapt_ms[batch]))
+        if not second:
+            if free is not None and start > free + 1e-6:
+                yield {"lane": PIPELINE, "part": "idle", "from": free, "to": start, "length": start - free}
+            free = ends[-1]
+        for place, part in enumerate((whole or "baseline", "intrinsic", "extrinsic")):
+            if ends[place + 1] > ends[place]:
+                yield {
+                    "lane": SECOND if second else PIPELINE,
+                    "part": part,
+                    "from": ends[place],
+                    "to": ends[place + 1],
+                    "length": ends[place + 1] - ends[place],
+                    "batch": batch,
+                    "first": place == 0,
+                    "accuracy": float(trace.correct[batch] / trace.total[batch]),
+                    "response": ends[2] - float(trace.arrived_ms[batch]),
+                }
+
+
+def marks_of(trace: Trace, shown: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """Yield the arrival of every batch with what became of it, and the moment of every answer."""
+    for batch in shown:
+        fate = {SKIPPED: "skipped", FALLBACK: "fallback"}.get(int(trace.phase[batch]), "served")
+        yield {"lane": ARRIVALS, "batch": batch, "from": float(trace.arrived_ms[batch]), "fate": fate}
+        if trace.served[batch]:
+            at = float(trace.emission_ms[batch])
+            yield {"lane": PREDICTIONS, "batch": batch, "from": at, "fate": "answered"}
+
+
+def _panel(
+    trace: Trace,
+    shown: Sequence[int],
+    baseline_ms: float,
+    apart: bool,
+    title: alt.Title,
+    answers: bool = True,
+) -> Any:
+    """Draw some batches of a placed pass; times count from the start of the first, if that is not the stream's."""
+    origin = float(trace.start_ms[shown[0]]) if shown[0] else 0.0
+    lanes = [ARRIVALS, PIPELINE, *([PREDICTIONS] if answers else []), *([SECOND] if apart else [])]
+    blocks = pd.DataFrame(blocks_of(trace, shown, baseline_ms, apart))
+    marks = pd.DataFrame(marks_of(trace, shown))
+    blocks[["from", "to"]] -= origin
+    marks["from"] -= origin
+    marks = marks[(marks["from"] >= -1e-9) & marks["lane"].isin(lanes)]
+    x_title = f"ms after batch {shown[0]} starts" if origin else "ms"
+    chart = course_chart(blocks, marks, lanes, x_title)
+    return chart.properties(width=640, height=26 * len(lanes), title=title)
+
+
+def _stacked(panels: Sequence[Any], results: Results, title: str) -> Any:
+    """Stack panels on one axis of time, with one legend."""
+    return titled(alt.vconcat(*panels, spacing=16).resolve_scale(x="shared", color="shared"), results, title)
+
+
+# -- figure 2 ------------------------------------------------------------------------------------------------
+
+
+def timelines(results: Results) -> Drawn | None:
+    """Draw one panel per protocol: arrivals, what the pipeline does, predictions."""
+    utilities = results.contenders[results.contenders["status"] == "ok"]
+    method = typical_method(utilities, results)
+    if method is None:
+        return None
+    rows = utilities[(utilities["method"] == method) & (utilities["seed"] == utilities["seed"].min())]
+    rows = rows[rows["shift"] == rows["shift"].iloc[0]]
+    cards = results.cards
+    protocols = [cards.scenario(name) for name in cards.in_protocol_order(rows["protocol"])]
+    chosen = [row for row in (_chosen(rows, card) for card in protocols) if row is not None]
+    panels = [_timeline(row, results, cards.scenario(row["protocol"])) for row in chosen]
+    name = f"{short(cards.label(method))} on {short(shift_title(str(rows['shift'].iloc[0])))}"
+    title = f"{name}, λ = {rows['baseline_ms'].iloc[0]:.4g} ms"
+    fates = "; ".join(
+        f"{row['label']}: it {cards.scenario(row['protocol']).short_sentence(dict(row))}" for row in chosen
+    )
+    return _stacked(panels, results, title), f"The batches of {name}. {fates}."
+
+
+def typical_method(utilities: pd.DataFrame, results: Results) -> str | None:
+    """Choose the adapting method whose service is nearest to two and a half times lambda: slow enough to show all."""
+    offline = utilities[is_offline(utilities, results.cards) & (utilities["method"] != STANDARD)]
+    offline = offline.drop_duplicates("method")
+    if offline.empty:
+        return None
+    distances = {
+        str(row["method"]): abs(float(np.nanmean(results.trace(row).service_ms)) - 2.5 * row["baseline_ms"])
+        for _, row in offline.iterrows()
+    }
+    return min(distances, key=lambda name: distances[name])
+
+
+def _chosen(rows: pd.DataFrame, card: ScenarioCard) -> pd.Series[Any] | None:
+    """Choose the strictest scenario of a protocol; of the budgets, the first that lasts for a few batches.
+
+    Of deployments with several limits at once, one in which a fallback answers: nothing else shows what it does.
+    """
+    part = rows[rows["protocol"] == card.protocol]
+    if not card.parameter and not card.reference:
+        part = part[part["fallback_fraction"] > 0]
+    part = part.sort_values(["value", "queue"], ascending=[not card.rising, False])
+    if card.factor == "cutoff":
+        part = part[(part["adapted_fraction"] < 1) & (part["cutoff"] >= 2)]
+    return None if part.empty else part.iloc[0]
+
+
+def _timeline(row: pd.Series[Any], results: Results, card: ScenarioCard) -> Any:
+    trace = results.trace(row)
+    resolved = results.resolved(row, trace.num_batches)
+    count = WAITING if resolved.arrivals_ms is None else ON_A_CLOCK
+    # The interesting moment of a budget is its end.
+    budgeted = card.factor == "cutoff"
+    first = max(0, int(row["cutoff"]) - 3) if budgeted else 0
+    shown = range(first, min(trace.num_batches, first + count + 2 * budgeted))
+    apart = resolved.fallback is not None and resolved.fallback_cost == FREE
+    title = alt.Title(card.title, subtitle=f"{card.story}  ({row['label']})", subtitleColor=GREY)
+    return _panel(_timed(trace, row, resolved), shown, float(row["baseline_ms"]), apart, title)
+
+
+def _timed(trace: Trace, row: pd.Series[Any], resolved: Resolved) -> Trace:
+    """Copy a trace, with untimed frozen batches lambda long and skipped ones at their arrivals."""
+    trace = replace(trace, **{name: getattr(trace, name).copy() for name in TIMES})
+    baseline_ms = float(row["baseline_ms"])
+    for batch in range(trace.num_batches):
+        if trace.served[batch] and np.isnan(trace.start_ms[batch]):
+            start = trace.finish_ms[batch - 1] if batch else 0.0
+            trace.start_ms[batch] = trace.arrived_ms[batch] = start
+            trace.predict_ms[batch], trace.adapt_ms[batch] = baseline_ms, 0.0
+            trace.emission_ms[batch] = trace.finish_ms[batch] = start + baseline_ms
+        elif not trace.served[batch] and resolved.arrivals_ms is not None:
+            trace.arrived_ms[batch] = resolved.arrivals_ms[batch]
+    return trace
+
+
+# -- figure 4 ------------------------------------------------------------------------------------------------
+
+
+def protocols(results: Results) -> Drawn | None:
+    """Draw the same arrivals and the same times under three rules, all of them replays of real times.
+
+    Dual model: what the pipeline cannot take goes to a second one, which costs nothing. Single model drops it,
+    queue 0; the buffered protocol keeps the newest, queue 1.
+    """
+    utilities = results.contenders[results.contenders["status"] == "ok"]
+    method = typical_method(utilities, results)
+    if method is None:
+        return None
+    offline = utilities[(utilities["method"] == method) & is_offline(utilities, results.cards)].iloc[0]
+    baseline_ms, trace = float(offline["baseline_ms"]), results.trace(offline)
+    count = min(COMPARED, trace.num_batches)
+    arrivals_ms = baseline_ms * np.arange(count)
+    unbuffered, buffered = (serve(trace.service_ms[:count], arrivals_ms, queue) for queue in (0, 1))
+    stories = {
+        "Dual model": (
+            "what the pipeline cannot take goes to a second model, assumed free",
+            unbuffered,
+            True,
+        ),
+        "Single model, no queue": (
+            "what arrives meanwhile is lost, and the pipeline idles until the next arrival",
+            unbuffered,
+            False,
+        ),
+        "Buffered, queue 1": ("the newest batch waits; no forced idling", buffered, False),
+    }
+    panels = []
+    for title, (story, course, apart) in stories.items():
+        placed = _placed(trace, course, arrivals_ms, baseline_ms if apart else None)
+        heading = alt.Title(title, subtitle=story, subtitleColor=GREY)
+        panels.append(_panel(placed, range(count), baseline_ms, apart, heading, answers=False))
+    name = f"{short(results.cards.label(method))} on {short(shift_title(str(offline['shift'])))}"
+    finding = (
+        f"{name}, a batch every λ: of {counted(count, 'batch')} it serves {unbuffered.served.size} without a queue "
+        f"and {buffered.served.size} with a queue of 1; a second model would answer the others."
+    )
+    return _stacked(panels, results, f"{name}, a batch every λ = {baseline_ms:.4g} ms"), finding
+
+
+def _placed(
+    trace: Trace, course: Course, arrivals_ms: np.ndarray[Any, Any], rescue_ms: float | None
+) -> Trace:
+    """Place the beginning of a pass on another clock; `rescue_ms`: how long a second model takes for what is lost."""
+    count = len(arrivals_ms)
+    columns = {name: getattr(trace, name)[:count].copy() for name in (*TIMES, "phase", "correct", "total")}
+    columns["arrived_ms"][:] = columns["start_ms"][:] = arrivals_ms
+    columns["start_ms"][course.served] = course.start_ms
+    columns["phase"][:] = SKIPPED if rescue_ms is None else FALLBACK
+    columns["phase"][course.served] = ADAPTED
+    lost = np.setdiff1d(np.arange(count), course.served)
+    columns["predict_ms"][lost], columns["adapt_ms"][lost] = rescue_ms or 0.0, 0.0
+    columns["emission_ms"][:] = columns["start_ms"] + columns["predict_ms"]
+    columns["finish_ms"][:] = columns["emission_ms"] + columns["adapt_ms"]
+    return replace(trace, **columns)

@@ -1,0 +1,244 @@
+"""The charts: every kind is drawn, in every format, and shows what the run says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from made_runs import GRID, METHODS, WIDE_GRID, write_run
+from tempora_tta import analysis
+from tempora_tta.errors import TemporaError
+from tempora_tta.published.methods import card_of
+from tempora_tta.report.charts import CHARTS, FORMATS, chosen_shifts, save
+from tempora_tta.scenarios import Deployment, Discrete, serve
+from tempora_tta.store import Results
+
+NAMES = {"winners", "pressure", "timelines", "utility", "protocols", "pareto", "profiles", "latency"}
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return write_run(tmp_path_factory.mktemp("run"), scenarios=WIDE_GRID)
+
+
+def drawn(results: Results, name: str) -> dict[str, Any]:
+    """The specification, held to Vega-Lite's schema."""
+    made = CHARTS[name](results)
+    assert made is not None
+    found: dict[str, Any] = made[0].to_dict()
+    return found
+
+
+def rows_of(part: dict[str, Any], chart: dict[str, Any], column: str) -> Rows:
+    """The rows of the data set below a part of a chart that has the column."""
+    sets = {layer["data"]["name"] for layer in layers(part) if "data" in layer}
+    return next(rows for name in sorted(sets) if column in (rows := chart["datasets"][name])[0])
+
+
+def layers(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield part
+    for kind in ("layer", "hconcat", "vconcat"):
+        for child in part.get(kind, []):
+            yield from layers(child)
+
+
+def blocks(panel: dict[str, Any], chart: dict[str, Any], part: str) -> list[tuple[float, float]]:
+    """(start, length) of the blocks of one part of the time."""
+    return [(row["from"], row["length"]) for row in rows_of(panel, chart, "part") if row["part"] == part]
+
+
+def offline_tent(results: Results) -> Any:
+    row = results.utilities.query("method == 'tent' and shift == 'fog' and protocol == 'offline'").iloc[0]
+    return results.trace(row)
+
+
+def title_of(path: Path) -> str:
+    """What a browser reads out of an SVG."""
+    found = ElementTree.parse(path).getroot().find("{http://www.w3.org/2000/svg}title")
+    assert found is not None
+    return str(found.text)
+
+
+def test_one_file_per_chart_and_format_and_the_same_every_time(results: Results, tmp_path: Path) -> None:
+    written = save(results, tmp_path / "new" / "folder", FORMATS)
+    assert {path.name for path in written} == {f"{name}.{kind}" for name in NAMES for kind in FORMATS}
+    starts = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}
+    files = {path.name: path.read_bytes() for path in written}
+    assert all(files[path.name].startswith(starts[path.suffix[1:]]) for path in written)
+    again = save(results, tmp_path / "again")
+    assert all(path.read_bytes() == files[path.name] for path in again)
+    told = {path.stem: title_of(path) for path in again}
+    assert len(set(told.values())) == len(NAMES), "every file says what it shows"
+    for name, text in told.items():
+        assert text.startswith(f"{name.capitalize()}. "), text
+        assert name == "pressure" or re.search(r"\d", text), "in numbers"
+    best = next(iter(analysis.wins_of(analysis.winners(results.utilities))))
+    assert f"Cells won: {card_of(best).label} " in told["winners"]
+
+
+def test_the_grid_has_the_winners_in_their_colours(results: Results) -> None:
+    chart = drawn(results, "winners")
+    best = analysis.winners(results.utilities)
+    squares = [row for panel in chart["hconcat"] for row in rows_of(panel, chart, "ink")]
+    cells = {(row["shift"], row["scenario"]): row["method"] for row in squares}
+    assert cells == {(row["shift"], row["scenario"]): row["winner"] for _, row in best.iterrows()}
+    scale = chart["hconcat"][0]["layer"][0]["encoding"]["color"]["scale"]
+    assert scale["range"] == [card_of(name).colour for name in scale["domain"]]
+    assert set(best["winner"]) == set(scale["domain"])
+
+
+def test_an_undecided_winner_is_paler_and_has_a_question_mark(tmp_path: Path) -> None:
+    twins = {"standard": METHODS["standard"], "tent": METHODS["tent"], "mine:Tent": METHODS["tent"]}
+    results = write_run(tmp_path, methods=twins, scenarios=GRID, batches=8, luck=3)
+    chart = drawn(results, "winners")
+    squares = [row for panel in chart["hconcat"] for row in rows_of(panel, chart, "ink")]
+    undecided = [row for row in squares if row["undecided"]]
+    assert undecided
+    assert all(row["text"].endswith("?") and row["ink"] == "#000000" for row in undecided)
+    assert not any(row["text"].endswith("?") for row in squares if not row["undecided"])
+
+
+def test_a_run_that_is_not_judged_yet_is_drawn_and_shown(tmp_path: Path) -> None:
+    unfinished = write_run(tmp_path / "run", scenarios=GRID, batches=8, finished=False, judged=False)
+    assert len(save(unfinished, tmp_path / "figures")) == len(NAMES)
+    assert "title" not in drawn(unfinished, "winners")
+
+
+def test_drawing_leaves_the_run_s_traces_alone(tmp_path: Path) -> None:
+    """A pass of its own is given out as it was read, and kept."""
+    results = write_run(tmp_path, scenarios=WIDE_GRID, batches=12)
+    live = results.utilities[results.utilities["origin"] == "live"]
+    before = {index: results.trace(cell).arrived_ms.copy() for index, cell in live.iterrows()}
+    drawn(results, "timelines")
+    for index, cell in live.iterrows():
+        np.testing.assert_array_equal(results.trace(cell).arrived_ms, before[index])
+
+
+def test_queues_have_names_of_their_own(tmp_path: Path) -> None:
+    scenarios = (Discrete(interval_ms=15.0, queue=0), Discrete(interval_ms=15.0, queue=1))
+    made = write_run(tmp_path, scenarios=(WIDE_GRID[0], *scenarios), batches=8)
+    labels = drawn(made, "winners")["hconcat"][1]["layer"][0]["encoding"]["x"]["axis"]["labelExpr"]
+    assert "γ 15 ms, queue 0" in labels.encode().decode("unicode_escape")
+    assert "γ 15 ms, queue 1" in labels.encode().decode("unicode_escape")
+
+
+def test_timelines_have_all_parts_of_a_trace(results: Results) -> None:
+    chart = drawn(results, "timelines")
+    offline, discrete, _, amortised = chart["vconcat"]
+    trace = offline_tent(results)
+    assert blocks(offline, chart, "extrinsic")[0] == pytest.approx((trace.emission_ms[0], trace.adapt_ms[0]))
+    assert blocks(offline, chart, "intrinsic")[0] == pytest.approx((10.0, trace.predict_ms[0] - 10.0))
+    assert blocks(amortised, chart, "frozen")
+    assert len(blocks(discrete, chart, "baseline")) < 9
+    assert {row["fate"] for row in rows_of(discrete, chart, "fate")} == {"served", "skipped", "answered"}
+    assert [panel["title"]["text"] for panel in (offline, amortised)] == ["Offline", "Amortised"]
+
+
+@pytest.mark.parametrize("cost", ["free", "charged"])
+def test_the_fallback_has_a_panel_and_a_free_one_a_lane(tmp_path: Path, cost: str) -> None:
+    rescued = Deployment(interval_ms=10.0, queue=0, fallback="latest", fallback_cost=cost)
+    made = write_run(tmp_path, scenarios=(WIDE_GRID[0], rescued), shifts=("fog",), batches=12)
+    chart = drawn(made, "timelines")
+    _, panel = chart["vconcat"]
+    trace = made.trace(made.utilities.query("method == 'tent' and scenario == 1").iloc[0])
+    lost = np.flatnonzero(trace.phase[:9] == 3)
+    assert lost.size > 2
+    starts = {part: [start for start, _ in blocks(panel, chart, part)] for part in ("fallback", "baseline")}
+    assert starts["fallback"] == pytest.approx(sorted(trace.start_ms[lost]))
+    assert starts["baseline"] == pytest.approx(sorted(trace.start_ms[np.flatnonzero(trace.phase[:9] != 3)]))
+    lanes = {row["lane"] for row in rows_of(panel, chart, "part")}
+    assert lanes == ({"pipeline", "fallback"} if cost == "free" else {"pipeline"})
+
+
+def test_protocols_are_replays_of_one_stream(results: Results) -> None:
+    chart = drawn(results, "protocols")
+    dual, unbuffered, buffered = chart["vconcat"]
+    service_ms, arrivals = offline_tent(results).service_ms[:10], [10.0 * batch for batch in range(10)]
+    for panel, queue in ((unbuffered, 0), (buffered, 1)):
+        course = serve(service_ms, arrivals, queue)
+        assert [start for start, _ in blocks(panel, chart, "baseline")] == pytest.approx(
+            course.start_ms.tolist()
+        )
+        assert sum(length for _, length in blocks(panel, chart, "idle")) == pytest.approx(
+            course.idle_ms.sum()
+        )
+    lost = serve(service_ms, arrivals, 0).evicted
+    assert blocks(dual, chart, "fallback") == [(pytest.approx(10.0 * batch), 10.0) for batch in lost]
+
+
+def test_utility_has_every_cell_and_rings_the_best(results: Results) -> None:
+    chart = drawn(results, "utility")
+    panel = chart["vconcat"][0]["hconcat"][0]
+    cells = results.utilities.query(f"protocol == 'discrete' and shift == '{panel['title'].lower()}'")
+    shown = {(row["scenario"], row["method"]): row for row in rows_of(panel, chart, "sample_lo")}
+    assert len(shown) == len(cells)
+    for _, cell in cells.iterrows():
+        assert shown[cell["scenario"], cell["method"]]["utility"] == pytest.approx(cell["utility"])
+    assert panel["layer"][-1]["transform"] == [{"filter": "datum.rank == 1"}]
+    bands = {row["scenario"]: row["best"] for row in rows_of(panel, chart, "standard")}
+    assert bands == pytest.approx(cells.groupby("scenario")["utility"].max().to_dict())
+
+
+def test_latency_bars_end_where_the_service_ends(results: Results) -> None:
+    chart = drawn(results, "latency")
+    whole = {row["method"]: row for row in rows_of({"layer": chart["layer"][1:2]}, chart, "text")}
+    offline = results.utilities[results.utilities["protocol"] == "offline"]
+    sar = [results.trace(row).service_ms.mean() for _, row in offline[offline["method"] == "sar"].iterrows()]
+    assert whole["sar"]["to"] == pytest.approx(sum(sar) / len(sar))
+    parts = [
+        row["length"]
+        for row in rows_of({"layer": chart["layer"][:1]}, chart, "part")
+        if row["method"] == "sar"
+    ]
+    assert sum(parts) == pytest.approx(whole["sar"]["to"])
+
+
+def test_one_corruption_of_each_kind_is_chosen() -> None:
+    many = ["gaussian_noise", "impulse_noise", "zoom_blur", "snow", "brightness", "contrast"]
+    assert chosen_shifts(many) == ["impulse_noise", "zoom_blur", "brightness", "contrast"]
+    assert chosen_shifts(["a", "b"]) == ["a", "b"]
+    assert chosen_shifts(list("abcdef")) == list("abcd")
+
+
+def test_draws_what_a_small_run_has(tmp_path: Path) -> None:
+    offline = write_run(tmp_path / "run", scenarios=WIDE_GRID[:1], batches=8, verdict="WARN")
+    files = {path.stem for path in save(offline, tmp_path / "figures")}
+    assert files == {"winners", "pressure", "timelines", "protocols", "latency"}
+    assert drawn(offline, "winners")["title"]["text"] == ["timing WARN"]
+
+
+def test_names_are_text(tmp_path: Path) -> None:
+    name = r"$\frac{1}{0}$ <b>" + "x" * 90
+    methods = {"standard": METHODS["standard"], f"mine:{name}": METHODS["tent"]}
+    odd = write_run(tmp_path / "run", methods=methods, scenarios=GRID, shifts=(name,), batches=10)
+    assert len(save(odd, tmp_path / "figures")) == len(NAMES)
+    assert r"$\frac{1}{0}$ <b>x" in "".join(
+        ElementTree.parse(tmp_path / "figures" / "winners.svg").getroot().itertext()
+    )
+
+
+def test_an_unknown_format_is_named(results: Results, tmp_path: Path) -> None:
+    with pytest.raises(TemporaError, match="unknown figure format 'pgn': did you mean 'png'"):
+        save(results, tmp_path, ["pgn"])
+
+
+def test_overheads_of_several_sizes_are_told_apart(results: Results) -> None:
+    chart = drawn(results, "pareto")
+    axis = chart["layer"][1]["encoding"]["x"]
+    spent = [
+        row["seconds"]
+        for row in rows_of({"layer": chart["layer"][1:2]}, chart, "seconds")
+        if row["seconds"] > 0
+    ]
+    assert axis["scale"]["type"] == "symlog"
+    assert axis["axis"]["values"][0] == 0
+    assert axis["scale"]["constant"] <= min(spent)
+    assert len([tick for tick in axis["axis"]["values"] if tick <= max(spent)]) >= 4
