@@ -89,7 +89,7 @@ def test_a_function_that_returns_a_network_or_a_classifier(networks: str, tmp_pa
         ("{}:netwrok", r"unknown function of .* 'netwrok': did you mean 'network'"),
         ("{}:classes", "is a int; expected a function that returns a network"),
         ("{}:broken", "is a Linear; expected a function"),
-        ("{}:needs", "its function needs width, which nobody gives: give each a default"),
+        ("{}:needs", r"required arguments \(width\): give each a default"),
         ("{}:nothing", "returned a NoneType; expected a network or a Classifier"),
         ("nowhere:network", "there is no module 'nowhere'"),
         ("{}:", "with a colon between them"),

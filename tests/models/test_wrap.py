@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -51,7 +50,8 @@ def test_timm_networks_need_nothing_else(
 ) -> None:
     network = timm.create_model(name, num_classes=7).eval()
     model = wrap(network)
-    assert (model.family, model.num_classes, model.top[0]) == (family, 7, first_of_the_top)
+    assert (model.family, model.num_classes) == (family, 7)
+    assert model.top[0].startswith(first_of_the_top)
     assert torch.equal(model(images), network(images))
     assert model.features(images).shape == (2, model.num_features)
 
@@ -108,7 +108,7 @@ def test_a_split_that_computes_something_else_is_refused() -> None:
         wrap(Doubled(), **known)
     with pytest.raises(TemporaError, match=r"Tail: its head 'more'.* fails .*takes no part"):
         wrap(Tail(), head="more", **known)
-    wrap(Doubled(), features="body", head="out", **known)  # whoever says how is believed
+    wrap(Doubled(), features="body", head="out", **known)  # the caller says how
 
 
 class Probabilities(Small):
@@ -153,46 +153,14 @@ def test_compiled_features_are_the_same(images: Tensor) -> None:
     assert torch.allclose(compiled(images), model.features(images))
 
 
-class Holder:
-    """A user's object around the network."""
-
-    def __init__(self, network: Small) -> None:
-        self.network = network
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.network.embed(x)
-
-    def as_function(self) -> Callable[[Tensor], Tensor]:
-        return lambda x: self.network.embed(x)
-
-
-def decorated(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    return lambda x: function(x)
-
-
 def ways_to_say_features(network: Small) -> dict[str, object]:
-    lock = threading.Lock()  # deepcopy would fail on it
-
-    def closure(x: Tensor) -> Tensor:
-        with lock:
-            return torch.cat([network.body(image[None]).flatten(1) for image in x])
-
     return {
         "nothing": None,
         "a submodule": network.body,
         "its name": "body",
         "submodules in a new module": nn.Sequential(*list(network.children())[:-1]),
         "a bound method": network.embed,
-        "a function of the network": lambda module, x: module.embed(x),
-        "a closure": closure,
-        "a closure over an object": Holder(network).as_function(),
-        "a decorated closure": decorated(closure),
-        "a default": lambda x, module=network: module.embed(x),
-        "a keyword default": lambda x, *, module=network: module.embed(x),
-        "a partial": functools.partial(Small.embed, network),
-        "a partial of a closure": functools.partial(lambda x, times: network.embed(x) * times, times=1),
-        "an object": Holder(network),
-        "its method": Holder(network).__call__,
+        "a function of the network": lambda network, x: network.embed(x),
     }
 
 
@@ -209,12 +177,24 @@ def test_a_copy_computes_with_its_own_weights(way: str, images: Tensor) -> None:
     assert torch.allclose(model(images), network(images))
 
 
+NETWORK = Small()
+
+
 @pytest.mark.parametrize(
-    "features", [lambda x: x.flatten(1), nn.Conv2d(3, 4, 3), Small().embed, functools.partial(torch.flatten)]
+    "features",
+    [
+        lambda x: NETWORK.embed(x),
+        functools.partial(lambda network, x: network.embed(x), NETWORK),
+        nn.Conv2d(3, 4, 3),
+        Small().embed,
+        3,
+    ],
 )
-def test_what_does_not_lead_to_the_network_is_refused(features: Callable[[Tensor], Tensor]) -> None:
-    with pytest.raises(TemporaError, match=r"write it as f\(module, x\)"):
-        wrap(Small(), features=features, head="out")
+def test_features_that_would_stay_with_the_original_are_refused(
+    features: Callable[[Tensor], Tensor],
+) -> None:
+    with pytest.raises(TemporaError, match=r"f\(network, x\)"):
+        wrap(NETWORK, features=features, head="out")
 
 
 def test_unknown_parts_get_a_suggestion() -> None:

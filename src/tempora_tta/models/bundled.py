@@ -61,7 +61,7 @@ class ResNet8(nn.Module):
         self.fc = nn.Linear(4 * width, num_classes)
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """What the classifier `fc` sees: one vector per image."""
+        """Return the input of the classifier `fc`: one vector per image."""
         x = self.relu(self.bn1(self.conv1(x)))
         features: Tensor = self.layer3(self.layer2(self.layer1(x))).mean(dim=(2, 3))
         return features
@@ -72,7 +72,7 @@ class ResNet8(nn.Module):
 
 
 def architecture(name: str) -> nn.Module:
-    """The untrained network of that name."""
+    """Build the untrained network of that name."""
     if name == "fashion_resnet":
         return ResNet8()
     if name in ("fashion_vit", "fashion_vit_token"):
@@ -97,7 +97,7 @@ def architecture(name: str) -> nn.Module:
 
 
 def load(name: str, pretrained: bool = True) -> Classifier:
-    """The network of that name, in eval mode, with settings that suit it trained (recipes/tune_fashion.py)."""
+    """Load the network of that name, in eval mode, with the settings that recipes/tune_fashion.py found for it."""
     network = architecture(name)
     folder = files("tempora_tta.models")
     if pretrained:

@@ -19,7 +19,7 @@ _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
 
 
 def read(path: str | Path) -> dict[str, Tensor]:
-    """The state dict in `path`, on the CPU.
+    """Read the state dict in `path`, on the CPU.
 
     A training checkpoint may hold it under "state_dict" or "model"; "module." before every name is dropped.
     """
@@ -100,7 +100,7 @@ def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
 
 
 def _is_plain(value: Tensor) -> bool:
-    """Whether a tensor has all its values, each in its own place."""
+    """Tell whether a tensor has all its values, each in its own place."""
     if value.layout != torch.strided or value.is_quantized or value.device.type != "cpu":
         return False
     return value.numel() * value.element_size() <= value.untyped_storage().nbytes()

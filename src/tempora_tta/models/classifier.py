@@ -1,4 +1,4 @@
-"""How methods see a network: features, a classifier on top of them, and what is known about both."""
+"""The network as methods see it: features, a classifier on top of them, and facts about both."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Classifier(nn.Module):
         self.top = top
 
     def features(self, x: Tensor) -> Tensor:
-        """What the classifier sees: one vector per image."""
+        """Return the input of the classifier: one vector per image."""
         f = self._features(self.network, x)
         return f if f.ndim == 2 else f.flatten(1)
 
     def head(self, f: Tensor) -> Tensor:
-        """Logits of features."""
+        """Return the logits of features."""
         classifier = self.classifier
         logits: Tensor
         if isinstance(classifier, nn.Conv2d):  # 1x1, after the pooling, as in timm's older networks
@@ -105,7 +105,7 @@ class Classifier(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.parameters()).device
 
     @property
@@ -114,12 +114,12 @@ class Classifier(nn.Module):
         return next(self.parameters()).dtype
 
     def in_top(self, module_name: str) -> bool:
-        """Whether a module (named as in `named_modules()`) belongs to the top of the network."""
+        """Tell whether a module (named as in `named_modules()`) belongs to the top of the network."""
         name = module_name.removeprefix("network.")
         return any(name == prefix or name.startswith(prefix + ".") for prefix in self.top)
 
     def weights_hash(self) -> str:
-        """sha256 over names, types, shapes and values of the state dict: equal wherever the weights are."""
+        """Hash names, types, shapes and values of the state dict, the same on each device (sha256)."""
         digest = hashlib.sha256()
         for key, value in sorted(self.network.state_dict().items()):
             digest.update(f"{key} {value.dtype} {tuple(value.shape)}\n".encode())

@@ -1,4 +1,4 @@
-"""`load`: classifiers by name: the paper's, any of timm's, the bundled ones, or weights from a file."""
+"""Classifiers by name: the paper's, any of timm's, the bundled ones, or weights from a file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CIFAR_STD = (0.2470, 0.2435, 0.2616)
 
 
 def names() -> tuple[str, ...]:
-    """Names with a meaning of their own; any name that timm knows works too."""
+    """List the names that Tempora defines; any name that timm knows works too."""
     return tuple(MODELS)
 
 
@@ -42,7 +42,7 @@ def load(
     checkpoint: str | Path | None = None,
     num_classes: int | None = None,
 ) -> Classifier:
-    """The classifier `name`, in eval mode, on the CPU. `module:function` is one of your own, as that returns it.
+    """Load the classifier `name`, in eval mode, on the CPU. `module:function` is one of your own, as that returns it.
 
     pretrained: fetch timm's weights, or take the bundled ones; False leaves them random, for timing and tests.
     checkpoint: a file of weights to use instead (.safetensors, .pt, .pth), which tells the number of classes.
@@ -57,7 +57,7 @@ def load(
 
 
 def _own(name: str, weights: dict[str, Tensor] | None, num_classes: int | None) -> Classifier:
-    """What the user's function returns: a Classifier, or a network that `wrap` understands."""
+    """Call the user's function, which returns a Classifier, or a network that `wrap` understands."""
     function = find_own("model", name, "function", callable)
     if not callable(function) or isinstance(function, nn.Module):
         raise TemporaError(
@@ -66,7 +66,7 @@ def _own(name: str, weights: dict[str, Tensor] | None, num_classes: int | None) 
         )
     if needed := _must_be_given(function):
         raise TemporaError(
-            f"model {name!r}: its function needs {', '.join(needed)}, which nobody gives: give each a default"
+            f"model {name!r}: its function has required arguments ({', '.join(needed)}): give each a default"
         )
     made = function()
     if not isinstance(made, nn.Module):
@@ -111,7 +111,7 @@ def bundled(
 def cifar_resnet18(
     name: str, weights: dict[str, Tensor] | None, pretrained: bool, num_classes: int | None
 ) -> Classifier:
-    """ResNet-18 for 32 pixels: a 3x3 stem without stride; the max-pool stays."""
+    """Build ResNet-18 for 32 pixels: a 3x3 stem without stride; the max-pool stays."""
     if weights is None and pretrained:
         raise TemporaError(
             f"{name} has no weights of its own: give checkpoint=PATH, or pretrained=False for random ones."
@@ -162,7 +162,7 @@ def from_timm(
 
 
 def _classes_of(weights: dict[str, Tensor] | None, classifier: object) -> int | None:
-    """The number of rows of the classifier's weight in a checkpoint."""
+    """Count the rows of the classifier's weight in a checkpoint."""
     weight = (weights or {}).get(f"{classifier}.weight")
     if weight is None:
         return None

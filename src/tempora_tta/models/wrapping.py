@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from tempora_tta._global_state import own_randomness
 from tempora_tta.errors import TemporaError, unknown
-from tempora_tta.models import anatomy
+from tempora_tta.models import structure
 from tempora_tta.models.classifier import Classifier, Family
-from tempora_tta.models.following import Following
 from tempora_tta.models.preprocessing import Preprocessing
 
 TORCHVISION = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225), "input_size": (3, 224, 224)}
@@ -45,9 +44,9 @@ def wrap(
 ) -> Classifier:
     """`module` as a Classifier (which holds it, not a copy). timm and torchvision networks need nothing else.
 
-    features: how images become feature vectors: a submodule or its name, applied to the images; `f(x)`; or
-        `f(module, x)`. Left out, it is whatever enters the head when the network runs, and the network must
-        give the same logits as head and features do.
+    features: how images become feature vectors: `f(network, x)`, or a submodule or its name, applied to the images.
+        Left out, features are the input of the head when the network runs, and the network must give the same
+        logits as head and features do.
     head: the classifier, a submodule or its name. Left out, it is timm's, or else the last linear layer.
     mean, std: per channel; needed to load data for the network, and by methods that clip images.
     input_size: (channels, height, width); needed to load data for the network.
@@ -56,7 +55,7 @@ def wrap(
     if isinstance(module, Classifier):
         return module
     head_name = _head_name(module, head)
-    kind = family or anatomy.family(module)
+    kind = family or structure.family(module)
     preprocessing = _preprocessing(module, mean, std, input_size, crop_pct, interpolation)
     model = Classifier(
         module,
@@ -67,19 +66,19 @@ def wrap(
         family=kind,
         preprocessing=preprocessing,
         recipe=recipe,
-        patch_size=patch_size or anatomy.patch_size(module, kind),
-        top=anatomy.top(module, kind) if top is None else tuple(top),
+        patch_size=patch_size or structure.patch_size(module, kind),
+        top=structure.top(module, kind) if top is None else tuple(top),
     )
     if preprocessing is not None and preprocessing.input_size is not None:
         if features is None:
             _check_split(model, preprocessing.input_size)
-        with suppress(_Unfit):  # said when there are images
+        with suppress(_Unfit):  # the size may only be assumed; the images of a run are checked again
             check_input(model, preprocessing.input_size)
     return model
 
 
 class _Unfit(TemporaError):
-    """Images of this shape are none that the network takes."""
+    """The network does not take images of this shape."""
 
 
 def check_input(model: Classifier, shape: Sequence[int]) -> None:
@@ -117,7 +116,7 @@ def check_input(model: Classifier, shape: Sequence[int]) -> None:
 
 
 def _reason(model: Classifier, shape: Sequence[int], error: Exception) -> str:
-    """The usual mistakes in words; torch's own for the others."""
+    """Name the usual mistakes; quote torch for the others."""
     if model.dtype != torch.float32:
         kind = str(model.dtype).removeprefix("torch.")
         return f"its weights are {kind}, but images come as float32: give network.float()"
@@ -131,7 +130,7 @@ def _reason(model: Classifier, shape: Sequence[int], error: Exception) -> str:
 
 
 def _noise(shape: Sequence[int]) -> Tensor:
-    """Two images, the same ones each time."""
+    """Make two images, the same ones each time."""
     return torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
 
 
@@ -165,52 +164,78 @@ def _timm_classifier(network: Any) -> nn.Module | None:
 
 
 def _head_name(module: nn.Module, head: nn.Module | str | None) -> str:
+    if head is None:
+        return _found_head(module)
+    names: dict[nn.Module, str] = {part: name for name, part in module.named_modules() if name}
     if isinstance(head, nn.Module):
-        return _name_of(module, head, "head")
-    if isinstance(head, str):
-        return _check_name(module, head, "head")
-    if _is_timm(module):
-        classifier = _timm_classifier(module)
-        if classifier is None:
-            raise TemporaError(
-                f"{type(module).__name__} has no classifier, or several that vote: give "
-                "wrap(..., features=..., head=...), the head as a submodule or its name."
-            )
-        return _name_of(module, classifier, "head")
-    linear: list[str] = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-    if not linear:
-        raise TemporaError(
-            f"{type(module).__name__} has no linear classifier to find: give wrap(..., head=...), "
-            "a submodule or its name."
-        )
-    return linear[-1]
+        if head not in names:
+            raise TemporaError(f"head={type(head).__name__}: is not a part of this {type(module).__name__}.")
+        return names[head]
+    if head not in names.values():
+        raise unknown("head submodule", head, list(names.values()))
+    return head
+
+
+def _found_head(module: nn.Module) -> str:
+    names: dict[nn.Module, str] = {part: name for name, part in module.named_modules()}
+    if not _is_timm(module):
+        linear = [name for part, name in names.items() if isinstance(part, nn.Linear)]
+        if linear:
+            return linear[-1]
+    elif (classifier := _timm_classifier(module)) is not None:
+        return names[classifier]
+    raise TemporaError(
+        f"{type(module).__name__} has no linear classifier, or several that vote: give "
+        "wrap(..., features=..., head=...), the head as a submodule or its name."
+    )
 
 
 def _features(
     module: nn.Module, features: Callable[..., Tensor] | nn.Module | str | None, head_name: str
 ) -> Callable[[nn.Module, Tensor], Tensor]:
-    """`features` as a function of (network, x), so that a copied classifier computes with its own network."""
+    """Return `features` as a function of (network, x), so that a copied classifier computes with its own network."""
     if features is None:
-        if _is_timm(module) and module.get_submodule(head_name) is _timm_classifier(module):
-            return _timm_features
-        return partial(_head_input, head_name)
+        timms = _is_timm(module) and module.get_submodule(head_name) is _timm_classifier(module)
+        return _timm_features if timms else partial(_head_input, head_name)
     if isinstance(features, str):
-        features = module.get_submodule(_check_name(module, features, "features"))
-    if not callable(features):
-        raise TemporaError(f"features={features!r}: must be a function, a submodule or the name of one.")
-    return features if _takes_two(features) else Following(features, module)
+        names = [name for name, _ in module.named_modules() if name]
+        if features not in names:
+            raise unknown("features submodule", features, names)
+        return partial(_submodule, features)
+    if isinstance(features, nn.Module):
+        if set(features.parameters()) <= set(module.parameters()):
+            return partial(
+                _applied, features
+            )  # a deep copy of the classifier copies the arguments of a partial
+    elif getattr(features, "__self__", None) is module:
+        function: Callable[[nn.Module, Tensor], Tensor] = features.__func__  # type: ignore[attr-defined]
+        return function
+    elif _takes_two(features):
+        return features
+    raise TemporaError(
+        f"features={features!r}: in a copy of the network it would still compute the original's features. Write it "
+        "as f(network, x), or give a submodule or its name."
+    )
 
 
-def _takes_two(function: Callable[..., Tensor]) -> bool:
-    """Whether it is an f(module, x): two arguments that it cannot do without."""
-    if isinstance(function, nn.Module):
-        return False
+def _takes_two(function: object) -> bool:
+    """Tell whether it is an f(network, x): two arguments that it cannot do without."""
     try:
-        arguments = inspect.signature(function).parameters.values()
-    except ValueError:  # written in C
+        arguments = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # not callable, or written in C
         return False
     positional = [p for p in arguments if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return sum(p.default is p.empty for p in positional) == 2
+
+
+def _submodule(name: str, network: nn.Module, x: Tensor) -> Tensor:
+    f: Tensor = network.get_submodule(name)(x)
+    return f
+
+
+def _applied(features: nn.Module, network: nn.Module, x: Tensor) -> Tensor:
+    f: Tensor = features(x)
+    return f
 
 
 def _timm_features(network: Any, x: Tensor) -> Tensor:
@@ -223,9 +248,9 @@ class _Reached(BaseException):
 
 
 def _head_input(head_name: str, network: nn.Module, x: Tensor) -> Tensor:
-    """What enters the head. The network stops there, because `Classifier` applies the head itself.
+    """Run the network up to its head. `Classifier` applies the head: twice, its BatchNorm would count a batch twice.
 
-    A compiler cannot follow an exception through the network; it drops what is computed in vain.
+    A compiler cannot follow an exception through the network; it drops results that no code uses.
     """
     seen: list[Tensor] = []
 
@@ -236,9 +261,8 @@ def _head_input(head_name: str, network: nn.Module, x: Tensor) -> Tensor:
 
     hook = network.get_submodule(head_name).register_forward_pre_hook(note)
     try:
-        network(x)
-    except _Reached:
-        pass
+        with suppress(_Reached):
+            network(x)
     finally:
         hook.remove()
     if not seen:
@@ -249,8 +273,8 @@ def _head_input(head_name: str, network: nn.Module, x: Tensor) -> Tensor:
 def _check_split(model: Classifier, size: tuple[int, int, int]) -> None:
     """Refuse a split found automatically that computes something else than the network does.
 
-    Networks that return the logits' probabilities, or their logarithms, are split where methods want them to be.
-    Nothing is said of networks that do not take images of the assumed size, or give more than one tensor.
+    A network may return probabilities, or their logarithms. Networks that fail on images of the assumed size, or
+    return more than one tensor, are not compared.
     """
     x = _noise(size).to(next(model.parameters()))
     with inference(model.network):
@@ -297,20 +321,6 @@ def inference(network: nn.Module) -> Iterator[None]:
         for buffer, before in buffers.items():
             if not torch.equal(buffer, before):  # a view of one number many times cannot be written to
                 buffer.copy_(before)
-
-
-def _check_name(module: nn.Module, name: str, what: str) -> str:
-    names = [key for key, _ in module.named_modules() if key]
-    if name not in names:
-        raise unknown(f"{what} submodule", name, names)
-    return name
-
-
-def _name_of(module: nn.Module, part: nn.Module, what: str) -> str:
-    for name, candidate in module.named_modules():
-        if candidate is part:
-            return str(name)
-    raise TemporaError(f"{what}={type(part).__name__}: is not a part of this {type(module).__name__}.")
 
 
 def _preprocessing(

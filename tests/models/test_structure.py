@@ -1,4 +1,4 @@
-"""What `wrap` finds out about a network: its family, its patches, and where its top begins."""
+"""Family, patches and top of a network, as `wrap` finds them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from tempora_tta.models import anatomy, wrap
+from tempora_tta.models import structure, wrap
 
 
 def test_the_top_of_a_transformer_is_a_quarter_of_its_blocks_rounded_up() -> None:
@@ -16,11 +16,12 @@ def test_the_top_of_a_transformer_is_a_quarter_of_its_blocks_rounded_up() -> Non
     for depth, first in ((12, "blocks.9"), (5, "blocks.3"), (2, "blocks.1")):
         network = vit(img_size=16, patch_size=8, embed_dim=8, depth=depth, num_heads=1, num_classes=3)
         model = wrap(network)
-        assert (model.family, model.patch_size, model.top[0]) == ("vit", 8, first)
+        assert (model.family, model.patch_size) == ("vit", 8)
+        assert model.top[0].startswith(first)
         assert model.in_top("network.norm")
         assert not model.in_top("network.blocks.0.norm1")
     torchvision_vit = torchvision.models.VisionTransformer(16, 8, 12, 1, 8, 16)
-    assert wrap(torchvision_vit).top[0] == "encoder.layers.encoder_layer_9"
+    assert wrap(torchvision_vit).top[0] == "encoder.layers.encoder_layer_9.ln_1"
     assert wrap(torchvision_vit).in_top("network.encoder.ln")
 
 
@@ -28,9 +29,8 @@ def test_the_top_of_a_transformer_is_a_quarter_of_its_blocks_rounded_up() -> Non
     ("name", "family", "patch_size", "first_of_the_top"),
     [
         ("convit_tiny", "vit", 16, "blocks.9"),
-        ("cait_xxs24_224", "vit", 16, "blocks.19"),  # 24 blocks and two for the class token
-        ("xcit_nano_12_p16_224", "vit", 16, "blocks.10"),  # 12 and two
-        ("pit_ti_224", "vit", 16, "transformers.2.blocks.1"),
+        ("cait_xxs24_224", "vit", 16, "blocks.18"),
+        ("xcit_nano_12_p16_224", "vit", 16, "blocks.10"),
         ("swin_tiny_patch4_window7_224", "vit", 4, "layers.2.blocks.5"),
         ("resnest14d", "cnn", None, "layer4"),
         ("resnet50_clip", "cnn", None, "stages.3"),
@@ -40,26 +40,29 @@ def test_the_top_of_a_transformer_is_a_quarter_of_its_blocks_rounded_up() -> Non
 def test_timm_networks(name: str, family: str, patch_size: int | None, first_of_the_top: str) -> None:
     with torch.device("meta"):
         network = timm.create_model(name)
-    assert anatomy.family(network) == family
-    assert anatomy.patch_size(network, family) == patch_size
-    assert anatomy.top(network, family)[0] == first_of_the_top
+    assert structure.family(network) == family
+    assert structure.patch_size(network, family) == patch_size
+    assert structure.top(network, family)[0].startswith(first_of_the_top)
 
 
 @pytest.mark.parametrize(
-    ("name", "family", "patch_size", "top"),
+    ("name", "family", "patch_size", "first_of_the_top"),
     [
-        ("swin_v2_t", "vit", 4, ("features.5.5", "features.6", "features.7", "norm")),
-        ("convnext_tiny", "cnn", None, ("features.7", "avgpool", "classifier")),
-        ("efficientnet_b0", "cnn", None, ("features.7", "features.8", "avgpool", "classifier")),
-        ("vgg11_bn", "cnn", None, ()),
+        ("resnet18", "cnn", None, "layer4"),
+        ("vit_b_16", "vit", 16, "encoder.layers.encoder_layer_9"),
+        ("swin_v2_t", "vit", 4, None),
+        ("vgg11_bn", "cnn", None, None),
     ],
 )
-def test_torchvision_networks(name: str, family: str, patch_size: int | None, top: tuple[str, ...]) -> None:
+def test_torchvision_networks(
+    name: str, family: str, patch_size: int | None, first_of_the_top: str | None
+) -> None:
     with torch.device("meta"):
         network = getattr(torchvision.models, name)()
-    assert anatomy.family(network) == family
-    assert anatomy.patch_size(network, family) == patch_size
-    assert anatomy.top(network, family)[:4] == top
+    assert structure.family(network) == family
+    assert structure.patch_size(network, family) == patch_size
+    top = structure.top(network, family)
+    assert top[0].startswith(first_of_the_top) if first_of_the_top else top == ()
 
 
 class Block(nn.Module):
@@ -77,7 +80,7 @@ class Block(nn.Module):
 
 
 class HandWritten(nn.Module):
-    """A ViT whose author registers the final norm before the blocks."""
+    """A ViT with names of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,12 +101,7 @@ class HandWritten(nn.Module):
 def test_a_hand_written_transformer() -> None:
     model = wrap(HandWritten())
     assert (model.family, model.patch_size) == ("vit", 4)
-    assert model.top == ("body.3", "body.4", "head", "norm")
-
-
-@pytest.mark.parametrize("container", ["features", "layers"])
-def test_layers_of_a_cnn_are_no_stages(container: str) -> None:
-    network = nn.Module()
-    layers = (nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4))
-    network.add_module(container, nn.Sequential(*layers))
-    assert anatomy.top(network, "cnn") == ()
+    assert model.top == ()
+    told = wrap(HandWritten(), top=["body.3", "body.4", "norm"])
+    assert told.in_top("network.body.4.norm")
+    assert not told.in_top("network.body.0.norm")
