@@ -40,7 +40,7 @@ PREPARED = (
     *(
         "tempora_tta.data.bundled",
         "tempora_tta.engine.plan",
-        "tempora_tta.engine.setup",
+        "tempora_tta.engine.build",
         "tempora_tta.models.bundled",
         "tempora_tta.report.html",
     ),
