@@ -7,14 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from tempora_tta.analysis.doubt.blocks import FloatArray
-from tempora_tta.analysis.doubt.drawn import Drawn, rescored
 from tempora_tta.analysis.doubt.judgement import (
     SAMPLING,
     TIMING,
@@ -24,7 +21,7 @@ from tempora_tta.analysis.doubt.judgement import (
     pooled,
 )
 from tempora_tta.analysis.doubt.resampling import DRAWS, replicate
-from tempora_tta.analysis.doubt.rescoring import Rescorer
+from tempora_tta.analysis.doubt.rescoring import Rescorer, Scored
 from tempora_tta.analysis.doubt.timing import Exact, Measured, Steady, Times, rounds_of
 from tempora_tta.analysis.frames import SCENARIO, keys, ordered, scored
 from tempora_tta.analysis.outcomes import ALL, counted, shift_set
@@ -40,15 +37,6 @@ COLUMNS = ("sample_lo", "sample_hi", "verdict", "why", "p_best", "rank_lo", "ran
 
 Stream = tuple[str, str, int]
 """Model, shift, seed."""
-
-
-class Scored(NamedTuple):
-    """What one method got in one cell: by batch, (batches,), and under drawn times, (draws, batches)."""
-
-    method: str
-    worth: FloatArray
-    phase: NDArray[np.int8]
-    timed: FloatArray | None
 
 
 @dataclass(frozen=True)
@@ -247,20 +235,19 @@ def _cells(results: Results, rows: pd.DataFrame) -> Iterable[tuple[tuple[Stream,
         first = stream.iloc[0]
         name = (str(first["model"]), str(first["shift"]), int(first["seed"]))
         rescorer = Rescorer(results, times)
-        known: list[tuple[pd.Series[Any], FloatArray, NDArray[np.int8], Drawn | None]] = []
+        found: dict[int, list[Scored]] = {}
         unknown = set()
         in_order = stream.sort_values("method", key=lambda names: names.map(order), kind="stable")
         for _, cell in in_order.iterrows():
+            scenario = int(cell["scenario"])
             try:
                 worth, phase = rescorer.worth(cell)
-                known.append((cell, worth, phase, rescorer.drawn(cell, worth)))
+                timed = rescorer.under_drawn_times(cell, len(worth))
+                found.setdefault(scenario, []).append(Scored(cell["method"], worth, phase, timed))
             except TemporaError as error:
                 if _is_there(results, cell):  # a pack may come without its batches, which is no damage
                     warn(f"{error}. How sure {cell['label']} on {cell['shift']} is cannot be said")
-                unknown.add(int(cell["scenario"]))
-        found: dict[int, list[Scored]] = {}
-        for (cell, worth, phase, _), timed in zip(known, rescored([one[-1] for one in known]), strict=True):
-            found.setdefault(int(cell["scenario"]), []).append(Scored(cell["method"], worth, phase, timed))
+                unknown.add(scenario)
         for scenario, methods in found.items():
             # Logs of different length cannot be paired batch by batch either.
             if scenario not in unknown and len({len(one.worth) for one in methods}) == 1:
@@ -279,14 +266,11 @@ def together(methods: Sequence[Scored], stream: str) -> Replicates:
     worth, phases = (
         np.stack(columns, axis=1) for columns in zip(*(one[1:3] for one in methods), strict=True)
     )
-    draws = next((len(one.timed) for one in methods if one.timed is not None), 0)
+    draws = [len(one.timed) for one in methods if one.timed is not None]
     if not draws:
         return replicate(names, worth, phases=phases, stream=stream)
-    each = [
-        np.broadcast_to(one.worth, (draws, len(one.worth))) if one.timed is None else one.timed
-        for one in methods
-    ]
-    return replicate(names, worth, np.stack(each, axis=2), phases=phases, stream=stream)
+    timed = [np.full(draws[0], one.worth.mean()) if one.timed is None else one.timed for one in methods]
+    return replicate(names, worth, np.stack(timed, axis=1), phases=phases, stream=stream)
 
 
 def times_of(results: Results) -> Times:
