@@ -31,10 +31,8 @@ def naive(method: Calls, standard: Calls, stream: Stream, deployment: Resolved) 
     method.begin()
     timeline = deployment.timeline()  # says which batch is next, when it starts, and whether it may adapt
     right = np.zeros((stream.num_batches, stream.batch_size), dtype=bool)
-    states, last = (
-        [(-math.inf, method.snapshot())],
-        -1,
-    )  # after each adaptation: when it was done, and the state
+    states = [(-math.inf, method.snapshot())]  # after each adaptation: when it was done, and the state
+    last = -1
     while (turn := timeline.next()) is not None:
         index, x, stands = turn.batch, stream.batch(turn.batch), False
         slow = method.clock.residual(stream.name, stream.seed, index) if deployment.residuals else 1.0

@@ -43,6 +43,6 @@ def test_in_two_commands(tmp_path: Path) -> None:
     assert lame["naive_passes"] == 17
     assert after["commands"] == 2
 
-    other = command(tmp_path, "--only", "lame", "--tail-batches", "3")
+    other = command(tmp_path, "--only", "lame", "--batches", "5")
     assert other.returncode == 1
     assert "holds other work" in other.stderr

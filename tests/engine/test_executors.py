@@ -27,6 +27,7 @@ from tempora_tta.engine.executors import ray_cluster
 from tempora_tta.engine.executors.devices import Devices
 from tempora_tta.engine.executors.ray import RayExecutor, driver_job
 from tempora_tta.engine.schedule import Pending, pick, rough_cost
+from tempora_tta.evaluation import finished
 from tempora_tta.measure import load_profile
 from tempora_tta.methods import Method
 from tempora_tta.store import RunFolder
@@ -99,14 +100,14 @@ def configuration(clock: object, **changes) -> RunConfig:
 def run_local(config: RunConfig, out: Path) -> Run:
     with RunFolder.for_writing(out) as folder:
         run = Run(build_job(config), folder)
-        run.execute()
+        finished(run)
     return run
 
 
 def run_ray(config: RunConfig, out: Path, observer: Observer | None = None) -> Run:
     with RunFolder.for_writing(out) as folder:
         run = Run(driver_job(config), folder, observer, partial(RayExecutor, config=config))
-        run.execute()
+        finished(run)
     return run
 
 
@@ -432,7 +433,7 @@ def test_two_nodes_write_what_a_local_run_does(connected, clock_file, local, tmp
         run = Run(
             driver_job(config), folder, Watches(wait_for_the_other), partial(RayExecutor, config=config)
         )
-        run.execute()
+        finished(run)
     assert contents(tmp_path / "run") == local
     workers = RunFolder(tmp_path / "run").manifest()["workers"]
     assert [worker["tasks"] > 0 for worker in workers.values()] == [True, True]

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from tempora_tta import analysis
+from tempora_tta.analysis.cells import ease_sign, is_offline
 from tempora_tta.analysis.certainty import how_sure
 from tempora_tta.analysis.doubt import ALL, doubt, with_doubt
-from tempora_tta.analysis.frames import ease_sign, is_offline
+from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.cards import Cards
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.published.setups import CORRUPTIONS
@@ -80,11 +81,10 @@ def scenario_order(utilities: pd.DataFrame, cards: Cards) -> list[int]:
     return [int(number) for number in first.sort_values(["place", "ease", "queue", "scenario"])["scenario"]]
 
 
-def payload(results: Results, batches: pd.DataFrame, together: pd.DataFrame) -> dict[str, Any]:
+def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
     """Everything, as plain data. Names are given once; cells and streams refer to them by position.
 
-    `batches` are those of the offline passes (`report.frames.offline_batches`), `together` the rows of
-    `analysis.over_shifts`.
+    `batches` are those of the offline passes (`report.frames.offline_batches`).
     """
     names = axes(results)
     utilities = with_doubt(results).loc[results.contenders.index].reset_index(drop=True)
@@ -94,7 +94,7 @@ def payload(results: Results, batches: pd.DataFrame, together: pd.DataFrame) -> 
     shared = set(offline["adapting_pass"])
     titles = scenario_titles(utilities)
     scenarios = {number: _scenario(results, utilities, number) for number in names["scenarios"]}
-    wins = analysis.wins_of(analysis.winners(utilities, results.cards), results.cards)
+    wins = analysis.wins_of(analysis.winners(cells_of(results), results.cards), results.cards)
     return {
         "baseline_ms": float(utilities["baseline_ms"].iloc[0]),
         "methods": [
@@ -111,7 +111,7 @@ def payload(results: Results, batches: pd.DataFrame, together: pd.DataFrame) -> 
             "everywhere": _certainty(results, names, ALL),
             "shifts": [_certainty(results, names, shift) for shift in names["shifts"]],
         },
-        "intervals": _intervals(results, names, together),
+        "intervals": _intervals(results, names),
         "streams": [
             _stream(part, names, passes[str(key)].facts)
             for key, part in batches.groupby("adapting_pass", sort=False)
@@ -131,13 +131,11 @@ def _certainty(results: Results, names: Names, shift: str) -> list[str]:
     return [how_sure(found.judgement(cell), results.cards) for cell in cells]
 
 
-def _intervals(results: Results, names: Names, together: pd.DataFrame) -> dict[str, Any]:
+def _intervals(results: Results, names: Names) -> dict[str, Any]:
     """Of every method in every scenario, on all shifts together and then on each: the 95 % interval of its utility
     over other batches, and the probability that it is best. Drawn, not computed with: four digits will do."""
-    known, cards = doubt(results), results.cards
-    rows = pd.concat(
-        [known.about(frame) for frame in (together, analysis.over_seeds(results.contenders, cards))]
-    )
+    rows = cells_of(results)
+    rows = rows[(rows["shift"] != ALL) | ~rows["incomplete"]]
     shape = (1 + len(names["shifts"]), len(names["scenarios"]), len(names["methods"]))
     found = {name: np.full(shape, np.nan) for name in ("sample_lo", "sample_hi", "p_best")}
     places = {shift: 1 + place for place, shift in enumerate(names["shifts"])} | {ALL: 0}
