@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
@@ -21,7 +22,6 @@ from tempora_tta.analysis.doubt import (
     Summary,
     doubt,
     judge,
-    keep_doubt,
     leads,
     pooled,
     remedy,
@@ -30,6 +30,7 @@ from tempora_tta.analysis.doubt import (
 )
 from tempora_tta.analysis.doubt.blocks import Blocks, choose_blocks
 from tempora_tta.analysis.doubt.timing import ADAPT, PREDICT, Kind, Rounds, Steady, rounds_of
+from tempora_tta.analysis.of_run import cells_of, keep_doubt
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.store import open_run
 
@@ -345,6 +346,26 @@ def test_the_stored_columns_are_those_of_each_seed(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # run.json knows the table that was written
         assert open_run(run.path).utilities["verdict"].tolist() == table["verdict"].tolist()
+
+
+def test_a_folder_keeps_what_would_be_worked_out(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", seeds=(1, 2), uncertainty=0.1)
+    worked_out = cells_of(open_run(run.path))
+    keep_doubt(run)
+    pd.testing.assert_frame_equal(cells_of(open_run(run.path)), worked_out, check_dtype=False, check_like=True)
+    for trace in run.path.glob("traces/*.parquet"):
+        trace.unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the passes are gone, and nothing asks for them
+        assert cells_of(open_run(run.path))["verdict"].tolist() == worked_out["verdict"].tolist()
+
+
+def test_certainty_about_other_utilities_is_not_used(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    keep_doubt(run)
+    assert run.folder.certainty() is not None
+    run.folder.write_utilities(run.utilities.assign(utility=run.utilities["utility"] / 2))
+    assert run.folder.certainty() is None
 
 
 def test_pooled_rows_get_pooled_doubt(tmp_path: Path) -> None:

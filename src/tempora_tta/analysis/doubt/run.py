@@ -31,7 +31,8 @@ from tempora_tta.store.integrity import damaged, warn
 from tempora_tta.store.schema import ABOUT_WINNERS, SCENARIO_NAME, STREAM_COLUMNS
 from tempora_tta.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
-COLUMNS = ("sample_lo", "sample_hi", "verdict", "why", "p_best", "rank_lo", "rank_hi")
+_OF_WINNER = ("verdict", "why", "equal_with", "rivals")
+COLUMNS = ("sample_lo", "sample_hi", *_OF_WINNER, "p_best", "rank_lo", "rank_hi")
 """What `Doubt.about` adds to a frame."""
 
 Stream = tuple[str, str, int]
@@ -97,7 +98,8 @@ class Doubt:
     def about(self, frame: pd.DataFrame) -> pd.DataFrame:
         """A utilities frame of this run, pooled over seeds or shifts or not, with `COLUMNS`.
 
-        `verdict` and `why` are those of the cell's winner, on all rows of the cell; the rest is about each row.
+        `verdict`, `why`, `equal_with` and `rivals` are those of the cell's winner, on all rows of the cell; the rest
+        is about each row.
         Rows of methods that failed somewhere, and of cells without batches to look at, have none.
         """
         found: dict[str, list[Any]] = {column: [None] * len(frame) for column in COLUMNS}
@@ -113,15 +115,16 @@ class Doubt:
             for place in places:
                 method = methods[place]
                 found["verdict"][place], found["why"][place] = judged.verdict, judged.why
+                found["equal_with"][place] = ", ".join(judged.equal_with)
+                found["rivals"][place] = ", ".join(judged.rivals)
                 if method in replicates.methods:
                     column = replicates.methods.index(method)
                     found["sample_lo"][place], found["sample_hi"][place] = lo[column], hi[column]
                     for name in ("p_best", "rank_lo", "rank_hi"):
                         found[name][place] = getattr(judged, name)[method]
-        words = ("verdict", "why")
         return frame.assign(
             **{
-                name: pd.Series(values, frame.index, dtype=object if name in words else float)
+                name: pd.Series(values, frame.index, dtype=object if name in _OF_WINNER else float)
                 for name, values in found.items()
             }
         )
@@ -291,13 +294,6 @@ def with_doubt(results: Results) -> pd.DataFrame:
     contending = results.contenders
     known = doubt(results).about(contending[contending["utility"].notna()])
     return utilities.assign(**{name: known[name].reindex(utilities.index) for name in ABOUT_WINNERS})
-
-
-def keep_doubt(results: Results) -> None:
-    """Write `with_doubt` into the run folder, whose run.json says which table belongs to it."""
-    results.folder.write_utilities(with_doubt(results))
-    results.folder.seal()
-    results.utilities = results.folder.utilities()
 
 
 def _names(row: pd.Series[Any]) -> tuple[str, ...]:
