@@ -96,8 +96,8 @@ def simulated(
     factors = np.stack([drawn.factor(Kind(method, PREDICT)) / drawn.baseline for method in METHODS], axis=1)
     factors[:, 0] = 1.0  # the first is standard inference, which the others are told against
     worth = accuracy * _value(found_x)
-    timed_worth = np.stack([accuracy * _value(found_x * factor) for factor in factors])
-    return UTILITIES * _value(true_x), replicate(METHODS, worth, timed_worth, stream=name)
+    timed = np.stack([(accuracy * _value(found_x * factor)).mean(axis=0) for factor in factors])
+    return UTILITIES * _value(true_x), replicate(METHODS, worth, timed, stream=name)
 
 
 def _value(service_x: FloatArray) -> FloatArray:

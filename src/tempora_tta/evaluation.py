@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import torch
 from torch import nn
 
-from tempora_tta.analysis.doubt import keep_doubt
+from tempora_tta.analysis.of_run import keep_doubt
 from tempora_tta.data import Walk
 from tempora_tta.engine.build import ScenarioLike, job_from_python
 from tempora_tta.engine.images import Given

@@ -6,9 +6,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -23,7 +22,6 @@ from tempora_tta.analysis.doubt import (
     Summary,
     doubt,
     judge,
-    keep_doubt,
     leads,
     pooled,
     remedy,
@@ -31,11 +29,10 @@ from tempora_tta.analysis.doubt import (
     with_doubt,
 )
 from tempora_tta.analysis.doubt.blocks import Blocks, choose_blocks
-from tempora_tta.analysis.doubt.drawn import Drawn, Passes, rescored, worth_of
-from tempora_tta.analysis.doubt.timing import ADAPT, PREDICT, Factors, Kind, Rounds, Steady, rounds_of
+from tempora_tta.analysis.doubt.timing import ADAPT, PREDICT, Kind, Rounds, Steady, rounds_of
+from tempora_tta.analysis.of_run import cells_of, keep_doubt
 from tempora_tta.errors import TemporaWarning
-from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline, Poisson, Scenario
-from tempora_tta.store import ADAPTED, FROZEN, Trace, open_run
+from tempora_tta.store import open_run
 
 FloatArray = NDArray[np.float64]
 
@@ -89,8 +86,8 @@ def test_equal_to_one_and_open_to_another_is_undecided() -> None:
 
 def test_whatever_leaves_more_open_is_the_reason() -> None:
     worth = stream(0.600, 0.595, luck=0.03)
-    paces = np.random.default_rng(1).normal(1, 0.05, (40, 1, 1))
-    shaken = worth[None] * np.concatenate([paces, np.ones_like(paces)], axis=2)
+    paces = np.random.default_rng(1).normal(1, 0.05, (40, 1))
+    shaken = worth.mean(axis=0) * np.concatenate([paces, np.ones_like(paces)], axis=1)
     assert judge(replicate("ab", worth)).why in ("", SAMPLING)
     by_timing = judge(replicate("ab", worth, shaken))
     assert (by_timing.verdict, by_timing.why) == (UNDECIDED, TIMING)
@@ -150,9 +147,9 @@ def test_pooling_weighs_by_batches_and_drops_who_failed_somewhere() -> None:
 
 def test_one_draw_of_the_times_is_one_draw_for_all_shifts() -> None:
     """Errors of a profile do not average out over shifts, those of batches do."""
-    paces = np.random.default_rng(0).normal(1, 0.1, (40, 1, 1))
+    paces = np.random.default_rng(0).normal(1, 0.1, (40, 1))
     cells = [
-        replicate("a", worth, worth[None] * paces, stream=str(seed))
+        replicate("a", worth, worth.mean() * paces, stream=str(seed))
         for seed, worth in enumerate(stream(0.5, seed=seed) for seed in range(8))
     ]
     together = pooled(cells)
@@ -165,25 +162,35 @@ def test_one_draw_of_the_times_is_one_draw_for_all_shifts() -> None:
 
 def test_single_batches_have_the_textbook_error() -> None:
     worth = stream(0.5, batches=200)
-    drawn = Blocks((200,), (1,)).deviations(worth, 20_000, np.random.default_rng(0))
-    textbook = stats.t.interval(0.95, 199, scale=worth.std(ddof=1) / np.sqrt(200))
-    assert np.quantile(drawn, [0.025, 0.975]) == pytest.approx(textbook, rel=0.03)
+    blocks = Blocks((200,), (1,))
+    error = np.sqrt((blocks.sums(worth) ** 2).sum())
+    assert error == pytest.approx(worth.std(ddof=1) / np.sqrt(200), rel=1e-9)
+    assert blocks.freedom == 199
+    cell = replicate("a", worth, replicates=20_000)
+    around = stats.t.interval(0.95, cell.freedom[0], scale=np.sqrt(cell.variance[0]))
+    assert np.quantile(cell.sampled, [0.025, 0.975]) == pytest.approx(around, rel=0.04)
+
+
+def test_methods_that_share_their_batches_are_drawn_together() -> None:
+    """Draws have the covariance of the block sums, and equal methods get the same to the digit."""
+    first, hard = stream(0.5, batches=300), stream(0.0, batches=300, seed=5)
+    worth = np.concatenate([first + hard, 0.1 + hard, first + hard], axis=1)
+    drawn = replicate("abc", worth, replicates=20_000).sampled
+    assert np.abs(drawn[:, 0] - drawn[:, 2]).max() < 1e-14
+    assert np.corrcoef(drawn[:, :2].T)[0, 1] == pytest.approx(np.corrcoef(worth[:, :2].T)[0, 1], abs=0.1)
 
 
 def test_blocks_keep_what_neighbours_share() -> None:
-    """Ten equal neighbours are one observation: blocks of ten see that, single batches do not."""
+    """Ten equal neighbours are one observation: blocks of forty see that, single batches do not."""
     worth = np.repeat(np.random.default_rng(0).standard_normal((50, 1)), 10, axis=0)
-    single, blocks = (
-        Blocks((500,), (length,)).deviations(worth, 5000, np.random.default_rng(1)).std()
-        for length in (1, 40)
-    )
+    single, blocks = (np.sqrt((Blocks((500,), (length,)).sums(worth) ** 2).sum()) for length in (1, 40))
     assert blocks > 2.5 * single
 
 
 def test_segments_are_drawn_each_for_itself() -> None:
     """What differs between segments is known: every draw has as much of each."""
     worth = np.repeat([[0.2], [0.8]], 100, axis=0)
-    assert np.abs(Blocks((100, 100), (5, 7)).deviations(worth, 100, np.random.default_rng(0))).max() < 1e-12
+    assert np.abs(Blocks((100, 100), (5, 7)).sums(worth)).max() < 1e-12
 
 
 def test_correlated_streams_get_longer_blocks() -> None:
@@ -237,105 +244,6 @@ def test_intervals_of_independent_cells_narrow_as_their_mean_does() -> None:
 
 
 # -- times -----------------------------------------------------------------------------------------------------
-
-
-def made_trace(accuracy: FloatArray, predict_ms: FloatArray, adapt_ms: FloatArray) -> Trace:
-    trace = Trace.empty(len(accuracy), 100)
-    trace.phase[:] = ADAPTED
-    trace.correct[:] = np.rint(100 * accuracy)
-    trace.right[:] = np.arange(100) < trace.correct[:, None]
-    trace.predict_ms[:], trace.adapt_ms[:] = predict_ms, adapt_ms
-    trace.residual[:] = 1 + np.abs(np.sin(np.arange(len(accuracy))))
-    return trace
-
-
-@given(
-    seed=st.integers(0, 2**16),
-    batches=st.integers(1, 30),
-    scenario=st.sampled_from(
-        [
-            Offline(),
-            Continuous(threshold_ms=15),
-            Amortised(budget_ms=40),
-            Amortised(budget_ms=40, rule="overshoot"),
-            Deployment(arrivals="on_prediction", threshold_ms=30, budget_ms=50),
-            Deployment(arrivals="on_completion", threshold_ms=12, budget_ms=0),
-            Deployment(arrivals="on_prediction", deadline_ms=20),
-            Deployment(arrivals="on_completion", budget_ms=40, residuals=True),
-            Deployment(interval_ms=12, fallback="standard"),
-            Discrete(interval_ms=12),
-            Deployment(fps=8000, deadline_ms=20),
-            Deployment(fps=1000, cameras=8, threshold_ms=15, queue=0, fallback="standard", budget_ms=40),
-        ]
-    ),
-)
-def test_rescoring_is_the_timeline_s_own(seed: int, batches: int, scenario: Scenario) -> None:
-    generator = np.random.default_rng(seed)
-    adapting, frozen = (
-        made_trace(*generator.uniform([[0], [5], [0]], [[1], [20], [20]], (3, batches))) for _ in range(2)
-    )
-    resolved = scenario.resolve(num_batches=batches, batch_size=100, baseline_ms=10.0)
-    expected = adapting.score(resolved, frozen, frozen)
-    found = worth_of(Passes(adapting, frozen, frozen), resolved)
-    assert found.tolist() == expected.worth.tolist()
-    assert found.mean() == pytest.approx(expected.utility, abs=1e-12)
-
-
-@given(
-    seed=st.integers(0, 2**16),
-    batches=st.integers(1, 25),
-    relative=st.booleans(),
-    scenarios=st.lists(
-        st.sampled_from(
-            [
-                Offline(),
-                Continuous(threshold_x=1.5),
-                Amortised(budget_baselines=4),
-                Amortised(budget_ms=40, rule="overshoot"),
-                Deployment(arrivals="on_prediction", threshold_ms=30, budget_ms=50, residuals=True),
-                Discrete(interval_ms=12, queue=0),
-                Discrete(utilisation=0.7),
-                Discrete(interval_ms=8, queue=3),
-                Deployment(arrivals=Poisson(utilisation=0.6), queue=2, deadline_x=2.0, residuals=True),
-                Deployment(interval_ms=9, threshold_ms=25),
-                Deployment(interval_ms=9, budget_ms=60),
-                Deployment(utilisation=0.9, fallback="latest"),
-                Deployment(fps=8000, threshold_x=2.5),
-                Deployment(fps=8000, deadline_ms=20, queue=3),
-            ]
-        ),
-        min_size=1,
-        max_size=4,
-    ),
-)
-def test_all_draws_at_once_have_the_digits_of_the_timeline_s_steps(
-    seed: int, batches: int, relative: bool, scenarios: list[Scenario]
-) -> None:
-    """Cells of any deployments, rescored beside each other."""
-    generator, draws = np.random.default_rng(seed), 5
-    cells = []
-    for scenario in scenarios:
-        adapting, frozen = (
-            made_trace(*generator.uniform([[0], [5], [0]], [[1], [20], [20]], (3, batches))) for _ in range(2)
-        )
-        adapting.phase[generator.random(batches) < 0.2] = FROZEN  # the method froze itself
-        factors = [Factors(*generator.uniform(0.5, 2, (2, draws, width))) for width in (1, batches)]
-        baselines_ms = 10 * generator.uniform(0.8, 1.2, draws) if relative else np.array([10.0])
-        deployments = [
-            scenario.resolve(num_batches=batches, batch_size=100, baseline_ms=float(one), seed=seed)
-            for one in baselines_ms
-        ]
-        cells.append(
-            Drawn(
-                Passes(adapting, frozen, frozen),
-                (factors[0], factors[1], factors[1]),
-                deployments,
-                draws,
-            )
-        )
-    for cell, found in zip(cells, rescored(cells), strict=True):
-        assert found is not None
-        assert found.tolist() == cell.steps().tolist()
 
 
 def a_profile(noise: float = 0.1, apart: float = 0.0) -> Rounds:
@@ -438,6 +346,26 @@ def test_the_stored_columns_are_those_of_each_seed(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # run.json knows the table that was written
         assert open_run(run.path).utilities["verdict"].tolist() == table["verdict"].tolist()
+
+
+def test_a_folder_keeps_what_would_be_worked_out(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", seeds=(1, 2), uncertainty=0.1)
+    worked_out = cells_of(open_run(run.path))
+    keep_doubt(run)
+    pd.testing.assert_frame_equal(cells_of(open_run(run.path)), worked_out, check_dtype=False, check_like=True)
+    for trace in run.path.glob("traces/*.parquet"):
+        trace.unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the passes are gone, and nothing asks for them
+        assert cells_of(open_run(run.path))["verdict"].tolist() == worked_out["verdict"].tolist()
+
+
+def test_certainty_about_other_utilities_is_not_used(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    keep_doubt(run)
+    assert run.folder.certainty() is not None
+    run.folder.write_utilities(run.utilities.assign(utility=run.utilities["utility"] / 2))
+    assert run.folder.certainty() is None
 
 
 def test_pooled_rows_get_pooled_doubt(tmp_path: Path) -> None:

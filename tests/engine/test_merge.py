@@ -12,7 +12,7 @@ from latencies import CLOCK
 from typer.testing import CliRunner
 
 from tempora_tta import TemporaError
-from tempora_tta.analysis.doubt import keep_doubt
+from tempora_tta.analysis.of_run import keep_doubt
 from tempora_tta.cli.merge import merge as merge_command
 from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Run

@@ -16,7 +16,7 @@ import tempora_tta as tempora
 from tempora_tta import data, models
 from tempora_tta._numbers import percent
 from tempora_tta.analysis.diagnoses import diagnoses
-from tempora_tta.analysis.doubt import keep_doubt
+from tempora_tta.analysis.of_run import keep_doubt
 from tempora_tta.data import Walk, draw
 from tempora_tta.data.batches import given_shift, open_given
 from tempora_tta.engine.audit import audit

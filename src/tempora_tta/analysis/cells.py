@@ -44,6 +44,7 @@ SCENARIO = tuple(SCENARIO_COLUMNS)
 CELL = (*STREAM, *SCENARIO)
 """Rows that agree in these columns differ by method only: they are ranked against each other."""
 
+_CERTAINTY = ("verdict", "why", "equal_with", "rivals", "p_best", "sample_lo", "sample_hi")
 _REQUIRED = ("method", "protocol", "value", "utility")
 _GRID = ("run", "hardware", "model")
 
@@ -380,7 +381,7 @@ def winners(table: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
     cell = keys(rows)
     number = rows.groupby(cell, dropna=False, sort=False).ngroup()
     place = number.groupby(number).cumcount()
-    about = keys(rows, ["verdict", "why", "p_best", "scenario", "counts", "sample_lo", "sample_hi"])
+    about = keys(rows, ["scenario", "counts", *_CERTAINTY])
     columns = [*cell, "method", "utility", *about]
     first, second = (rows.loc[place == nth, columns].set_axis(number[place == nth], axis=0) for nth in (0, 1))
     others = (rows["rank"] == 1) & (place > 0)

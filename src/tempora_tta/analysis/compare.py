@@ -16,10 +16,9 @@ from tempora_tta.analysis.cells import counted, ordered, scored
 from tempora_tta.analysis.circumstances import circumstances, what_it_has
 from tempora_tta.analysis.doubt import EQUAL, SAMPLING, TIMING, UNDECIDED, Replicates, pooled, times_of
 from tempora_tta.analysis.doubt.blocks import CONFIDENCE
-from tempora_tta.analysis.doubt.drawn import rescored
 from tempora_tta.analysis.doubt.judgement import EQUAL_WITHIN, NOTHING
-from tempora_tta.analysis.doubt.rescoring import Rescorer
-from tempora_tta.analysis.doubt.run import Scored, together
+from tempora_tta.analysis.doubt.rescoring import Rescorer, Scored
+from tempora_tta.analysis.doubt.run import together
 from tempora_tta.analysis.doubt.timing import Times
 from tempora_tta.analysis.paper import spearman
 from tempora_tta.cards import Cards
@@ -142,12 +141,9 @@ class _Side:
         found: dict[tuple[Any, ...], dict[tuple[str, int], list[Scored]]] = {}
         for (shift, seed), rows in self.rows.groupby(["shift", "seed"], sort=False):
             rescorer = Rescorer(self._run, times)
-            worths = [rescorer.worth(row) for _, row in rows.iterrows()]
-            drawn = [
-                rescorer.drawn(row, worth)
-                for (_, row), (worth, _) in zip(rows.iterrows(), worths, strict=True)
-            ]
-            for (_, row), (worth, phase), timed in zip(rows.iterrows(), worths, rescored(drawn), strict=True):
+            for _, row in rows.iterrows():
+                worth, phase = rescorer.worth(row)
+                timed = rescorer.under_drawn_times(row, len(worth))
                 of_scenario = found.setdefault(tuple(row[name] for name in SCENARIO_NAME), {})
                 of_stream = of_scenario.setdefault((str(shift), int(str(seed))), [])
                 of_stream.append(Scored(str(row["method"]), worth, phase, timed))
@@ -177,7 +173,7 @@ def _of_other(one: Scored, same_times: bool) -> Scored:
     """Under another name; draws of times that were not drawn together are put into another order."""
     timed = one.timed
     if timed is not None and not same_times:
-        timed = np.roll(timed, len(timed) // 2, axis=0)
+        timed = np.roll(timed, len(timed) // 2)
     return one._replace(method=f"{one.method}{_OTHER}", timed=timed)
 
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import pandas as pd
 
 from tempora_tta.analysis.cells import by_shift, cells, winners
-from tempora_tta.analysis.doubt import doubt
+from tempora_tta.analysis.doubt import doubt, with_doubt
 from tempora_tta.store import Results
+
+_KEY = ["method", "model", "shift", "scenario"]
 
 
 def cells_of(results: Results) -> pd.DataFrame:
-    """Return `cells` of a run with what is known about each: worked out once for each time that the run is opened.
+    """Return `cells` of a run with how sure they are: as the run folder keeps it, else worked out once.
 
-    `verdict` and `why` are about the winner of the cell; `sample_lo`, `sample_hi`, `p_best`, `rank_lo` and `rank_hi`
-    about each row.
+    `verdict`, `why`, `equal_with` and `rivals` are about the winner of the cell; `sample_lo`, `sample_hi`, `p_best`,
+    `rank_lo` and `rank_hi` about each row.
     """
     if "cells" not in results.known:
-        results.known["cells"] = doubt(results).about(cells(results.contenders, results.cards))
+        table, kept = cells(results.contenders, results.cards), results.folder.certainty()
+        results.known["cells"] = (
+            doubt(results).about(table) if kept is None else table.merge(kept, on=_KEY, how="left")
+        )
     found = results.known["cells"]
     assert isinstance(found, pd.DataFrame)
     return found
@@ -24,11 +29,12 @@ def cells_of(results: Results) -> pd.DataFrame:
 
 def winners_of(results: Results) -> pd.DataFrame:
     """Return the winner of each shift and scenario, with the methods that are `equal_with` it or its `rivals`."""
-    found = winners(by_shift(cells_of(results)), results.cards).rename(columns={"winner": "method"})
-    judged = [doubt(results).judgement(row) for _, row in found.iterrows()]
-    return found.assign(
-        **{
-            name: [", ".join(getattr(one, name)) if one is not None else "" for one in judged]
-            for name in ("equal_with", "rivals")
-        }
-    )
+    return winners(by_shift(cells_of(results)), results.cards).rename(columns={"winner": "method"})
+
+
+def keep_doubt(results: Results) -> None:
+    """Write how sure the winners are into the run folder, so that opening it again works nothing out."""
+    results.folder.write_utilities(with_doubt(results))
+    results.folder.seal()
+    results.utilities = results.folder.utilities()
+    results.folder.write_certainty(cells_of(results))

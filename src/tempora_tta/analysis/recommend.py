@@ -15,9 +15,8 @@ from tempora_tta.analysis.advice import Advice, Difference
 from tempora_tta.analysis.cells import ALL, cells
 from tempora_tta.analysis.cells import counted as counted_shifts
 from tempora_tta.analysis.doubt import Judgement, Replicates, judge, leads, pooled, times_of
-from tempora_tta.analysis.doubt.drawn import rescored
-from tempora_tta.analysis.doubt.rescoring import Rescorer
-from tempora_tta.analysis.doubt.run import Scored, together
+from tempora_tta.analysis.doubt.rescoring import Rescorer, Scored
+from tempora_tta.analysis.doubt.run import together
 from tempora_tta.analysis.neighbours import Neighbours, neighbours
 from tempora_tta.analysis.paper import break_even
 from tempora_tta.analysis.replays import MISSED_BY_A_SHORT_STREAM, Answers, answer
@@ -148,10 +147,14 @@ def _replicates(results: Results, answers: Answers, scenario: Scenario, methods:
         rows = {str(row["method"]): row for _, row in stream.iterrows()}
         shift, seed = str(stream["shift"].iloc[0]), int(stream["seed"].iloc[0])
         worths = {one: np.asarray(answers.worth[one, shift, seed], dtype=np.float64) for one in methods}
-        drawn = [rescorer.drawn(rows[one], worths[one]) for one in methods]
         found = [
-            Scored(one, worths[one], answers.phase[one, shift, seed], timed)
-            for one, timed in zip(methods, rescored(drawn), strict=True)
+            Scored(
+                one,
+                worths[one],
+                answers.phase[one, shift, seed],
+                rescorer.under_drawn_times(rows[one], len(worths[one])),
+            )
+            for one in methods
         ]
         cells.append(together(found, f"{stream['model'].iloc[0]} {shift} {seed}"))
     return pooled(cells)

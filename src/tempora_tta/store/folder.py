@@ -27,7 +27,7 @@ from tempora_tta.store.atomic import remove_leftovers, write_atomically
 from tempora_tta.store.lock import FolderLock
 from tempora_tta.store.manifest import Manifest
 from tempora_tta.store.plausible import check_trace, check_utilities
-from tempora_tta.store.schema import PASS_COLUMNS, SEGMENTS, TRACE, UTILITIES, arrow_schema
+from tempora_tta.store.schema import CERTAINTY, PASS_COLUMNS, SEGMENTS, TRACE, UTILITIES, arrow_schema
 from tempora_tta.store.trace import Trace
 
 DAMAGED = ".damaged"
@@ -280,6 +280,31 @@ class RunFolder:
         """Which rows the table on disk holds; None without a table."""
         return _rows_seal(self.segments_parquet)
 
+    # -- certainty -----------------------------------------------------------------------------------------
+
+    @property
+    def certainty_parquet(self) -> Path:
+        return self.path / "certainty.parquet"
+
+    def certainty(self) -> pd.DataFrame | None:
+        """One row per method, shift and scenario; None unless it was worked out from the present utilities."""
+        path = self.certainty_parquet
+        if not path.exists() or integrity.read_about(path).get("utilities") != self.utilities_seal():
+            return None
+        frame: pd.DataFrame = integrity.read_sealed(path, CERTAINTY).to_pandas()
+        return frame
+
+    def write_certainty(self, certainty: pd.DataFrame) -> None:
+        """Put the table in place. It names the table of utilities that it is about."""
+        table = pa.Table.from_pandas(
+            certainty[list(CERTAINTY)], schema=arrow_schema(CERTAINTY), preserve_index=False
+        )
+        about = {"utilities": self.utilities_seal()}
+        write_atomically(
+            self.certainty_parquet,
+            lambda part: integrity.write_sealed(table, part, about, integrity.rows_checksum(table)),
+        )
+
     # -- the profile ---------------------------------------------------------------------------------------
 
     @property
@@ -298,6 +323,7 @@ class RunFolder:
             self._keep_if(path, partial(_read_trace, path))
         self._keep_if(self.utilities_parquet, self.utilities)
         self._keep_if(self.segments_parquet, self.segments)
+        self._keep_if(self.certainty_parquet, self.certainty)
         if self.has_manifest():
             self._keep_if(self.run_json, self.manifest)
 

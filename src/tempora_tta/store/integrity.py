@@ -33,6 +33,7 @@ _KINDS = {
     "profile.json": "profile",
     "utilities.parquet": "table of utilities",
     "segments.parquet": "table of segments",
+    "certainty.parquet": "table of certainty",
 }
 AGAIN = "run the same command again, which makes it anew"
 """What whoever has the run can do about a file; whoever was sent a pack of it cannot."""

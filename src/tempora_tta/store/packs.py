@@ -34,7 +34,10 @@ from tempora_tta.store.plausible import check_cells
 SUFFIX = ".tempora"
 LIST = "pack.json"
 FORMAT = 1
-TABLES = ("run.json", "profile.json", "utilities.parquet", "segments.parquet", "pictures.json")
+TABLES = (
+    *("run.json", "profile.json", "utilities.parquet", "segments.parquet", "certainty.parquet"),
+    "pictures.json",
+)
 MOST_FILES = 100_000
 MOST_BYTES = 4 << 30
 """Of all files together. Real packs have a few megabytes."""
@@ -124,6 +127,7 @@ def check_files(folder: RunFolder) -> None:
     check_cells(utilities, manifest, folder.utilities_parquet)
     check_belonging(folder, utilities, manifest)
     folder.segments()
+    folder.certainty()
     for stored in folder.passes().values():
         stored.trace()
 

@@ -4,6 +4,7 @@
     traces/*.parquet    one file per pass, one row per batch (`TRACE`)
     utilities.parquet   one row per cell: method, shift, seed and scenario (`UTILITIES`)
     segments.parquet    one row per cell and segment, of streams of many shifts (`SEGMENTS`)
+    certainty.parquet   one row per method, shift and scenario: how sure each winner is (`CERTAINTY`)
     pictures.json       small pictures of the shifts, where the data may be passed on (`pictures`)
 
 Every file carries `SCHEMA_VERSION`; a file of another version is refused. Every file also carries a checksum of its
@@ -238,6 +239,25 @@ SEGMENTS: dict[str, tuple[pa.DataType, str]] = {
     ),
 }
 """Terms are those of the segment's own batches: utilities weighted by `batches` give the stream's."""
+
+CERTAINTY: dict[str, tuple[pa.DataType, str]] = {
+    **{name: UTILITIES[name] for name in ("method", "model")},
+    "shift": (pa.string(), "The shift; `all` for those that count, taken together."),
+    **{name: UTILITIES[name] for name in ("scenario", "sample_lo", "sample_hi", "verdict")},
+    "why": (
+        pa.string(),
+        "Reason of an undecided verdict: timing or sampling, the one that leaves more open.",
+    ),
+    "p_best": (
+        pa.float64(),
+        "Probability that no other method is better, over other batches and other times.",
+    ),
+    "rank_lo": (pa.float64(), "The best rank of the method in 95 % of the draws of other batches and times."),
+    "rank_hi": (pa.float64(), "The worst rank likewise."),
+    "equal_with": (pa.string(), "Methods that are surely within half a point of the winner, with commas."),
+    "rivals": (pa.string(), "Methods that may be better than the winner, with commas."),
+}
+"""Seeds are taken together."""
 
 
 def arrow_schema(fields: dict[str, tuple[pa.DataType, str]]) -> pa.Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tempora_tta.store import manifest
-from tempora_tta.store.schema import SCHEMA_VERSION, SEGMENTS, TRACE, UTILITIES
+from tempora_tta.store.schema import CERTAINTY, SCHEMA_VERSION, SEGMENTS, TRACE, UTILITIES
 
 
 def as_markdown() -> str:
@@ -24,6 +24,7 @@ def as_markdown() -> str:
         "noticed while it was made (`facts`).",
         "- `utilities.parquet`: one row per cell.",
         "- `segments.parquet`: one row per cell and segment of its stream, where that is of many shifts.",
+        "- `certainty.parquet`: one row per method, shift and scenario: how sure the winners of a finished run are.",
         "- `pictures.json`: four small pictures of every shift (JPEG, base64), where the dataset may be passed on.",
         "- `report.html`: written by `tempora report`.",
     ]
@@ -33,6 +34,7 @@ def as_markdown() -> str:
         ("Traces: one row per batch", TRACE),
         ("Utilities: one row per cell", UTILITIES),
         ("Segments: one row per cell and segment", SEGMENTS),
+        ("Certainty: one row per method, shift and scenario", CERTAINTY),
     ):
         lines += ["", f"## {title}", "", "| column | type | meaning |", "|---|---|---|"]
         lines += [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in fields.items()]

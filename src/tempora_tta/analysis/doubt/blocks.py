@@ -1,13 +1,14 @@
-"""Blocks of batches, resampled: how far a stream's mean may be off because the stream is a sample.
+"""Blocks of batches: how far a stream's mean may be off because the stream is a sample.
 
-Neighbouring batches are alike (a camera's frames, a method that learns), so blocks of them are drawn, not single
-ones: circular blocks, as many as fill the stream, within each segment, the same for all methods.
+Neighbouring batches are alike (a camera's frames, a method that learns), so the variance of a mean comes from sums of
+blocks, not of single batches: circular blocks, as many as fill the stream, within each segment, the same for all
+methods. It is the variance that a bootstrap of such blocks converges to, in closed form.
 
 The length of a block follows from the autocorrelation that the stream shows: Andrews' (1991) AR(1) rule for a
-Bartlett window, whose variance these blocks have, but nearly twice as long, for a smaller bias. What blocks of
-this length still miss of an AR(1) series is known, and added. Few blocks say little about their own spread:
-deviations are widened as Student's t, with one degree of freedom less than blocks, is wider than a normal
-distribution. `python benchmarks/interval_coverage.py` shows what this is worth.
+Bartlett window, whose variance these blocks have, but nearly twice as long, for a smaller bias. The variance that
+blocks of this length still miss of an AR(1) series is known, and added. Few blocks say little about their own spread:
+Student's t, with one degree of freedom less than blocks, widens the intervals.
+`python benchmarks/interval_coverage.py` shows how often they hold.
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ _GROWTH = 2.0
 _MIN_BLOCKS = 4
 _MAX_CORRELATION = 0.97
 _MOST_MISSED = 0.5
-_CHUNK = 2_000_000
-"""Numbers held at once while weights are drawn, whatever the length of the stream."""
 
 
 @dataclass(frozen=True)
@@ -53,41 +52,22 @@ class Blocks:
     def _count(self) -> float:
         return sum(count / length for count, length in zip(self.segments, self.lengths, strict=True))
 
-    def deviations(self, worth: FloatArray, draws: int, generator: np.random.Generator) -> FloatArray:
-        """How far the mean of each column of `worth` (batches, columns) may be off: (draws, columns).
-
-        NaN where there are too few blocks to say.
-        """
-        found = np.zeros((draws, worth.shape[1]))
-        first = 0
-        for count, length in zip(self.segments, self.lengths, strict=True):
-            segment = worth[first : first + count]
-            found += _circular(segment - segment.mean(axis=0), length, draws, generator)
-            first += count
-        return found * (self._widening(draws, generator) / self.batches)
-
-    def variance(self, worth: FloatArray) -> FloatArray:
-        """Of the mean of each column of `worth`, without drawing: (columns,). With Student's t of `freedom` it gives
-        the bounds that `deviations` have on average. NaN where there are too few blocks to say."""
+    def sums(self, worth: FloatArray) -> FloatArray:
+        """Sums of blocks of `worth` (batches, columns), scaled so that `sums.T @ sums` is the covariance of the
+        columns' means: (rows, columns). NaN where there are too few blocks to say."""
         if self.freedom < 1:
-            return np.full(worth.shape[1], np.nan)
-        found = np.zeros(worth.shape[1])
+            return np.full(worth.shape, np.nan)
+        parts = []
         first = 0
         for count, length in zip(self.segments, self.lengths, strict=True):
             segment = worth[first : first + count] - worth[first : first + count].mean(axis=0)
             whole, rest = divmod(count, length)
-            found += whole * (_block_sums(segment, length) ** 2).mean(axis=0)
+            parts.append(np.sqrt(whole / count) * _block_sums(segment, length))
             if rest:
-                found += (_block_sums(segment, rest) ** 2).mean(axis=0)
+                parts.append(np.sqrt(1 / count) * _block_sums(segment, rest))
             first += count
-        return found * (self._count / self.freedom / (1 - self.missed) / self.batches**2)
-
-    def _widening(self, draws: int, generator: np.random.Generator) -> FloatArray:
-        """By how much each draw is off further because its spread is not known either: (draws, 1)."""
-        if self.freedom < 1:
-            return np.full((draws, 1), np.nan)
-        spread = generator.chisquare(self.freedom, (draws, 1)) / self.freedom
-        return np.sqrt(self._count / self.freedom / (1 - self.missed) / spread)
+        scale = np.sqrt(self._count / self.freedom / (1 - self.missed)) / self.batches
+        return np.asarray(scale * np.concatenate(parts))
 
 
 def choose_blocks(worth: FloatArray, segments: Sequence[int] | None = None) -> Blocks:
@@ -126,23 +106,6 @@ def _dependence(worth: FloatArray, segments: Sequence[int]) -> tuple[float, floa
     ratio = 2 * rho / (1 - rho**2)
     alpha = float((weight * ratio**2).sum() / weight.sum())
     return alpha, max(0.0, float((weight * ratio).sum() / weight.sum()))
-
-
-def _circular(worth: FloatArray, length: int, draws: int, generator: np.random.Generator) -> FloatArray:
-    """Sums of blocks that fill a segment; they start anywhere, and go on from the end at the beginning."""
-    count = len(worth)
-    whole, rest = divmod(count, length)
-    sums = _block_sums(worth, length)
-    total = np.empty((draws, worth.shape[1]))
-    portion = max(1, _CHUNK // count)
-    for done in range(0, draws, portion):
-        now = min(portion, draws - done)
-        starts = generator.integers(0, count, (now, whole)) + count * np.arange(now)[:, None]
-        begun = np.bincount(starts.ravel(), minlength=now * count).reshape(now, count)
-        total[done : done + now] = begun.astype(np.float64) @ sums
-    if rest:
-        total += _block_sums(worth, rest)[generator.integers(0, count, draws)]
-    return total
 
 
 def _block_sums(worth: FloatArray, length: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What each batch of a cell adds to its utility: under the times as they were, and under those of every draw.
+"""Cells scored again: what each batch adds under the times as they were, and the utility under those of every draw.
 
 The drawn times go through the same timeline as the run's own. Batches that were not served, and that other times
 would reach, get the mean of those that were.
@@ -6,21 +6,28 @@ would reach, get the mean of those that were.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tempora_tta.analysis.doubt.blocks import FloatArray
-from tempora_tta.analysis.doubt.drawn import Drawn, Passes, worth_of
 from tempora_tta.analysis.doubt.timing import Factors, Times
 from tempora_tta.scenarios import Resolved, Scenario
 from tempora_tta.store import Results, Trace
 from tempora_tta.store.schema import CELL_COLUMNS
 
 _JUST_BELOW = 1 - 1e-6
+
+
+class Scored(NamedTuple):
+    """Utility of one method in one cell: batch by batch, (batches,), and in each draw of the times, (draws,)."""
+
+    method: str
+    worth: FloatArray
+    phase: NDArray[np.int8]
+    timed: FloatArray | None
 
 
 class Rescorer:
@@ -49,36 +56,23 @@ class Rescorer:
         placed = self._results.trace(cell, predictions=False)
         return placed.worth(self._results.resolved(cell, placed.num_batches)), placed.phase
 
-    def drawn(self, cell: pd.Series[Any], worth: FloatArray) -> Drawn | None:
-        """The cell under drawn times, to be `rescored` beside others; None where no draw changes anything."""
+    def under_drawn_times(self, cell: pd.Series[Any], num_batches: int) -> FloatArray | None:
+        """The utility of the cell in each draw of the times, (draws,); None where times are exact."""
         if not self._times.draws:
             return None
         keys = [cell[name] for name in ("adapting_pass", "frozen_pass", "fallback_pass")]
-        (adapting, own), (frozen, of_frozen), (fallback, of_fallback) = (
-            self._pass(key if isinstance(key, str) else keys[0]) for key in keys
-        )
-        factors = (own, of_frozen, of_fallback)
-        if all(one is None for one in factors) or self._untouched(cell, worth, adapting, own):
+        passes = [self._pass(key if isinstance(key, str) else keys[0]) for key in keys]
+        if all(factors is None for _, factors in passes):
             return None
-        return Drawn(
-            Passes(adapting, frozen, fallback),
-            factors,
-            self._deployments(cell, len(worth)),
-            self._times.draws,
-        )
-
-    def _untouched(
-        self, cell: pd.Series[Any], worth: FloatArray, adapting: Trace, factors: Factors | None
-    ) -> bool:
-        """Far from any limit: every batch is served, adapted and in full value even if all that can be slow is slow,
-        and lambda, with whatever is relative to it, as short as it can be. Then it is so in every draw."""
-        if factors is None or not np.array_equal(worth, adapting.accuracy):
-            return False
-        slowest = adapting.scaled(factors.predict.max(axis=0), factors.adapt.max(axis=0))
-        # What is frozen, or a fallback's, would show.
-        nothing = replace(slowest, correct=np.zeros(len(worth)), right=np.zeros_like(slowest.right))
-        shortest = self._deployment(cell, len(worth), float(self._times.baseline.min()))
-        return np.array_equal(worth_of(Passes(slowest, nothing, nothing), shortest), worth)
+        found = np.empty(self._times.draws)
+        for draw, baseline_x in enumerate(self._times.baseline):
+            adapting, frozen, fallback = (
+                trace if factors is None else trace.scaled(factors.predict[draw], factors.adapt[draw])
+                for trace, factors in passes
+            )
+            deployment = self._deployment(cell, num_batches, float(baseline_x))
+            found[draw] = adapting.score(deployment, frozen, fallback).utility
+        return found
 
     def _pass(self, key: str) -> tuple[Trace, Factors | None]:
         if key not in self._read:
@@ -86,12 +80,6 @@ class Rescorer:
             trace = folder.trace(key, predictions=False)
             self._read[key] = trace.filled(), self._times.factors(folder.stored(key), trace)
         return self._read[key]
-
-    def _deployments(self, cell: pd.Series[Any], num_batches: int) -> list[Resolved]:
-        """In each draw; one, where lambda is the same in all."""
-        baseline = self._times.baseline
-        alike = baseline[:1] if (baseline == baseline[0]).all() else baseline
-        return [self._deployment(cell, num_batches, float(baseline_x)) for baseline_x in alike]
 
     def _deployment(self, cell: pd.Series[Any], num_batches: int, baseline_x: float) -> Resolved:
         key = (int(cell["scenario"]), num_batches, float(cell["baseline_ms"]) * baseline_x)

@@ -7,15 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from tempora_tta.analysis.cells import ALL, SCENARIO, counted, keys, ordered, scored, shift_set
-from tempora_tta.analysis.doubt.blocks import FloatArray
-from tempora_tta.analysis.doubt.drawn import Drawn, rescored
 from tempora_tta.analysis.doubt.judgement import (
     SAMPLING,
     TIMING,
@@ -25,7 +22,7 @@ from tempora_tta.analysis.doubt.judgement import (
     pooled,
 )
 from tempora_tta.analysis.doubt.resampling import DRAWS, replicate
-from tempora_tta.analysis.doubt.rescoring import Rescorer
+from tempora_tta.analysis.doubt.rescoring import Rescorer, Scored
 from tempora_tta.analysis.doubt.timing import Exact, Measured, Steady, Times, rounds_of
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import order
@@ -34,20 +31,12 @@ from tempora_tta.store.integrity import damaged, warn
 from tempora_tta.store.schema import ABOUT_WINNERS, SCENARIO_NAME, STREAM_COLUMNS
 from tempora_tta.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
-COLUMNS = ("sample_lo", "sample_hi", "verdict", "why", "p_best", "rank_lo", "rank_hi")
+_OF_WINNER = ("verdict", "why", "equal_with", "rivals")
+COLUMNS = ("sample_lo", "sample_hi", *_OF_WINNER, "p_best", "rank_lo", "rank_hi")
 """What `Doubt.about` adds to a frame."""
 
 Stream = tuple[str, str, int]
 """Model, shift, seed."""
-
-
-class Scored(NamedTuple):
-    """What one method got in one cell: by batch, (batches,), and under drawn times, (draws, batches)."""
-
-    method: str
-    worth: FloatArray
-    phase: NDArray[np.int8]
-    timed: FloatArray | None
 
 
 @dataclass(frozen=True)
@@ -109,7 +98,8 @@ class Doubt:
     def about(self, frame: pd.DataFrame) -> pd.DataFrame:
         """A utilities frame of this run, pooled over seeds or shifts or not, with `COLUMNS`.
 
-        `verdict` and `why` are those of the cell's winner, on all rows of the cell; the rest is about each row.
+        `verdict`, `why`, `equal_with` and `rivals` are those of the cell's winner, on all rows of the cell; the rest
+        is about each row.
         Rows of methods that failed somewhere, and of cells without batches to look at, have none.
         """
         found: dict[str, list[Any]] = {column: [None] * len(frame) for column in COLUMNS}
@@ -125,15 +115,16 @@ class Doubt:
             for place in places:
                 method = methods[place]
                 found["verdict"][place], found["why"][place] = judged.verdict, judged.why
+                found["equal_with"][place] = ", ".join(judged.equal_with)
+                found["rivals"][place] = ", ".join(judged.rivals)
                 if method in replicates.methods:
                     column = replicates.methods.index(method)
                     found["sample_lo"][place], found["sample_hi"][place] = lo[column], hi[column]
                     for name in ("p_best", "rank_lo", "rank_hi"):
                         found[name][place] = getattr(judged, name)[method]
-        words = ("verdict", "why")
         return frame.assign(
             **{
-                name: pd.Series(values, frame.index, dtype=object if name in words else float)
+                name: pd.Series(values, frame.index, dtype=object if name in _OF_WINNER else float)
                 for name, values in found.items()
             }
         )
@@ -246,20 +237,19 @@ def _cells(results: Results, rows: pd.DataFrame) -> Iterable[tuple[tuple[Stream,
         first = stream.iloc[0]
         name = (str(first["model"]), str(first["shift"]), int(first["seed"]))
         rescorer = Rescorer(results, times)
-        known: list[tuple[pd.Series[Any], FloatArray, NDArray[np.int8], Drawn | None]] = []
+        found: dict[int, list[Scored]] = {}
         unknown = set()
         in_order = stream.sort_values("method", key=lambda names: names.map(order), kind="stable")
         for _, cell in in_order.iterrows():
+            scenario = int(cell["scenario"])
             try:
                 worth, phase = rescorer.worth(cell)
-                known.append((cell, worth, phase, rescorer.drawn(cell, worth)))
+                timed = rescorer.under_drawn_times(cell, len(worth))
+                found.setdefault(scenario, []).append(Scored(cell["method"], worth, phase, timed))
             except TemporaError as error:
                 if _is_there(results, cell):  # a pack may come without its batches, which is no damage
                     warn(f"{error}. How sure {cell['label']} on {cell['shift']} is cannot be said")
-                unknown.add(int(cell["scenario"]))
-        found: dict[int, list[Scored]] = {}
-        for (cell, worth, phase, _), timed in zip(known, rescored([one[-1] for one in known]), strict=True):
-            found.setdefault(int(cell["scenario"]), []).append(Scored(cell["method"], worth, phase, timed))
+                unknown.add(scenario)
         for scenario, methods in found.items():
             # Logs of different length cannot be paired batch by batch either.
             if scenario not in unknown and len({len(one.worth) for one in methods}) == 1:
@@ -278,14 +268,11 @@ def together(methods: Sequence[Scored], stream: str) -> Replicates:
     worth, phases = (
         np.stack(columns, axis=1) for columns in zip(*(one[1:3] for one in methods), strict=True)
     )
-    draws = next((len(one.timed) for one in methods if one.timed is not None), 0)
+    draws = [len(one.timed) for one in methods if one.timed is not None]
     if not draws:
         return replicate(names, worth, phases=phases, stream=stream)
-    each = [
-        np.broadcast_to(one.worth, (draws, len(one.worth))) if one.timed is None else one.timed
-        for one in methods
-    ]
-    return replicate(names, worth, np.stack(each, axis=2), phases=phases, stream=stream)
+    timed = [np.full(draws[0], one.worth.mean()) if one.timed is None else one.timed for one in methods]
+    return replicate(names, worth, np.stack(timed, axis=1), phases=phases, stream=stream)
 
 
 def times_of(results: Results) -> Times:
@@ -307,13 +294,6 @@ def with_doubt(results: Results) -> pd.DataFrame:
     contending = results.contenders
     known = doubt(results).about(contending[contending["utility"].notna()])
     return utilities.assign(**{name: known[name].reindex(utilities.index) for name in ABOUT_WINNERS})
-
-
-def keep_doubt(results: Results) -> None:
-    """Write `with_doubt` into the run folder, whose run.json says which table belongs to it."""
-    results.folder.write_utilities(with_doubt(results))
-    results.folder.seal()
-    results.utilities = results.folder.utilities()
 
 
 def _names(row: pd.Series[Any]) -> tuple[str, ...]:
