@@ -352,7 +352,9 @@ def test_a_folder_keeps_what_would_be_worked_out(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", seeds=(1, 2), uncertainty=0.1)
     worked_out = cells_of(open_run(run.path))
     keep_doubt(run)
-    pd.testing.assert_frame_equal(cells_of(open_run(run.path)), worked_out, check_dtype=False, check_like=True)
+    pd.testing.assert_frame_equal(
+        cells_of(open_run(run.path)), worked_out, check_dtype=False, check_like=True
+    )
     for trace in run.path.glob("traces/*.parquet"):
         trace.unlink()
     with warnings.catch_warnings():
