@@ -174,7 +174,9 @@ def test_findings_of_a_run_know_what_a_method_gets_offline():
         "responsiveness": 1.0,
         "served_accuracy": [0.3, 0.33],
         "frozen_accuracy": math.nan,
-        **{"adapted_fraction": 1.0, "adapt_accuracy": [0.3, 0.33], "covariance": 0.0},
+        "adapted_fraction": 1.0,
+        "adapt_accuracy": [0.3, 0.33],
+        "covariance": 0.0,
     }
     pressed = frame({"standard": 0.3, "tent": 0.264}, **terms)
     unhurried = frame(
