@@ -347,6 +347,8 @@ def answer(told: Told) -> list[str]:
     if "percent" in told["setting"]:
         return _rates(told)
     lines = [_verdict(told), *_waits(told), *_better(told), *told["notes"], _rests_on(told["about"])]
+    if "scenario" in told["question"] and "situation" in told["setting"]:
+        lines.insert(1, f"{told['setting']['situation']}: {told['setting']['label']}.")
     if told["follow_up"]:
         lines.append(f"To measure it: {told['follow_up']}")
     return [line for line in lines if line]

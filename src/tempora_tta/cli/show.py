@@ -155,7 +155,7 @@ def show_first(results: Results, console: Console) -> None:
     from tempora_tta import words
     from tempora_tta.analysis.answer import overview
 
-    _print_lines(words.first_screen(overview(results), _notes(results)), console)
+    _print_lines(words.first_screen(overview(results), _notes(results)), console, heading=True)
 
 
 def show_overview(results: Results, console: Console, shift: str | None = None) -> None:
@@ -175,7 +175,7 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
             raise unknown("shift", shift, results.manifest["shifts"])
         utilities = utilities[utilities["shift"] == shift]
     told = overview(results, shift or ALL)
-    _print_lines(words.first_screen(told, _notes(results), commands=False), console)
+    _print_lines(words.first_screen(told, _notes(results), commands=False), console, heading=True)
     if told["stretches"]:
         console.print()
         _print_lines(["First, level or undecided, from strict to relaxed:", *words.stretches(told)], console)
@@ -191,9 +191,9 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     say_how_sure(results, console, shift)
 
 
-def _print_lines(lines: Sequence[str], console: Console) -> None:
-    for line in lines:
-        console.print(line, soft_wrap=True)
+def _print_lines(lines: Sequence[str], console: Console, heading: bool = False) -> None:
+    for place, line in enumerate(lines):
+        console.print(line, soft_wrap=True, style="bold" if heading and not place else None)
 
 
 def _notes(results: Results) -> list[str]:
