@@ -226,11 +226,10 @@ def test_every_table_names_them(run: Path, format_: str) -> None:
 def test_the_command_line_names_them(run: Path, tmp_path: Path) -> None:
     assert "Tick-tock" in command("show", run)
     assert "My Method" in command("show", run, "--table", "alternating", "--by-shift")
-    said = command("recommend", run, "--scenario", "s 20 ms")
+    said = command("recommend", run, "--scenario", "s 20 ms", "--why")
     assert "Two cameras take turns: s 20 ms" in said
     assert "of both cameras and keeps" in " ".join(said.split())
-    assert "available %" in said
-    assert "responsive %" in said
+    assert "answered %" in said
     # Between the evaluated points only the history-free have an exact answer.
     assert "Use " in command("recommend", run, "--interval-ms", "45")
     other = tmp_path / "other"
@@ -294,7 +293,7 @@ def test_a_larger_value_may_be_more_pressure() -> None:
     import pandas as pd
 
     from analysis.runs import frame
-    from tempora_tta.analysis import ordered, strictest
+    from tempora_tta.analysis.cells import at_strictest, ordered
     from tempora_tta.scenarios import ScenarioCard
 
     cards = Cards(scenarios={"rate": ScenarioCard.of("rate", "rate_hz", ScenarioCard(rising=True))})
@@ -306,7 +305,7 @@ def test_a_larger_value_may_be_more_pressure() -> None:
         ignore_index=True,
     )
     assert list(ordered(rows, cards)["value"]) == [30.0, 20.0, 10.0]
-    assert list(strictest(rows, cards)["value"]) == [30.0]
+    assert list(rows.loc[at_strictest(rows, cards), "value"]) == [30.0]
 
 
 @pytest.fixture

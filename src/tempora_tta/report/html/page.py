@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tempora_tta.analysis import guidance
+from tempora_tta import words as said
+from tempora_tta.analysis.answer import overview
 from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.doubt import doubt, remedy
 from tempora_tta.analysis.notes import notes
@@ -85,7 +86,8 @@ def render(results: Results) -> str:
         "charts": charts.specifications(axis_titles)
         | {name: as_json(chart) | {"width": "container"} for name, (chart, _) in drawn.items()},
     }
-    guide = guidance(table, known, cards)
+    told = overview(results)
+    advised = {one["method"] for one in told["stretches"]}
     own, library = one_script(*map(template, SCRIPTS)), charts.scripts()
     page = _environment(cards).get_template("report.html")
     return page.render(
@@ -98,15 +100,12 @@ def render(results: Results) -> str:
         seeds=data["seeds"],
         scenarios=data["scenarios"],
         baseline_ms=data["baseline_ms"],
-        answer=words.without_pressure(table, cards) if guide is None else guide.sentence(cards),
-        headline=words.headline(table, cards),
+        answer=" ".join(said.summary(told)),
         notes=notes(results),
         advice=words.advice(table, known, cards),
         certainty=known.summary.sentence(),
         remedy=remedy(known.summary, results.manifest),
-        troubles=words.troubles(
-            results, table, () if guide is None else guide.recommended, diagnoses(results, batches)
-        ),
+        troubles=words.troubles(results, table, advised, diagnoses(results, batches)),
         stream_story=stream_story(results),
         drawn={name: finding for name, (_, finding) in drawn.items()},
         grid=winners_grid(results, axes(results)),

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from tempora_tta import analysis
+from tempora_tta.analysis.answer import certainty
 from tempora_tta.analysis.cells import ease_sign, is_offline
-from tempora_tta.analysis.certainty import how_sure
 from tempora_tta.analysis.doubt import ALL, doubt, with_doubt
 from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.cards import Cards
@@ -128,7 +128,7 @@ def _certainty(results: Results, names: Names, shift: str) -> list[str]:
     """How sure the winner of each scenario is, seeds taken together."""
     found = doubt(results)
     cells = [pd.Series({"shift": shift, "scenario": number}) for number in names["scenarios"]]
-    return [how_sure(found.judgement(cell), results.cards) for cell in cells]
+    return [certainty(found.judgement(cell), results.cards) for cell in cells]
 
 
 def _intervals(results: Results, names: Names) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tempora_tta.report.tables.model import (
     marks,
 )
 from tempora_tta.store.verdicts import EQUAL, UNDECIDED
+from tempora_tta.words import shift_title as shift_title
 
 _SIGNS = {EQUAL: EQUAL_SIGN, UNDECIDED: UNDECIDED_SIGN}
 """At winners; one that holds has none."""
@@ -45,18 +46,6 @@ class Slice(NamedTuple):
     title: str
     group: str
     rows: pd.DataFrame
-
-
-def shift_title(shift: str) -> str:
-    """A shift as people write it.
-
-    >>> shift_title("gaussian_noise"), shift_title("jpeg_compression"), shift_title("all")
-    ('Gaussian noise', 'JPEG compression', 'All shifts')
-    """
-    if shift == "all":
-        return "All shifts"
-    words = shift.replace("_", " ")
-    return "JPEG" + words[4:] if words.startswith("jpeg") else words[:1].upper() + words[1:]
 
 
 def scenario_slices(rows: pd.DataFrame, cards: Cards) -> list[Slice]:
