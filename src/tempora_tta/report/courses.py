@@ -222,21 +222,22 @@ def _timeline(row: pd.Series[Any], results: Results, card: ScenarioCard) -> Any:
     shown = range(first, min(trace.num_batches, first + count + 2 * budgeted))
     apart = resolved.fallback is not None and resolved.fallback_cost == FREE
     title = alt.Title(card.title, subtitle=f"{card.story}  ({row['label']})", subtitleColor=GREY)
-    return _panel(_timed(trace, row, resolved), shown, float(row["baseline_ms"]), apart, title)
-
-
-def _timed(trace: Trace, row: pd.Series[Any], resolved: Resolved) -> Trace:
-    """Copy a trace, with untimed frozen batches lambda long and skipped ones at their arrivals."""
-    trace = replace(trace, **{name: getattr(trace, name).copy() for name in TIMES})
     baseline_ms = float(row["baseline_ms"])
-    for batch in range(trace.num_batches):
-        if trace.served[batch] and np.isnan(trace.start_ms[batch]):
-            start = trace.finish_ms[batch - 1] if batch else 0.0
-            trace.start_ms[batch] = trace.arrived_ms[batch] = start
-            trace.predict_ms[batch], trace.adapt_ms[batch] = baseline_ms, 0.0
-            trace.emission_ms[batch] = trace.finish_ms[batch] = start + baseline_ms
-        elif not trace.served[batch] and resolved.arrivals_ms is not None:
-            trace.arrived_ms[batch] = resolved.arrivals_ms[batch]
+    return _panel(timed(trace, baseline_ms, resolved), shown, baseline_ms, apart, title)
+
+
+def timed(trace: Trace, baseline_ms: float, resolved: Resolved, until: int | None = None) -> Trace:
+    """Copy a trace, with untimed frozen batches lambda long and skipped ones at their arrivals, up to a batch."""
+    trace = replace(trace, **{name: getattr(trace, name).copy() for name in TIMES})
+    first = slice(0, until)
+    if resolved.arrivals_ms is not None:
+        skipped = ~trace.served[first]
+        trace.arrived_ms[first][skipped] = np.array(resolved.arrivals_ms)[first][skipped]
+    for batch in np.flatnonzero(trace.served[first] & np.isnan(trace.start_ms[first])):
+        start = trace.finish_ms[batch - 1] if batch else 0.0
+        trace.start_ms[batch] = trace.arrived_ms[batch] = start
+        trace.predict_ms[batch], trace.adapt_ms[batch] = baseline_ms, 0.0
+        trace.emission_ms[batch] = trace.finish_ms[batch] = start + baseline_ms
     return trace
 
 

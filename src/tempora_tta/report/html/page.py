@@ -16,7 +16,7 @@ from tempora_tta.analysis import guidance
 from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.doubt import doubt, remedy
 from tempora_tta.analysis.notes import notes
-from tempora_tta.analysis.outcomes import over_shifts
+from tempora_tta.analysis.outcomes import over_seeds, over_shifts
 from tempora_tta.analysis.tuning import ceilings, recipe_notes
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 SCRIPTS = (
     "data.js",
     "dom.js",
-    "timeline.js",
-    "answers.js",
     "charts.js",
     "whatif.js",
     "cell.js",
@@ -77,10 +75,11 @@ def render(results: Results) -> str:
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
         )
     cards, batches, known = results.cards, offline_batches(results), doubt(results)
-    together = over_shifts(utilities, cards)
-    data = payload(results, batches, together)
+    cells = pd.concat([over_shifts(utilities, cards), over_seeds(utilities, cards)], ignore_index=True)
+    data = payload(results, cells)
     drawn = {name: made for name in ("latency", "pareto", "stream") if (made := CHARTS[name](results))}
-    axis_titles = tuple((one["protocol"], cards.scenario(one["protocol"]).axis) for one in data["protocols"])
+    protocols = dict.fromkeys(slider["protocol"] for slider in data["sliders"])
+    axis_titles = [(protocol, cards.scenario(protocol).axis) for protocol in protocols]
     data |= {
         "charts": charts.specifications(axis_titles)
         | {name: as_json(chart) | {"width": "container"} for name, (chart, _) in drawn.items()},
