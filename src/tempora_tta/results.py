@@ -12,7 +12,7 @@ import pandas as pd
 from tempora_tta import store
 from tempora_tta.analysis.advice import Advice
 from tempora_tta.analysis.asked import Asked
-from tempora_tta.analysis.doubt import doubt
+from tempora_tta.analysis.of_run import cells_of, winners_of
 from tempora_tta.analysis.recommend import recommend
 from tempora_tta.analysis.requirements import Requirements
 from tempora_tta.errors import unknown
@@ -28,6 +28,16 @@ class Results(store.Results):
     pandas data frames; the methods below answer questions. A notebook shows the answer and who wins where.
     """
 
+    @property
+    def cells(self) -> pd.DataFrame:
+        """The one table from which all answers follow: a row per method, scenario and shift, seeds pooled.
+
+        The shift `all` holds all shifts that count together. A row has `rank`, `gap` (to the best),
+        `standard_utility`, the terms of its utility and its interval over other samples (`sample_lo`, `sample_hi`);
+        `verdict`, `why` and `p_best` say how sure the winner of the cell is.
+        """
+        return cells_of(self)
+
     def winners(self) -> pd.DataFrame:
         """Who wins where, and how sure that is: one row per shift and scenario, seeds taken together.
 
@@ -35,7 +45,7 @@ class Results(store.Results):
         undecided, `why` timing or sampling where it is undecided, `p_best` the probability that no other method is
         better.
         """
-        return doubt(self).winners
+        return winners_of(self)
 
     def recommend(self, shifts: Sequence[str] | None = None, **knobs: Any) -> Advice:
         """The method to use in one deployment: `.method`, `.why`, `.interval` of its utility, `.table` of all.

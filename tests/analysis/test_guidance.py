@@ -24,7 +24,6 @@ from tempora_tta.analysis.diagnoses import (
 )
 from tempora_tta.analysis.doubt import EQUAL, HOLDS, UNDECIDED, Judgement
 from tempora_tta.analysis.guidance import Guidance, Setting
-from tempora_tta.analysis.regret import cell_regrets
 from tempora_tta.cards import CATALOGUE
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.scenarios import Discrete, Offline
@@ -120,12 +119,12 @@ def test_how_sure_a_winner_is_names_it_and_where() -> None:
 
 def test_the_answer_of_a_run_is_who_wins_over_all_shifts(tmp_path: Path) -> None:
     run = write_run(tmp_path, scenarios=(Offline(), Discrete(interval_ms=10.0), Discrete(interval_ms=60.0)))
-    told = analysis.guidance(run.utilities, None, run.cards)
+    told = analysis.guidance(analysis.cells_of(run), None, run.cards)
     assert told is not None
-    champions = analysis.champions(run.utilities, run.cards).set_index("label")["winner"]
+    champions = analysis.champions(analysis.cells_of(run), run.cards).set_index("label")["winner"]
     assert [one.method for one in told.settings] == [champions["γ 10 ms"], champions["γ 60 ms"]]
     offline = run.utilities[run.utilities["protocol"] == "offline"]
-    assert analysis.guidance(offline, None, run.cards) is None
+    assert analysis.guidance(analysis.cells(offline), None, run.cards) is None
 
 
 @hypothesis.settings(max_examples=25)
@@ -134,13 +133,14 @@ def test_regret_is_what_the_best_of_each_cell_has_more(cells: list[tuple[float, 
     rows = pd.concat(
         [frame({"standard": one, "tent": two}, shift=f"s{place}") for place, (one, two) in enumerate(cells)]
     )
-    found = analysis.regret(rows).set_index("method")
+    table = analysis.cells(rows)
+    found = analysis.regret(table).set_index("method")
     values = np.array(cells)
     behind = values.max(axis=1, keepdims=True) - values
     assert found.loc[["standard", "tent"], "mean_regret"].to_numpy() == pytest.approx(behind.mean(axis=0))
     assert (found["within_0"] <= found["within_5"]).all()
     assert (found[["within_0"]].sum() >= 1).all(), "somebody is best in every cell"
-    profile = analysis.performance_profile(rows)
+    profile = analysis.performance_profile(table)
     for method, own in profile.groupby("method"):
         assert own["share"].is_monotonic_increasing
         assert own["share"].iloc[-1] == 1
@@ -149,7 +149,8 @@ def test_regret_is_what_the_best_of_each_cell_has_more(cells: list[tuple[float, 
 
 def test_who_failed_in_a_cell_gives_nothing_there() -> None:
     rows = pd.concat([frame({"standard": 0.4, "tent": 0.6}), frame({"standard": 0.5}, shift="snow")])
-    assert cell_regrets(rows)["tent"].tolist() == pytest.approx([0.0, 0.5])
+    found = analysis.regret(analysis.cells(rows)).set_index("method")
+    assert found.loc["tent", ["mean_regret", "worst_regret"]].tolist() == pytest.approx([0.25, 0.5])
 
 
 # -- causes ----------------------------------------------------------------------------------------------------

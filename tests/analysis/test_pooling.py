@@ -107,9 +107,11 @@ def test_seeds_pool_like_shifts() -> None:
 
 def test_strictest_and_buffering_of_a_run() -> None:
     rows = a_run()
-    factors = analysis.temporal_factors(rows)
+    factors = analysis.temporal_factors(analysis.cells(rows))
     assert set(factors["label"]) == {"γ 10 ms", "T 15 ms", "B 0.06 s"}
-    found = analysis.buffering(rows[(rows["value"] == 10.0) & (rows["protocol"] == "discrete")])
+    found = analysis.buffering(
+        analysis.cells(rows[(rows["value"] == 10.0) & (rows["protocol"] == "discrete")])
+    )
     assert len(found) == 4
     assert (found["availability_delta"] >= 0).all()
     assert (found["waitspan_ms_buffered"] == 0).all()
@@ -123,7 +125,7 @@ def test_returns_diminish_where_a_step_buys_less_than_before() -> None:
             for budget, utility in zip(budgets, [0.25, 0.4, 0.7, 0.72], strict=True)
         ]
     )
-    curve = analysis.budget_curves(rows)
+    curve = analysis.budget_curves(analysis.over_all(analysis.cells(rows)))
     tent = curve[curve["method"] == "tent"]
     assert tent["gain_per_s"].tolist() == pytest.approx([0.05, 0.1, 0.125, 0.065])
     assert tent["marginal_per_s"].tolist()[1:] == pytest.approx([0.15, 0.15, 0.005])
@@ -131,8 +133,8 @@ def test_returns_diminish_where_a_step_buys_less_than_before() -> None:
 
 
 def test_nobody_on_the_front_is_beaten_with_less_overhead() -> None:
-    curves = analysis.budget_curves(a_run())
-    front = analysis.pareto_front(a_run())
+    cells = analysis.by_shift(analysis.cells(a_run()))
+    curves, front = analysis.budget_curves(cells), analysis.pareto_front(cells)
     for shift, points in curves.groupby("shift"):
         kept = front[front["shift"] == shift]
         for _, point in points.iterrows():
@@ -144,7 +146,7 @@ def test_nobody_on_the_front_is_beaten_with_less_overhead() -> None:
 
 def test_spent_overhead_counts_and_not_the_budget() -> None:
     rows = frame({"standard": 0.2, "tent": 0.4}, protocol="amortised", value=5000.0, spent_ms=[0.0, 1000.0])
-    front = analysis.pareto_front(rows)
+    front = analysis.pareto_front(analysis.over_all(analysis.cells(rows)))
     assert front["overhead_ms"].tolist() == [0.0, 1000.0]
     assert front["gain_per_s"].iloc[1] == pytest.approx(0.2)
 

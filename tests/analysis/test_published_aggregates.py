@@ -30,7 +30,7 @@ def test_thirteen_counts_are_printed() -> None:
 
 @pytest.mark.parametrize("setup", IMAGENET_C)
 def test_winners_of_offline_and_strict_cells(setup: str) -> None:
-    found = analysis.winners(published.as_utilities(setup))
+    found = analysis.winners(analysis.by_shift(analysis.cells(published.as_utilities(setup))))
     both = found.merge(published.table("winners", setup), on=CELL, suffixes=("", "_printed"))
     assert len(both) == 60
     assert both["winner"].tolist() == both["winner_printed"].tolist()
@@ -82,7 +82,9 @@ def test_ranks_of_the_four_offline_corruptions(setup: str) -> None:
 
 
 def test_ranks_with_and_without_the_buffer() -> None:
-    found = analysis.buffering(published.as_utilities("rn50_inc", "buffering")).set_index("method")
+    found = analysis.buffering(analysis.cells(published.as_utilities("rn50_inc", "buffering"))).set_index(
+        "method"
+    )
     printed = published.table("buffering").set_index(["variant", "method"])
     for variant in ("unbuffered", "buffered"):
         assert found[f"rank_{variant}"].to_dict() == printed.loc[variant, "rank"].to_dict()
@@ -116,7 +118,7 @@ def test_spearman_of_strict_cells_without_ties() -> None:
     compared = 0
     for setup in IMAGENET_C:
         rows = published.as_utilities(setup)
-        found = tie_free(analysis.correlations(rows), rows)
+        found = tie_free(analysis.correlations(analysis.cells(rows)), rows)
         both = found.merge(published.table("correlation", setup), on=CELL, suffixes=("", "_printed"))
         assert len(both) == len(found)
         assert (both["spearman_r"] - both["spearman_r_printed"]).abs().max() <= 0.005
@@ -145,7 +147,7 @@ def test_strict_utilities_pool_to_the_aggregates(setup: str) -> None:
 
 @pytest.mark.parametrize("setup", IMAGENET_C)
 def test_temporal_factors(setup: str) -> None:
-    found = analysis.temporal_factors(published.as_utilities(setup, "aggregate"))
+    found = analysis.temporal_factors(analysis.cells(published.as_utilities(setup, "aggregate")))
     printed = published.table("temporal_factors", setup)
     half = published.half_unit("temporal_factors", setup)["factor_value"]
     both = printed.assign(half=half).merge(found, on=["method", "factor"], suffixes=("", "_found"))
@@ -159,7 +161,7 @@ def test_temporal_factors(setup: str) -> None:
 
 def test_break_even_accuracies_of_the_text() -> None:
     rows = published.as_utilities("rn50_inc", "aggregate")
-    against = analysis.break_even(rows, against="adabn").set_index(["method", "label"])
+    against = analysis.break_even(analysis.cells(rows), against="adabn").set_index(["method", "label"])
     needed = against["break_even_accuracy"]
     assert needed["eta", "ρ 100 %"] == pytest.approx(0.751, abs=0.002)
     assert needed["sar", "ρ 100 %"] == pytest.approx(1.495, abs=0.005)
@@ -170,7 +172,7 @@ def test_break_even_accuracies_of_the_text() -> None:
 
 
 def test_failure_modes_of_the_text() -> None:
-    found = analysis.findings(published.as_utilities("rn50_inc", "aggregate"))
+    found = analysis.findings(analysis.cells(published.as_utilities("rn50_inc", "aggregate")))
     modes = found.groupby(["method", "label"])["mode"].agg(set)
     assert modes["sar", "ρ 100 %"] == {"availability collapse"}
     assert modes["eta", "T 50 ms"] == {"accuracy erosion"}
@@ -180,9 +182,9 @@ def test_failure_modes_of_the_text() -> None:
 
 
 def test_below_standard_where_the_cells_are_printed() -> None:
-    found = analysis.below_standard(published.as_utilities("rn50_inc")).set_index(["method", "group"])[
-        "count"
-    ]
+    found = analysis.below_standard(analysis.cells(published.as_utilities("rn50_inc"))).set_index(
+        ["method", "group"]
+    )["count"]
     printed = published.table("below_standard", "rn50_inc").set_index(["method", "group"])
     overall = printed.xs("overall", level="group")["count"]
     share = printed["share"]
@@ -212,7 +214,7 @@ def test_below_standard_shares_say_where_the_misses_are() -> None:
         for value in range(values)
         for number in range(15)
     ]
-    found = analysis.below_standard(pd.concat(cells)).set_index("group")
+    found = analysis.below_standard(analysis.cells(pd.concat(cells))).set_index("group")
     printed = published.table("below_standard", "rn50_inc")
     printed = printed[printed["method"] == "lame"].set_index("group")
     assert found.loc["overall", "count"] == printed.loc["overall", "count"] == 240
@@ -241,7 +243,7 @@ def test_the_headline_of_the_paper() -> None:
 
 
 def test_the_phase_transition_is_visible_in_all_protocols() -> None:
-    changes = analysis.phase_transitions(published.table("winners", "rn50_inc"))
+    changes = analysis.winner_changes(published.table("winners", "rn50_inc"))
     gaussian = changes[(changes["shift"] == "gaussian_noise") & (changes["protocol"] == "discrete")]
     assert gaussian[["from_label", "to_label", "from_winner", "to_winner"]].to_numpy().tolist() == [
         ["ρ 100 %", "ρ 70 %", "adabn", "eta"]
@@ -255,7 +257,7 @@ def test_winners_change_with_the_hardware() -> None:
     both = pd.concat(
         [published.as_utilities(f"rn18_c10c_{machine}", "aggregate") for machine in ("rpi5", "rtx4080")]
     )
-    found = analysis.across_hardware(both)
+    found = analysis.across_machines(analysis.cells(both))
     changed = found[found["changed"] & (found["rank"] == 1)].set_index(["hardware", "label"])["method"]
     assert changed["raspberry_pi_5", "ρ 50 %"] == "adabn"
     assert changed["rtx4080", "ρ 50 %"] == "tent"
@@ -264,7 +266,7 @@ def test_winners_change_with_the_hardware() -> None:
 
 
 def test_the_budget_front() -> None:
-    front = analysis.pareto_front(published.as_utilities("rn50_inc", "aggregate"))
+    front = analysis.pareto_front(analysis.cells(published.as_utilities("rn50_inc", "aggregate")))
     assert front[["label", "method"]].to_numpy().tolist() == [
         ["B 1 s", "shot_im"],
         ["B 2 s", "shot_im"],

@@ -31,7 +31,7 @@ def test_a_rank_is_one_more_than_the_number_of_better_methods(values: list[float
 @settings(max_examples=25)
 @given(utilities)
 def test_a_cell_has_one_winner_and_names_who_shares_it(values: list[float]) -> None:
-    row = analysis.winners(cell(values)).iloc[0]
+    row = analysis.winners(analysis.cells(cell(values))).iloc[0]
     best = [f"m{number:02}" for number, value in enumerate(values) if value == max(values)]
     assert [row["winner"], *filter(None, row["shared_with"].split(", "))] == best
     if len(values) > 1:
@@ -44,9 +44,10 @@ def test_a_cell_has_one_winner_and_names_who_shares_it(values: list[float]) -> N
 @given(utilities)
 def test_losses_gaps_and_wins_fit_together(values: list[float]) -> None:
     rows = cell(values)
-    table = analysis.deficit(rows)
+    cells = analysis.cells(rows)
+    table = analysis.deficit(cells)
     overall = table[table["group"] == "overall"].set_index("method")
-    wins = analysis.win_counts(analysis.winners(rows))
+    wins = analysis.win_counts(analysis.winners(cells))
     won = set(wins.loc[wins["group"] == "temporal", "method"])
     for method, value in zip(rows["method"], values, strict=True):
         assert overall.loc[method, "losses"] == (method not in won)
@@ -79,7 +80,7 @@ def test_missing_and_empty_mean_the_same_cell() -> None:
 def test_failed_cells_take_part_in_nothing() -> None:
     rows = pd.concat([a_run(), frame({"tent": np.nan}, protocol="discrete", shift="fog", model="net")])
     columns = ["shift", "label", "queue", "winner", "utility", "runner_up", "margin"]
-    found, expected = (analysis.winners(run)[columns] for run in (rows, a_run()))
+    found, expected = (analysis.winners(analysis.cells(run))[columns] for run in (rows, a_run()))
     assert found.to_numpy().tolist() == expected.to_numpy().tolist()
 
 
@@ -93,7 +94,7 @@ def test_wins_are_counted_by_protocol_and_with_offline() -> None:
             frame({"tent": 0.5, "adabn": 0.5}, value=20.0, label="γ 20 ms"),
         ]
     )
-    counts = analysis.win_counts(analysis.winners(rows)).set_index(["group", "method"])
+    counts = analysis.win_counts(analysis.winners(analysis.cells(rows))).set_index(["group", "method"])
     assert counts["wins"].to_dict() == {
         ("overall", "adabn"): 2,
         ("overall", "tent"): 2,
@@ -108,7 +109,7 @@ def test_wins_are_counted_by_protocol_and_with_offline() -> None:
 
 def test_correlation_of_a_run_agrees_with_scipy_cell_by_cell() -> None:
     rows = a_run()
-    found = analysis.correlations(rows)
+    found = analysis.correlations(analysis.cells(rows))
     offline = rows[rows["protocol"] == "offline"].set_index(["shift", "method"])["utility"]
     assert len(found) == 3 * 8
     assert (found["methods"] == 4).all()
@@ -135,7 +136,7 @@ def test_correlation_summary_names_the_extremes() -> None:
 
 def test_a_method_equal_to_standard_is_not_below_it() -> None:
     rows = frame({"standard": 0.5, "lame": 0.5, "tent": 0.4})
-    found = analysis.below_standard(rows).set_index(["method", "group"])
+    found = analysis.below_standard(analysis.cells(rows)).set_index(["method", "group"])
     assert found.loc[("lame", "overall"), "count"] == 0
     assert np.isnan(found.loc[("lame", "discrete"), "share"])
     assert found.loc[("tent", "discrete"), ["count", "share"]].tolist() == [1, 1.0]
@@ -150,7 +151,7 @@ def test_rows_come_in_the_order_of_the_paper() -> None:
     assert discrete["value"].is_monotonic_increasing
 
 
-def test_phase_transitions_may_go_back_and_forth() -> None:
+def test_winner_changes_may_go_back_and_forth() -> None:
     wins = ["adabn", "neo", "eta", "adabn"]
     rows = pd.DataFrame(
         {
@@ -161,25 +162,34 @@ def test_phase_transitions_may_go_back_and_forth() -> None:
             "winner": wins,
         }
     )
-    found = analysis.phase_transitions(rows)
+    found = analysis.winner_changes(rows)
     assert found[["from_label", "to_label", "to_family"]].to_numpy().tolist() == [
         ["b", "c", "gradient-based"],
         ["c", "d", "gradient-free"],
     ]
-    assert analysis.phase_transitions(rows.iloc[:2]).empty
+    assert analysis.winner_changes(rows.iloc[:2]).empty
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: analysis.with_ranks(pd.DataFrame({"method": []})), "protocol, value, utility missing"),
-        (lambda: analysis.correlations(frame({"tent": 0.5})), "no offline rows"),
-        (lambda: analysis.below_standard(frame({"tent": 0.5})), "no row of method 'standard'"),
-        (lambda: analysis.headline(frame({"standard": 0.5})), "offline beside temporal"),
-        (lambda: analysis.buffering(frame({"tent": 0.5}, queue=1)), "found 1; run queue=0 and queue=1"),
-        (lambda: analysis.across_hardware(frame({"tent": 0.5})), "'hardware' with two or more"),
+        (lambda: analysis.correlations(analysis.cells(frame({"tent": 0.5}))), "no offline rows"),
         (
-            lambda: analysis.break_even(frame({"tent": 0.5}), against="tnt"),
+            lambda: analysis.below_standard(analysis.cells(frame({"tent": 0.5}))),
+            "no row of method 'standard'",
+        ),
+        (lambda: analysis.headline(analysis.cells(frame({"standard": 0.5}))), "offline beside temporal"),
+        (
+            lambda: analysis.buffering(analysis.cells(frame({"tent": 0.5}, queue=1))),
+            "found 1; run queue=0 and queue=1",
+        ),
+        (
+            lambda: analysis.across_machines(analysis.cells(frame({"tent": 0.5}))),
+            "'hardware' with two or more",
+        ),
+        (
+            lambda: analysis.break_even(analysis.cells(frame({"tent": 0.5})), against="tnt"),
             "unknown method to compare with 'tnt': did you mean 'tent'",
         ),
     ],

@@ -18,7 +18,6 @@ import yaml
 import tempora_tta as tempora
 import tempora_tta.analysis
 from tempora_tta import __version__
-from tempora_tta.analysis import outcomes
 from tempora_tta.report.html.glossary import WORDS
 
 ROOT = Path(__file__).parents[2]
@@ -64,8 +63,8 @@ def test_no_word_is_explained_in_two_ways(generate):
 
 
 def test_the_glossary_defines_what_the_analysis_counts():
-    """`analysis.outcomes` decides what a cell, a win and a champion are."""
-    decides = " ".join(inspect.getdoc(outcomes).split())
+    """`analysis.cells` decides what a cell, a win and a champion are."""
+    decides = " ".join(inspect.getdoc(sys.modules["tempora_tta.analysis.cells"]).split())
     assert "A *cell* is one shift under one scenario, its seeds taken together" in decides
     assert WORDS["Cell"] == "One shift under one scenario, its seeds taken together."
     assert "The *champion* of a scenario wins it over all shifts together" in decides

@@ -80,13 +80,13 @@ def test_one_file_per_chart_and_format_and_the_same_every_time(results: Results,
     for name, text in told.items():
         assert text.startswith(f"{name.capitalize()}. "), text
         assert name == "pressure" or re.search(r"\d", text), "in numbers"
-    best = next(iter(analysis.wins_of(analysis.winners(results.utilities))))
+    best = next(iter(analysis.wins_of(analysis.winners(analysis.cells_of(results)))))
     assert f"Cells won: {card_of(best).label} " in told["winners"]
 
 
 def test_the_grid_has_the_winners_in_their_colours(results: Results) -> None:
     chart = drawn(results, "winners")
-    best = analysis.winners(results.utilities)
+    best = analysis.winners(analysis.by_shift(analysis.cells_of(results)))
     squares = [row for panel in chart["hconcat"] for row in rows_of(panel, chart, "ink")]
     cells = {(row["shift"], row["scenario"]): row["method"] for row in squares}
     assert cells == {(row["shift"], row["scenario"]): row["winner"] for _, row in best.iterrows()}

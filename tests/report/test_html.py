@@ -86,8 +86,7 @@ def payload_of(page: str) -> dict[str, Any]:
 
 def told(results: Results) -> dict[str, Any]:
     """What the page of a run is told, without the page."""
-    together = analysis.over_shifts(results.utilities, results.cards)
-    return payload(results, offline_batches(results), together)
+    return payload(results, offline_batches(results))
 
 
 times = st.one_of(
@@ -171,16 +170,16 @@ def test_calibration_is_in_the_data_of_every_cell(results: Results, page: str) -
 
 def test_says_who_to_use_and_what_went_wrong(results: Results, page: str) -> None:
     said = str(Text(page))
-    assert headline(results.utilities) in said
-    for part in advice(results.utilities, doubt(results)):
+    assert headline(analysis.cells_of(results)) in said
+    for part in advice(analysis.cells_of(results), doubt(results)):
         assert part.situation in said
         for choice in part.choices:
             assert choice.sentence in said
             assert choice.certainty in said
-    guide = analysis.guidance(results.utilities, doubt(results), results.cards)
+    guide = analysis.guidance(analysis.cells_of(results), doubt(results), results.cards)
     assert guide is not None
     assert guide.sentence(results.cards) in said
-    for trouble in troubles(results.utilities):
+    for trouble in troubles(results, analysis.cells_of(results)):
         recommended = trouble.method in guide.recommended
         assert recommended or trouble.sentence in said
     assert "tempora run --model a_net --out 'runs/made up'" in said
@@ -189,7 +188,7 @@ def test_says_who_to_use_and_what_went_wrong(results: Results, page: str) -> Non
 
 def test_advice_follows_the_winner_from_strict_to_relaxed(results: Results) -> None:
     pooled = analysis.pool(results.utilities.drop(columns="scenario"))
-    for part in advice(results.utilities, doubt(results)):
+    for part in advice(analysis.cells_of(results), doubt(results)):
         rows = pooled[pooled["protocol"] == part.protocol].sort_values("value")
         best = rows.loc[rows.groupby("label", sort=False)["utility"].idxmax(), "method"].tolist()
         changes = [name for name, before in zip(best, [None, *best], strict=False) if name != before]
@@ -205,9 +204,9 @@ def test_a_choice_says_where_its_numbers_are_and_where_it_is_sure(tmp_path: Path
     }
     thresholds = [Continuous(threshold_ms=ms) for ms in (12.0, 15.0, 2000.0)]
     run = write_run(tmp_path, methods=close, scenarios=[Offline(), *thresholds], batches=12)
-    (card,) = advice(run.utilities, doubt(run))
+    (card,) = advice(analysis.cells_of(run), doubt(run))
     first = card.choices[0]
-    rows = analysis.over_shifts(run.utilities).set_index(["label", "method"])["utility"]
+    rows = analysis.over_all(analysis.cells_of(run)).set_index(["label", "method"])["utility"]
     assert (first.method, first.where) == ("adabn", "T 12 ms to 2000 ms")
     assert first.sentence.startswith(f"{percent(rows['T 12 ms', 'adabn'])} at T 12 ms, ")
     assert "of its answers' value" in first.sentence
@@ -229,9 +228,9 @@ def test_the_page_and_the_terminal_say_the_same_about_winners(results: Results, 
 
 
 def test_troubles_count_cells_below_standard(results: Results) -> None:
-    below = analysis.below_standard(results.utilities)
+    below = analysis.below_standard(analysis.cells_of(results))
     counts = below[below["group"] == "overall"].set_index("method")["count"]
-    for trouble in troubles(results.utilities):
+    for trouble in troubles(results, analysis.cells_of(results)):
         assert trouble.below == counts[trouble.method]
         assert bool(trouble.mode) == (trouble.below > 0)
 

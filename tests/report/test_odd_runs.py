@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tempora_tta import TemporaError, published
-from tempora_tta.analysis import headline
+from tempora_tta.analysis import cells, headline
 from tempora_tta.names import TABLES
 from tempora_tta.report import tables
 
@@ -55,4 +55,4 @@ def test_a_table_or_a_sentence(name: str, change: Change) -> None:
 def test_a_headline_or_a_sentence(change: Change) -> None:
     frame = change(published.as_utilities("rn50_inc").copy())
     with suppress(TemporaError):
-        assert headline(frame).sentence()
+        assert headline(cells(frame)).sentence()

@@ -63,7 +63,7 @@ def counts(text: str, labels: dict[str, str]) -> dict[str, int]:
 
 def test_wins_are_one_number_everywhere(run: Results, page: str) -> None:
     labels = {name: run.cards.label(name) for name in run.manifest["methods"]}
-    expected = analysis.wins_of(analysis.winners(run.utilities, run.cards), run.cards)
+    expected = analysis.wins_of(analysis.winners(analysis.cells_of(run), run.cards), run.cards)
     assert expected["adabn"] >= expected[TWIN] > 0, "a cell that methods share counts for each"
     terminal = re.search(r"wins: (.*?);", shown("show", run.path))
     assert terminal is not None
@@ -71,7 +71,7 @@ def test_wins_are_one_number_everywhere(run: Results, page: str) -> None:
     figure = json.dumps(
         winners_chart(run)[0].to_dict()["hconcat"][0]["layer"][0]["encoding"]["color"]["legend"]
     )
-    words = {one.method: one.wins for one in troubles(run.utilities, run.cards) if one.wins}
+    words = {one.method: one.wins for one in troubles(run, analysis.cells_of(run)) if one.wins}
     grid = re.search(r'<ul class="legend"[^>]*>(.*?)</ul>', page[page.index('id="winners"') :], re.DOTALL)
     assert grid is not None
     drawn = counts(re.sub(r"<[^>]*>", "", grid[1]), labels)
@@ -121,10 +121,11 @@ def test_there_is_one_offline_champion(tmp_path: Path) -> None:
         for method, utility in (("adabn", adabn), ("tent", tent)):
             frame.loc[offline & (frame["shift"] == shift) & (frame["method"] == method), "utility"] = utility
     frame.loc[offline & ~frame["method"].isin(["adabn", "tent"]), "utility"] = 0.1
-    assert analysis.offline_champion(frame) == "adabn"
-    assert analysis.headline(frame).offline_winner == "adabn"
-    assert headline(frame).startswith("AdaBN, best offline on average (1 of 3 wins)")
-    said = " ".join(choice.sentence for part in advice(frame, doubt(results)) for choice in part.choices)
+    cells = analysis.cells(frame, results.cards)
+    assert analysis.offline_champion(cells) == "adabn"
+    assert analysis.headline(cells).offline_winner == "adabn"
+    assert headline(cells).startswith("AdaBN, best offline on average (1 of 3 wins)")
+    said = " ".join(choice.sentence for part in advice(cells, doubt(results)) for choice in part.choices)
     assert "Tent, the most accurate offline" not in said
 
 
@@ -132,15 +133,17 @@ def test_clean_images_are_in_no_mean_and_no_count(run: Results) -> None:
     rows = run.utilities
     shifted = rows[rows["shift"] != "clean"]
     for frame in (rows, shifted):
-        pooled = analysis.over_shifts(frame, run.cards).set_index(["label", "method"])["utility"]
+        pooled = analysis.over_all(analysis.cells(frame, run.cards)).set_index(["label", "method"])["utility"]
         assert (
             pooled.to_dict()
-            == analysis.over_shifts(shifted, run.cards).set_index(["label", "method"])["utility"].to_dict()
+            == analysis.over_all(analysis.cells(shifted, run.cards))
+            .set_index(["label", "method"])["utility"]
+            .to_dict()
         )
     sweep = tables.build("sweep", rows, cards=run.cards)
     assert "aggregated over 2 shifts, clean apart" in sweep.caption
     found = recommend(run, Continuous(threshold_ms=15.0))
-    expected = analysis.over_shifts(shifted, run.cards)
+    expected = analysis.over_all(analysis.cells(shifted, run.cards))
     expected = expected[expected["protocol"] == "continuous"].set_index("method")["utility"]
     assert found.table.set_index("method")["utility"].to_dict() == pytest.approx(expected.to_dict())
     for name in ("deficit", "below-standard"):
@@ -209,7 +212,7 @@ def test_seeds_and_certainty_are_shown_not_only_means(run: Results) -> None:
     certainty = tables.build("certainty", rows, cards=run.cards, doubt=doubt(run))
     text = tables.render(certainty, "markdown")
     assert "P(best)" in text
-    judged = doubt(run).about(analysis.over_shifts(rows, run.cards))
+    judged = analysis.over_all(analysis.cells_of(run))
     assert certainty.data["p_best"].tolist() == pytest.approx(judged["p_best"].tolist())
     latex = tables.render(tables.build("sweep", rows, cards=run.cards, doubt=doubt(run)), "latex")
     assert r"\,$\pm$" in latex

@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from made_runs import GRID, METHODS, Pace, write_run
-from tempora_tta import analysis
-from tempora_tta.analysis.doubt import ALL
-from tempora_tta.analysis.outcomes import over_seeds, over_shifts
+from tempora_tta.analysis.cells import ALL, cells, over_all
 from tempora_tta.analysis.replays import answer
 from tempora_tta.report.html.payload import axes
 from tempora_tta.report.whatif import Slider, packed, what_if
@@ -40,8 +37,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 @pytest.fixture(scope="module")
 def sliders(results: Results) -> list[Slider]:
-    cells = [over_shifts(results.contenders, results.cards), over_seeds(results.contenders, results.cards)]
-    return what_if(results, axes(results), pd.concat(cells))
+    return what_if(results, axes(results))
 
 
 def test_every_stop_is_the_exact_answer_or_none(results: Results, sliders: list[Slider]) -> None:
@@ -56,7 +52,7 @@ def test_every_stop_is_the_exact_answer_or_none(results: Results, sliders: list[
             scenario = slider.knob.at(slider.values[stop])
             for place, shift in enumerate([ALL, *names["shifts"]]):
                 found = answer(results, scenario, None if shift == ALL else [shift])
-                exact = analysis.over_shifts(found.rows, results.cards).set_index("method")["utility"]
+                exact = over_all(cells(found.rows, results.cards)).set_index("method")["utility"]
                 shown = dict(zip(names["methods"], slider.utility[place, stop], strict=True))
                 known = {name: value for name, value in shown.items() if not np.isnan(value)}
                 assert known == pytest.approx(exact.to_dict(), abs=1e-12), (slider.protocol, shift)
@@ -64,7 +60,7 @@ def test_every_stop_is_the_exact_answer_or_none(results: Results, sliders: list[
 
 def test_a_stop_that_was_evaluated_has_its_cells(results: Results, sliders: list[Slider]) -> None:
     names = axes(results)
-    rows = over_shifts(results.contenders, results.cards).set_index(["scenario", "method"])["utility"]
+    rows = over_all(cells(results.contenders, results.cards)).set_index(["scenario", "method"])["utility"]
     for slider in sliders:
         for stop, number in enumerate(slider.evaluated):
             if number is not None:
@@ -91,5 +87,4 @@ def test_a_scenario_with_several_limits_has_no_slider_between_its_points(
 ) -> None:
     kinds = (GRID[0], Deployment(interval_ms=12.0, threshold_ms=30.0))
     made = write_run(tmp_path / "run", scenarios=kinds)
-    cells = pd.concat([over_shifts(made.contenders, made.cards), over_seeds(made.contenders, made.cards)])
-    assert what_if(made, axes(made), cells) == []
+    assert what_if(made, axes(made)) == []

@@ -1,45 +1,91 @@
-"""What a run says: ranks, winners, correlations, deficits, insolvency, Pareto fronts, and how sure it is.
+"""Findings of a run: the one table, what the paper reads off it, and how sure that is.
 
-Pure functions from frames to frames (`frames` says which columns); nothing here draws, prints or needs torch.
+Pure functions from frames to frames; nothing here draws, prints or needs torch.
 """
 
-from tempora_tta.analysis.advice import Advice, Difference
-from tempora_tta.analysis.below_standard import below_standard, beside_standard
-from tempora_tta.analysis.buffering import buffering
-from tempora_tta.analysis.compare import RunComparison, compare_runs
-from tempora_tta.analysis.correlation import correlation_summary, correlations, spearman
-from tempora_tta.analysis.deficit import deficit, gaps, losses, with_overall
-from tempora_tta.analysis.factors import temporal_factors
-from tempora_tta.analysis.frames import offline, ordered, scored, stack, strictest, temporal
-from tempora_tta.analysis.guidance import Guidance, guidance
-from tempora_tta.analysis.hardware import across_hardware
-from tempora_tta.analysis.headline import Headline, headline
-from tempora_tta.analysis.latency import overhead, with_resources
-from tempora_tta.analysis.outcomes import (
+from tempora_tta.analysis.advice import (
+    Advice,
+    Difference,
+)
+from tempora_tta.analysis.cells import (
+    ALL,
+    by_shift,
+    cells,
     champions,
     counted,
     failures,
+    is_offline,
     offline_champion,
-    over_seeds,
-    over_shifts,
+    ordered,
+    over_all,
+    pool,
+    scored,
     shift_set,
+    stack,
     win_counts,
     winners,
     wins_of,
+    with_ranks,
 )
-from tempora_tta.analysis.pareto import budget_curves, pareto_front
-from tempora_tta.analysis.peak import Peaks, peak
-from tempora_tta.analysis.phases import phase_transitions
-from tempora_tta.analysis.pooling import pool
-from tempora_tta.analysis.ranks import with_ranks
-from tempora_tta.analysis.recommend import recommend
-from tempora_tta.analysis.regret import performance_profile, regret
-from tempora_tta.analysis.replays import Answers, answer
-from tempora_tta.analysis.requirements import Requirements
-from tempora_tta.analysis.segments import by_segment, over_the_stream
-from tempora_tta.analysis.solvency import break_even, findings
+from tempora_tta.analysis.compare import (
+    RunComparison,
+    compare_runs,
+)
+from tempora_tta.analysis.guidance import (
+    Guidance,
+    guidance,
+)
+from tempora_tta.analysis.headline import (
+    Headline,
+    headline,
+)
+from tempora_tta.analysis.of_run import (
+    cells_of,
+    winners_of,
+)
+from tempora_tta.analysis.paper import (
+    across_machines,
+    below_standard,
+    beside_standard,
+    break_even,
+    budget_curves,
+    buffering,
+    correlation_summary,
+    correlations,
+    deficit,
+    findings,
+    losses,
+    overhead,
+    pareto_front,
+    performance_profile,
+    regret,
+    spearman,
+    temporal_factors,
+    winner_changes,
+    with_overall,
+    with_resources,
+)
+from tempora_tta.analysis.peak import (
+    Peaks,
+    peak,
+)
+from tempora_tta.analysis.recommend import (
+    recommend,
+)
+from tempora_tta.analysis.replays import (
+    Answers,
+    answer,
+)
+from tempora_tta.analysis.requirements import (
+    Requirements,
+)
+from tempora_tta.analysis.segments import (
+    by_segment,
+    over_the_stream,
+)
 
 __all__ = [
+    "ALL",
     "Advice",
     "Answers",
     "Difference",
@@ -48,7 +94,7 @@ __all__ = [
     "Peaks",
     "Requirements",
     "RunComparison",
-    "across_hardware",
+    "across_machines",
     "answer",
     "below_standard",
     "beside_standard",
@@ -56,6 +102,9 @@ __all__ = [
     "budget_curves",
     "buffering",
     "by_segment",
+    "by_shift",
+    "cells",
+    "cells_of",
     "champions",
     "compare_runs",
     "correlation_summary",
@@ -64,21 +113,18 @@ __all__ = [
     "deficit",
     "failures",
     "findings",
-    "gaps",
     "guidance",
     "headline",
+    "is_offline",
     "losses",
-    "offline",
     "offline_champion",
     "ordered",
-    "over_seeds",
-    "over_shifts",
+    "over_all",
     "over_the_stream",
     "overhead",
     "pareto_front",
     "peak",
     "performance_profile",
-    "phase_transitions",
     "pool",
     "recommend",
     "regret",
@@ -86,11 +132,11 @@ __all__ = [
     "shift_set",
     "spearman",
     "stack",
-    "strictest",
-    "temporal",
     "temporal_factors",
     "win_counts",
+    "winner_changes",
     "winners",
+    "winners_of",
     "wins_of",
     "with_overall",
     "with_ranks",

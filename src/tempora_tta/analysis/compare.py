@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tempora_tta.analysis.cells import counted, ordered, scored
 from tempora_tta.analysis.circumstances import circumstances, what_it_has
-from tempora_tta.analysis.correlation import spearman
 from tempora_tta.analysis.doubt import EQUAL, SAMPLING, TIMING, UNDECIDED, Replicates, pooled, times_of
 from tempora_tta.analysis.doubt.blocks import CONFIDENCE
 from tempora_tta.analysis.doubt.drawn import rescored
@@ -21,8 +21,7 @@ from tempora_tta.analysis.doubt.judgement import EQUAL_WITHIN, NOTHING
 from tempora_tta.analysis.doubt.rescoring import Rescorer
 from tempora_tta.analysis.doubt.run import Scored, together
 from tempora_tta.analysis.doubt.timing import Times
-from tempora_tta.analysis.frames import ordered, scored
-from tempora_tta.analysis.outcomes import counted
+from tempora_tta.analysis.paper import spearman
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.store import Results

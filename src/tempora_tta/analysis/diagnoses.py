@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tempora_tta.analysis.cells import over_all
 from tempora_tta.analysis.doubt.blocks import FloatArray
-from tempora_tta.analysis.frames import is_offline
-from tempora_tta.analysis.outcomes import over_shifts
+from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.published.methods import STANDARD
@@ -124,8 +124,8 @@ DIAGNOSES: tuple[Callable[[Case], Finding | None], ...] = (
 def diagnoses(results: Results, batches: pd.DataFrame) -> dict[str, list[Finding]]:
     """Method -> the causes that were found. `batches` are those of the offline passes, in order."""
     cards = results.cards
-    rows = over_shifts(results.contenders, cards)
-    rows = rows[is_offline(rows, cards)]
+    rows = over_all(cells_of(results))
+    rows = rows[rows["reference"]]
     offline = {str(name): float(value) for name, value in zip(rows["method"], rows["utility"], strict=True)}
     alone, statistics = _by_batch(results, cards)
     classes = how_correlated(results.manifest)

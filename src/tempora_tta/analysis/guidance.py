@@ -8,9 +8,8 @@ from itertools import groupby
 
 import pandas as pd
 
+from tempora_tta.analysis.cells import champions
 from tempora_tta.analysis.doubt import EQUAL, HOLDS, UNDECIDED, Doubt, Judgement
-from tempora_tta.analysis.frames import is_offline
-from tempora_tta.analysis.outcomes import champions
 from tempora_tta.cards import CATALOGUE, Cards
 from tempora_tta.published.methods import order
 
@@ -87,14 +86,11 @@ class Guidance:
         return f"Of the {len(known)} winners behind this {', '.join(parts)}."
 
 
-def guidance(frame: pd.DataFrame, doubt: Doubt | None = None, cards: Cards = CATALOGUE) -> Guidance | None:
+def guidance(cells: pd.DataFrame, doubt: Doubt | None = None, cards: Cards = CATALOGUE) -> Guidance | None:
     """What a run recommends over all its shifts together; None where nothing presses, or nobody competes."""
-    found = champions(frame, cards)
-    found = found[~is_offline(found, cards)]
-    shifts = frame["shift"].unique()
-    if len(shifts) == 1:
-        found = found.assign(shift=shifts[0])  # how sure that is, is asked about this one
-    if found.empty or frame["method"].nunique() < 2:
+    found = champions(cells, cards)
+    found = found[~found["protocol"].isin(cards.references)]
+    if found.empty or cells["method"].nunique() < 2:
         return None
     return Guidance(
         tuple(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tempora_tta._numbers import points
-from tempora_tta.analysis.below_standard import below_standard
-from tempora_tta.analysis.deficit import deficit
-from tempora_tta.analysis.outcomes import offline_champion, win_counts, winners
+from tempora_tta.analysis.cells import offline_champion, win_counts, winners
+from tempora_tta.analysis.paper import below_standard, deficit
 from tempora_tta.cards import CATALOGUE, OVERALL, TEMPORAL, Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
@@ -49,13 +48,13 @@ class Headline:
         return f"{who} {loses}; {others}, {self.temporal_wins}."
 
 
-def headline(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> Headline:
+def headline(cells: pd.DataFrame, cards: Cards = CATALOGUE) -> Headline:
     """The headline of a run that has offline rows, Standard and at least one temporal scenario."""
-    cells = winners(frame, cards)
-    if cells["protocol"].nunique() < 2 or not cards.references & set(cells["protocol"]):
+    found = winners(cells, cards)
+    if found["protocol"].nunique() < 2 or not cards.references & set(found["protocol"]):
         raise TemporaError("a headline sets offline beside temporal scenarios; the run needs cells of both")
-    champion = offline_champion(frame, cards)
-    return compose(cells, deficit(frame, cards), below_standard(frame, cards), cards, champion)
+    champion = offline_champion(cells)
+    return compose(found, deficit(cells, cards), below_standard(cells, cards), cards, champion)
 
 
 def compose(

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tempora_tta._numbers import percent
-from tempora_tta.analysis.outcomes import over_seeds
-from tempora_tta.analysis.pooling import pool
-from tempora_tta.analysis.ranks import incomplete
+from tempora_tta.analysis.cells import ALL, cells
 from tempora_tta.cards import CATALOGUE, Cards
 from tempora_tta.scenarios import Scenario
 
@@ -80,11 +78,9 @@ def neighbours(
     wanted = set(methods)
     if value is None or not scenario.parameter or not wanted:
         return {}
-    rows = over_seeds(utilities, cards)
-    rows = pool(rows[_alike(rows, scenario)], cards=cards) if len(rows) else rows
-    if rows.empty:
-        return {}
-    rows = rows[~incomplete(rows) & rows["method"].isin(wanted)]
+    rows = cells(utilities, cards)
+    rows = rows[(rows["shift"] == ALL) & ~rows["incomplete"] & rows["method"].isin(wanted)]
+    rows = rows[_alike(rows, scenario)]
     rising = cards.scenario(scenario.protocol).rising
     found = {str(method): _nearest(own, value, rising) for method, own in rows.groupby("method")}
     return {method: near for method, near in found.items() if near is not None}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tempora_tta.analysis.frames import is_offline
+from tempora_tta.analysis.cells import is_offline
 from tempora_tta.analysis.replays import MISSED_BY_A_SHORT_STREAM, lasting_share
 from tempora_tta.errors import TemporaError
 from tempora_tta.store import ADAPTED, Results, Trace

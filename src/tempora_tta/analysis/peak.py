@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tempora_tta.analysis.frames import is_offline
+from tempora_tta.analysis.cells import is_offline
 from tempora_tta.analysis.requirements import check_bound
 from tempora_tta.analysis.tails import FloatArray, tail_note, varies
 from tempora_tta.errors import TemporaError, unknown

@@ -12,16 +12,16 @@ import pandas as pd
 
 from tempora_tta._numbers import percent, points
 from tempora_tta.analysis.advice import Advice, Difference
+from tempora_tta.analysis.cells import ALL, cells
+from tempora_tta.analysis.cells import counted as counted_shifts
 from tempora_tta.analysis.doubt import Judgement, Replicates, judge, leads, pooled, times_of
 from tempora_tta.analysis.doubt.drawn import rescored
 from tempora_tta.analysis.doubt.rescoring import Rescorer
 from tempora_tta.analysis.doubt.run import Scored, together
 from tempora_tta.analysis.neighbours import Neighbours, neighbours
-from tempora_tta.analysis.outcomes import counted as counted_shifts
-from tempora_tta.analysis.pooling import pool
+from tempora_tta.analysis.paper import break_even
 from tempora_tta.analysis.replays import MISSED_BY_A_SHORT_STREAM, Answers, answer
 from tempora_tta.analysis.requirements import Kept, Requirements, check_known, kept
-from tempora_tta.analysis.solvency import break_even
 from tempora_tta.analysis.tails import tail_note, with_variation
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, counted
@@ -119,7 +119,8 @@ def _with_card_of(cards: Cards, scenario: Scenario) -> Cards:
 
 
 def _table(answers: Answers, cards: Cards) -> pd.DataFrame:
-    table = pool(pool(answers.rows, cards=cards), over="seed", cards=cards)
+    table = cells(answers.rows, cards)
+    table = table[table["shift"] == ALL]
     how = answers.rows.groupby("method")["answer"].agg(
         lambda found: next(how for how in ("replayed", "evaluated") if how in set(found))
     )

@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tempora_tta.analysis.frames import is_offline
-from tempora_tta.analysis.outcomes import counted
+from tempora_tta.analysis.cells import counted, is_offline
 from tempora_tta.analysis.tails import FloatArray, varies
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.published.methods import STANDARD, order

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tempora_tta.analysis.frames import is_offline
+from tempora_tta.analysis.cells import is_offline
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.scenarios import Deployment, Resolved, Scenario, route
 from tempora_tta.scenarios.budget import afforded

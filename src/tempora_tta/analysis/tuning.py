@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from tempora_tta.analysis.outcomes import over_shifts
+from tempora_tta.analysis.cells import cells, over_all
+from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.store import Results
 
 
@@ -17,7 +18,7 @@ def ceilings(results: Results) -> list[dict[str, Any]]:
     above = _ceiling_rows(results)
     if above.empty:
         return []
-    ranked = over_shifts(results.contenders, results.cards)
+    ranked = over_all(cells_of(results))
     best = ranked[ranked["rank"] == 1].drop_duplicates("scenario").set_index("scenario")
     return [
         {
@@ -54,4 +55,4 @@ def recipe_notes(manifest: Mapping[str, Any]) -> list[str]:
 
 def _ceiling_rows(results: Results) -> pd.DataFrame:
     """One row per oracle and scenario, over all shifts."""
-    return over_shifts(results.ceilings, results.cards).drop(columns="rank", errors="ignore")
+    return over_all(cells(results.ceilings, results.cards)).drop(columns="rank")

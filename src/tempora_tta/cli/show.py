@@ -104,6 +104,7 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
 
     from tempora_tta.analysis import guidance, headline
     from tempora_tta.analysis.doubt import doubt
+    from tempora_tta.analysis.of_run import cells_of
     from tempora_tta.errors import TemporaError, unknown
     from tempora_tta.report import tables
 
@@ -116,7 +117,10 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     console.print(describe(results.manifest), markup=False)
     console.print()
     cards, found = results.cards, doubt(results)
-    answer = guidance(utilities, found, cards)
+    cells = cells_of(results)
+    if shift is not None:
+        cells = cells[cells["shift"] == shift]
+    answer = guidance(cells, found, cards)
     if answer is not None:
         console.print(Text(answer.sentence(cards), style="bold"))
         console.print()
@@ -129,7 +133,7 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
         console.print()
     _say_settings(results, console)
     with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
-        console.print(headline(utilities, cards).sentence(cards))
+        console.print(headline(cells, cards).sentence(cards))
         console.print()
     _say_timing(results, console)
     say_how_sure(results, console, shift)
@@ -165,8 +169,8 @@ def _percent(value: float | None) -> str:
 
 def describe(manifest: Mapping[str, Any]) -> str:
     """One paragraph: what was run, where, with which lambda."""
+    from tempora_tta.analysis.cells import shift_words
     from tempora_tta.analysis.circumstances import machine_name
-    from tempora_tta.analysis.outcomes import shift_words
     from tempora_tta.errors import counted
 
     where = machine_name(manifest)

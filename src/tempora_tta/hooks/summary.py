@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tempora_tta.analysis.outcomes import over_shifts
+from tempora_tta.analysis.cells import cells, over_all
 from tempora_tta.report.frames import scenario_titles
 from tempora_tta.store import Results
 
@@ -40,8 +40,11 @@ def metrics(results: Results) -> dict[str, float]:
     titles = scenario_titles(results.utilities)
     return {
         f"{kind}/{plain(row['method'])}/{plain(titles[int(row['scenario'])])}": float(row["utility"])
-        for kind, cells in (("utility", results.contenders), ("ceiling", results.ceilings))
-        for _, row in over_shifts(cells, results.cards).iterrows()
+        for kind, rows in (
+            ("utility", results.contenders),
+            ("ceiling", results.ceilings),
+        )
+        for _, row in over_all(cells(rows, results.cards)).iterrows()
     }
 
 

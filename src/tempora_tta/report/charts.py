@@ -17,9 +17,10 @@ import pandas as pd
 
 from tempora_tta import analysis
 from tempora_tta._numbers import percent
+from tempora_tta.analysis.cells import by_shift, over_all, winning_methods
 from tempora_tta.analysis.doubt import EQUAL, UNDECIDED, doubt
-from tempora_tta.analysis.outcomes import over_seeds, over_shifts, winning_methods
-from tempora_tta.analysis.pareto import is_budgeted
+from tempora_tta.analysis.of_run import cells_of
+from tempora_tta.analysis.paper import is_budgeted
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.names import CORRUPTION_GROUPS
@@ -101,7 +102,7 @@ def _rendered(specification: dict[str, Any], kind: str, finding: str) -> bytes:
 def winners(results: Results) -> Drawn:
     """Draw the winner of every shift and scenario (paper, figure 1); an undecided one is paler and has a `?`."""
     cards, titles = results.cards, scenario_titles(results.contenders)
-    best = analysis.winners(doubt(results).about(over_seeds(results.contenders, cards)), cards)
+    best = analysis.winners(by_shift(cells_of(results)), cards)
     wins = analysis.wins_of(best, cards)
     methods = [*wins, *(name for name in best["winner"].unique() if name not in wins)]
     counts = {name: f"{cards.label(name)} {wins.get(name, 0)}" for name in methods}
@@ -159,12 +160,12 @@ def _winner_text(row: pd.Series[Any], cards: Cards) -> str:
 def pressure(results: Results, shift: str | None = None) -> Drawn | None:
     """Draw utility against pressure with 95 % intervals, one panel per kind of scenario; of one shift, or of all."""
     cards = results.cards
-    rows = over_shifts(results.contenders, cards) if shift is None else over_seeds(results.contenders, cards)
+    rows = over_all(cells_of(results)) if shift is None else by_shift(cells_of(results))
     if shift is not None:
         if shift not in set(rows["shift"]):
             raise unknown("shift of this run", shift, sorted(rows["shift"].unique()))
         rows = rows[rows["shift"] == shift]
-    rows = doubt(results).about(rows).assign(name=rows["method"].map(cards.label))
+    rows = rows.assign(name=rows["method"].map(cards.label))
     columns = ["name", "method", "protocol", "label", "value", "utility", "sample_lo", "sample_hi", "rank"]
     colour = method_colour(cards, cards.in_order(rows["method"].unique()))
     panels = []
@@ -174,7 +175,7 @@ def pressure(results: Results, shift: str | None = None) -> Drawn | None:
         draw = _curves if varied else _dots
         panel = draw(data, cards.scenario(protocol).axis).encode(color=colour)
         panels.append(panel.properties(title=cards.title(protocol), width=240, height=240))
-    found = analysis.guidance(results.contenders, doubt(results), cards)
+    found = analysis.guidance(cells_of(results), doubt(results), cards)
     finding = "Utility of every method." if found is None else found.sentence(cards)
     return titled(alt.hconcat(*panels).resolve_scale(y="shared"), results), finding
 
@@ -210,7 +211,7 @@ MOST_SHIFTS = 4
 def utility(results: Results) -> Drawn | None:
     """Draw utility per protocol and shift (paper, figure 3): the best's lead in green, below Standard in grey."""
     cards, titles = results.cards, scenario_titles(results.contenders)
-    rows = doubt(results).about(over_seeds(results.contenders, cards))
+    rows = by_shift(cells_of(results))
     rows = rows[[bool(cards.scenario(name).parameter) for name in rows["protocol"]]]
     rows = rows[rows["queue"] == rows.groupby("protocol")["queue"].transform("max")]
     if rows.empty:
@@ -228,7 +229,7 @@ def utility(results: Results) -> Drawn | None:
             heading = "" if lines else short(shift_title(shift), 22)
             panels.append(panel.properties(width=170, height=140, title=heading))
         lines.append(alt.hconcat(*panels))
-    found = analysis.guidance(results.contenders, doubt(results), cards)
+    found = analysis.guidance(cells_of(results), doubt(results), cards)
     finding = "Utility of every method." if found is None else found.sentence(cards)
     return titled(alt.vconcat(*lines), results), finding
 
@@ -366,7 +367,7 @@ _PARTS = {"baseline, up to λ": BASELINE, "intrinsic": INTRINSIC, "extrinsic": E
 def pareto(results: Results) -> Drawn | None:
     """Draw utility against the overhead spent, budget by budget over all shifts, and the front that nothing beats."""
     cards = results.cards
-    rows = over_shifts(results.contenders, cards)
+    rows = over_all(cells_of(results))
     if not is_budgeted(rows, cards).any() or STANDARD not in set(rows["method"]):
         return None
     columns = ["method", "label", "utility", "seconds", "diminishing", "text"]
@@ -427,10 +428,11 @@ MOST_POINTS = 20.0
 def profiles(results: Results) -> Drawn | None:
     """Draw the share of the cells under pressure in which each method is within so many points of the best."""
     cards = results.cards
-    if analysis.temporal(results.contenders, cards)["method"].nunique() < 2:
+    cells = cells_of(results)
+    if cells.loc[~cells["reference"], "method"].nunique() < 2:
         return None
-    rows = analysis.performance_profile(results.contenders, cards)
-    regrets = analysis.regret(results.contenders, cards).set_index("method")["mean_regret"]
+    rows = analysis.performance_profile(cells, cards)
+    regrets = analysis.regret(cells, cards).set_index("method")["mean_regret"]
     rows = rows[rows["points"] <= MOST_POINTS]
     ends = rows.groupby("method").tail(1).assign(points=MOST_POINTS)
     rows = pd.concat([rows, ends])[["method", "points", "share"]]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tempora_tta.analysis.frames import is_offline
+from tempora_tta.analysis.cells import is_offline
 from tempora_tta.errors import counted
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.report import colours

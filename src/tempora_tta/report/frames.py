@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tempora_tta.analysis.frames import is_offline
+from tempora_tta.analysis.cells import is_offline
 from tempora_tta.store import Results
 from tempora_tta.store.schema import STREAM_COLUMNS
 

@@ -10,12 +10,12 @@ from typing import Any
 import pandas as pd
 
 from tempora_tta._numbers import percent
+from tempora_tta.analysis.cells import by_shift, shift_words, winners
 from tempora_tta.analysis.doubt import UNDECIDED, doubt
-from tempora_tta.analysis.frames import scored
 from tempora_tta.analysis.guidance import guidance
 from tempora_tta.analysis.headline import headline
 from tempora_tta.analysis.notes import notes
-from tempora_tta.analysis.outcomes import over_seeds, shift_words, winners
+from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.report.colours import text_on
 from tempora_tta.report.frames import scenario_titles
@@ -39,10 +39,10 @@ def summary(results: Results) -> str:
 def answer(results: Results) -> list[str]:
     """What to use and the headline, where the run has them, the notes on the run, and how many winners hold."""
     found, cards = doubt(results), results.cards
-    guide = guidance(results.contenders, found, cards)
+    guide = guidance(cells_of(results), found, cards)
     said = [] if guide is None else [guide.sentence(cards)]
     with suppress(TemporaError):  # a run without Standard, without offline or without pressure has none
-        said.append(headline(scored(results.contenders), cards).sentence(cards))
+        said.append(headline(cells_of(results), cards).sentence(cards))
     return [*said, *(f"{note}." for note in notes(results)), found.summary.sentence()]
 
 
@@ -50,9 +50,8 @@ def to_html(results: Results) -> str:
     """The answer and the winners grid."""
     first, *others = answer(results)
     lines = [f"<p><b>{html.escape(first)}</b></p>", *(f"<p>{html.escape(line)}</p>" for line in others)]
-    known = doubt(results)
-    won = winners(known.about(over_seeds(results.utilities, results.cards)), results.cards)
-    grid = _grid(results, won) if "shift" in known.winners else ""
+    won = winners(by_shift(cells_of(results)), results.cards)
+    grid = _grid(results, won) if len(won) else ""
     facts = f'<p style="opacity:.7">{html.escape(summary(results))}</p>'
     return f'<div class="tempora">{"".join(lines)}{grid}{facts}</div>'
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tempora_tta.analysis.frames import is_offline
+from tempora_tta.analysis.cells import is_offline
 from tempora_tta.report.tables.parts import shift_title
 from tempora_tta.store import Results
 

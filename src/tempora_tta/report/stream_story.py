@@ -9,8 +9,8 @@ import pandas as pd
 
 from tempora_tta import analysis
 from tempora_tta._numbers import percent
+from tempora_tta.analysis.cells import is_offline
 from tempora_tta.analysis.diagnoses import how_correlated
-from tempora_tta.analysis.frames import is_offline
 from tempora_tta.cards import Cards
 from tempora_tta.errors import counted
 from tempora_tta.published.methods import STANDARD

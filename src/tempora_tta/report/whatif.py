@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from tempora_tta import analysis
 from tempora_tta._numbers import percent, points
+from tempora_tta.analysis.cells import ALL
 from tempora_tta.analysis.certainty import how_sure
-from tempora_tta.analysis.doubt import ALL, Doubt, doubt
+from tempora_tta.analysis.doubt import Doubt, doubt
 from tempora_tta.analysis.neighbours import Neighbours, favourite, rivals
+from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.analysis.sweeps import Knob, Sweeps, knob_of
 from tempora_tta.cards import Cards
 from tempora_tta.published.methods import STANDARD
@@ -55,9 +57,9 @@ class Slider:
     """(1 + shifts, values), flat."""
 
 
-def what_if(results: Results, names: Names, cells: pd.DataFrame) -> list[Slider]:
-    """Return the sliders of a run. `cells`: pooled over seeds, of every shift and of `all`."""
-    known = _Known(results, names, cells)
+def what_if(results: Results, names: Names) -> list[Slider]:
+    """Return the sliders of a run."""
+    known, cells = _Known(results, names), cells_of(results)
     return [
         known.slider(protocol, members)
         for protocol in results.cards.in_protocol_order(cells["protocol"])
@@ -109,13 +111,14 @@ def _command(results: Results, slider: Slider, place: int, value: float) -> str:
 class _Known:
     """What a run evaluated, and its streams."""
 
-    def __init__(self, results: Results, names: Names, cells: pd.DataFrame) -> None:
+    def __init__(self, results: Results, names: Names) -> None:
         self.results, self.names, self.cards = results, names, results.cards
         self.doubt: Doubt = doubt(results)
         self.sweeps = Sweeps(results)
         self.methods = list(names["methods"])
         self.shifts = [ALL, *names["shifts"]]
-        cells = cells[~analysis.ranks.incomplete(cells)]
+        cells = cells_of(results)
+        cells = cells[~cells["incomplete"]]
         places = zip(cells["shift"], cells["scenario"].astype(int), cells["method"], strict=True)
         self.utility = dict(zip(places, cells["utility"].astype(float), strict=True))
         utilities = results.contenders

@@ -4,6 +4,7 @@ One set of replicates, each of which draws whole rounds of the profile and paire
 method again. Every table, figure, page and command that says how sure something is asks this package.
 """
 
+from tempora_tta.analysis.cells import ALL
 from tempora_tta.analysis.doubt.judgement import (
     SAMPLING,
     TIMING,
@@ -25,7 +26,6 @@ from tempora_tta.analysis.doubt.run import (
     times_of,
     with_doubt,
 )
-from tempora_tta.analysis.outcomes import ALL
 from tempora_tta.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
 __all__ = [

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tempora_tta.analysis.cells import ALL, SCENARIO, counted, keys, ordered, scored, shift_set
 from tempora_tta.analysis.doubt.blocks import FloatArray
 from tempora_tta.analysis.doubt.drawn import Drawn, rescored
 from tempora_tta.analysis.doubt.judgement import (
@@ -26,8 +27,6 @@ from tempora_tta.analysis.doubt.judgement import (
 from tempora_tta.analysis.doubt.resampling import DRAWS, replicate
 from tempora_tta.analysis.doubt.rescoring import Rescorer
 from tempora_tta.analysis.doubt.timing import Exact, Measured, Steady, Times, rounds_of
-from tempora_tta.analysis.frames import SCENARIO, keys, ordered, scored
-from tempora_tta.analysis.outcomes import ALL, counted, shift_set
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import order
 from tempora_tta.store import Results

@@ -9,8 +9,10 @@ import pandas as pd
 
 from tempora_tta import analysis
 from tempora_tta._numbers import percent
+from tempora_tta.analysis.cells import by_shift
 from tempora_tta.analysis.certainty import how_sure
 from tempora_tta.analysis.doubt import Judgement, doubt
+from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.cards import Cards
 from tempora_tta.report.frames import scenario_titles
 from tempora_tta.report.tables.parts import shift_title, won_by
@@ -53,7 +55,7 @@ class Grid:
 def winners_grid(results: Results, names: Names) -> Grid:
     """Who wins where, over all seeds."""
     known = doubt(results)
-    best = analysis.winners(results.contenders, results.cards)
+    best = analysis.winners(by_shift(cells_of(results)), results.cards)
     squares = {(row["shift"], int(row["scenario"])): row for _, row in best.iterrows()}
     titles = scenario_titles(results.contenders)
     table = []

@@ -16,7 +16,7 @@ from tempora_tta.analysis import guidance
 from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.doubt import doubt, remedy
 from tempora_tta.analysis.notes import notes
-from tempora_tta.analysis.outcomes import over_seeds, over_shifts
+from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.analysis.tuning import ceilings, recipe_notes
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
@@ -75,8 +75,8 @@ def render(results: Results) -> str:
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
         )
     cards, batches, known = results.cards, offline_batches(results), doubt(results)
-    cells = pd.concat([over_shifts(utilities, cards), over_seeds(utilities, cards)], ignore_index=True)
-    data = payload(results, cells)
+    table = cells_of(results)
+    data = payload(results)
     drawn = {name: made for name in ("latency", "pareto", "stream") if (made := CHARTS[name](results))}
     protocols = dict.fromkeys(slider["protocol"] for slider in data["sliders"])
     axis_titles = [(protocol, cards.scenario(protocol).axis) for protocol in protocols]
@@ -84,7 +84,7 @@ def render(results: Results) -> str:
         "charts": charts.specifications(axis_titles)
         | {name: as_json(chart) | {"width": "container"} for name, (chart, _) in drawn.items()},
     }
-    guide = guidance(utilities, known, cards)
+    guide = guidance(table, known, cards)
     own, library = one_script(*map(template, SCRIPTS)), charts.scripts()
     page = _environment(cards).get_template("report.html")
     return page.render(
@@ -97,14 +97,14 @@ def render(results: Results) -> str:
         seeds=data["seeds"],
         scenarios=data["scenarios"],
         baseline_ms=data["baseline_ms"],
-        answer=words.without_pressure(utilities, cards) if guide is None else guide.sentence(cards),
-        headline=words.headline(utilities, cards),
+        answer=words.without_pressure(table, cards) if guide is None else guide.sentence(cards),
+        headline=words.headline(table, cards),
         notes=notes(results),
-        advice=words.advice(utilities, known, cards),
+        advice=words.advice(table, known, cards),
         certainty=known.summary.sentence(),
         remedy=remedy(known.summary, results.manifest),
         troubles=words.troubles(
-            utilities, cards, () if guide is None else guide.recommended, diagnoses(results, batches)
+            results, table, () if guide is None else guide.recommended, diagnoses(results, batches)
         ),
         stream_story=stream_story(results),
         drawn={name: finding for name, (_, finding) in drawn.items()},

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from tempora_tta import analysis
-from tempora_tta.analysis.doubt import ALL, doubt, with_doubt
-from tempora_tta.analysis.frames import ease_sign
+from tempora_tta.analysis.cells import ALL, ease_sign
+from tempora_tta.analysis.doubt import with_doubt
+from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.cards import Cards
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.published.setups import CORRUPTIONS
@@ -55,16 +56,13 @@ def scenario_order(utilities: pd.DataFrame, cards: Cards) -> list[int]:
     return [int(number) for number in first.sort_values(["place", "ease", "queue", "scenario"])["scenario"]]
 
 
-def payload(results: Results, cells: pd.DataFrame) -> dict[str, Any]:
-    """Everything, as plain data. Names are given once; cells refer to them by position.
-
-    `cells`: one row per method, scenario and shift (`all` among them), seeds taken together.
-    """
-    names, cards = axes(results), results.cards
+def payload(results: Results) -> dict[str, Any]:
+    """Everything, as plain data. Names are given once; cells refer to them by position."""
+    names, cards, cells = axes(results), results.cards, cells_of(results)
     utilities = with_doubt(results).loc[results.contenders.index]
     utilities = utilities.sort_values(["method", "shift", "seed", "scenario"], ignore_index=True)
-    titles, favourite = scenario_titles(utilities), analysis.offline_champion(utilities, cards)
-    sliders = what_if(results, names, cells)
+    titles, favourite = scenario_titles(utilities), analysis.offline_champion(cells)
+    sliders = what_if(results, names)
     limits = [None if slider.knob is None else slider.knob.name for slider in sliders]
     return {
         "baseline_ms": float(utilities["baseline_ms"].iloc[0]),
@@ -77,7 +75,7 @@ def payload(results: Results, cells: pd.DataFrame) -> dict[str, Any]:
         ],
         "sliders": [packed(slider, results) for slider in sliders],
         "first_slider": limits.index("threshold_ms") if "threshold_ms" in limits else 0,
-        "first_cell": _first_cell(cells, names, favourite, cards),
+        "first_cell": _first_cell(cells, names, favourite),
         "favourite": 0 if favourite is None else names["methods"].index(favourite),
         "cells": _cells(utilities, names),
         "intervals": _intervals(results, names, cells),
@@ -102,11 +100,10 @@ def _scenario(results: Results, number: int) -> dict[str, Any]:
     }
 
 
-def _first_cell(cells: pd.DataFrame, names: Names, favourite: str | None, cards: Cards) -> list[int]:
+def _first_cell(cells: pd.DataFrame, names: Names, favourite: str | None) -> list[int]:
     """The cell that is open at first: under pressure, where the offline favourite is furthest behind the best."""
-    rows = analysis.counted(analysis.temporal(cells, cards))
-    rows = rows[rows["shift"] != ALL]
-    rows = rows if len(rows) else cells[cells["shift"] != ALL]
+    rows = cells[cells["counts"]]
+    rows = rows if rows["reference"].all() else rows[~rows["reference"]]
     cell = ["shift", "scenario"]
     behind = rows[rows["method"] == favourite].set_index(cell)["utility"].rename("behind")
     best = rows[rows["rank"] == 1].drop_duplicates(cell).join(behind, on=cell)
@@ -121,7 +118,7 @@ def _first_cell(cells: pd.DataFrame, names: Names, favourite: str | None, cards:
 def _intervals(results: Results, names: Names, cells: pd.DataFrame) -> dict[str, Any]:
     """Of every method in every scenario, on all shifts together and then on each: the 95 % interval of its utility
     over other batches, and the probability that it is best. Only drawn: four digits will do."""
-    rows = doubt(results).about(cells)
+    rows = cells[(cells["shift"] != ALL) | ~cells["incomplete"]]
     shape = (1 + len(names["shifts"]), len(names["scenarios"]), len(names["methods"]))
     found = {name: np.full(shape, np.nan) for name in ("sample_lo", "sample_hi", "p_best")}
     places = {"shift": [ALL, *names["shifts"]], "scenario": names["scenarios"], "method": names["methods"]}

@@ -11,14 +11,15 @@ import pandas as pd
 
 from tempora_tta import analysis
 from tempora_tta._numbers import percent, points
+from tempora_tta.analysis.cells import over_all
 from tempora_tta.analysis.certainty import how_sure_along
 from tempora_tta.analysis.doubt import Doubt
-from tempora_tta.analysis.frames import is_offline
 from tempora_tta.cards import CATALOGUE, Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.report.tables.parts import shift_title
 from tempora_tta.scenarios.diagnosis import DURABLE_GAIN, Finding
+from tempora_tta.store import Results
 from tempora_tta.store.verdicts import ON_WINNERS
 
 
@@ -62,18 +63,18 @@ class Trouble:
     """Reason -> how many cells have no number because of it."""
 
 
-def headline(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
+def headline(cells: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
     """What the offline winner loses under pressure; empty where the run cannot say."""
     try:
-        return analysis.headline(utilities, cards).sentence(cards)
+        return analysis.headline(cells, cards).sentence(cards)
     except TemporaError:
         return ""
 
 
-def without_pressure(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
+def without_pressure(cells: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
     """The answer of a run that evaluated no deployment: who is most accurate, and what that leaves open."""
-    best = analysis.champions(utilities, cards)
-    if not is_offline(best, cards).all() or best.empty:
+    best = analysis.champions(cells, cards)
+    if not best["protocol"].isin(cards.references).all() or best.empty:
         return ""
     first = best.iloc[0]
     return (
@@ -82,10 +83,10 @@ def without_pressure(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
     )
 
 
-def advice(utilities: pd.DataFrame, doubt: Doubt, cards: Cards = CATALOGUE) -> list[Advice]:
+def advice(cells: pd.DataFrame, doubt: Doubt, cards: Cards = CATALOGUE) -> list[Advice]:
     """For each protocol, who wins over all shifts together and why."""
-    rows = analysis.over_shifts(utilities, cards)
-    best_offline = analysis.offline_champion(utilities, cards)
+    rows = over_all(cells)
+    best_offline = analysis.offline_champion(cells)
     found = []
     for protocol in cards.in_protocol_order(rows["protocol"]):
         if protocol not in cards.references:
@@ -95,8 +96,8 @@ def advice(utilities: pd.DataFrame, doubt: Doubt, cards: Cards = CATALOGUE) -> l
 
 
 def troubles(
-    utilities: pd.DataFrame,
-    cards: Cards = CATALOGUE,
+    results: Results,
+    cells: pd.DataFrame,
     without: Collection[str] = (),
     causes: Mapping[str, Sequence[Finding]] | None = None,
 ) -> list[Trouble]:
@@ -104,22 +105,23 @@ def troubles(
     that are recommended. `causes` are what was found behind them (`analysis.diagnoses`)."""
     found = [
         replace(one, causes=tuple((causes or {}).get(one.method, ())))
-        for one in _troubles(utilities, cards, without)
+        for one in _troubles(results, cells, without)
     ]
     return [one for one in found if one.cells or one.causes or one.not_scored]
 
 
-def _troubles(utilities: pd.DataFrame, cards: Cards, without: Collection[str]) -> list[Trouble]:
-    cells = analysis.counted(analysis.over_seeds(utilities, cards))
+def _troubles(results: Results, cells: pd.DataFrame, without: Collection[str]) -> list[Trouble]:
+    utilities, cards = results.contenders, results.cards
+    counting = cells[cells["counts"]]
     methods = [name for name in cards.in_order(utilities["method"]) if name not in (STANDARD, *without)]
-    wins = analysis.wins_of(analysis.winners(utilities, cards), cards)
-    if not (analysis.temporal(cells, cards)["method"] == STANDARD).any():
+    wins = analysis.wins_of(analysis.winners(cells, cards), cards)
+    if counting.loc[~counting["reference"], "standard_utility"].isna().all():
         return [
             Trouble(name, 0, 0, wins.get(name, 0), not_scored=_not_scored(utilities, name))
             for name in methods
         ]
-    beside = analysis.beside_standard(cells, cards)
-    losing = analysis.findings(cells, cards)
+    beside = analysis.beside_standard(counting)
+    losing = analysis.findings(counting, cards)
     losing = losing[(losing["utility"] < losing["standard_utility"]) & (losing["mode"] != DURABLE_GAIN)]
     losing = losing.assign(gap=losing["standard_utility"] - losing["utility"])
     return [_trouble(name, utilities, beside, losing, wins.get(name, 0)) for name in methods]
@@ -193,7 +195,7 @@ def _stretch(first: str, last: str) -> str:
 
 def _best(rows: pd.DataFrame) -> tuple[str, pd.DataFrame]:
     """The winner of a scenario, and its rows."""
-    return str(rows.sort_values("utility", ascending=False, kind="stable").iloc[0]["method"]), rows
+    return str(rows.loc[rows["rank"] == 1, "method"].iloc[0]), rows
 
 
 def _sentence(

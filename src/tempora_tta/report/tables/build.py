@@ -8,9 +8,9 @@ from dataclasses import replace
 import pandas as pd
 
 from tempora_tta import analysis, published
+from tempora_tta.analysis.cells import is_offline, one_scenario
 from tempora_tta.analysis.doubt import Doubt
-from tempora_tta.analysis.frames import is_offline, one_scenario
-from tempora_tta.analysis.pareto import is_budgeted
+from tempora_tta.analysis.paper import is_budgeted
 from tempora_tta.cards import CATALOGUE, OURS, Cards
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.report.tables import comparison, stream, timing, utility
@@ -104,7 +104,7 @@ def _of_protocol(protocol: str) -> Callable[[Material], Table]:
 
 
 def _sweep(given: Material) -> Table:
-    rows = analysis.temporal(given.rows, given.cards)
+    rows = given.rows[~is_offline(given.rows, given.cards)]
     if rows.empty:
         raise TemporaError("this run has offline cells only; choose table offline, or run it with a grid")
     return utility.sweep(aggregated(rows, given), where(rows), given.cards)
@@ -122,7 +122,7 @@ def _overhead(given: Material) -> Table:
 
 
 def _buffering(given: Material) -> Table:
-    rows = given.chosen(analysis.buffering(given.rows, given.cards), "interval")
+    rows = given.chosen(analysis.buffering(given.cells(), given.cards), "interval")
     return timing.buffering(
         rows.drop_duplicates("method"), given.cards
     )  # of several longer queues, the first
@@ -142,9 +142,9 @@ def _response(given: Material) -> Table:
 
 
 def _factors(given: Material) -> Table:
-    if analysis.temporal(given.rows, given.cards).empty:
+    if is_offline(given.rows, given.cards).all():
         raise TemporaError("this run has offline cells only; choose table offline, or run it with a grid")
-    return comparison.temporal_factors(analysis.temporal_factors(given.rows, given.cards), given.cards)
+    return comparison.temporal_factors(analysis.temporal_factors(given.cells(), given.cards), given.cards)
 
 
 def _deficit(given: Material) -> Table:

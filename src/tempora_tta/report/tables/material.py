@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tempora_tta import analysis
+from tempora_tta.analysis.cells import at_strictest, one_scenario
 from tempora_tta.analysis.doubt import Doubt
-from tempora_tta.analysis.frames import at_strictest, one_scenario
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.report.tables.parts import shift_title
@@ -46,9 +46,13 @@ class Material:
 
     def under_pressure(self) -> pd.DataFrame:
         """All rows, if they hold what a comparison under pressure needs: two methods and a temporal scenario."""
-        if self.rows["method"].nunique() < 2 or analysis.temporal(self.rows, self.cards).empty:
+        if self.rows["method"].nunique() < 2 or analysis.is_offline(self.rows, self.cards).all():
             raise TemporaError("this table compares methods under pressure: it needs two methods and a grid")
-        return analysis.counted(self.rows)
+        return self.cells()
+
+    def cells(self) -> pd.DataFrame:
+        """The one table of these rows."""
+        return analysis.cells(self.rows, self.cards)
 
     def at_one_scenario(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows of the chosen scenario, or of the strictest."""

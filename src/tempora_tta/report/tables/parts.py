@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tempora_tta.analysis.frames import SCENARIO, keys
-from tempora_tta.analysis.outcomes import winning_methods
-from tempora_tta.analysis.ranks import incomplete
+from tempora_tta.analysis.cells import SCENARIO, incomplete, keys, winning_methods
 from tempora_tta.cards import Cards
 from tempora_tta.names import CORRUPTION_GROUPS
 from tempora_tta.published.methods import STANDARD

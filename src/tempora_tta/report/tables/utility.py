@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from tempora_tta import analysis
-from tempora_tta.analysis.frames import keys
+from tempora_tta.analysis.cells import keys
 from tempora_tta.cards import Cards
 from tempora_tta.report.tables.model import Column, Table, TableCell
 from tempora_tta.report.tables.parts import (
