@@ -16,7 +16,9 @@ from tempora_tta import analysis
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import card_of
 from tempora_tta.report.charts import CHARTS, FORMATS, chosen_shifts, save
-from tempora_tta.scenarios import Deployment, Discrete, serve
+from tempora_tta.report.frames import offline_batches
+from tempora_tta.report.over_time import over_time
+from tempora_tta.scenarios import Deployment, Discrete, Offline, serve
 from tempora_tta.store import Results
 
 NAMES = {"winners", "pressure", "timelines", "utility", "protocols", "pareto", "profiles", "latency"}
@@ -242,3 +244,20 @@ def test_overheads_of_several_sizes_are_told_apart(results: Results) -> None:
     assert axis["axis"]["values"][0] == 0
     assert axis["scale"]["constant"] <= min(spent)
     assert len([tick for tick in axis["axis"]["values"] if tick <= max(spent)]) >= 4
+
+
+def test_accuracy_over_time_is_that_of_the_passes(tmp_path: Path) -> None:
+    made = write_run(
+        tmp_path / "run",
+        scenarios=(Offline(),),
+        shifts=("recurring",),
+        seeds=(1, 2, 3),
+        segments=("fog", "snow", "fog", "snow"),
+    )
+    found, chart = over_time(made, offline_batches(made)), drawn(made, "stream")
+    assert found is not None
+    own = [row for row in rows_of(chart, chart, "accuracy") if row["method"] == "tent"]
+    assert [row["accuracy"] for row in own] == pytest.approx(found.mean["tent"].tolist(), abs=1e-12)
+    high = np.minimum(found.mean["tent"] + found.reach["tent"], 1)
+    assert [row["high"] for row in own] == pytest.approx(high.tolist(), abs=1e-12)
+    assert found.reach["tent"].max() > 0

@@ -88,3 +88,16 @@ def test_a_scenario_with_several_limits_has_no_slider_between_its_points(
     kinds = (GRID[0], Deployment(interval_ms=12.0, threshold_ms=30.0))
     made = write_run(tmp_path / "run", scenarios=kinds)
     assert what_if(made, axes(made)) == []
+
+
+def test_a_measured_neighbour_is_not_contradicted(tmp_path: Path) -> None:
+    """AdaBN has an answer at any interval; Tent has none between two intervals at which it is better."""
+    scenarios = (GRID[0], Discrete(interval_ms=20.0), Discrete(interval_ms=22.0))
+    methods = {name: METHODS[name] for name in ("standard", "adabn")}
+    methods["tent"] = METHODS["tent"]._replace(accuracy=0.7)
+    made = write_run(tmp_path / "run", methods=methods, scenarios=scenarios, shifts=("fog",))
+    (slider,) = what_if(made, axes(made))
+    stop = int(np.argmin(abs(slider.values - 21.0)))
+    assert 20.0 < slider.values[stop] < 22.0
+    assert slider.sentences[stop].startswith("Probably Tent, between ")
+    assert "Of the 2 of 3 methods with an exact answer, AdaBN is best" in slider.sentences[stop]

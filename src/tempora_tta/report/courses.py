@@ -39,7 +39,16 @@ ARRIVALS, PIPELINE, PREDICTIONS, SECOND = "arrivals", "pipeline", "predictions",
 """Lanes, from top to bottom."""
 
 
-def course_chart(blocks: Any, marks: Any, lanes: Sequence[str], x_title: str = "Time (ms)") -> Any:
+LEGEND = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
+
+
+def course_chart(
+    blocks: Any,
+    marks: Any,
+    lanes: Sequence[str],
+    x_title: str = "Time (ms)",
+    legend: alt.Legend | None = LEGEND,
+) -> Any:
     """Draw blocks of time on lanes, and marks where batches arrive, are answered or are lost.
 
     Both are tables, or names of data sets that a page fills: `blocks` has lane, part, from, to, length, batch, first,
@@ -51,7 +60,6 @@ def course_chart(blocks: Any, marks: Any, lanes: Sequence[str], x_title: str = "
     )
     scale = alt.Scale(zero=False, nice=False)
     x = alt.X("from:Q", title=x_title, scale=scale, axis=alt.Axis(grid=False, tickCount=8))
-    legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
     colour = alt.Color(
         "part:N", scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values())), legend=legend
     )

@@ -27,7 +27,7 @@ def scripts() -> str:
 def specifications(axes: Sequence[tuple[str, str]]) -> dict[str, dict[str, Any]]:
     """Return the charts that the page's scripts feed, by name; `axes` are protocols and their axis titles."""
     blocks, arrivals = alt.NamedData("blocks"), alt.NamedData("arrivals")
-    timeline = course_chart(blocks, arrivals, [ARRIVALS, PIPELINE, SECOND])
+    timeline = course_chart(blocks, arrivals, [ARRIVALS, PIPELINE, SECOND], legend=None)
     charts = {f"curves_{protocol}": curves(title) for protocol, title in axes}
     charts["timeline"] = timeline.properties(width="container", height=130)
     return {name: as_json(chart) for name, chart in charts.items()}

@@ -30,7 +30,7 @@ from tempora_tta.report.html.glossary import glossary
 from tempora_tta.report.html.grid import winners_grid
 from tempora_tta.report.html.packing import compress
 from tempora_tta.report.html.payload import axes, payload
-from tempora_tta.report.html.tables import all_tables, heading_groups, printed_parts
+from tempora_tta.report.html.tables import all_tables, heading_groups
 from tempora_tta.report.stream_story import stream_story
 from tempora_tta.store import Results
 from tempora_tta.store.atomic import remove_leftovers, write_atomically
@@ -96,6 +96,7 @@ def render(results: Results) -> str:
         counted=data["counted"],
         seeds=data["seeds"],
         scenarios=data["scenarios"],
+        sliders=data["sliders"],
         baseline_ms=data["baseline_ms"],
         answer=words.without_pressure(table, cards) if guide is None else guide.sentence(cards),
         headline=words.headline(table, cards),
@@ -158,7 +159,6 @@ def _environment(cards: Cards) -> Environment:
         situation=lambda protocol: cards.scenario(protocol).situation,
         shift_title=shift_title,
         heading_groups=heading_groups,
-        printed_parts=printed_parts,
     )
     return found
 

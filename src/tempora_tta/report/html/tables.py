@@ -14,14 +14,11 @@ from tempora_tta.errors import TemporaError
 from tempora_tta.report.tables import Column, Table
 from tempora_tta.report.tables.build import BUILDERS, BY_SHIFT, build_from, names
 from tempora_tta.report.tables.material import material
-from tempora_tta.report.tables.terminal import cut
 
 _FIRST = "sweep"
 """All scenarios at a glance."""
 _ELSEWHERE = ("winners",)
 """Shown in a better way already."""
-_PAPER = 150
-"""Characters of small type beside each other on A4 in landscape, in any usual font."""
 
 
 def all_tables(
@@ -48,28 +45,6 @@ def all_tables(
         except TemporaError:
             continue  # the run lacks what this table is about: a second machine, a second queue, ...
     return tables
-
-
-def printed_parts(table: Table) -> list[Table]:
-    """What paper shows of a table that is too wide for it, part by part; nothing for one that fits."""
-    narrow = replace(table, columns=tuple(map(_with_headings_on_lines, table.columns)))
-    parts = cut(narrow, _PAPER)
-    if len(parts) == 1:
-        return []
-    return [
-        replace(
-            table,
-            caption=f"{table.caption}, part {number} of {len(parts)}",
-            columns=tuple(table.columns[place] for place in columns),
-            rows=tuple(tuple(row[place] for place in columns) for row in table.rows),
-        )
-        for number, columns in enumerate(parts, 1)
-    ]
-
-
-def _with_headings_on_lines(column: Column) -> Column:
-    """As wide as it is on paper, where headings go on on the next line."""
-    return replace(column, title=max(column.title.split(), key=len, default=""))
 
 
 def heading_groups(columns: Sequence[Column]) -> list[tuple[str, int]]:

@@ -107,7 +107,7 @@ def troubles(
         replace(one, causes=tuple((causes or {}).get(one.method, ())))
         for one in _troubles(results, cells, without)
     ]
-    return [one for one in found if one.cells or one.causes or one.not_scored]
+    return [one for one in found if one.mode or one.causes or one.not_scored]
 
 
 def _troubles(results: Results, cells: pd.DataFrame, without: Collection[str]) -> list[Trouble]:

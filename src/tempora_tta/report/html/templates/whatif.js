@@ -5,12 +5,12 @@ class WhatIf {
     this.run = run;
     this.picked = null;
     this.place = 0;
-    if (!run.sliders.length) { byId("what-if").hidden = true; return; }
+    if (!run.sliders.length) return;
     this.tabs = [...new Map(run.sliders.map((slider) => [slider.protocol, slider])).values()].map((slider) => this.tab(slider));
     byId("protocols").append(...this.tabs);
     fill(byId("whatif-shift"), [...(run.shifts.length > 1 ? [[0, run.counted.length < run.shifts.length ? "All shifts, clean apart" : "All shifts"]] : []), ...run.shifts.map((shift, at) => [at + 1, shift.title])]);
     this.place = Number(byId("whatif-shift").value);
-    byId("whatif-shift").addEventListener("change", (event) => { this.touched = true; this.place = Number(event.target.value); this.show(); this.drawCurves(); });
+    byId("whatif-shift").addEventListener("change", (event) => { this.touched = true; this.place = Number(event.target.value); this.redraw(); });
     byId("whatif-variant").addEventListener("change", (event) => { this.touched = true; this.choose(run.sliders[event.target.value]); });
     byId("slider").addEventListener("input", (event) => { this.touched = true; this.move(Number(event.target.value)); });
     window.addEventListener("hashchange", () => this.follow());
@@ -100,6 +100,12 @@ class WhatIf {
     if (this.view) feed(this.view, { here: [{ x: this.x }] });
   }
 
+  redraw() {
+    if (!this.slider) return;
+    this.show();
+    this.drawCurves();
+  }
+
   rank() {
     const { run, stop } = this, best = this.ranked(stop);
     const sure = new Map(best.map((method) => [method, this.interval(method, stop)]));
@@ -108,7 +114,7 @@ class WhatIf {
     const known = best.map((method) => {
       const utility = this.utility(method, stop), interval = sure.get(method);
       const item = rankingRow(run, method, percent(utility, 2), reachText(interval), utility / top, utility < this.utility(standard, stop), interval && [interval.lo / top, interval.hi / top]);
-      item.dataset.utility = utility;
+      Object.assign(item.dataset, { utility, method: run.methods[method].name });
       const button = item.firstChild;
       if (interval) button.title = `${rangeText(interval.lo, interval.hi)} with other batches, best with probability ${percent(interval.best, 0)}`;
       button.setAttribute("aria-pressed", String(this.picked === method));
