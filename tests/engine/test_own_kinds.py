@@ -202,7 +202,7 @@ def test_scenarios_are_read_as_they_were(run: Path) -> None:
 def test_every_table_names_them(run: Path, format_: str) -> None:
     results = open_run(run)
     shown = {}
-    for name in tables.build_names(results.utilities):
+    for name in tables.names(results.utilities):
         needs = {"overhead": results.traces}.get(name)
         try:
             built = tables.build(name, results.utilities, needs, cards=results.cards)

@@ -48,7 +48,7 @@ def peak(
         queue=queue,
     )
     if format_ == "csv":
-        from tempora_tta.report.tables.text import frame_to_csv
+        from tempora_tta.report.formats import frame_to_csv
 
         say(frame_to_csv(found.records()), nl=False)
     elif format_ == "json":

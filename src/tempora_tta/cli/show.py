@@ -48,7 +48,7 @@ def show(
     console = new_console()
     if table is None:
         if by_shift:
-            from tempora_tta.report.tables.build import BY_SHIFT
+            from tempora_tta.report.tables import BY_SHIFT
 
             raise TemporaError(
                 "--by-shift: the overview has no rows by shift: use --shift NAME, or --table with one of "

@@ -44,7 +44,7 @@ from tempora_tta.report.drawing import (
 from tempora_tta.report.frames import offline_batches, scenario_titles
 from tempora_tta.report.over_time import over_time
 from tempora_tta.report.stream_story import stream_story
-from tempora_tta.report.tables.parts import shift_title
+from tempora_tta.report.table import shift_title
 from tempora_tta.report.vega import alt
 from tempora_tta.scenarios import ScenarioCard
 from tempora_tta.store import Results

@@ -14,7 +14,7 @@ from tempora_tta.errors import counted
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.report import colours
 from tempora_tta.report.drawing import GREY, Drawn, hover, in_percent, short, titled
-from tempora_tta.report.tables.parts import shift_title
+from tempora_tta.report.table import shift_title
 from tempora_tta.report.vega import alt
 from tempora_tta.scenarios import Course, Resolved, ScenarioCard, serve
 from tempora_tta.scenarios.timeline import FREE

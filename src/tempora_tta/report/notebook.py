@@ -19,7 +19,7 @@ from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.report.colours import text_on
 from tempora_tta.report.frames import scenario_titles
-from tempora_tta.report.tables.parts import shift_title, won_by
+from tempora_tta.report.table import shift_title, won_by
 from tempora_tta.store import Results
 
 _UNSURE = "repeating-linear-gradient(45deg, #fff6 0 3px, transparent 3px 8px)"

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tempora_tta.analysis.cells import is_offline
-from tempora_tta.report.tables.parts import shift_title
+from tempora_tta.report.table import shift_title
 from tempora_tta.store import Results
 
 FloatArray = NDArray[np.float64]

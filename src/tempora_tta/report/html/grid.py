@@ -15,7 +15,7 @@ from tempora_tta.analysis.doubt import Judgement, doubt
 from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.cards import Cards
 from tempora_tta.report.frames import scenario_titles
-from tempora_tta.report.tables.parts import shift_title, won_by
+from tempora_tta.report.table import shift_title, won_by
 from tempora_tta.report.whatif import Names
 from tempora_tta.store import Results
 

@@ -17,7 +17,7 @@ from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.doubt import doubt, remedy
 from tempora_tta.analysis.notes import notes
 from tempora_tta.analysis.of_run import cells_of
-from tempora_tta.analysis.tuning import ceilings, recipe_notes
+from tempora_tta.analysis.tuning import recipe_notes
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import check_docstrings
@@ -30,8 +30,8 @@ from tempora_tta.report.html.glossary import glossary
 from tempora_tta.report.html.grid import winners_grid
 from tempora_tta.report.html.packing import compress
 from tempora_tta.report.html.payload import axes, payload
-from tempora_tta.report.html.tables import all_tables, heading_groups
 from tempora_tta.report.stream_story import stream_story
+from tempora_tta.report.tables import all_tables
 from tempora_tta.store import Results
 from tempora_tta.store.atomic import remove_leftovers, write_atomically
 from tempora_tta.store.pictures import read_pictures
@@ -100,7 +100,7 @@ def render(results: Results) -> str:
         baseline_ms=data["baseline_ms"],
         answer=words.without_pressure(table, cards) if guide is None else guide.sentence(cards),
         headline=words.headline(table, cards),
-        notes=notes(results),
+        notes=[*notes(results), *(note.rstrip(".") for note in recipe_notes(results.manifest))],
         advice=words.advice(table, known, cards),
         certainty=known.summary.sentence(),
         remedy=remedy(known.summary, results.manifest),
@@ -110,12 +110,10 @@ def render(results: Results) -> str:
         stream_story=stream_story(results),
         drawn={name: finding for name, (_, finding) in drawn.items()},
         grid=winners_grid(results, axes(results)),
-        tables=all_tables(utilities, batches, cards, known, results.segments),
+        tables=all_tables(results.utilities, batches, cards, known, results.segments),
         machine=_machine(results.manifest),
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),
-        ceilings=ceilings(results),
-        recipe_notes=recipe_notes(results.manifest),
         parts=PARTS,
         glossary=glossary(results),
         pictures=read_pictures(results.path),
@@ -150,7 +148,7 @@ def _not_scored(utilities: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _environment(cards: Cards) -> Environment:
-    from tempora_tta.report.tables.parts import shift_title
+    from tempora_tta.report.table import shift_title
 
     found = environment({"report.html": template("report.html")})
     found.filters.update(
@@ -158,7 +156,6 @@ def _environment(cards: Cards) -> Environment:
         title=cards.title,
         situation=lambda protocol: cards.scenario(protocol).situation,
         shift_title=shift_title,
-        heading_groups=heading_groups,
     )
     return found
 

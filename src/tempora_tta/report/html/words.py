@@ -17,7 +17,7 @@ from tempora_tta.analysis.doubt import Doubt
 from tempora_tta.cards import CATALOGUE, Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
-from tempora_tta.report.tables.parts import shift_title
+from tempora_tta.report.table import shift_title
 from tempora_tta.scenarios.diagnosis import DURABLE_GAIN, Finding
 from tempora_tta.store import Results
 from tempora_tta.store.verdicts import ON_WINNERS
