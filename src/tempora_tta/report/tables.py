@@ -629,11 +629,10 @@ def all_tables(
     utilities: pd.DataFrame, traces: pd.DataFrame, cards: Cards, doubt: Doubt, segments: pd.DataFrame
 ) -> list[Table]:
     """Return every table that a run has data for but its winners; rows by shift come after their summaries."""
-    given, several = (
-        _source(utilities, traces, None, cards, doubt, segments),
-        utilities["shift"].nunique() > 1,
-    )
-    found = []
+    if analysis.scored(utilities).empty:
+        return []
+    given = _source(utilities, traces, None, cards, doubt, segments)
+    several, found = utilities["shift"].nunique() > 1, []
     for name in dict.fromkeys(["sweep", *names(utilities)[1:]]):
         for rows in (False, True) if several and (name in BY_SHIFT or name not in TABLES) else (False,):
             try:
