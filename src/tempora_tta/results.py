@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tempora_tta import store
-from tempora_tta.analysis.advice import Advice
-from tempora_tta.analysis.asked import Asked
+from tempora_tta.analysis.answer import Answer, recommend
 from tempora_tta.analysis.of_run import cells_of, winners_of
-from tempora_tta.analysis.recommend import recommend
-from tempora_tta.analysis.requirements import Requirements
+from tempora_tta.analysis.question import Question
 from tempora_tta.errors import unknown
 
 if TYPE_CHECKING:
@@ -47,21 +44,18 @@ class Results(store.Results):
         """
         return winners_of(self)
 
-    def recommend(self, shifts: Sequence[str] | None = None, **knobs: Any) -> Advice:
-        """The method to use in one deployment: `.method`, `.why`, `.interval` of its utility, `.table` of all.
+    def recommend(self, **knobs: Any) -> Answer:
+        """Return the method to use in one deployment, with `.why`, `.interval`, `.ranking` and `.to_json()`.
 
-        Say what the deployment is with one of `interval_ms`, `fps` (and `cameras`), `rate_hz`, `threshold_ms`,
-        `budget_s` or `scenario` (a scenario, or the label of one of the run's own), `queue` beside a pace; and what
-        it requires with `p90_ms`, `p95_ms`, `p99_ms`, `availability`, `budget_j` or `memory_mb`. Only some of
-        the `shifts` may count.
+        Describe the deployment with the knobs of `analysis.Question`: `fps` and `cameras`, `rate_hz` or
+        `interval_ms`; `deadline_ms` or `threshold_ms`; `budget_s`; or a `scenario`. Limits: `p90_ms`, `p95_ms`,
+        `p99_ms`, `availability`, `budget_j`, `memory_mb`. `shifts` names those that count.
         """
-        deployment, required = ({field.name for field in fields(kind)} for kind in (Asked, Requirements))
+        allowed = [field.name for field in fields(Question)]
         for name in knobs:
-            if name not in deployment | required:
-                raise unknown("knob of a deployment", name, sorted(deployment | required | {"shifts"}))
-        limits = Requirements(**{name: value for name, value in knobs.items() if name in required})
-        asked = Asked(**{name: value for name, value in knobs.items() if name in deployment})
-        return recommend(self, asked.of(self, limits), shifts, limits)
+            if name not in allowed:
+                raise unknown("knob of a deployment", name, allowed)
+        return recommend(self, Question(**knobs))
 
     def plot(self, name: str = "pressure", shift: str | None = None) -> alt.typing.ChartType:
         """Draw a chart of the run with Altair: utility against pressure, or one of `report.charts.CHARTS` by name.
@@ -84,9 +78,9 @@ class Results(store.Results):
         return write_report(self, path)
 
     def __repr__(self) -> str:
-        from tempora_tta.report.notebook import answer, summary
+        from tempora_tta.report.notebook import lines
 
-        return "\n".join([*answer(self), f"Results of {summary(self)}"])
+        return "\n".join(lines(self))
 
     def _repr_html_(self) -> str:
         from tempora_tta.report.notebook import to_html

@@ -294,7 +294,7 @@ def test_a_larger_value_may_be_more_pressure() -> None:
     import pandas as pd
 
     from analysis.runs import frame
-    from tempora_tta.analysis import ordered, strictest
+    from tempora_tta.analysis.cells import at_strictest, ordered
     from tempora_tta.scenarios import ScenarioCard
 
     cards = Cards(scenarios={"rate": ScenarioCard.of("rate", "rate_hz", ScenarioCard(rising=True))})
@@ -306,7 +306,7 @@ def test_a_larger_value_may_be_more_pressure() -> None:
         ignore_index=True,
     )
     assert list(ordered(rows, cards)["value"]) == [30.0, 20.0, 10.0]
-    assert list(strictest(rows, cards)["value"]) == [30.0]
+    assert list(rows.loc[at_strictest(rows, cards), "value"]) == [30.0]
 
 
 @pytest.fixture

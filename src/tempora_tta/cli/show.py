@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -55,15 +55,23 @@ def show(
                 f"{', '.join(BY_SHIFT)}"
             )
         for option, asked in (
-            (f"--format {format}", format != "terminal"),
+            (f"--format {format}", format not in ("terminal", "json")),
             ("--scenario", scenario is not None),
         ):
             if asked:
                 raise TemporaError(f"{option} is about one table: say which with --table")
         from tempora_tta.store import open_run
 
-        show_overview(open_run(run), console, shift)
+        if format == "json":
+            from tempora_tta.analysis.answer import overview
+            from tempora_tta.analysis.cells import ALL
+
+            say(json.dumps(overview(open_run(run), shift or ALL), ensure_ascii=False, allow_nan=False))
+        else:
+            show_overview(open_run(run), console, shift)
         return
+    from tempora_tta import words
+    from tempora_tta.analysis.answer import about_run
     from tempora_tta.analysis.doubt import doubt
     from tempora_tta.report import tables
     from tempora_tta.report.frames import offline_batches
@@ -93,18 +101,26 @@ def show(
             console.print()
         if not about_times:
             say_how_sure(results, console, shift)
-        _say_timing(results, console)
+        _print_lines([*_notes(results), words.timing(about_run(results))], console)
     else:
         say(tables.render(built, format))
 
 
-def show_overview(results: Results, console: Console, shift: str | None = None) -> None:
-    """The verdict and the machine, the headline, who wins where, and the whole sweep; on one shift, if given."""
-    from rich.text import Text
+def show_first(results: Results, console: Console) -> None:
+    """Print what a run says first: the list of settings, what it comes down to, and what to ask next."""
+    from tempora_tta import words
+    from tempora_tta.analysis.answer import overview
 
-    from tempora_tta.analysis import guidance, headline
+    _print_lines(words.first_screen(overview(results), _notes(results)), console)
+
+
+def show_overview(results: Results, console: Console, shift: str | None = None) -> None:
+    """Print the list of settings, where one method is enough, who wins where, and the whole sweep; on one shift, if
+    given."""
+    from tempora_tta import words
+    from tempora_tta.analysis.answer import overview
+    from tempora_tta.analysis.cells import ALL
     from tempora_tta.analysis.doubt import doubt
-    from tempora_tta.analysis.of_run import cells_of
     from tempora_tta.errors import TemporaError, unknown
     from tempora_tta.report import tables
 
@@ -114,42 +130,45 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
         if shift not in results.manifest["shifts"]:
             raise unknown("shift", shift, results.manifest["shifts"])
         utilities = utilities[utilities["shift"] == shift]
-    console.print(describe(results.manifest), markup=False)
-    console.print()
-    cards, found = results.cards, doubt(results)
-    cells = cells_of(results)
-    if shift is not None:
-        cells = cells[cells["shift"] == shift]
-    answer = guidance(cells, found, cards)
-    if answer is not None:
-        console.print(Text(answer.sentence(cards), style="bold"))
+    told = overview(results, shift or ALL)
+    _print_lines(words.first_screen(told, _notes(results), commands=False), console)
+    if told["stretches"]:
         console.print()
+        _print_lines(["First, level or undecided, from strict to relaxed:", *words.stretches(told)], console)
+    console.print()
     for name in OVERVIEW if len(results.scenarios) > 1 else (results.scenarios[0].protocol,):
         try:
-            table = tables.build(name, utilities, cards=cards, doubt=found)
+            table = tables.build(name, utilities, cards=results.cards, doubt=doubt(results))
             console.print(tables.renderable(table, console.width))
         except TemporaError as missing:
             console.print(str(missing), markup=False)
         console.print()
     _say_settings(results, console)
-    with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
-        console.print(headline(cells, cards).sentence(cards))
-        console.print()
-    _say_timing(results, console)
     say_how_sure(results, console, shift)
 
 
+def _print_lines(lines: Sequence[str], console: Console) -> None:
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def _notes(results: Results) -> list[str]:
+    """Return what to know before the numbers are read."""
+    from tempora_tta.analysis.notes import notes
+    from tempora_tta.analysis.tuning import recipe_notes
+    from tempora_tta.store.made_with import other_work
+
+    manifest = results.manifest
+    other = other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"])
+    own = [other] if other else []
+    return [f"{note.rstrip('.')}." for note in (*own, *notes(results), *recipe_notes(manifest))]
+
+
 def _say_settings(results: Results, console: Console) -> None:
-    """What settings that were tuned mean for the numbers, and what oracles among them give."""
-    from rich.text import Text
+    """Print what oracles among the settings that were tuned give."""
+    from tempora_tta.analysis.tuning import ceilings
 
-    from tempora_tta.analysis.tuning import ceilings, recipe_notes
-
-    notes, above = recipe_notes(results.manifest), ceilings(results)
-    for note in notes:
-        console.print(Text(note, style="yellow"))
-    if notes:
-        console.print()
+    above = ceilings(results)
     if above:
         label = results.cards.label
         oracles = [f"{label(name)} %" for name in above[0]["oracles"]]
@@ -167,26 +186,6 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def describe(manifest: Mapping[str, Any]) -> str:
-    """One paragraph: what was run, where, with which lambda."""
-    from tempora_tta.analysis.cells import shift_words
-    from tempora_tta.analysis.circumstances import machine_name
-    from tempora_tta.errors import counted
-
-    where = machine_name(manifest)
-    ways = {"measured": "measured on", "steady": "profiled on"}
-    timing = f"{ways.get(str(manifest['clock']).partition(':')[0], 'times from the')} {where}"
-    name = manifest.get("suite") or manifest["model"]
-    batches = sorted(set(manifest["batches"].values()))
-    sizes = counted(batches[-1], "batch") if len(batches) == 1 else f"{batches[0]} to {batches[-1]} batches"
-    what = f"{counted(len(manifest['methods']), 'method')} on {shift_words(manifest['shifts'])}"
-    return (
-        f"{name}: {what} of {sizes} of {manifest['batch_size']}; "
-        f"λ = {manifest['baseline']['baseline_ms']:.2f} ms, {timing}"
-        + ("" if manifest["finished"] else "; NOT FINISHED: the same command goes on")
-    )
-
-
 def say_how_sure(results: Results, console: Console, shift: str | None = None) -> None:
     """How many winners hold, and one command to go on with: it decides more of them, or asks the next question."""
     from tempora_tta.analysis.doubt import doubt, remedy, summarised
@@ -198,31 +197,13 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
     one = found.winners
     summary = found.summary if shift is None else summarised(one[one["shift"] == shift])
     sentence = summary.sentence()
-    console.print(f"Cell by cell: {sentence[:1].lower()}{sentence[1:]}", markup=False)
+    console.print(f"By shift: {sentence[:1].lower()}{sentence[1:]}", markup=False)
     command = remedy(summary, results.manifest)
     if command:
         console.print(f"More of them are decided by: {command}", markup=False, soft_wrap=True)
     elif summary.cells:
         console.print(
-            f"For your own deployment: tempora recommend {results.opened_from} --fps 30",
+            f"Your numbers: tempora recommend {results.opened_from} --fps 30 --cameras 20 --within-ms 200",
             markup=False,
             soft_wrap=True,
         )
-
-
-def _say_timing(results: Results, console: Console) -> None:
-    """Print the notes on the run, and the verdict on the times behind everything that is shown."""
-    from rich.text import Text
-
-    from tempora_tta.analysis.notes import notes
-    from tempora_tta.store.made_with import other_work
-    from tempora_tta.store.verdicts import verdict_of
-
-    manifest = results.manifest
-    if note := other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"]):
-        console.print(Text(note, style="yellow"))
-    for sentence in notes(results):
-        console.print(Text(sentence, style="yellow"))
-    verdict = verdict_of(results.manifest)
-    styles = {"VALID": "green", "WARN": "yellow", "INVALID": "bold red", "UNKNOWN": "dim"}
-    console.print(Text(verdict.text, style=styles[verdict.status]))

@@ -15,8 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from tempora_tta import analysis
+from tempora_tta import analysis, words
 from tempora_tta._numbers import percent
+from tempora_tta.analysis.answer import overview
 from tempora_tta.analysis.cells import by_shift, over_all, winning_methods
 from tempora_tta.analysis.doubt import EQUAL, UNDECIDED, doubt
 from tempora_tta.analysis.of_run import cells_of
@@ -44,11 +45,11 @@ from tempora_tta.report.drawing import (
 from tempora_tta.report.frames import offline_batches, scenario_titles
 from tempora_tta.report.over_time import over_time
 from tempora_tta.report.stream_story import stream_story
-from tempora_tta.report.table import shift_title
 from tempora_tta.report.vega import alt
 from tempora_tta.scenarios import ScenarioCard
 from tempora_tta.store import Results
 from tempora_tta.store.atomic import remove_leftovers, write_atomically
+from tempora_tta.words import shift_title
 
 FORMATS = ("svg", "png", "pdf")
 PPI = 200
@@ -175,8 +176,7 @@ def pressure(results: Results, shift: str | None = None) -> Drawn | None:
         draw = _curves if varied else _dots
         panel = draw(data, cards.scenario(protocol).axis).encode(color=colour)
         panels.append(panel.properties(title=cards.title(protocol), width=240, height=240))
-    found = analysis.guidance(cells_of(results), doubt(results), cards)
-    finding = "Utility of every method." if found is None else found.sentence(cards)
+    finding = " ".join(words.summary(overview(results))) or "Utility of every method."
     return titled(alt.hconcat(*panels).resolve_scale(y="shared"), results), finding
 
 
@@ -229,8 +229,7 @@ def utility(results: Results) -> Drawn | None:
             heading = "" if lines else short(shift_title(shift), 22)
             panels.append(panel.properties(width=170, height=140, title=heading))
         lines.append(alt.hconcat(*panels))
-    found = analysis.guidance(cells_of(results), doubt(results), cards)
-    finding = "Utility of every method." if found is None else found.sentence(cards)
+    finding = " ".join(words.summary(overview(results))) or "Utility of every method."
     return titled(alt.vconcat(*lines), results), finding
 
 

@@ -14,12 +14,12 @@ from tempora_tta.errors import counted
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.report import colours
 from tempora_tta.report.drawing import GREY, Drawn, hover, in_percent, short, titled
-from tempora_tta.report.table import shift_title
 from tempora_tta.report.vega import alt
 from tempora_tta.scenarios import Course, Resolved, ScenarioCard, serve
 from tempora_tta.scenarios.timeline import FREE
 from tempora_tta.store import Results, Trace
 from tempora_tta.store.trace import ADAPTED, FALLBACK, FROZEN, SKIPPED, TIMES
+from tempora_tta.words import shift_title
 
 ON_A_CLOCK, WAITING = 9, 4
 """Batches of a panel: those that do not wait take less time."""

@@ -16,6 +16,7 @@ from tempora_tta.cards import Cards
 from tempora_tta.names import CORRUPTION_GROUPS
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.store.verdicts import EQUAL, UNDECIDED
+from tempora_tta.words import shift_title
 
 Unit = Literal["text", "percent", "points", "ms", "s", "times", "count", "number"]
 Mark = Literal["", "best", "second", "below"]
@@ -298,18 +299,6 @@ def marks(values: Sequence[float], higher_is_better: bool = True) -> list[Mark]:
 
 
 # -- names ---------------------------------------------------------------------------------------------------
-
-
-def shift_title(shift: str) -> str:
-    """Write a shift as people do.
-
-    >>> shift_title("gaussian_noise"), shift_title("jpeg_compression"), shift_title("all")
-    ('Gaussian noise', 'JPEG compression', 'All shifts')
-    """
-    if shift == "all":
-        return "All shifts"
-    words = shift.replace("_", " ")
-    return "JPEG" + words[4:] if words.startswith("jpeg") else words[:1].upper() + words[1:]
 
 
 def won_by(row: Mapping[str, Any] | pd.Series[Any], cards: Cards) -> str:

@@ -27,7 +27,6 @@ from tempora_tta.report.table import (
     method_cell,
     of_methods,
     of_shifts,
-    shift_title,
     shifts_by_method,
     shifts_by_scenario,
     slices,
@@ -36,6 +35,7 @@ from tempora_tta.report.table import (
 )
 from tempora_tta.store.cells import is_oracle
 from tempora_tta.store.schema import COLLAPSE_BATCHES
+from tempora_tta.words import shift_title
 
 __all__ = [
     "FORMATS",

@@ -14,12 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tempora_tta import analysis
-from tempora_tta._numbers import percent, points
+from tempora_tta import analysis, words
+from tempora_tta.analysis.answer import certainty
 from tempora_tta.analysis.cells import ALL
-from tempora_tta.analysis.certainty import how_sure
 from tempora_tta.analysis.doubt import Doubt, doubt
-from tempora_tta.analysis.neighbours import Neighbours, favourite, rivals
 from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.analysis.sweeps import Knob, Sweeps, knob_of
 from tempora_tta.cards import Cards
@@ -102,8 +100,8 @@ def _command(results: Results, slider: Slider, place: int, value: float) -> str:
         assert slider.knob is not None
         asked = {
             "interval_ms": ["--interval-ms", f"{value:.6g}"],
-            "threshold_ms": ["--threshold-ms", f"{value:.6g}"],
-            "budget_ms": ["--budget-s", f"{value / 1000:.6g}"],
+            "threshold_ms": ["--patience-ms", f"{value:.6g}"],
+            "budget_ms": ["--budget", f"{value / 1000:.6g}"],
         }[slider.knob.name]
     return shlex.join(["tempora", "recommend", str(results.opened_from), *asked])
 
@@ -228,71 +226,49 @@ class _Known:
         utility: FloatArray,
         why: list[list[list[str]]],
     ) -> list[str]:
-        """The sentence of every stop; adds to the reasons what a method got at its neighbours."""
-        stops = [stop for stop, number in enumerate(evaluated) if number is not None]
-        labels = {
-            stop: self.results.scenarios[number].label
-            for stop, number in enumerate(evaluated)
-            if number is not None
-        }
-        rising, sentences = self.cards.scenario(protocol).rising, []
+        """The sentence of every stop; adds to the reasons what a method gets at its neighbours."""
+        rising, label, sentences = self.cards.scenario(protocol).rising, self.cards.label, []
         for place, shift in enumerate(self.shifts):
             for stop, number in enumerate(evaluated):
-                near = {}
-                for column in np.flatnonzero(np.isnan(utility[place, stop])):
-                    known = {one: utility[place, one, column] for one in stops}
-                    found = _neighbours(known, labels, stop, rising) if number is None else None
+                missing = np.flatnonzero(np.isnan(utility[place, stop]) & (number is None))
+                near = []
+                for column in missing:
+                    found = self._nearby(utility[place, :, column], evaluated, stop, rising)
                     if found is not None:
-                        near[self.methods[column]] = found
-                        why[place][stop][column] += f"; {found.span()}"
-                failed = [reason.startswith("failed") for reason in why[place][stop]]
-                sentence = self._sentence(utility[place, stop], near, len(failed) - sum(failed))
+                        near.append({"label": label(self.methods[column]), **found})
+                        why[place][stop][column] += f"; {words.nearby(found)}"
+                ranked = [
+                    {"label": label(method), "standard": method == STANDARD, "utility": float(value)}
+                    for method, value in zip(self.methods, utility[place, stop], strict=True)
+                    if not np.isnan(value)
+                ]
+                ranked.sort(key=lambda one: -round(one["utility"], 12))
+                asked = sum(not reason.startswith("failed") for reason in why[place][stop])
+                sentence = words.at_stop(ranked, near, asked)
                 if number is not None:
-                    cell = pd.Series({"shift": shift, "scenario": number})
-                    sentence = f"{sentence} {how_sure(self.doubt.judgement(cell), self.cards)}".strip()
+                    judged = self.doubt.judgement(pd.Series({"shift": shift, "scenario": number}))
+                    sentence = f"{sentence} {certainty(judged, self.cards)}".strip()
                 sentences.append(sentence)
         return sentences
 
-    def _sentence(self, utility: FloatArray, near: Mapping[str, Neighbours], asked: int) -> str:
-        """What to use at one stop."""
-        known = {
-            name: float(value)
-            for name, value in zip(self.methods, utility, strict=True)
-            if not np.isnan(value)
+    def _nearby(
+        self, utility: FloatArray, evaluated: Sequence[int | None], stop: int, rising: bool
+    ) -> dict[str, Any] | None:
+        """What a method gets at the nearest evaluated stops on either side; None where it has no utility there."""
+        there = [
+            one for one, number in enumerate(evaluated) if number is not None and not np.isnan(utility[one])
+        ]
+        below, above = [one for one in there if one < stop][-1:], [one for one in there if one > stop][:1]
+        if not (below or above):
+            return None
+        numbers = [evaluated[one] for one in (*below, *above)]
+        return {
+            "settings": [self.results.scenarios[number].label for number in numbers if number is not None],
+            "lo": float(min(utility[one] for one in (*below, *above))),
+            "hi": float(max(utility[one] for one in (*below, *above))),
+            # Below the strictest that was evaluated a method may lose everything at once.
+            "bounded": bool(above if rising else below),
         }
-        if not known:
-            return "No method has an exact answer here; the reasons are below."
-        first = max(known, key=lambda name: round(known[name], 12))
-        hopeful = favourite(near, known[first])
-        others = [name for name in rivals(near, known[first]) if name != hopeful]
-        label = self.cards.label
-        text = self._lead(first, known)
-        if others:
-            text += f", unless {', or '.join(f'{label(one)}, {near[one].span()}' for one in others)}"
-        among = f"the {len(known)} of {asked} methods with an exact answer" if len(known) < asked else ""
-        if hopeful is not None:
-            return (
-                f"Probably {label(hopeful)}, {near[hopeful].span()}; it was not measured here. Of {among}, "
-                f"{label(first)} is best{text}."
-            )
-        return f"Use {label(first)}{among and f', best of {among}'}{text}."
-
-    def _lead(self, first: str, known: Mapping[str, float]) -> str:
-        """How far the first is ahead, in words that follow its name."""
-        best, label = known[first], self.cards.label
-        if first == STANDARD:
-            return f": {percent(best)}; no adaptation that has an answer pays here"
-        text = f": {percent(best)}"
-        if STANDARD in known:
-            text += f", {points(best - known[STANDARD])} above not adapting"
-        rest = {name: value for name, value in known.items() if name != first}
-        equal = [label(name) for name, value in rest.items() if round(value, 12) == round(best, 12)]
-        second = max(rest, key=lambda name: rest[name], default=None)
-        if equal:
-            text += f"; equal with {', '.join(equal)}"
-        elif second is not None and second != STANDARD:
-            text += f", {points(best - rest[second])} ahead of {label(second)}"
-        return text
 
 
 def _variant(scenario: Scenario) -> str:
@@ -316,19 +292,3 @@ def _name(
     for stop, lacks in zip(between, missing, strict=True):
         if lacks:
             why[stop][column] = reason
-
-
-def _neighbours(
-    known: Mapping[int, float], labels: Mapping[int, str], stop: int, rising: bool
-) -> Neighbours | None:
-    """The nearest evaluated stops on either side at which a method has a utility."""
-    there = [one for one in known if not np.isnan(known[one])]
-    below, above = [one for one in there if one < stop][-1:], [one for one in there if one > stop][:1]
-    if not (below or above):
-        return None
-    near = [*below, *above]
-    return Neighbours(
-        tuple(labels[one] for one in near),
-        tuple(float(known[one]) for one in near),
-        bounded=bool(above if rising else below),
-    )

@@ -9,15 +9,16 @@ import pandas as pd
 
 from tempora_tta import analysis
 from tempora_tta._numbers import percent
+from tempora_tta.analysis.answer import certainty
 from tempora_tta.analysis.cells import by_shift
-from tempora_tta.analysis.certainty import how_sure
 from tempora_tta.analysis.doubt import Judgement, doubt
 from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.cards import Cards
 from tempora_tta.report.frames import scenario_titles
-from tempora_tta.report.table import shift_title, won_by
+from tempora_tta.report.table import won_by
 from tempora_tta.report.whatif import Names
 from tempora_tta.store import Results
+from tempora_tta.words import shift_title
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _square(
 ) -> Square:
     method = names["methods"].index(won["winner"])
     where, label = f"{shift_title(won['shift'])}, {title}", won_by(won, cards)
-    text = f"{where}: {label} {percent(won['utility'])}. {how_sure(judged, cards)}".strip()
+    text = f"{where}: {label} {percent(won['utility'])}. {certainty(judged, cards)}".strip()
     verdict = "" if judged is None else judged.verdict
     return Square(f"{place}-{method}", method, float(won["utility"]), text, label, verdict)
 

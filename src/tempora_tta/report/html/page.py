@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tempora_tta.analysis import guidance
+from tempora_tta import words as said
+from tempora_tta.analysis.answer import overview
 from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.doubt import doubt, remedy
 from tempora_tta.analysis.notes import notes
@@ -84,7 +85,8 @@ def render(results: Results) -> str:
         "charts": charts.specifications(axis_titles)
         | {name: as_json(chart) | {"width": "container"} for name, (chart, _) in drawn.items()},
     }
-    guide = guidance(table, known, cards)
+    told = overview(results)
+    advised = {one["method"] for one in told["stretches"]}
     own, library = one_script(*map(template, SCRIPTS)), charts.scripts()
     page = _environment(cards).get_template("report.html")
     return page.render(
@@ -98,15 +100,12 @@ def render(results: Results) -> str:
         scenarios=data["scenarios"],
         sliders=data["sliders"],
         baseline_ms=data["baseline_ms"],
-        answer=words.without_pressure(table, cards) if guide is None else guide.sentence(cards),
-        headline=words.headline(table, cards),
+        answer=" ".join(said.summary(told)),
         notes=[*notes(results), *(note.rstrip(".") for note in recipe_notes(results.manifest))],
         advice=words.advice(table, known, cards),
         certainty=known.summary.sentence(),
         remedy=remedy(known.summary, results.manifest),
-        troubles=words.troubles(
-            results, table, () if guide is None else guide.recommended, diagnoses(results, batches)
-        ),
+        troubles=words.troubles(results, table, advised, diagnoses(results, batches)),
         stream_story=stream_story(results),
         drawn={name: finding for name, (_, finding) in drawn.items()},
         grid=winners_grid(results, axes(results)),
@@ -148,7 +147,7 @@ def _not_scored(utilities: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _environment(cards: Cards) -> Environment:
-    from tempora_tta.report.table import shift_title
+    from tempora_tta.words import shift_title
 
     found = environment({"report.html": template("report.html")})
     found.filters.update(

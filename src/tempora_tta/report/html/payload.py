@@ -18,11 +18,11 @@ from tempora_tta.report.colours import shades
 from tempora_tta.report.courses import timed
 from tempora_tta.report.frames import scenario_titles
 from tempora_tta.report.html.packing import pack, pack_words
-from tempora_tta.report.table import shift_title
 from tempora_tta.report.whatif import Names, packed, what_if
 from tempora_tta.scenarios import SIX_TERMS
 from tempora_tta.scenarios.timeline import FREE
 from tempora_tta.store import Results
+from tempora_tta.words import shift_title
 
 TIMELINE_BATCHES = 24
 """Batches of each cell that can be drawn."""

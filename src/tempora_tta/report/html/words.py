@@ -11,16 +11,15 @@ import pandas as pd
 
 from tempora_tta import analysis
 from tempora_tta._numbers import percent, points
+from tempora_tta.analysis.answer import certainty
 from tempora_tta.analysis.cells import over_all
-from tempora_tta.analysis.certainty import how_sure_along
 from tempora_tta.analysis.doubt import Doubt
 from tempora_tta.cards import CATALOGUE, Cards
-from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
-from tempora_tta.report.table import shift_title
 from tempora_tta.scenarios.diagnosis import DURABLE_GAIN, Finding
 from tempora_tta.store import Results
 from tempora_tta.store.verdicts import ON_WINNERS
+from tempora_tta.words import shift_title
 
 
 @dataclass(frozen=True)
@@ -61,26 +60,6 @@ class Trouble:
     """What was behind it, as far as the run shows."""
     not_scored: dict[str, int] = field(default_factory=dict)
     """Reason -> how many cells have no number because of it."""
-
-
-def headline(cells: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
-    """What the offline winner loses under pressure; empty where the run cannot say."""
-    try:
-        return analysis.headline(cells, cards).sentence(cards)
-    except TemporaError:
-        return ""
-
-
-def without_pressure(cells: pd.DataFrame, cards: Cards = CATALOGUE) -> str:
-    """The answer of a run that evaluated no deployment: who is most accurate, and what that leaves open."""
-    best = analysis.champions(cells, cards)
-    if not best["protocol"].isin(cards.references).all() or best.empty:
-        return ""
-    first = best.iloc[0]
-    return (
-        f"{cards.label(str(first['winner']))} is most accurate offline, {percent(first['utility'])}. What its time "
-        "costs a deployment was not evaluated: run it with a grid."
-    )
 
 
 def advice(cells: pd.DataFrame, doubt: Doubt, cards: Cards = CATALOGUE) -> list[Advice]:
@@ -173,7 +152,7 @@ def _choices(part: pd.DataFrame, best_offline: str | None, doubt: Doubt, cards: 
                 _stretch(strictest, most_relaxed),
                 _sentence(method, first, best_offline, cards, strictest if len(stretches) > 1 else ""),
                 max(verdicts, key=ON_WINNERS.index, default=""),
-                how_sure_along(judged, _stretch, cards),
+                " ".join(dict.fromkeys(filter(None, (certainty(found, cards) for _, found in judged)))),
             )
         )
     return choices
