@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from typer import Typer
 from typer.testing import CliRunner
 
-from made_runs import METHODS, WIDE_GRID, Pace, write_run
+from made_runs import METHODS, WIDE_GRID, write_run
 from tempora_tta import analysis, words
-from tempora_tta._numbers import percent
 from tempora_tta.analysis.doubt import doubt
 from tempora_tta.cli.report import report
 from tempora_tta.cli.show import show
@@ -32,7 +31,7 @@ from tempora_tta.report.html import write_report
 from tempora_tta.report.html.packing import compress, pack
 from tempora_tta.report.html.page import render
 from tempora_tta.report.html.payload import payload
-from tempora_tta.report.html.words import advice, troubles
+from tempora_tta.report.problems import problems
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 from tempora_tta.store import Results, RunFolder
 from tempora_tta.store.pictures import write_pictures
@@ -168,47 +167,21 @@ def test_calibration_is_in_the_data_of_every_cell(results: Results, page: str) -
     assert len(unpacked(data["cells"]["ece"])) == len(results.utilities)
 
 
-def test_says_who_to_use_and_what_went_wrong(results: Results, page: str) -> None:
-    said = str(Text(page))
-    for sentence in words.summary(analysis.overview(results)):
+def test_the_top_is_the_list_of_the_terminal(results: Results, page: str) -> None:
+    said, told = re.sub(r"\s+", " ", str(Text(page))), analysis.overview(results)
+    for sentence in (*words.summary(told), *words.legend(told["answers"])):
         assert sentence in said
-    for part in advice(analysis.cells_of(results), doubt(results)):
-        assert part.situation in said
-        for choice in part.choices:
-            assert choice.sentence in said
-            assert choice.certainty in said
-    advised = {method for method, _ in analysis.stretches(analysis.answers(results))}
-    for trouble in troubles(results, analysis.cells_of(results)):
-        assert trouble.method in advised or trouble.sentence in said
+    section = page[page.index('<section id="answer">') : page.index("</table>")]
+    rows = [re.sub(r"<[^>]*>", " ", row).split() for row in section.split("<tr")[2:]]
+    assert len(rows) == len(told["answers"])
+    for row, one in zip(rows, told["answers"], strict=True):
+        best, after = one["ranking"][:2]
+        assert best["label"] in row
+        assert words.value(best["utility"]) in row
+        assert words.value(after["utility"]) in row
+        assert (words.MARKS.get(one["verdict"]) or "undecided") in row or not words.MARKS.get(one["verdict"])
     assert "tempora run --model a_net --out 'runs/made up'" in said
     assert "Some CPU" in said
-
-
-def test_advice_follows_the_winner_from_strict_to_relaxed(results: Results) -> None:
-    pooled = analysis.pool(results.utilities.drop(columns="scenario"))
-    for part in advice(analysis.cells_of(results), doubt(results)):
-        rows = pooled[pooled["protocol"] == part.protocol].sort_values("value")
-        best = rows.loc[rows.groupby("label", sort=False)["utility"].idxmax(), "method"].tolist()
-        changes = [name for name, before in zip(best, [None, *best], strict=False) if name != before]
-        assert [choice.method for choice in part.choices] == changes
-
-
-def test_a_choice_says_where_its_numbers_are_and_where_it_is_sure(tmp_path: Path) -> None:
-    """Numbers of the strictest point and a verdict on another were one sentence."""
-    close = {
-        "standard": Pace(9.0, 0.0, 0.30),
-        "adabn": Pace(10.1, 0.0, 0.550),
-        "tent": Pace(10.0, 4.0, 0.551),
-    }
-    thresholds = [Continuous(threshold_ms=ms) for ms in (12.0, 15.0, 2000.0)]
-    run = write_run(tmp_path, methods=close, scenarios=[Offline(), *thresholds], batches=12)
-    (card,) = advice(analysis.cells_of(run), doubt(run))
-    first = card.choices[0]
-    rows = analysis.over_all(analysis.cells_of(run)).set_index(["label", "method"])["utility"]
-    assert (first.method, first.where) == ("adabn", "T 12 ms to 2000 ms")
-    assert first.sentence.startswith(f"{percent(rows['T 12 ms', 'adabn'])} at T 12 ms, ")
-    assert "of its answers' value" in first.sentence
-    assert first.certainty == "Undecided (by sampling): Tent may be better."
 
 
 def test_the_page_and_the_terminal_say_the_same_about_winners(results: Results, page: str) -> None:
@@ -222,12 +195,18 @@ def test_the_page_and_the_terminal_say_the_same_about_winners(results: Results, 
     assert page.count("<i>=</i>") == summary.equal
 
 
-def test_troubles_count_cells_below_standard(results: Results) -> None:
+def test_only_methods_with_a_problem_are_told(results: Results, page: str) -> None:
     below = analysis.below_standard(analysis.cells_of(results))
     counts = below[below["group"] == "overall"].set_index("method")["count"]
-    for trouble in troubles(results, analysis.cells_of(results)):
-        assert trouble.below == counts[trouble.method]
-        assert bool(trouble.mode) == (trouble.below > 0)
+    found = problems(results, offline_batches(results))
+    assert found
+    for one in found:
+        assert one.below == counts[one.method]
+        assert bool(one.mode) == (one.below > 0)
+        assert one.mode or one.causes or one.not_scored
+    advised = {method for method, _ in analysis.stretches(analysis.answers(results))}
+    said = str(Text(page))
+    assert all((one.sentence in said) == (one.method not in advised) for one in found if one.sentence)
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:
