@@ -161,7 +161,7 @@ def test_opens_with_the_network_off_and_without_a_complaint(opened: Browser) -> 
     asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
     drawn = opened.run("return [...document.querySelectorAll('.chart')].map((c) => !!c.querySelector('svg'))")
-    assert len(drawn) == 5
+    assert len(drawn) == 6
     assert all(drawn)
 
 
@@ -459,8 +459,7 @@ def test_doubt_and_failure_are_marked_wherever_results_appear(browser: Browser, 
     assert "!" not in browser.text(".grid"), "doubt is shown where it changes an answer"
     assert "n/a" in browser.text(".grid")
     assert "RuntimeError: no BatchNorm layer" in browser.text("#provenance")
-    sure = browser.run("return document.querySelector('#recommendation').textContent")
-    assert any(word in sure for word in (" holds.", " is equal with ", " is undecided by "))
+    assert browser.text("#recommendation").startswith("Use ")
     browser.choose("cell-method", "Mine")
     assert "RuntimeError: no BatchNorm layer" in browser.text("#cell-facts")
     browser.choose("cell-method", "Tent")
