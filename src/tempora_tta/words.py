@@ -595,3 +595,57 @@ def columns(told: Told) -> list[tuple[str, list[str]]]:
 
 def _one_decimal(number: float | None) -> str:
     return "–" if number is None else f"{number:,.1f}"
+
+
+# -- the what-if panel ---------------------------------------------------------------------------------------
+
+
+def nearby(told: Told) -> str:
+    """Say what a method gets at the nearest evaluated settings.
+
+    >>> nearby({"settings": ["B 0.25 s", "B 1 s"], "lo": 0.74, "hi": 0.766, "bounded": True})
+    'between 74.0 % and 76.6 % at B 0.25 s and B 1 s'
+    >>> nearby({"settings": ["T 15 ms"], "lo": 0.74, "hi": 0.74, "bounded": False})
+    '74.0 % at T 15 ms, which is more relaxed'
+    """
+    several = len(told["settings"]) > 1
+    reach = f"between {percent(told['lo'])} and {percent(told['hi'])}" if several else percent(told["hi"])
+    relaxed = "" if told["bounded"] else ", which is more relaxed"
+    return f"{reach} at {' and '.join(told['settings'])}{relaxed}"
+
+
+def at_stop(ranked: Sequence[Told], near: Sequence[Told], asked: int) -> str:
+    """Say which method to use at one stop of a slider, and which others may be better there.
+
+    `ranked` have an exact answer, best first; `near` have neighbours only; `asked` methods did not fail.
+    """
+    if not ranked:
+        return "No method has an exact answer here; the reasons are below."
+    best = ranked[0]
+    better = sorted((one for one in near if one["hi"] > best["utility"]), key=lambda one: -one["hi"])
+    sure = [one for one in better if one["bounded"] and one["lo"] > best["utility"]]
+    among = f"the {len(ranked)} of {asked} methods with an exact answer" if len(ranked) < asked else ""
+    if sure:
+        first = max(sure, key=lambda one: one["lo"])
+        return (
+            f"Probably {first['label']}, {nearby(first)}; it was not measured here. Of {among}, {best['label']} is "
+            f"best{_ahead(ranked)}."
+        )
+    unless = "" if not better else f", unless {better[0]['label']}, {nearby(better[0])}"
+    return f"Use {best['label']}{among and f', best of {among}'}{_ahead(ranked)}{unless}."
+
+
+def _ahead(ranked: Sequence[Told]) -> str:
+    best, *rest = ranked
+    if best["standard"]:
+        return f": {percent(best['utility'])}; no adaptation that has an answer pays here"
+    text = f": {percent(best['utility'])}"
+    for one in rest:
+        if one["standard"]:
+            text += f", {points(best['utility'] - one['utility'])} above not adapting"
+    equal = [one["label"] for one in rest if round(one["utility"], 12) == round(best["utility"], 12)]
+    if equal:
+        return f"{text}; level with {joined(equal, 'and')}"
+    if rest and not rest[0]["standard"]:
+        text += f", {points(best['utility'] - rest[0]['utility'])} ahead of {rest[0]['label']}"
+    return text

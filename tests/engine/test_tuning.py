@@ -222,7 +222,8 @@ def test_oracle_settings_are_marked_where_people_look(oracle_run: Results) -> No
     assert "a ceiling, neither ranked nor recommended" in shown
     assert "tuned (by labels) on fog, which is evaluated here" in shown
     page = render(oracle_run)
-    assert "Tent (oracle) %" in page
+    assert "Ceilings of tuned settings" in page
+    assert "Tent (oracle)" in page
     assert "a ceiling, neither ranked nor recommended" in page
 
 

@@ -3,8 +3,6 @@ the page's words and the page's data."""
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import re
 from pathlib import Path
@@ -22,7 +20,6 @@ from tempora_tta.cli.app import app
 from tempora_tta.report import tables
 from tempora_tta.report.charts import winners as winners_chart
 from tempora_tta.report.html.page import render
-from tempora_tta.report.html.words import advice, troubles
 from tempora_tta.scenarios import Continuous, Discrete, Offline
 from tempora_tta.store import Results
 
@@ -73,15 +70,11 @@ def test_wins_are_one_number_everywhere(run: Results, page: str) -> None:
     figure = json.dumps(
         winners_chart(run)[0].to_dict()["hconcat"][0]["layer"][0]["encoding"]["color"]["legend"]
     )
-    data = json.loads(gzip.decompress(base64.b64decode(re.search(r'id="payload">([^<]+)<', page)[1])))  # type: ignore[index]
-    words = {one.method: one.wins for one in troubles(run, analysis.cells_of(run)) if one.wins}
     grid = re.search(r'<ul class="legend"[^>]*>(.*?)</ul>', page[page.index('id="winners"') :], re.DOTALL)
     assert grid is not None
     drawn = counts(re.sub(r"<[^>]*>", "", grid[1]), labels)
     for found in (counts(terminal[1], labels), counts(table, labels), counts(figure, labels), drawn):
         assert found == expected
-    assert {one["name"]: one["wins"] for one in data["methods"] if one["wins"]} == expected
-    assert words.items() <= expected.items()
     cells = len(SCENARIOS) * 2
     assert doubt(run).summary.cells == cells, "two shifts, seeds together, clean apart"
     assert f"of {cells} winners" in shown("show", run.path) or f"all {cells} winners" in shown(
@@ -125,8 +118,6 @@ def test_there_is_one_offline_champion(tmp_path: Path) -> None:
     frame.loc[offline & ~frame["method"].isin(["adabn", "tent"]), "utility"] = 0.1
     cells = analysis.cells(frame, results.cards)
     assert analysis.offline_champion(cells) == "adabn"
-    said = " ".join(choice.sentence for part in advice(cells, doubt(results)) for choice in part.choices)
-    assert "Tent, the most accurate offline" not in said
 
 
 def test_clean_images_are_in_no_mean_and_no_count(run: Results) -> None:
@@ -178,11 +169,6 @@ def test_a_failed_method_is_shown_and_not_proposed(run: Results, tmp_path: Path)
     told = json.loads(shown("recommend", tmp_path, "--budget", 0.1, "--format", "json"))
     assert told["left_out"]["tent"]["why"] == "failed: RuntimeError: no BatchNorm layer"
     assert "tent" not in [row["method"] for row in told["ranking"]]
-
-
-def test_the_page_says_what_is_interpolated_and_what_is_not(page: str) -> None:
-    assert "Nothing is interpolated" not in page
-    assert "dotted lines only join what was evaluated" in page
 
 
 def test_the_verdict_keeps_all_its_words(run: Results, tmp_path: Path) -> None:

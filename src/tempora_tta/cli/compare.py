@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tempora_tta.analysis.compare import RunComparison
     from tempora_tta.cards import Cards
     from tempora_tta.published import Comparison
+    from tempora_tta.report.table import Unit
     from tempora_tta.report.tables import Table, TableCell
-    from tempora_tta.report.tables.model import Unit
     from tempora_tta.store import Results
 
 _SIGNS = {"changed": "*", "equal": "=", "undecided": "?"}
@@ -69,8 +69,8 @@ def _print(
     cells: pd.DataFrame, tables: list[Table], format_: str, introduce: Callable[[Console], None]
 ) -> None:
     """For people: the summary, then the tables. To paste: the tables. To process: one row per number."""
+    from tempora_tta.report.formats import frame_to_csv
     from tempora_tta.report.tables import render, renderable
-    from tempora_tta.report.tables.text import frame_to_csv
 
     if format_ == "csv":
         say(frame_to_csv(cells), nl=False)

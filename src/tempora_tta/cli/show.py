@@ -75,7 +75,7 @@ def show(
 
 def _refuse_for_overview(format: str, scenario: str | None, by_shift: bool) -> None:
     from tempora_tta.errors import TemporaError
-    from tempora_tta.report.tables.build import BY_SHIFT
+    from tempora_tta.report.tables import BY_SHIFT
 
     if by_shift:
         raise TemporaError(
@@ -145,7 +145,7 @@ def _rendered(built: Mapping[str, Table], format: str) -> str:
     if format == "json":
         return _json({name: json.loads(tables.render(table, format)) for name, table in built.items()})
     from tempora_tta.analysis import stack
-    from tempora_tta.report.tables.text import frame_to_csv
+    from tempora_tta.report.formats import frame_to_csv
 
     return frame_to_csv(stack({name: table.data for name, table in built.items()}))
 

@@ -44,12 +44,13 @@ from tempora_tta.report.drawing import (
 )
 from tempora_tta.report.frames import offline_batches, scenario_titles
 from tempora_tta.report.over_time import over_time
+from tempora_tta.report.pressure import pressure
 from tempora_tta.report.stream_story import stream_story
-from tempora_tta.report.tables.parts import shift_title
 from tempora_tta.report.vega import alt
 from tempora_tta.scenarios import ScenarioCard
 from tempora_tta.store import Results
 from tempora_tta.store.atomic import remove_leftovers, write_atomically
+from tempora_tta.words import shift_title
 
 FORMATS = ("svg", "png", "pdf")
 PPI = 200
@@ -156,52 +157,6 @@ def _winner_text(row: pd.Series[Any], cards: Cards) -> str:
     sharing = len(winning_methods(row)) - 1
     sign = {EQUAL: " =", UNDECIDED: " ?"}.get(str(row["verdict"]), "")
     return short(cards.label(row["winner"]), 9) + (f" +{sharing}" if sharing else sign)
-
-
-def pressure(results: Results, shift: str | None = None) -> Drawn | None:
-    """Draw utility against pressure with 95 % intervals, one panel per kind of scenario; of one shift, or of all."""
-    cards = results.cards
-    rows = over_all(cells_of(results)) if shift is None else by_shift(cells_of(results))
-    if shift is not None:
-        if shift not in set(rows["shift"]):
-            raise unknown("shift of this run", shift, sorted(rows["shift"].unique()))
-        rows = rows[rows["shift"] == shift]
-    rows = rows.assign(name=rows["method"].map(cards.label))
-    columns = ["name", "method", "protocol", "label", "value", "utility", "sample_lo", "sample_hi", "rank"]
-    colour = method_colour(cards, cards.in_order(rows["method"].unique()))
-    panels = []
-    for protocol in cards.in_protocol_order(rows["protocol"]):
-        data = rows.loc[rows["protocol"] == protocol, columns]
-        varied = data["value"].notna().all() and data["value"].nunique() > 1
-        draw = _curves if varied else _dots
-        panel = draw(data, cards.scenario(protocol).axis).encode(color=colour)
-        panels.append(panel.properties(title=cards.title(protocol), width=240, height=240))
-    finding = " ".join(words.summary(overview(results))) or "Utility of every method."
-    return titled(alt.hconcat(*panels).resolve_scale(y="shared"), results), finding
-
-
-_POINT = {"Method": "name:N", "Scenario": "label:N", "Utility": "utility_text:N", "Rank": "rank:Q"}
-
-
-def _curves(data: pd.DataFrame, axis: str) -> Any:
-    x = alt.X("value:Q", title=axis, scale=alt.Scale(type="log", nice=False, padding=10))
-    base = alt.Chart(data).transform_calculate(utility_text=in_percent("utility")).encode(x=x)
-    y = utility_axis().scale(zero=False)
-    return alt.layer(
-        base.mark_area(opacity=0.12).encode(y=alt.Y("sample_lo:Q", title="Utility"), y2="sample_hi:Q"),
-        base.mark_line(point=True).encode(y=y, tooltip=hover(**_POINT)),
-    )
-
-
-def _dots(data: pd.DataFrame, axis: str) -> Any:
-    """Draw what has no knob to draw a line along."""
-    x = alt.X("name:N", title=None, sort=None)
-    base = alt.Chart(data).transform_calculate(utility_text=in_percent("utility")).encode(x=x)
-    y = utility_axis().scale(zero=False)
-    return alt.layer(
-        base.mark_rule().encode(y=alt.Y("sample_lo:Q", title="Utility"), y2="sample_hi:Q"),
-        base.mark_point(filled=True, size=60).encode(y=y, tooltip=hover(**_POINT)),
-    )
 
 
 MOST_SHIFTS = 4

@@ -15,9 +15,10 @@ from tempora_tta.analysis.doubt import Judgement, doubt
 from tempora_tta.analysis.of_run import cells_of
 from tempora_tta.cards import Cards
 from tempora_tta.report.frames import scenario_titles
-from tempora_tta.report.html.payload import Names
-from tempora_tta.report.tables.parts import shift_title, won_by
+from tempora_tta.report.table import won_by
+from tempora_tta.report.whatif import Names
 from tempora_tta.store import Results
+from tempora_tta.words import shift_title
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tempora_tta import words as said
+from tempora_tta import words
 from tempora_tta.analysis.answer import overview
-from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.doubt import doubt, remedy
 from tempora_tta.analysis.notes import notes
-from tempora_tta.analysis.of_run import cells_of
-from tempora_tta.analysis.tuning import ceilings, recipe_notes
+from tempora_tta.analysis.tuning import recipe_notes
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import check_docstrings
@@ -26,13 +24,15 @@ from tempora_tta.report.charts import CHARTS
 from tempora_tta.report.courses import PARTS
 from tempora_tta.report.drawing import as_json
 from tempora_tta.report.frames import offline_batches
-from tempora_tta.report.html import charts, words
+from tempora_tta.report.html import charts
 from tempora_tta.report.html.glossary import glossary
 from tempora_tta.report.html.grid import winners_grid
 from tempora_tta.report.html.packing import compress
 from tempora_tta.report.html.payload import axes, payload
-from tempora_tta.report.html.tables import all_tables, heading_groups, printed_parts
+from tempora_tta.report.pressure import panels
+from tempora_tta.report.problems import problems
 from tempora_tta.report.stream_story import stream_story
+from tempora_tta.report.tables import all_tables
 from tempora_tta.store import Results
 from tempora_tta.store.atomic import remove_leftovers, write_atomically
 from tempora_tta.store.pictures import read_pictures
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 SCRIPTS = (
     "data.js",
     "dom.js",
-    "timeline.js",
-    "answers.js",
     "charts.js",
     "whatif.js",
     "cell.js",
@@ -78,16 +76,16 @@ def render(results: Results) -> str:
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
         )
     cards, batches, known = results.cards, offline_batches(results), doubt(results)
-    table = cells_of(results)
-    data = payload(results, batches)
+    data = payload(results)
     drawn = {name: made for name in ("latency", "pareto", "stream") if (made := CHARTS[name](results))}
-    axis_titles = tuple((one["protocol"], cards.scenario(one["protocol"]).axis) for one in data["protocols"])
-    data |= {
-        "charts": charts.specifications(axis_titles)
-        | {name: as_json(chart) | {"width": "container"} for name, (chart, _) in drawn.items()},
+    protocols = dict.fromkeys(slider["protocol"] for slider in data["sliders"])
+    axis_titles = [(protocol, cards.scenario(protocol).axis) for protocol in protocols]
+    told, pressures = overview(results), panels(results)
+    whole = drawn | {f"pressure_{kind}": made for kind, made in pressures.items()}
+    data["charts"] = charts.specifications(axis_titles) | {
+        name: as_json(chart) | {"width": "container"} for name, (chart, _) in whole.items()
     }
-    told = overview(results)
-    advised = {one["method"] for one in told["stretches"]}
+    data["findings"] = {kind: finding for kind, (_, finding) in pressures.items()}
     own, library = one_script(*map(template, SCRIPTS)), charts.scripts()
     page = _environment(cards).get_template("report.html")
     return page.render(
@@ -99,22 +97,23 @@ def render(results: Results) -> str:
         counted=data["counted"],
         seeds=data["seeds"],
         scenarios=data["scenarios"],
+        sliders=data["sliders"],
         baseline_ms=data["baseline_ms"],
-        answer=" ".join(said.summary(told)),
-        notes=notes(results),
-        advice=words.advice(table, known, cards),
+        answer=" ".join(words.summary(told)),
+        notes=[*notes(results), *(note.rstrip(".") for note in recipe_notes(results.manifest))],
+        told=told,
+        legend=words.legend(told["answers"]),
+        pictures_of={kind: cards.scenario(kind).situation for kind in pressures},
         certainty=known.summary.sentence(),
         remedy=remedy(known.summary, results.manifest),
-        troubles=words.troubles(results, table, advised, diagnoses(results, batches)),
+        problems=problems(results, batches, {one["method"] for one in told["stretches"]}),
         stream_story=stream_story(results),
         drawn={name: finding for name, (_, finding) in drawn.items()},
         grid=winners_grid(results, axes(results)),
-        tables=all_tables(utilities, batches, cards, known, results.segments),
+        tables=all_tables(results.utilities, batches, cards, known, results.segments),
         machine=_machine(results.manifest),
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),
-        ceilings=ceilings(results),
-        recipe_notes=recipe_notes(results.manifest),
         parts=PARTS,
         glossary=glossary(results),
         pictures=read_pictures(results.path),
@@ -149,16 +148,15 @@ def _not_scored(utilities: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _environment(cards: Cards) -> Environment:
-    from tempora_tta.report.tables.parts import shift_title
-
     found = environment({"report.html": template("report.html")})
     found.filters.update(
         label=cards.label,
         title=cards.title,
         situation=lambda protocol: cards.scenario(protocol).situation,
-        shift_title=shift_title,
-        heading_groups=heading_groups,
-        printed_parts=printed_parts,
+        setting=words.setting,
+        value=words.value,
+        mark=words.MARKS.get,
+        shift_title=words.shift_title,
     )
     return found
 
