@@ -18,9 +18,9 @@ import pytest
 
 from made_runs import BASELINE_MS, METHODS, WIDE_GRID, write_run
 from tempora_tta._numbers import percent, points
-from tempora_tta.analysis.answer import recommend
 from tempora_tta.analysis.doubt import doubt
 from tempora_tta.analysis.question import Question
+from tempora_tta.analysis.recommend import recommend
 from tempora_tta.analysis.replays import answer
 from tempora_tta.report import tables
 from tempora_tta.report.frames import offline_batches
