@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tempora_tta import store
-from tempora_tta.analysis.answer import Answer, recommend
+from tempora_tta.analysis.answer import Answer
 from tempora_tta.analysis.cells import stack
 from tempora_tta.analysis.of_run import cells_of, winners_of
 from tempora_tta.analysis.question import Question
+from tempora_tta.analysis.recommend import recommend
 from tempora_tta.errors import unknown
 
 if TYPE_CHECKING:

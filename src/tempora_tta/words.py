@@ -11,6 +11,7 @@ from typing import Any
 
 from tempora_tta._numbers import percent, points
 from tempora_tta.errors import counted
+from tempora_tta.published.methods import STANDARD
 
 WIDTH = 80
 """Columns of a screen."""
@@ -212,7 +213,7 @@ def _reach(row: Told) -> str:
 
 def legend(answers: Sequence[Told]) -> list[str]:
     """Say what the numbers of the list are, and what not adapting gets."""
-    without = [row["utility"] for one in answers for row in one["ranking"] if row["method"] == "standard"]
+    without = [row["utility"] for one in answers for row in one["ranking"] if row["method"] == STANDARD]
     said = "± by other samples (95 %); leads are sure unless marked."
     if without:
         lowest, highest = value(min(without)), value(max(without))
@@ -263,11 +264,11 @@ def _favourite(answers: Sequence[Told], pressed: Sequence[Told], safest: str) ->
     worst: tuple[float, str] | None = None
     for one in pressed:
         rows = {row["method"]: row for row in one["ranking"]}
-        own, plain = rows.get(name), rows.get("standard")
+        own, plain = rows.get(name), rows.get(STANDARD)
         if (
             own is None
             or plain is None
-            or name == "standard"
+            or name == STANDARD
             or None in (own["utility_hi"], plain["utility_lo"])
         ):
             continue
@@ -382,10 +383,10 @@ def _verdict(told: Told) -> str:
 def _use(told: Told, start: str = "") -> str:
     now, (best, *others) = told["setting"], told["ranking"]
     right = "right in time" if now["deadline_ms"] is not None else "right" if now["reference"] else "utility"
-    plain = next((row for row in told["ranking"] if row["method"] == "standard"), None)
+    plain = _plain(told["ranking"])
     use = f"{start}use {best['label']}" if start else f"Use {best['label']}"
     text = f"{use} in batches of {now['batch_size']}: {percent(best['utility'])} {right}"
-    if best["method"] == "standard":
+    if best["method"] == STANDARD:
         text += " (no adaptation that has an answer here is worth its time)"
     elif plain is not None:
         text += f", not adapting {percent(plain['utility'])}"
@@ -423,7 +424,7 @@ def _too_large(told: Told) -> str:
         if frames
         else f"{smaller.capitalize()}."
     )
-    plain = next((row for row in told["ranking"] if row["method"] == "standard"), None)
+    plain = _plain(told["ranking"])
     if plain is not None and now["one_by_one"]:
         text += f" Until then: {plain['label']}, image by image, {percent(plain['right'])}."
     if frames:
@@ -431,12 +432,17 @@ def _too_large(told: Told) -> str:
     return text
 
 
+def _plain(rows: Sequence[Told]) -> Told | None:
+    """Return the row of standard inference."""
+    return next((row for row in rows if row["method"] == STANDARD), None)
+
+
 def _waits(told: Told) -> list[str]:
     now, rows = told["setting"], told["ranking"]
     if not rows or told["fits"] == "unknown":
         return []
     best, said = rows[0], []
-    plain = next((row for row in rows if row["method"] == "standard"), None)
+    plain = _plain(rows)
     if now["fps"] and best["first_wait_ms"] is not None:
         limit = f" of {now['deadline_ms']:g}" if now["deadline_ms"] is not None else ""
         rest = best["first_wait_ms"] - now["fill_ms"]

@@ -11,8 +11,9 @@ from scipy import stats
 
 from made_runs import BASELINE_MS, GRID, METHODS, Pace
 from made_runs import measured_run as write_run
-from tempora_tta.analysis.answer import Answer, recommend
+from tempora_tta.analysis.answer import Answer
 from tempora_tta.analysis.question import Question
+from tempora_tta.analysis.recommend import recommend
 from tempora_tta.analysis.replays import answer
 from tempora_tta.errors import TemporaError
 from tempora_tta.report.tables import build

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from tempora_tta import data, methods, models
 from tempora_tta.analysis import winners_of
-from tempora_tta.analysis.answer import recommend
 from tempora_tta.analysis.question import Question
+from tempora_tta.analysis.recommend import recommend
 from tempora_tta.cli import app
 from tempora_tta.engine import Run
 from tempora_tta.engine.build import build_job

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from made_runs import METHODS, Pace, write_run
 from tempora_tta import analysis
-from tempora_tta.analysis.answer import recommend
 from tempora_tta.analysis.doubt import doubt
 from tempora_tta.analysis.question import Question
+from tempora_tta.analysis.recommend import recommend
 from tempora_tta.cli.app import app
 from tempora_tta.report import tables
 from tempora_tta.report.charts import winners as winners_chart

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tempora_tta.analysis.answer import recommend
 from tempora_tta.analysis.question import Question
+from tempora_tta.analysis.recommend import recommend
 from tempora_tta.errors import TemporaError, TemporaWarning
 from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline, Scenario, to_spec
 from tempora_tta.store import (

@@ -7,7 +7,6 @@ from tempora_tta.analysis.answer import (
     Answer,
     answers,
     overview,
-    recommend,
     safest,
     stretches,
 )
@@ -64,6 +63,7 @@ from tempora_tta.analysis.paper import (
 from tempora_tta.analysis.question import (
     Question,
 )
+from tempora_tta.analysis.recommend import recommend
 from tempora_tta.analysis.segments import (
     by_segment,
     over_the_stream,

@@ -69,8 +69,8 @@ def recommend(
     ] = "terminal",
 ) -> None:
     """Which method to use for these images, answers and costs: exactly, or with the command that would tell."""
-    from tempora_tta.analysis.answer import recommend as find
     from tempora_tta.analysis.question import Question
+    from tempora_tta.analysis.recommend import recommend as find
     from tempora_tta.errors import TemporaError
     from tempora_tta.store import open_run
 
