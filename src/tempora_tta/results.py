@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import pandas as pd
 
 from tempora_tta import store
 from tempora_tta.analysis.answer import Answer, recommend
+from tempora_tta.analysis.cells import stack
 from tempora_tta.analysis.of_run import cells_of, winners_of
 from tempora_tta.analysis.question import Question
 from tempora_tta.errors import unknown
@@ -88,6 +90,43 @@ class Results(store.Results):
         return to_html(self)
 
 
+class Runs(Mapping[str, Results]):
+    """Several runs as one: their tables with a column `run`."""
+
+    def __init__(self, runs: Mapping[str, Results]) -> None:
+        self._runs = dict(runs)
+
+    def __getitem__(self, name: str) -> Results:
+        return self._runs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def utilities(self) -> pd.DataFrame:
+        return stack({name: run.utilities for name, run in self.items()})
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        return stack({name: run.cells for name, run in self.items()})
+
+    def winners(self) -> pd.DataFrame:
+        return stack({name: run.winners() for name, run in self.items()})
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"{name}\n{run!r}" for name, run in self.items())
+
+
 def open_run(path: Path | str) -> Results:
     """Open a run folder or a pack (`tempora pack`) for reading."""
     return Results.opened(path)
+
+
+def open_runs(paths: Iterable[Path | str]) -> Runs:
+    """Open several run folders or packs as one, each called by its last name; by its path if two share that."""
+    given = [Path(path) for path in paths]
+    shared = len({path.name for path in given}) < len(given)
+    return Runs({str(path) if shared else path.name: open_run(path) for path in given})

@@ -130,7 +130,11 @@ def setting(told: Told) -> tuple[str, str]:
         return _PRESSES[told["parameter"]], _amount(told) + queue
     if told["parameter"] and told["value"] is not None:
         return _lower(told["knob"]), f"{told['value']:g} {told['unit']}".strip()
-    return _lower(told["title"]), told["label"]
+    parts = [told["images_per_s"] and rate(told["images_per_s"])]
+    parts += [told["deadline_ms"] and f"within {milliseconds(told['deadline_ms'])}"]
+    parts += [told["threshold_ms"] and f"half after {milliseconds(told['threshold_ms'])}"]
+    parts += [told["budget_s"] is not None and percent(told["budget_share"], 0, signed=True)]
+    return _lower(told["title"]), ", ".join(filter(None, parts)) or told["label"]
 
 
 def where(told: Told) -> str:
@@ -232,12 +236,13 @@ def summary(told: Told) -> list[str]:
     own = [place for one in pressed if (place := _place(one, name))]
     label = next(row["label"] for one in pressed for row in one["ranking"] if row["method"] == name)
     if set(own) == {"first"} and len(own) == len(pressed):
-        many = f"all {len(pressed)} settings" if len(pressed) > 1 else "the setting"
-        said.append(f"{label} is best in {many} under pressure.")
+        said.append(f"{label} is best in {_all(len(pressed), 'setting')} under pressure.")
     else:
         kinds = [kind for kind in ("first", "level", "undecided") if kind in own]
-        settings = f"{len(own)} of {counted(len(pressed), 'setting')}" if len(pressed) > 1 else "the setting"
-        said.append(f"{label} is {joined(kinds, 'or')} in {settings} under pressure.")
+        of = (
+            f"{len(own)} of {len(pressed)} settings" if len(own) < len(pressed) else _all(len(own), "setting")
+        )
+        said.append(f"{label} is {joined(kinds, 'or')} in {of} under pressure.")
     return [*said, *_favourite(told["answers"], pressed, name)]
 
 
@@ -314,7 +319,7 @@ def timing(about: Told) -> str:
 def first_screen(told: Told, notes: Iterable[str] = (), commands: bool = True) -> list[str]:
     """Write what a run says first; `commands` ends it with what to ask next."""
     about = told["about"]
-    lines = [*_wrapped(head(about)), "", *legend(told["answers"]), "", *listing(told["answers"])]
+    lines = [*_wrapped(head(about)), "", *_wrapped(legend(told["answers"])), "", *listing(told["answers"])]
     sentences = " ".join(summary(told))
     lines += ["", *_wrapped([sentences])] if sentences else []
     noted = list(notes)
@@ -342,6 +347,8 @@ def answer(told: Told) -> list[str]:
     if "percent" in told["setting"]:
         return _rates(told)
     lines = [_verdict(told), *_waits(told), *_better(told), *told["notes"], _rests_on(told["about"])]
+    if "scenario" in told["question"] and "situation" in told["setting"]:
+        lines.insert(1, f"{told['setting']['situation']}: {told['setting']['label']}.")
     if told["follow_up"]:
         lines.append(f"To measure it: {told['follow_up']}")
     return [line for line in lines if line]
@@ -516,6 +523,35 @@ def _rates(told: Told) -> list[str]:
 
 def _reasons(rows: Sequence[Told]) -> list[str]:
     return [f"{row['label']}: {row['why']}" for row in rows if row.get("why")]
+
+
+def comparison(
+    numbers: Mapping[str, float], changed: Sequence[tuple[str, Sequence[str], Sequence[str]]], paired: bool
+) -> list[str]:
+    """Say what differs between two runs; `changed`: where another method wins, and which ones here and there."""
+    alike = numbers["rank_correlation"]
+    ranks = f", mean rank correlation {alike:.2f}" if alike == alike else ""
+    lines = [
+        f"{numbers['changed']} of {counted(int(numbers['cells']), 'number')} changed for certain, "
+        f"{numbers['undecided']} undecided; mean absolute difference "
+        f"{100 * numbers['mean_absolute_difference']:.1f} points{ranks}."
+    ]
+    if not paired:
+        lines.append("The runs saw different batches: differences are not paired, and their intervals wide.")
+    if not changed:
+        lines.append(f"The same methods win in {_all(int(numbers['scenarios']), 'setting')}.")
+    return lines + [
+        f"When {place}, {joined(here, 'and')} wins here and {joined(there, 'and')} there."
+        for place, here, there in changed
+    ]
+
+
+def _all(number: int, thing: str) -> str:
+    """
+    >>> _all(1, "setting"), _all(3, "setting")
+    ('the setting', 'all 3 settings')
+    """
+    return f"the {thing}" if number == 1 else f"all {counted(number, thing)}"
 
 
 # -- the table of an answer ----------------------------------------------------------------------------------

@@ -14,12 +14,14 @@ import yaml
 from typer.testing import CliRunner
 
 from made_runs import METHODS, Pace, write_run
+from tempora_tta import analysis
 from tempora_tta.cli.compare import compare
 from tempora_tta.cli.list_ import list_
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.cli.show import show
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import tables
+from tempora_tta.results import open_runs
 from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline
 from tempora_tta.store import Results, open_run
 
@@ -108,6 +110,24 @@ def test_everything_that_the_overview_says_is_valid_json(run: Path) -> None:
 def test_what_the_overview_cannot_show_is_said(run: Path, arguments: list[str], message: str) -> None:
     with pytest.raises(TemporaError, match=message):
         tempora("show", run, *arguments)
+
+
+def test_several_runs_are_one_thing(run: Path, tmp_path: Path) -> None:
+    write_run(tmp_path / "other", scenarios=FEW, luck=3)
+    paths = [run, tmp_path / "other"]
+    rows = list(csv.DictReader(io.StringIO(tempora("show", *paths, "--table", "sweep", "--format", "csv"))))
+    assert {row["run"] for row in rows} == {"run", "other"}
+    told = json.loads(tempora("show", *paths, "--format", "json"))
+    assert {name: one["about"]["run"] for name, one in told.items()} == {
+        path.name: str(path) for path in paths
+    }
+    both = open_runs(paths)
+    assert set(both) == {"run", "other"}
+    cells = both.cells
+    assert len(cells) == sum(len(one.cells) for one in both.values())
+    found = analysis.across_machines(cells, "run")
+    assert set(found["run"]) == {"run", "other"}
+    assert set(both.winners()["run"]) == {"run", "other"}
 
 
 # -- recommend -------------------------------------------------------------------------------------------------
@@ -209,11 +229,10 @@ def test_two_runs_side_by_side(tmp_path: Path) -> None:
     write_run(there, scenarios=FEW, clock="measured", methods=better, machine={"gpu": "Big GPU"})
     text = one_line(tempora("compare", here, there))
     assert "two machines: Some CPU, 2 threads here, Big GPU there" in text
-    assert "4 of 20 numbers changed, 0 are undecided" in text
-    assert "offline: SAR wins here, AdaBN there." in text
-    assert "changed places" in text
+    assert "4 of 20 numbers changed for certain, 0 undecided" in text
+    assert "When time is unlimited, SAR wins here and AdaBN there." in text
     assert "+26.0*" in text
-    assert "The same methods win in all 4 scenarios." in one_line(tempora("compare", here, here))
+    assert "The same methods win in all 4 settings." in one_line(tempora("compare", here, here))
 
 
 def test_comparisons_to_paste_and_to_process(run: Path) -> None:

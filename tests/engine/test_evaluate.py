@@ -15,7 +15,7 @@ from latencies import CLOCK
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.analysis import answer
+from tempora_tta.analysis.replays import answer
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.data import from_batches
 from tempora_tta.engine import Run

@@ -226,11 +226,10 @@ def test_every_table_names_them(run: Path, format_: str) -> None:
 def test_the_command_line_names_them(run: Path, tmp_path: Path) -> None:
     assert "Tick-tock" in command("show", run)
     assert "My Method" in command("show", run, "--table", "alternating", "--by-shift")
-    said = command("recommend", run, "--scenario", "s 20 ms")
+    said = command("recommend", run, "--scenario", "s 20 ms", "--why")
     assert "Two cameras take turns: s 20 ms" in said
     assert "of both cameras and keeps" in " ".join(said.split())
-    assert "available %" in said
-    assert "responsive %" in said
+    assert "answered %" in said
     # Between the evaluated points only the history-free have an exact answer.
     assert "Use " in command("recommend", run, "--interval-ms", "45")
     other = tmp_path / "other"

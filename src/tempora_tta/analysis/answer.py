@@ -336,6 +336,16 @@ def setting_of(
     return plain(found)  # type: ignore[no-any-return]
 
 
+def settings_of(results: Results) -> dict[str, dict[str, Any]]:
+    """Return label -> the deployment in the user's units, for every scenario of a run that has a number."""
+    known = results.contenders.dropna(subset=["batches"]).drop_duplicates("scenario")
+    return {
+        str(row["label"]): setting_of(results, results.scenarios[int(row["scenario"])], row)
+        | {"queue_named": False}
+        for _, row in known.iterrows()
+    }
+
+
 # -- one question --------------------------------------------------------------------------------------------
 
 

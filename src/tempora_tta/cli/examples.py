@@ -96,6 +96,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "show": (
         Example("runs/mine", "who wins where, and how sure that is"),
         Example("mine.tempora", "the same of a pack that somebody sent, checked"),
+        Example("runs/gpu runs/pi --table sweep --format csv", "two runs as one table, with a column run"),
         Example("runs/mine --table winners --format latex", "any table of the paper, ready to paste"),
     ),
     "tune": (

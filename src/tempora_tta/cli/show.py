@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from tempora_tta.cli.terminal import plain_table, say
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tempora_tta.report.tables import Table
     from tempora_tta.store import Results
 
 OVERVIEW = ("winners", "sweep")
@@ -24,7 +25,9 @@ OVERVIEW = ("winners", "sweep")
 
 
 def show(
-    run: Annotated[Path, options.RUN],
+    run: Annotated[
+        list[Path], typer.Argument(help="Run folders or packs; of several, tables get a column `run`.")
+    ],
     table: Annotated[
         str | None,
         typer.Option(
@@ -42,49 +45,73 @@ def show(
     ] = None,
     format: Annotated[options.TableFormat, typer.Option(help="Of the table.")] = "terminal",
 ) -> None:
-    """Who wins where, how sure that is, and every table of the paper for this run."""
-    from tempora_tta.errors import TemporaError
+    """Who wins where, how sure that is, and every table of the paper for a run, or for several."""
+    from tempora_tta.results import open_runs
 
     console = new_console()
     if table is None:
-        if by_shift:
-            from tempora_tta.report.tables import BY_SHIFT
-
-            raise TemporaError(
-                "--by-shift: the overview has no rows by shift: use --shift NAME, or --table with one of "
-                f"{', '.join(BY_SHIFT)}"
-            )
-        for option, asked in (
-            (f"--format {format}", format not in ("terminal", "json")),
-            ("--scenario", scenario is not None),
-        ):
-            if asked:
-                raise TemporaError(f"{option} is about one table: say which with --table")
-        from tempora_tta.store import open_run
-
+        _refuse_for_overview(format, scenario, by_shift)
+        runs = open_runs(run)
         if format == "json":
             from tempora_tta.analysis.answer import overview
             from tempora_tta.analysis.cells import ALL
 
-            say(json.dumps(overview(open_run(run), shift or ALL), ensure_ascii=False, allow_nan=False))
-        else:
-            show_overview(open_run(run), console, shift)
+            told = {name: overview(results, shift or ALL) for name, results in runs.items()}
+            say(_json(told))
+            return
+        for name, results in runs.items():
+            _heading(console, name, len(runs))
+            show_overview(results, console, shift)
         return
-    from tempora_tta import words
-    from tempora_tta.analysis.answer import about_run
+    runs = open_runs(run)
+    built = {name: _built(results, table, shift, scenario, by_shift) for name, results in runs.items()}
+    if format == "terminal":
+        for name, results in runs.items():
+            _heading(console, name, len(runs))
+            _show_table(results, table, built[name], console, shift)
+    else:
+        say(_rendered(built, format))
+
+
+def _refuse_for_overview(format: str, scenario: str | None, by_shift: bool) -> None:
+    from tempora_tta.errors import TemporaError
+    from tempora_tta.report.tables import BY_SHIFT
+
+    if by_shift:
+        raise TemporaError(
+            "--by-shift: the overview has no rows by shift: use --shift NAME, or --table with one of "
+            f"{', '.join(BY_SHIFT)}"
+        )
+    for option, asked in (
+        (f"--format {format}", format not in ("terminal", "json")),
+        ("--scenario", scenario is not None),
+    ):
+        if asked:
+            raise TemporaError(f"{option} is about one table: say which with --table")
+
+
+def _json(told: Mapping[str, Any]) -> str:
+    """Write what is known of several runs by name, of one without its name."""
+    return json.dumps(
+        told if len(told) > 1 else next(iter(told.values())), ensure_ascii=False, allow_nan=False
+    )
+
+
+def _heading(console: Console, name: str, runs: int) -> None:
+    if runs > 1:
+        console.rule(name, align="left")
+
+
+def _built(results: Results, table: str, shift: str | None, scenario: str | None, by_shift: bool) -> Table:
     from tempora_tta.analysis.doubt import doubt
     from tempora_tta.report import tables
     from tempora_tta.report.frames import offline_batches
-    from tempora_tta.report.stream_story import stream_story
-    from tempora_tta.store import open_run
 
-    results = open_run(run)
     about_times = table == "overhead"
-    traces = offline_batches(results) if about_times else None
-    built = tables.build(
+    return tables.build(
         table,
         results.utilities,
-        traces,
+        offline_batches(results) if about_times else None,
         shift=shift,
         scenario=scenario,
         by_shift=by_shift,
@@ -92,18 +119,35 @@ def show(
         doubt=None if about_times else doubt(results),
         segments=results.segments if table in ("segments", "stream") else None,
     )
-    if format == "terminal":
-        console.print(tables.renderable(built, console.width))
-        console.print()
-        if table in ("segments", "stream"):
-            for sentence in stream_story(results):
-                console.print(sentence, markup=False)
-            console.print()
-        if not about_times:
-            say_how_sure(results, console, shift)
-        _print_lines([*_notes(results), words.timing(about_run(results))], console)
-    else:
-        say(tables.render(built, format))
+
+
+def _show_table(results: Results, name: str, table: Table, console: Console, shift: str | None) -> None:
+    from tempora_tta import words
+    from tempora_tta.analysis.answer import about_run
+    from tempora_tta.report import tables
+    from tempora_tta.report.stream_story import stream_story
+
+    console.print(tables.renderable(table, console.width))
+    console.print()
+    if name in ("segments", "stream"):
+        _print_lines([*stream_story(results), ""], console)
+    if name != "overhead":
+        say_how_sure(results, console, shift)
+    _print_lines([*_notes(results), words.timing(about_run(results))], console)
+
+
+def _rendered(built: Mapping[str, Table], format: str) -> str:
+    """Render the same table of one run, or of several with a column `run` where it is to be processed."""
+    from tempora_tta.report import tables
+
+    if len(built) == 1 or format in ("latex", "markdown"):
+        return "\n".join(tables.render(table, format) for table in built.values())
+    if format == "json":
+        return _json({name: json.loads(tables.render(table, format)) for name, table in built.items()})
+    from tempora_tta.analysis import stack
+    from tempora_tta.report.formats import frame_to_csv
+
+    return frame_to_csv(stack({name: table.data for name, table in built.items()}))
 
 
 def show_first(results: Results, console: Console) -> None:
@@ -111,7 +155,7 @@ def show_first(results: Results, console: Console) -> None:
     from tempora_tta import words
     from tempora_tta.analysis.answer import overview
 
-    _print_lines(words.first_screen(overview(results), _notes(results)), console)
+    _print_lines(words.first_screen(overview(results), _notes(results)), console, heading=True)
 
 
 def show_overview(results: Results, console: Console, shift: str | None = None) -> None:
@@ -131,7 +175,7 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
             raise unknown("shift", shift, results.manifest["shifts"])
         utilities = utilities[utilities["shift"] == shift]
     told = overview(results, shift or ALL)
-    _print_lines(words.first_screen(told, _notes(results), commands=False), console)
+    _print_lines(words.first_screen(told, _notes(results), commands=False), console, heading=True)
     if told["stretches"]:
         console.print()
         _print_lines(["First, level or undecided, from strict to relaxed:", *words.stretches(told)], console)
@@ -147,9 +191,9 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     say_how_sure(results, console, shift)
 
 
-def _print_lines(lines: Sequence[str], console: Console) -> None:
-    for line in lines:
-        console.print(line, soft_wrap=True)
+def _print_lines(lines: Sequence[str], console: Console, heading: bool = False) -> None:
+    for place, line in enumerate(lines):
+        console.print(line, soft_wrap=True, style="bold" if heading and not place else None)
 
 
 def _notes(results: Results) -> list[str]:
