@@ -50,4 +50,4 @@ def test_several_runs_need_a_folder(tmp_path: Path) -> None:
         write_run(tmp_path / name, scenarios=GRID[:1], batches=8)
     result = CliRunner().invoke(app, ["report", str(tmp_path / "a"), str(tmp_path / "b")])
     assert result.exit_code != 0
-    assert "--out DIR" in result.output
+    assert "--out DIR" in str(result.exception)
