@@ -47,6 +47,7 @@ SCRIPTS = (
     "charts.js",
     "whatif.js",
     "cell.js",
+    "sort.js",
     "tables.js",
     "main.js",
 )
@@ -165,7 +166,8 @@ def environment(pages: Mapping[str, str]) -> Environment:
     """Where pages are made: names are text, and methods have their colours."""
     from jinja2 import DictLoader, Environment
 
-    loader = DictLoader({**pages, "methods.css": template("methods.css")})
+    shared = {name: template(name) for name in ("methods.css", "table.html")}
+    loader = DictLoader({**pages, **shared})
     return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
 
