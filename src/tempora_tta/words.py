@@ -164,6 +164,39 @@ def lead(verdict: str, why: str, equal_with: Sequence[str], rivals: Sequence[str
     return ""
 
 
+def sureness(told: Told) -> str:
+    """Say how many winners of a run are sure.
+
+    >>> counts = {"cells": 20, "holds": 16, "equal": 1, "by_sampling": 3, "by_timing": 0, "expected_wrong": 0.94}
+    >>> sureness(counts)
+    '16 of 20 winners are sure (95 %), 1 is level with others, 3 are undecided (by sampling); expect 0.9 to be wrong.'
+    >>> sureness(counts | {"holds": 20, "equal": 0, "by_sampling": 0})
+    'All 20 winners are sure (95 %).'
+    """
+    if not told["cells"]:
+        return "There is no winner yet."
+    if told["holds"] == told["cells"]:
+        return (
+            "The winner is sure (95 %)."
+            if told["cells"] == 1
+            else f"All {told['cells']} winners are sure (95 %)."
+        )
+    parts = [f"{told['holds']} of {counted(told['cells'], 'winner')} {_are(told['holds'])} sure (95 %)"]
+    if told["equal"]:
+        parts.append(f"{told['equal']} {_are(told['equal'])} level with others")
+    by = [(told[f"by_{cause}"], cause) for cause in ("sampling", "timing") if told[f"by_{cause}"]]
+    if not by:
+        return f"{', '.join(parts)}."
+    undecided = sum(count for count, _ in by)
+    causes = [f"{count} by {cause}" if len(by) > 1 else f"by {cause}" for count, cause in by]
+    parts.append(f"{undecided} {_are(undecided)} undecided ({', '.join(causes)})")
+    return f"{', '.join(parts)}; expect {told['expected_wrong']:.1f} to be wrong."
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
 # -- the list of a run ---------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from made_runs import BASELINE_MS, METHODS, WIDE_GRID, write_run
 from tempora_tta._numbers import percent, points
-from tempora_tta.analysis.doubt import doubt
+from tempora_tta.analysis.of_run import cells_of, summary_of
 from tempora_tta.report import tables
 from tempora_tta.report.html import write_report
 from tempora_tta.report.html.page import template
@@ -381,7 +381,7 @@ def test_a_downloaded_table_has_numbers_in_columns_of_numbers(browser: Browser, 
         return blob.text();"""
     )
     table = pd.read_csv(StringIO(text))
-    built = tables.build("sweep", written.utilities, cards=written.cards, doubt=doubt(written))
+    built = tables.build("sweep", written.utilities, cards=written.cards, certainty=cells_of(written))
     assert list(table["Method"]) == [str(row[0].value) for row in built.rows]
     signs = 0
     for number, column in enumerate(built.columns[1:], 1):
@@ -455,7 +455,7 @@ def test_doubt_and_failure_are_marked_wherever_results_appear(browser: Browser, 
     )
     browser.open(write_report(results))
     assert "Timing INVALID" in browser.text(".banner")
-    assert doubt(results).summary.sentence() in browser.text(".remedy")
+    assert words.sureness(vars(summary_of(results))) in browser.text(".remedy")
     assert "!" not in browser.text(".grid"), "doubt is shown where it changes an answer"
     assert "n/a" in browser.text(".grid")
     assert "RuntimeError: no BatchNorm layer" in browser.text("#provenance")

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from made_runs import METHODS, WIDE_GRID, write_run
 from tempora_tta import analysis, words
-from tempora_tta.analysis.doubt import doubt
+from tempora_tta.analysis.of_run import summary_of
 from tempora_tta.cli.report import report
 from tempora_tta.cli.show import show
 from tempora_tta.errors import TemporaError
@@ -183,12 +183,12 @@ def test_the_top_is_the_list_of_the_terminal(results: Results, page: str) -> Non
 
 
 def test_the_page_and_the_terminal_say_the_same_about_winners(results: Results, page: str) -> None:
-    summary = doubt(results).summary
-    assert summary.sentence() in str(Text(page))
+    summary = summary_of(results)
+    assert words.sureness(vars(summary)) in str(Text(page))
     shown = Typer()
     shown.command()(show)
     said = CliRunner().invoke(shown, [str(results.path)], env={"COLUMNS": "200"}).output
-    assert summary.sentence() in " ".join(said.split())
+    assert words.sureness(vars(summary)) in " ".join(said.split())
     assert page.count(' undecided" href=') == summary.undecided, "hatched squares of the grid"
     assert page.count("<i>=</i>") == summary.equal
 

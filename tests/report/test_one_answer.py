@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from made_runs import METHODS, Pace, write_run
 from tempora_tta import analysis
-from tempora_tta.analysis.doubt import doubt
+from tempora_tta.analysis.of_run import cells_of, summary_of
 from tempora_tta.analysis.question import Question
 from tempora_tta.analysis.recommend import recommend
 from tempora_tta.cli.app import app
@@ -66,7 +66,7 @@ def test_wins_are_one_number_everywhere(run: Results, page: str) -> None:
     assert expected["adabn"] >= expected[TWIN] > 0, "a cell that methods share counts for each"
     terminal = re.search(r"wins: (.*?);", shown("show", run.path))
     assert terminal is not None
-    table = tables.build("winners", run.utilities, cards=run.cards, doubt=doubt(run)).notes[0]
+    table = tables.build("winners", run.utilities, cards=run.cards, certainty=cells_of(run)).notes[0]
     figure = json.dumps(
         winners_chart(run)[0].to_dict()["hconcat"][0]["layer"][0]["encoding"]["color"]["legend"]
     )
@@ -76,7 +76,7 @@ def test_wins_are_one_number_everywhere(run: Results, page: str) -> None:
     for found in (counts(terminal[1], labels), counts(table, labels), counts(figure, labels), drawn):
         assert found == expected
     cells = len(SCENARIOS) * 2
-    assert doubt(run).summary.cells == cells, "two shifts, seeds together, clean apart"
+    assert summary_of(run).cells == cells, "two shifts, seeds together, clean apart"
     assert f"of {cells} winners" in shown("show", run.path) or f"all {cells} winners" in shown(
         "show", run.path
     )
@@ -183,14 +183,14 @@ def test_the_verdict_keeps_all_its_words(run: Results, tmp_path: Path) -> None:
 def test_one_sign_has_one_meaning(run: Results) -> None:
     """`!` and `≈` meant three things; winners have `=` and `?` now, and only they."""
     for name in ("winners", "sweep", "offline"):
-        text = tables.render(tables.build(name, run.utilities, cards=run.cards, doubt=doubt(run)))
+        text = tables.render(tables.build(name, run.utilities, cards=run.cards, certainty=cells_of(run)))
         assert "!" not in text
         assert "≈" not in text
     assert "≈" not in shown("compare", run.path, run.path)
 
 
 def test_seeds_and_certainty_are_shown_not_only_means(run: Results) -> None:
-    seeds = tables.build("seeds", run.utilities, cards=run.cards, doubt=doubt(run))
+    seeds = tables.build("seeds", run.utilities, cards=run.cards, certainty=cells_of(run))
     assert [column.title for column in seeds.columns] == ["Method", "seed 1", "seed 2", "mean", "sd (pp)"]
     rows = run.utilities
     offline = rows[(rows["protocol"] == "offline") & (rows["shift"] != "clean") & (rows["method"] == "tent")]
@@ -198,14 +198,14 @@ def test_seeds_and_certainty_are_shown_not_only_means(run: Results) -> None:
     found = {str(row[0].value): [cell.value for cell in row[1:]] for row in seeds.rows}["Tent"]
     assert found[:2] == pytest.approx(expected.tolist())
     assert found[3] == pytest.approx(expected.std(ddof=1))
-    certainty = tables.build("certainty", rows, cards=run.cards, doubt=doubt(run))
+    certainty = tables.build("certainty", rows, cards=run.cards, certainty=cells_of(run))
     text = tables.render(certainty, "markdown")
     assert "P(best)" in text
     judged = analysis.over_all(analysis.cells_of(run))
     assert certainty.data["p_best"].tolist() == pytest.approx(judged["p_best"].tolist())
-    latex = tables.render(tables.build("sweep", rows, cards=run.cards, doubt=doubt(run)), "latex")
+    latex = tables.render(tables.build("sweep", rows, cards=run.cards, certainty=cells_of(run)), "latex")
     assert r"\,$\pm$" in latex
-    offline_table = tables.build("offline", rows, cards=run.cards, doubt=doubt(run))
+    offline_table = tables.build("offline", rows, cards=run.cards, certainty=cells_of(run))
     assert "±" in tables.render(offline_table, "terminal"), "intervals where they cost no second grid"
     records = json.loads(tables.render(offline_table, "json"))["rows"]
     assert all(one["sample_lo"] <= one["utility"] <= one["sample_hi"] for one in records)

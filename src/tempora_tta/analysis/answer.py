@@ -18,8 +18,8 @@ import pandas as pd
 from tempora_tta import words
 from tempora_tta.analysis.cells import ALL, ease_sign, over_all
 from tempora_tta.analysis.circumstances import machine_name
-from tempora_tta.analysis.doubt import Judgement, doubt
-from tempora_tta.analysis.of_run import cells_of
+from tempora_tta.analysis.doubt import Judgement
+from tempora_tta.analysis.of_run import cells_of, judgement_of
 from tempora_tta.cards import Cards
 from tempora_tta.published.methods import order
 from tempora_tta.scenarios import Scenario
@@ -175,7 +175,7 @@ def answers(results: Results, shift: str = ALL) -> list[Answer]:
     rows = over_all(table) if shift == ALL else table[table["shift"] == shift]
     if rows.empty:
         return []
-    known, about = doubt(results), about_run(results, [] if shift == ALL else [shift])
+    about = about_run(results, [] if shift == ALL else [shift])
     rows = rows.assign(ease=rows["value"].fillna(0.0) * ease_sign(rows["protocol"], results.cards))
     rows["place"] = [results.cards.protocol_order(name) for name in rows["protocol"]]
     several = rows.groupby("protocol")["queue"].nunique() > 1
@@ -185,12 +185,11 @@ def answers(results: Results, shift: str = ALL) -> list[Answer]:
         first = part.iloc[0]
         scenario = results.scenarios[int(first["scenario"])]
         setting = setting_of(results, scenario, first) | {"queue_named": bool(several[first["protocol"]])}
-        judged = known.judgement(first)
         found.append(
             Answer(
                 scenario=scenario,
                 ranking=part.drop(columns=["ease", "place"]).reset_index(drop=True),
-                judged=judged,
+                judged=judgement_of(part),
                 interval=(float(first["sample_lo"]), float(first["sample_hi"])),
                 setting=setting,
                 about=about,

@@ -103,7 +103,7 @@ def _heading(console: Console, name: str, runs: int) -> None:
 
 
 def _built(results: Results, table: str, shift: str | None, scenario: str | None, by_shift: bool) -> Table:
-    from tempora_tta.analysis.doubt import doubt
+    from tempora_tta.analysis.of_run import cells_of
     from tempora_tta.report import tables
     from tempora_tta.report.frames import offline_batches
 
@@ -116,7 +116,7 @@ def _built(results: Results, table: str, shift: str | None, scenario: str | None
         scenario=scenario,
         by_shift=by_shift,
         cards=results.cards,
-        doubt=None if about_times else doubt(results),
+        certainty=None if about_times else cells_of(results),
         segments=results.segments if table in ("segments", "stream") else None,
     )
 
@@ -164,7 +164,7 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     from tempora_tta import words
     from tempora_tta.analysis.answer import overview
     from tempora_tta.analysis.cells import ALL
-    from tempora_tta.analysis.doubt import doubt
+    from tempora_tta.analysis.of_run import cells_of
     from tempora_tta.errors import TemporaError, unknown
     from tempora_tta.report import tables
 
@@ -182,7 +182,7 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     console.print()
     for name in OVERVIEW if len(results.scenarios) > 1 else (results.scenarios[0].protocol,):
         try:
-            table = tables.build(name, utilities, cards=results.cards, doubt=doubt(results))
+            table = tables.build(name, utilities, cards=results.cards, certainty=cells_of(results))
             console.print(tables.renderable(table, console.width))
         except TemporaError as missing:
             console.print(str(missing), markup=False)
@@ -231,20 +231,19 @@ def _percent(value: float | None) -> str:
 
 
 def say_how_sure(results: Results, console: Console, shift: str | None = None) -> None:
-    """How many winners hold, and one command to go on with: it decides more of them, or asks the next question."""
-    from tempora_tta.analysis.doubt import doubt, remedy, summarised
+    """Print how many winners are sure, and one command: it decides more of them, or asks the next question."""
+    from tempora_tta import words
+    from tempora_tta.analysis.of_run import summary_of
+    from tempora_tta.analysis.remedy import remedy
 
-    if results.folder.packed_without_traces:
+    summary = summary_of(results, shift)
+    if not summary.cells and results.folder.packed_without_traces:
         console.print("How sure the winners are cannot be told without traces, which this pack leaves out.")
         return
-    found = doubt(results)
-    one = found.winners
-    summary = found.summary if shift is None else summarised(one[one["shift"] == shift])
-    sentence = summary.sentence()
-    console.print(f"By shift: {sentence[:1].lower()}{sentence[1:]}", markup=False)
-    command = remedy(summary, results.manifest)
+    console.print(f"By shift: {words.sureness(vars(summary))}", markup=False)
+    command = remedy(summary, results)
     if command:
-        console.print(f"More of them are decided by: {command}", markup=False, soft_wrap=True)
+        console.print(f"To settle more of them: {command}", markup=False, soft_wrap=True)
     elif summary.cells:
         console.print(
             f"Your numbers: tempora recommend {results.opened_from} --fps 30 --cameras 20 --within-ms 200",

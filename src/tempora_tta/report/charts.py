@@ -19,8 +19,8 @@ from tempora_tta import analysis, words
 from tempora_tta._numbers import percent
 from tempora_tta.analysis.answer import overview
 from tempora_tta.analysis.cells import by_shift, over_all, winning_methods
-from tempora_tta.analysis.doubt import EQUAL, UNDECIDED, doubt
-from tempora_tta.analysis.of_run import cells_of
+from tempora_tta.analysis.doubt import EQUAL, UNDECIDED
+from tempora_tta.analysis.of_run import cells_of, summary_of
 from tempora_tta.analysis.paper import is_budgeted
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, unknown
@@ -125,7 +125,7 @@ def winners(results: Results) -> Drawn:
         y = alt.Y("shift:N", title=None, axis=rows, sort=list(shifts))
         panel = _squares(part, columns, colour).encode(y=y)
         panels.append(panel.properties(title=cards.title(str(protocol))))
-    finding = f"Cells won: {', '.join(counts.values())}. {doubt(results).summary.sentence()}"
+    finding = f"Cells won: {', '.join(counts.values())}. {words.sureness(vars(summary_of(results)))}"
     return titled(alt.hconcat(*panels, spacing=14), results), finding
 
 

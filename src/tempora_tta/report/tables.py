@@ -10,7 +10,8 @@ import pandas as pd
 
 from tempora_tta import analysis, published
 from tempora_tta.analysis.cells import ALL, at_strictest, by_shift, cells, keys, one_scenario, over_all
-from tempora_tta.analysis.doubt import Doubt
+from tempora_tta.analysis.doubt.run import COLUMNS as CERTAINTY
+from tempora_tta.analysis.of_run import KEY
 from tempora_tta.cards import CATALOGUE, OURS, OVERALL, Cards
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.report.formats import FORMATS, render, renderable, to_terminal
@@ -94,7 +95,8 @@ class Source:
     cells: pd.DataFrame
     utilities: pd.DataFrame
     cards: Cards
-    doubt: Doubt | None = None
+    sure: bool = False
+    """How sure the cells are is known."""
     traces: pd.DataFrame | None = None
     segments: pd.DataFrame | None = None
     scenario: str | None = None
@@ -377,7 +379,7 @@ def _regret(rows: pd.DataFrame, cards: Cards) -> Table:
 
 
 def _certainty(given: Source) -> Table:
-    if given.doubt is None:
+    if not given.sure:
         raise TemporaError("table 'certainty' asks how sure a run is; published tables cannot say")
     rows, cards = given.pooled, given.cards
     if rows["p_best"].isna().all():
@@ -600,7 +602,7 @@ def build(
     scenario: str | None = None,
     by_shift: bool = False,
     cards: Cards = CATALOGUE,
-    doubt: Doubt | None = None,
+    certainty: pd.DataFrame | None = None,
     segments: pd.DataFrame | None = None,
 ) -> Table:
     """Return a table of a run by name; that of a protocol explains its utility.
@@ -612,7 +614,7 @@ def build(
         scenario: label of the point that a protocol's table explains, otherwise its strictest.
         by_shift: a row for each shift, of the protocols' tables.
         cards: of the run.
-        doubt: of the run.
+        certainty: `cells` of the run, with how sure each is.
         segments: of the run, for `segments` and `stream`.
     """
     if name not in names(utilities):
@@ -621,17 +623,21 @@ def build(
         raise TemporaError(
             f"table {name!r} has no rows by shift: use --shift NAME, or one of {', '.join(BY_SHIFT)}"
         )
-    given = _source(utilities, traces, shift, cards, doubt, segments)
+    given = _source(utilities, traces, shift, cards, certainty, segments)
     return _built(name, replace(given, scenario=scenario, by_shift=by_shift))
 
 
 def all_tables(
-    utilities: pd.DataFrame, traces: pd.DataFrame, cards: Cards, doubt: Doubt, segments: pd.DataFrame
+    utilities: pd.DataFrame,
+    traces: pd.DataFrame,
+    cards: Cards,
+    certainty: pd.DataFrame,
+    segments: pd.DataFrame,
 ) -> list[Table]:
     """Return every table that a run has data for but its winners; rows by shift come after their summaries."""
     if analysis.scored(utilities).empty:
         return []
-    given = _source(utilities, traces, None, cards, doubt, segments)
+    given = _source(utilities, traces, None, cards, certainty, segments)
     several, found = utilities["shift"].nunique() > 1, []
     for name in dict.fromkeys(["sweep", *names(utilities)[1:]]):
         for rows in (False, True) if several and (name in BY_SHIFT or name not in TABLES) else (False,):
@@ -647,7 +653,7 @@ def _source(
     traces: pd.DataFrame | None,
     shift: str | None,
     cards: Cards,
-    doubt: Doubt | None,
+    certainty: pd.DataFrame | None,
     segments: pd.DataFrame | None,
 ) -> Source:
     rows = analysis.scored(utilities)
@@ -660,8 +666,18 @@ def _source(
             raise unknown("shift", shift, rows["shift"].unique())
         utilities = utilities[utilities["shift"] == shift]
     found = cells(utilities, cards)
-    about = found if doubt is None else doubt.about(found)
-    return Source(about, utilities, cards, doubt, traces, segments)
+    if certainty is not None:
+        found = _with_certainty(found, certainty, shift)
+    return Source(found, utilities, cards, certainty is not None, traces, segments)
+
+
+def _with_certainty(rows: pd.DataFrame, certainty: pd.DataFrame, shift: str | None) -> pd.DataFrame:
+    """Add how sure rows are; of one shift, what is taken together is that shift."""
+    known = certainty[[*KEY, *CERTAINTY]]
+    if shift is not None:
+        known = known[known["shift"] == shift]
+        known = pd.concat([known, known.assign(shift=ALL)])
+    return rows.merge(known, on=KEY, how="left")
 
 
 def _built(name: str, given: Source) -> Table:

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from tempora_tta import analysis, words
 from tempora_tta.analysis.answer import certainty
 from tempora_tta.analysis.cells import ALL
-from tempora_tta.analysis.doubt import Doubt, doubt
-from tempora_tta.analysis.of_run import cells_of
+from tempora_tta.analysis.of_run import cells_of, judgement_of
 from tempora_tta.analysis.sweeps import Knob, Sweeps, knob_of
 from tempora_tta.cards import Cards
 from tempora_tta.published.methods import STANDARD
@@ -111,11 +109,11 @@ class _Known:
 
     def __init__(self, results: Results, names: Names) -> None:
         self.results, self.names, self.cards = results, names, results.cards
-        self.doubt: Doubt = doubt(results)
         self.sweeps = Sweeps(results)
         self.methods = list(names["methods"])
         self.shifts = [ALL, *names["shifts"]]
         cells = cells_of(results)
+        self.judged = {key: judgement_of(rows) for key, rows in cells.groupby(["shift", "scenario"])}
         cells = cells[~cells["incomplete"]]
         places = zip(cells["shift"], cells["scenario"].astype(int), cells["method"], strict=True)
         self.utility = dict(zip(places, cells["utility"].astype(float), strict=True))
@@ -246,7 +244,7 @@ class _Known:
                 asked = sum(not reason.startswith("failed") for reason in why[place][stop])
                 sentence = words.at_stop(ranked, near, asked)
                 if number is not None:
-                    judged = self.doubt.judgement(pd.Series({"shift": shift, "scenario": number}))
+                    judged = self.judged.get((shift, number))
                     sentence = f"{sentence} {certainty(judged, self.cards)}".strip()
                 sentences.append(sentence)
         return sentences

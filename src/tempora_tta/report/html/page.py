@@ -14,8 +14,9 @@ import pandas as pd
 
 from tempora_tta import words
 from tempora_tta.analysis.answer import overview
-from tempora_tta.analysis.doubt import doubt, remedy
 from tempora_tta.analysis.notes import notes
+from tempora_tta.analysis.of_run import cells_of, summary_of
+from tempora_tta.analysis.remedy import remedy
 from tempora_tta.analysis.tuning import recipe_notes
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
@@ -76,7 +77,7 @@ def render(results: Results) -> str:
         raise TemporaError(
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
         )
-    cards, batches, known = results.cards, offline_batches(results), doubt(results)
+    cards, batches, summary = results.cards, offline_batches(results), summary_of(results)
     data = payload(results)
     drawn = {name: made for name in ("latency", "pareto", "stream") if (made := CHARTS[name](results))}
     protocols = dict.fromkeys(slider["protocol"] for slider in data["sliders"])
@@ -105,13 +106,13 @@ def render(results: Results) -> str:
         told=told,
         legend=words.legend(told["answers"]),
         pictures_of={kind: cards.scenario(kind).situation for kind in pressures},
-        certainty=known.summary.sentence(),
-        remedy=remedy(known.summary, results.manifest),
+        certainty=words.sureness(vars(summary)),
+        remedy=remedy(summary, results),
         problems=problems(results, batches, {one["method"] for one in told["stretches"]}),
         stream_story=stream_story(results),
         drawn={name: finding for name, (_, finding) in drawn.items()},
         grid=winners_grid(results, axes(results)),
-        tables=all_tables(results.utilities, batches, cards, known, results.segments),
+        tables=all_tables(results.utilities, batches, cards, cells_of(results), results.segments),
         machine=_machine(results.manifest),
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),

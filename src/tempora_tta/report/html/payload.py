@@ -9,8 +9,7 @@ import pandas as pd
 
 from tempora_tta import analysis
 from tempora_tta.analysis.cells import ALL, ease_sign
-from tempora_tta.analysis.doubt import with_doubt
-from tempora_tta.analysis.of_run import cells_of
+from tempora_tta.analysis.of_run import cells_of, utilities_of
 from tempora_tta.cards import Cards
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.published.setups import CORRUPTIONS
@@ -59,7 +58,7 @@ def scenario_order(utilities: pd.DataFrame, cards: Cards) -> list[int]:
 def payload(results: Results) -> dict[str, Any]:
     """Everything, as plain data. Names are given once; cells refer to them by position."""
     names, cards, cells = axes(results), results.cards, cells_of(results)
-    utilities = with_doubt(results).loc[results.contenders.index]
+    utilities = utilities_of(results).loc[results.contenders.index]
     utilities = utilities.sort_values(["method", "shift", "seed", "scenario"], ignore_index=True)
     titles, favourite = scenario_titles(utilities), analysis.offline_champion(cells)
     sliders = what_if(results, names)
