@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from made_runs import BASELINE_MS, METHODS, WIDE_GRID, write_run
+from tempora_tta import words
 from tempora_tta._numbers import percent, points
 from tempora_tta.analysis.of_run import cells_of, summary_of
 from tempora_tta.report import tables
