@@ -67,7 +67,12 @@ class Sweep:
     utility: FloatArray
     why: str = ""
     """The reason, where there is any NaN."""
-    batches: int = 0
+    batches: int = 1
+
+    @classmethod
+    def nothing(cls, why: str) -> Sweep:
+        """No answer at any value."""
+        return cls(np.array(np.nan), why)
 
 
 @dataclass
@@ -79,15 +84,15 @@ class Sweeps:
 
     def of(self, rows: pd.DataFrame, knob: Knob, values: FloatArray) -> Sweep:
         """The sweep of one method on one stream, given the rows of its cells there."""
-        nothing, offline = np.full(len(values), np.nan), self._offline(rows)
+        offline = self._offline(rows)
         if rows["status"].astype(str).str.startswith("failed").all():
-            return Sweep(nothing, str(rows["status"].iloc[0]))
+            return Sweep.nothing(str(rows["status"].iloc[0]))
         if offline is None:
-            return Sweep(nothing, "it has no offline pass to replay")
+            return Sweep.nothing("it has no offline pass to replay")
         stored = self.results.folder.stored(offline["adapting_pass"])
         trace, resolved = self.trace(offline), self.resolved(knob.at(values[0]), offline)
         if stored.time_aware:
-            return Sweep(nothing, route(resolved, time_aware=True).why, trace.num_batches)
+            return Sweep.nothing(route(resolved, time_aware=True).why)
         own = trace.on_device(resolved)
         if knob.name == "interval_ms":
             return self._intervals(own, stored, resolved, values)

@@ -17,7 +17,7 @@ from tempora_tta import analysis, words
 from tempora_tta.analysis.answer import certainty
 from tempora_tta.analysis.cells import ALL
 from tempora_tta.analysis.of_run import cells_of, judgement_of
-from tempora_tta.analysis.sweeps import Knob, Sweeps, knob_of
+from tempora_tta.analysis.sweeps import Knob, Sweep, Sweeps, knob_of
 from tempora_tta.cards import Cards
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.report.html.packing import pack, pack_words
@@ -112,6 +112,7 @@ class _Known:
         self.sweeps = Sweeps(results)
         self.methods = list(names["methods"])
         self.shifts = [ALL, *names["shifts"]]
+        self.counted = set(analysis.shift_set(names["shifts"]))
         cells = cells_of(results)
         self.judged = {key: judgement_of(rows) for key, rows in cells.groupby(["shift", "scenario"])}
         cells = cells[~cells["incomplete"]]
@@ -140,15 +141,23 @@ class _Known:
         knob = knobs.pop() if len(knobs) == 1 else None
         at = {float(self.value[number]): number for number in members}
         values = np.array(sorted({*at, *self._between(knob, list(at))}))
-        evaluated = tuple(at.get(float(value)) for value in values)
-        utility, why = self._evaluated(evaluated)
+        evaluated = [at.get(float(value)) for value in values]
+        shape = (len(self.shifts), len(values), len(self.methods))
+        utility, why = np.full(shape, np.nan), np.full(shape, "", dtype=object)
+        for stop, number in enumerate(evaluated):
+            if number is not None:
+                self._take_evaluated(number, utility[:, stop], why[:, stop])
         if knob is not None:
-            self._add_between(knob, values, evaluated, utility, why)
-        sentences = self._told(protocol, values, evaluated, utility, why)
-        flat = [reason for shift in why for stop in shift for reason in stop]
+            between = np.array([number is None for number in evaluated])
+            for column, method in enumerate(self.methods):
+                found, reasons = self._swept(method, knob, values[between])
+                utility[:, between, column] = found
+                why[:, between, column] = np.where(np.isnan(found), reasons[:, None], "")
+        variant = _variant(self.results.scenarios[members[0]])
+        sentences = self._told(protocol, evaluated, utility, why)
         return Slider(
-            protocol, _variant(self.results.scenarios[members[0]]), knob, values, evaluated, utility, flat, sentences
-        )  # fmt: skip
+            protocol, variant, knob, values, tuple(evaluated), utility, why.ravel().tolist(), sentences
+        )
 
     def _between(self, knob: Knob | None, evaluated: Sequence[float]) -> list[float]:
         if knob is None:
@@ -158,71 +167,38 @@ class _Known:
         values = np.geomspace(least, 1.5 * max(evaluated), STOPS)
         return [float(f"{value:.4g}") for value in values]
 
-    def _evaluated(self, evaluated: Sequence[int | None]) -> tuple[FloatArray, list[list[list[str]]]]:
-        """Utility at each stop that was evaluated, and the reasons of those that have none."""
-        utility = np.full((len(self.shifts), len(evaluated), len(self.methods)), np.nan)
-        why = [[[""] * len(self.methods) for _ in evaluated] for _ in self.shifts]
+    def _take_evaluated(self, number: int, utility: FloatArray, why: NDArray[np.object_]) -> None:
+        """Fill in (shifts, methods) of a scenario that was evaluated."""
         for place, shift in enumerate(self.shifts):
-            for stop, number in enumerate(evaluated):
-                for column, method in enumerate(self.methods):
-                    if number is None:
-                        continue
-                    found = self.utility.get((shift, number, method), np.nan)
-                    utility[place, stop, column] = found
-                    if np.isnan(found):
-                        why[place][stop][column] = self._status(shift, number, method)
-        return utility, why
+            for column, method in enumerate(self.methods):
+                utility[place, column] = found = self.utility.get((shift, number, method), np.nan)
+                if np.isnan(found):
+                    shifts = self.names["shifts"] if shift == ALL else [shift]
+                    statuses = (self.status.get((one, number, method)) for one in shifts)
+                    why[place, column] = next(filter(None, statuses), "not run yet")
 
-    def _status(self, shift: str, number: int, method: str) -> str:
-        shifts = self.names["shifts"] if shift == ALL else [shift]
-        found = (self.status.get((one, number, method)) for one in shifts)
-        return next((status for status in found if status), "not run yet")
-
-    def _add_between(
-        self,
-        knob: Knob,
-        values: FloatArray,
-        evaluated: Sequence[int | None],
-        utility: FloatArray,
-        why: list[list[list[str]]],
-    ) -> None:
-        """Fill in the stops between those that were evaluated: means over streams, by their batches."""
-        between = np.array([number is None for number in evaluated])
-        counted = set(analysis.shift_set(self.names["shifts"]))
-        for column, method in enumerate(self.methods):
-            total, weight, reason = np.zeros(between.sum()), 0, ""
-            for place, shift in enumerate(self.names["shifts"], 1):
-                own, batches, missing = self._on_shift(method, shift, knob, values[between])
-                utility[place, between, column] = own / max(batches, 1)
-                _name(why[place], evaluated, column, np.isnan(own), missing)
-                if shift in counted:
-                    total, weight, reason = total + own, weight + batches, reason or missing
-            utility[0, between, column] = total / max(weight, 1)
-            _name(why[0], evaluated, column, np.isnan(total), reason)
-
-    def _on_shift(
-        self, method: str, shift: str, knob: Knob, values: FloatArray
-    ) -> tuple[FloatArray, int, str]:
-        """Utility times batches, summed over seeds; the batches; and a reason, where an answer is missing."""
-        total, weight, reason = np.zeros(len(values)), 0, ""
-        for seed in self.names["seeds"]:
-            rows = self.streams.get((method, shift, seed))
-            if rows is None:
-                return np.full(len(values), np.nan), 0, "not run yet"
-            found = self.sweeps.of(rows, knob, values)
-            total, weight = total + found.batches * found.utility, weight + found.batches
-            reason = reason or found.why
-        return total, weight, reason
+    def _swept(self, method: str, knob: Knob, values: FloatArray) -> tuple[FloatArray, NDArray[np.object_]]:
+        """Utility (1 + shifts, values), means over streams by their batches, and why some of it is missing."""
+        shape = (len(self.shifts), len(values))
+        total, batches, why = np.zeros(shape), np.zeros(shape[0]), np.full(shape[0], "", dtype=object)
+        for place, shift in enumerate(self.names["shifts"], 1):
+            for seed in self.names["seeds"]:
+                rows = self.streams.get((method, shift, seed))
+                found = Sweep.nothing("not run yet") if rows is None else self.sweeps.of(rows, knob, values)
+                for one in (0, place) if shift in self.counted else (place,):
+                    total[one] += found.batches * found.utility
+                    batches[one] += found.batches
+                    why[one] = why[one] or found.why
+        return total / np.maximum(batches, 1)[:, None], why
 
     # -- words -----------------------------------------------------------------------------------------------
 
     def _told(
         self,
         protocol: str,
-        values: FloatArray,
         evaluated: Sequence[int | None],
         utility: FloatArray,
-        why: list[list[list[str]]],
+        why: NDArray[np.object_],
     ) -> list[str]:
         """The sentence of every stop; adds to the reasons what a method gets at its neighbours."""
         rising, label, sentences = self.cards.scenario(protocol).rising, self.cards.label, []
@@ -234,14 +210,14 @@ class _Known:
                     found = self._nearby(utility[place, :, column], evaluated, stop, rising)
                     if found is not None:
                         near.append({"label": label(self.methods[column]), **found})
-                        why[place][stop][column] += f"; {words.nearby(found)}"
+                        why[place, stop, column] += f"; {words.nearby(found)}"
                 ranked = [
                     {"label": label(method), "standard": method == STANDARD, "utility": float(value)}
                     for method, value in zip(self.methods, utility[place, stop], strict=True)
                     if not np.isnan(value)
                 ]
                 ranked.sort(key=lambda one: -round(one["utility"], 12))
-                asked = sum(not reason.startswith("failed") for reason in why[place][stop])
+                asked = sum(not reason.startswith("failed") for reason in why[place, stop])
                 sentence = words.at_stop(ranked, near, asked)
                 if number is not None:
                     judged = self.judged.get((shift, number))
@@ -276,17 +252,3 @@ def _variant(scenario: Scenario) -> str:
     return (
         deployment.rule if deployment.waits and deployment.has_budget else f"queue {deployment.queue}{rule}"
     )
-
-
-def _name(
-    why: list[list[str]],
-    evaluated: Sequence[int | None],
-    column: int,
-    missing: NDArray[np.bool_],
-    reason: str,
-) -> None:
-    """Write the reason at the stops in between that have no answer."""
-    between = [stop for stop, number in enumerate(evaluated) if number is None]
-    for stop, lacks in zip(between, missing, strict=True):
-        if lacks:
-            why[stop][column] = reason
