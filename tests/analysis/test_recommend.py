@@ -292,6 +292,10 @@ def test_what_cannot_be_answered_is_said(run: Results, tmp_path: Path) -> None:
     found = ask(slow, Discrete(interval_ms=10.0))
     assert (found.fits, found.method, set(found.left_out)) == ("unknown", None, {"tent"})
     assert found.follow_up
+    one = {"tent": METHODS["tent"]}
+    broken = write_run(tmp_path / "broken", methods=one, broken={"tent": "RuntimeError: no"})
+    with pytest.raises(TemporaError, match="no method of this run has a result: failed: RuntimeError: no"):
+        ask(broken, Discrete(interval_ms=10.0))
     failed = write_run(tmp_path / "none", methods={})
     with pytest.raises(TemporaError, match="no finished shift yet"):
         ask(failed, Discrete(interval_ms=10.0))

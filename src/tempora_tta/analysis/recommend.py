@@ -24,6 +24,7 @@ from tempora_tta.analysis.question import Question
 from tempora_tta.analysis.replays import MISSED_BY_A_SHORT_STREAM, Answers, answer
 from tempora_tta.analysis.tails import tail_note, with_variation
 from tempora_tta.cards import Cards
+from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.scenarios import Scenario, to_spec
 from tempora_tta.store import Results, evaluated
@@ -68,7 +69,12 @@ def _without_ranking(results: Results, question: Question, scenario: Scenario, f
     if len(found.rows):
         row = found.rows.iloc[0]
     else:
-        row = results.contenders.dropna(subset="batches").iloc[0].copy()
+        measured = results.contenders.dropna(subset=["batches"])
+        if measured.empty:
+            raise TemporaError(
+                f"no method of this run has a result: {'; '.join(sorted({*found.failed.values()}))}"
+            )
+        row = measured.iloc[0].copy()
         row["value"] = None
     oracles = dict.fromkeys(results.ceilings["method"], "settings chosen by labels, which no deployment has")
     return Answer(
