@@ -31,8 +31,8 @@ from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline
 FEW = (Offline(), Discrete(interval_ms=10.0), Continuous(threshold_ms=15.0), Amortised(budget_ms=60.0))
 SMALL = ("--batches", "4", "--batch-size", "8", "--threads", "1", "--set", "data.workers=0", "--grid", "none")
 RUN = ("run", "--shifts", "contrast", "--methods", "standard,adabn", *SMALL, "--clock", "published:rn50_inc")
-NOT_OF_THIS_RUN = {"buffering", "segments", "stream", "seeds"}
-"""Tables that need two queues, a stream of many shifts, or several seeds."""
+NOT_OF_THIS_RUN = {"settings", "buffering", "segments", "stream", "seeds"}
+"""Tables that need oracles, two queues, a stream of many shifts, or several seeds."""
 CURSOR = re.compile(r"\x1b\[(\?25|\d*[ABCDGJK])|\r")
 """What moves the cursor or erases: a log that holds it is unreadable."""
 
