@@ -117,6 +117,14 @@ def test_more_images_than_the_machine_classifies_do_not_fit(run: Results, camera
     assert found.setting["images_per_s"] == pytest.approx(50.0 * cameras)
 
 
+def test_a_budget_is_a_share_of_one_stream_however_many_there_are(tmp_path: Path) -> None:
+    """40 batches of 10 ms are 0.4 s of plain computing, on each shift and in each order."""
+    budget = [Offline(), Amortised(budget_ms=60.0), Amortised(budget_x=0.5)]
+    several = answers(write_run(tmp_path, scenarios=budget, shifts=("fog", "snow", "clean"), seeds=(1, 2)))
+    assert [one.setting["budget_share"] for one in several[1:]] == pytest.approx([0.15, 0.5])
+    assert [one.setting["budget_s"] for one in several[1:]] == pytest.approx([0.06, 0.2])
+
+
 def test_frames_wait_for_their_batch(run: Results) -> None:
     found = recommend(run, Question(fps=50.0, cameras=20, deadline_ms=1000.0))
     fill_ms = (BATCH_SIZE - 1) * 1000 / (50 * 20)

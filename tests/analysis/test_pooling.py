@@ -85,6 +85,20 @@ def test_a_term_nobody_printed_stays_unknown() -> None:
     assert pooled["utility"] == pytest.approx(0.2)
 
 
+def test_what_is_known_of_one_shift_stays_known() -> None:
+    """A printed table may leave out the weights of a mean; of a shift alone the terms are its own."""
+    terms = {
+        "adapted_fraction": np.nan,
+        "frozen_accuracy": np.nan,
+        "adapt_accuracy": np.nan,
+        "covariance": 0.01,
+    }
+    rows = frame({"sar": 0.2}, availability=np.nan, served_accuracy=0.4, responsiveness=0.5, **terms)
+    pooled = analysis.pool(rows).iloc[0]
+    assert pooled[["served_accuracy", "responsiveness", "covariance"]].tolist() == [0.4, 0.5, 0.01]
+    assert np.isnan(pooled["availability"])
+
+
 def test_a_method_that_failed_somewhere_counts_fewer_shifts() -> None:
     rows = a_run()
     rows.loc[(rows["method"] == "sar") & (rows["shift"] == "fog"), "utility"] = np.nan

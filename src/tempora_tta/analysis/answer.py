@@ -292,7 +292,7 @@ def setting_of(
     card, deployment = scenario.full_card(), scenario.deployment().in_batches_of(size)
     schedule = deployment.schedule
     interval_ms = None if schedule is None else schedule.mean_interval(baseline_ms)
-    batches = float(row["batches"]) / max(1.0, float(row.get("shifts") or 1) * float(row.get("seeds") or 1))
+    batches = float(np.mean(list(results.manifest["batches"].values())))
     resolved = scenario.resolve(num_batches=max(1, round(batches)), batch_size=size, baseline_ms=baseline_ms)
     found = {
         "kind": scenario.protocol,

@@ -64,8 +64,9 @@ def cells(utilities: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
         counting = rows[rows["counts"]]
         together = _numbered(pool(counting, cards=cards), rows)
         parts = [*keys(counting, SCENARIO_NAME), *keys(counting, _GRID), "method"]
-        failed = counting.groupby(parts, dropna=False)["incomplete"].any().reset_index()
-        together = together.merge(failed, on=parts).assign(counts=False)
+        kept = {name: how for name, how in (("incomplete", "any"), ("seeds", "max")) if name in counting}
+        of_parts = counting.groupby(parts, dropna=False).agg(kept).reset_index()
+        together = together.merge(of_parts, on=parts).assign(counts=False)
         together["incomplete"] |= incomplete(together)
         rows = pd.concat([together, rows], ignore_index=True)
     rows = ordered(_ranked(rows, rows["incomplete"]), cards)

@@ -42,7 +42,7 @@ def compare(
         options.TableFormat, typer.Option("--format", help="All but terminal: only the numbers.")
     ] = "terminal",
 ) -> None:
-    """What changed from one run to another for certain, or how far a run agrees with the paper."""
+    """Compare two runs, or a run with the paper: what changed for certain, and how far they agree."""
     from tempora_tta.errors import TemporaError
     from tempora_tta.store import open_run
 

@@ -68,7 +68,7 @@ def recommend(
         Literal["terminal", "json"], typer.Option("--format", help="Of the answer.")
     ] = "terminal",
 ) -> None:
-    """Which method to use for these images, answers and costs: exactly, or with the command that would tell."""
+    """Name the method for these images, answers and costs: exactly, or with the command that would tell."""
     from tempora_tta.analysis.question import Question
     from tempora_tta.analysis.recommend import recommend as find
     from tempora_tta.errors import TemporaError

@@ -45,7 +45,7 @@ def show(
     ] = None,
     format: Annotated[options.TableFormat, typer.Option(help="Of the table.")] = "terminal",
 ) -> None:
-    """Who wins where, how sure that is, and every table of the paper for a run, or for several."""
+    """Show best and next in each setting, how sure that is, and every table of the paper, of one run or several."""
     from tempora_tta.results import open_runs
 
     console = new_console()
