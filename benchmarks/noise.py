@@ -25,7 +25,8 @@ import pandas as pd
 import typer
 
 from common import RESULTS, console, write
-from tempora_tta.analysis.doubt import EQUAL, HOLDS, doubt
+from tempora_tta.analysis.doubt import EQUAL, HOLDS
+from tempora_tta.analysis.of_run import summary_of, winners_of
 from tempora_tta.store import Results, open_run
 
 ALONE, BESIDE = "alone", "beside a busy loop on each core"
@@ -104,7 +105,7 @@ while True:
 
 def about(results: Results) -> dict[str, Any]:
     """What a run says of itself."""
-    summary, manifest = doubt(results).summary, results.manifest
+    summary, manifest = summary_of(results), results.manifest
     return {
         "baseline_ms": manifest["baseline"]["baseline_ms"],
         "cells": summary.cells,
@@ -118,7 +119,7 @@ def about(results: Results) -> dict[str, Any]:
 
 def compared(first: Results, second: Results) -> dict[str, Any]:
     """One pair of runs."""
-    judged = [doubt(results).winners for results in (first, second)]
+    judged = [winners_of(results) for results in (first, second)]
     lost, held = lost_winners(*judged)
     apart = distances(first.utilities, second.utilities)
     far = apart[apart["beyond"] > MOST_APART]

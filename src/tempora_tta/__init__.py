@@ -7,6 +7,7 @@ results.winners()                 # who wins where, and how sure that is
 results.recommend(interval_ms=50) # the method to use, and why
 results.report()                  # the whole of it as one page
 tempora.open_run("runs/mine")     # the results of an earlier run
+tempora.open_runs(["runs/gpu", "runs/pi"]).cells       # several as one, with a column `run`
 tempora.deploy(model, results.recommend(interval_ms=50), interval_ms=50)      # serve what was chosen, as evaluated
 """
 
@@ -20,13 +21,13 @@ from tempora_tta.errors import TemporaError
 if TYPE_CHECKING:
     from tempora_tta.engine.deploy import deploy
     from tempora_tta.evaluation import evaluate
-    from tempora_tta.results import open_run
+    from tempora_tta.results import open_run, open_runs
 
-__all__ = ["TemporaError", "__version__", "deploy", "evaluate", "open_run"]
+__all__ = ["TemporaError", "__version__", "deploy", "evaluate", "open_run", "open_runs"]
 
 
 def __getattr__(name: str) -> Any:
-    """`deploy` and `evaluate` need torch, `open_run` needs pandas: each is imported when first used."""
+    """Import what is heavy when it is first used: `deploy` and `evaluate` need torch, the others pandas."""
     if name == "deploy":
         from tempora_tta.engine.deploy import deploy
 
@@ -35,10 +36,10 @@ def __getattr__(name: str) -> Any:
         from tempora_tta.evaluation import evaluate
 
         return evaluate
-    if name == "open_run":
-        from tempora_tta.results import open_run
+    if name in ("open_run", "open_runs"):
+        from tempora_tta import results
 
-        return open_run
+        return getattr(results, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

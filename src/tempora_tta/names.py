@@ -127,8 +127,8 @@ SHIFTS = (
 
 TABLES = (
     *("winners", "offline", "discrete", "continuous", "amortised", "sweep", "overhead", "temporal-factors"),
-    *("correlation", "deficit", "below-standard", "buffering", "response", "ablation", "segments", "stream"),
-    *("regret", "certainty", "seeds"),
+    *("correlation", "deficit", "below-standard", "buffering", "segments", "stream"),
+    *("regret", "certainty", "seeds", "settings"),
 )
 """Tables of a run; one that has protocols of its own has a table for each."""
 

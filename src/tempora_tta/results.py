@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tempora_tta import store
-from tempora_tta.analysis.advice import Advice
-from tempora_tta.analysis.asked import Asked
+from tempora_tta.analysis.answer import Answer
+from tempora_tta.analysis.cells import stack
 from tempora_tta.analysis.of_run import cells_of, winners_of
+from tempora_tta.analysis.question import Question
 from tempora_tta.analysis.recommend import recommend
-from tempora_tta.analysis.requirements import Requirements
 from tempora_tta.errors import unknown
 
 if TYPE_CHECKING:
@@ -47,21 +47,18 @@ class Results(store.Results):
         """
         return winners_of(self)
 
-    def recommend(self, shifts: Sequence[str] | None = None, **knobs: Any) -> Advice:
-        """The method to use in one deployment: `.method`, `.why`, `.interval` of its utility, `.table` of all.
+    def recommend(self, **knobs: Any) -> Answer:
+        """Return the method to use in one deployment, with `.why`, `.interval`, `.ranking` and `.to_json()`.
 
-        Say what the deployment is with one of `interval_ms`, `fps` (and `cameras`), `rate_hz`, `threshold_ms`,
-        `budget_s` or `scenario` (a scenario, or the label of one of the run's own), `queue` beside a pace; and what
-        it requires with `p90_ms`, `p95_ms`, `p99_ms`, `availability`, `budget_j` or `memory_mb`. Only some of
-        the `shifts` may count.
+        Describe the deployment with the knobs of `analysis.Question`: `fps` and `cameras`, `rate_hz` or
+        `interval_ms`; `deadline_ms` or `threshold_ms`; `budget_s`; or a `scenario`. Limits: `p90_ms`, `p95_ms`,
+        `p99_ms`, `availability`, `budget_j`, `memory_mb`. `shifts` names those that count.
         """
-        deployment, required = ({field.name for field in fields(kind)} for kind in (Asked, Requirements))
+        allowed = [field.name for field in fields(Question)]
         for name in knobs:
-            if name not in deployment | required:
-                raise unknown("knob of a deployment", name, sorted(deployment | required | {"shifts"}))
-        limits = Requirements(**{name: value for name, value in knobs.items() if name in required})
-        asked = Asked(**{name: value for name, value in knobs.items() if name in deployment})
-        return recommend(self, asked.of(self, limits), shifts, limits)
+            if name not in allowed:
+                raise unknown("knob of a deployment", name, allowed)
+        return recommend(self, Question(**knobs))
 
     def plot(self, name: str = "pressure", shift: str | None = None) -> alt.typing.ChartType:
         """Draw a chart of the run with Altair: utility against pressure, or one of `report.charts.CHARTS` by name.
@@ -84,9 +81,9 @@ class Results(store.Results):
         return write_report(self, path)
 
     def __repr__(self) -> str:
-        from tempora_tta.report.notebook import answer, summary
+        from tempora_tta.report.notebook import lines
 
-        return "\n".join([*answer(self), f"Results of {summary(self)}"])
+        return "\n".join(lines(self))
 
     def _repr_html_(self) -> str:
         from tempora_tta.report.notebook import to_html
@@ -94,6 +91,43 @@ class Results(store.Results):
         return to_html(self)
 
 
+class Runs(Mapping[str, Results]):
+    """Several runs as one: their tables with a column `run`."""
+
+    def __init__(self, runs: Mapping[str, Results]) -> None:
+        self._runs = dict(runs)
+
+    def __getitem__(self, name: str) -> Results:
+        return self._runs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def utilities(self) -> pd.DataFrame:
+        return stack({name: run.utilities for name, run in self.items()})
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        return stack({name: run.cells for name, run in self.items()})
+
+    def winners(self) -> pd.DataFrame:
+        return stack({name: run.winners() for name, run in self.items()})
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"{name}\n{run!r}" for name, run in self.items())
+
+
 def open_run(path: Path | str) -> Results:
     """Open a run folder or a pack (`tempora pack`) for reading."""
     return Results.opened(path)
+
+
+def open_runs(paths: Iterable[Path | str]) -> Runs:
+    """Open several run folders or packs as one, each called by its last name; by its path if two share that."""
+    given = [Path(path) for path in paths]
+    shared = len({path.name for path in given}) < len(given)
+    return Runs({str(path) if shared else path.name: open_run(path) for path in given})

@@ -19,18 +19,17 @@ from tempora_tta.analysis.doubt import (
     TIMING,
     UNDECIDED,
     Replicates,
-    Summary,
     doubt,
     judge,
     leads,
     pooled,
-    remedy,
     replicate,
     with_doubt,
 )
 from tempora_tta.analysis.doubt.blocks import Blocks, choose_blocks
 from tempora_tta.analysis.doubt.timing import ADAPT, PREDICT, Kind, Rounds, Steady, rounds_of
-from tempora_tta.analysis.of_run import cells_of, keep_doubt
+from tempora_tta.analysis.of_run import Summary, cells_of, keep_doubt, summary_of, winners_of
+from tempora_tta.analysis.remedy import remedy
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.store import open_run
 
@@ -304,9 +303,9 @@ def test_rounds_of_a_profile_are_those_that_were_clean_and_fitted_on() -> None:
 
 
 def test_timing_marks_what_it_can_change_and_nothing_else(tmp_path: Path) -> None:
-    exact = doubt(write_run(tmp_path / "exact", uncertainty=0.0)).winners
+    exact = winners_of(write_run(tmp_path / "exact", uncertainty=0.0))
     assert not (exact["why"] == TIMING).any()
-    shaky = doubt(write_run(tmp_path / "shaky", uncertainty=0.3)).winners
+    shaky = winners_of(write_run(tmp_path / "shaky", uncertainty=0.3))
     assert (shaky["why"] == TIMING).any()
     offline = shaky["protocol"] == "offline"
     assert (
@@ -318,21 +317,20 @@ def test_timing_marks_what_it_can_change_and_nothing_else(tmp_path: Path) -> Non
 
 def test_a_recorded_clock_is_exact(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", uncertainty=0.3, clock="recorded:given")
-    assert not (doubt(run).winners["why"] == TIMING).any()
+    assert not (winners_of(run)["why"] == TIMING).any()
 
 
 def test_a_run_says_how_many_of_its_winners_hold(tmp_path: Path) -> None:
-    found = doubt(write_run(tmp_path / "run"))
-    summary, winners = found.summary, found.winners
+    run = write_run(tmp_path / "run")
+    summary, winners = summary_of(run), winners_of(run)
     assert summary.cells == len(winners) == 12
     assert summary.holds == (winners["verdict"] == HOLDS).sum()
     assert summary.expected_wrong == pytest.approx((1 - winners["p_best"]).sum())
-    assert f"{summary.cells} winners hold" in summary.sentence()
 
 
 def test_a_run_s_doubt_is_the_same_every_time(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", uncertainty=0.1).path
-    once, again = (doubt(open_run(path)).winners for _ in range(2))
+    once, again = (winners_of(open_run(path)) for _ in range(2))
     assert once.equals(again)
 
 
@@ -352,7 +350,9 @@ def test_a_folder_keeps_what_would_be_worked_out(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", seeds=(1, 2), uncertainty=0.1)
     worked_out = cells_of(open_run(run.path))
     keep_doubt(run)
-    pd.testing.assert_frame_equal(cells_of(open_run(run.path)), worked_out, check_dtype=False, check_like=True)
+    pd.testing.assert_frame_equal(
+        cells_of(open_run(run.path)), worked_out, check_dtype=False, check_like=True
+    )
     for trace in run.path.glob("traces/*.parquet"):
         trace.unlink()
     with warnings.catch_warnings():
@@ -389,33 +389,24 @@ def test_replicates_of_some_methods_are_the_same_replicates() -> None:
 # -- what to do about it ---------------------------------------------------------------------------------------
 
 UNSURE, UNTIMED = Summary(9, 5, 0, 3, 1, 1.0), Summary(9, 5, 0, 1, 3, 1.0)
-RUN = ["tempora", "run", "--seeds", "1", "--out", "here"]
 
 
 @pytest.mark.parametrize(
-    ("summary", "command", "clock", "config", "expected"),
+    ("summary", "clock", "config", "options"),
     [
-        (Summary(9, 9, 0, 0, 0, 0.0), RUN, "measured", {"batches": None}, None),
-        (UNSURE, RUN, "measured", {"batches": None}, "tempora run --out here --seeds 1,2,3"),
-        (UNSURE, RUN, "measured", {"batches": 20}, "tempora run --seeds 1 --out here --batches 80 --replace"),
-        (
-            UNTIMED,
-            RUN,
-            "measured",
-            {"batches": 20},
-            "tempora run --seeds 1 --out here --clock steady --replace",
-        ),
-        (UNTIMED, RUN, "steady:ab", {"profile_s": 30}, "tempora run --seeds 1 --out here --profile-s 120"),
-        (UNSURE, ["tempora", "demo", "--quick"], "steady:ab", {"batches": 10}, "tempora demo"),
-        (UNSURE, ["tempora", "demo"], "steady:ab", {"batches": 40}, "tempora demo --full"),
-        (UNSURE, ["my_script.py"], "measured", None, "tempora.evaluate(...) with more batches"),
+        (UNSURE, "measured", {"batches": None}, "--seeds 1,2,3"),
+        (UNSURE, "measured", {"batches": 20}, "--batches 80 --replace"),
+        (UNTIMED, "measured", {"batches": 20}, "--clock steady --replace"),
+        (UNTIMED, "steady:ab", {"profile_s": 30}, "--profile-s 120"),
     ],
 )
 def test_one_command_decides_more(
-    summary: Summary, command: list[str], clock: str, config: dict[str, object] | None, expected: str | None
+    tmp_path: Path, summary: Summary, clock: str, config: dict[str, object], options: str
 ) -> None:
-    manifest = {"machine": {"command": command}, "clock": clock, "config": config, "seeds": [1]}
-    assert remedy(summary, manifest) == expected
+    run = write_run(tmp_path / "run", seeds=(1,))
+    run.manifest |= {"clock": clock, "config": config}
+    assert remedy(summary, run) == f"tempora run {run.path} {options}"
+    assert remedy(Summary(9, 9, 0, 0, 0, 0.0), run) is None
 
 
 def test_a_damaged_pass_is_said_where_doubt_would_have_needed_it(tmp_path):
@@ -424,4 +415,4 @@ def test_a_damaged_pass_is_said_where_doubt_would_have_needed_it(tmp_path):
     stored = results.folder.stored(cell["adapting_pass"])
     stored.path.write_bytes(stored.path.read_bytes()[:-50])
     with pytest.warns(TemporaWarning, match="cannot be said"):
-        _ = doubt(open_run(results.path)).winners
+        _ = winners_of(open_run(results.path))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 
 from tempora_tta import analysis, published
-from tempora_tta.analysis.headline import compose
 
 IMAGENET_C = ("rn50_inc", "vit_inc")
 SCENARIO = ["protocol", "label"]
@@ -221,25 +217,6 @@ def test_below_standard_shares_say_where_the_misses_are() -> None:
     assert found["cells"].to_dict() == printed["cells"].to_dict()
     for group in ("discrete", "continuous", "amortised"):
         assert found.loc[group, "share"] == pytest.approx(printed.loc[group, "share"], abs=0.0051)
-
-
-def test_the_headline_of_the_paper() -> None:
-    found = compose(*(published.table(name, "rn50_inc") for name in ("winners", "deficit", "below_standard")))
-    assert (found.offline_winner, found.offline_wins, found.offline_cells) == ("cmf", 10, 15)
-    assert (found.losses, found.temporal_cells, found.below_standard) == (211, 240, 79)
-    assert found.mean_gap == 0.15
-    assert (found.temporal_winner, found.temporal_wins) == ("eta", 103)
-    assert found.sentence() == (
-        "CMF, best offline (10 of 15 wins), loses 211 of 240 under pressure, by 15.0 points on average, "
-        "79 times below Standard; ETA wins most there, 103."
-    )
-    spared = replace(found, below_standard=0, temporal_winner="cmf")
-    assert spared.sentence().endswith(", never below Standard; it still wins most there, 103.")
-    unbeaten = replace(spared, losses=0, mean_gap=math.nan)
-    assert (
-        unbeaten.sentence()
-        == "CMF, best offline (10 of 15 wins), stays best in all 240 cells under pressure."
-    )
 
 
 def test_the_phase_transition_is_visible_in_all_protocols() -> None:

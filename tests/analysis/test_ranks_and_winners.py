@@ -179,7 +179,6 @@ def test_winner_changes_may_go_back_and_forth() -> None:
             lambda: analysis.below_standard(analysis.cells(frame({"tent": 0.5}))),
             "no row of method 'standard'",
         ),
-        (lambda: analysis.headline(analysis.cells(frame({"standard": 0.5}))), "offline beside temporal"),
         (
             lambda: analysis.buffering(analysis.cells(frame({"tent": 0.5}, queue=1))),
             "found 1; run queue=0 and queue=1",

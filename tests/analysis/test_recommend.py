@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,10 @@ from scipy import stats
 
 from made_runs import BASELINE_MS, GRID, METHODS, Pace
 from made_runs import measured_run as write_run
-from tempora_tta._numbers import percent
-from tempora_tta.analysis.asked import Asked
-from tempora_tta.analysis.recommend import NoExactAnswer, recommend
+from tempora_tta.analysis.answer import Answer
+from tempora_tta.analysis.question import Question
+from tempora_tta.analysis.recommend import recommend
 from tempora_tta.analysis.replays import answer
-from tempora_tta.analysis.requirements import Requirements
 from tempora_tta.errors import TemporaError
 from tempora_tta.report.tables import build
 from tempora_tta.scenarios import (
@@ -30,6 +30,10 @@ from tempora_tta.store import Results
 from tempora_tta.store.resources import Resources
 
 
+def ask(run: Results, scenario: Scenario, shifts: Sequence[str] = (), **limits: float) -> Answer:
+    return recommend(run, Question(scenario=scenario, shifts=tuple(shifts), **limits))  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return write_run(tmp_path_factory.mktemp("run"))
@@ -37,29 +41,28 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 @pytest.mark.parametrize("scenario", GRID[1:], ids=lambda scenario: scenario.label)
 def test_evaluated_points_are_read_not_replayed(run: Results, scenario: Scenario) -> None:
-    found = recommend(run, scenario)
+    found = ask(run, scenario)
     cells = run.utilities[run.utilities["label"] == scenario.label]
     expected = cells.groupby("method")["utility"].mean()
-    assert found.table.set_index("method")["utility"].to_dict() == pytest.approx(expected.to_dict())
-    assert set(found.table["answer"]) == {"evaluated"}
+    assert found.ranking.set_index("method")["utility"].to_dict() == pytest.approx(expected.to_dict())
+    assert set(found.ranking["answer"]) == {"evaluated"}
     assert found.method == expected.idxmax()
-    assert not found.unanswered
+    assert not found.left_out
 
 
 def test_a_point_is_the_same_within_rounding_only(run: Results) -> None:
-    assert not recommend(run, Discrete(interval_ms=10.0 * (1 + 1e-12))).unanswered
-    assert recommend(run, Discrete(interval_ms=10.01)).unanswered
+    assert not ask(run, Discrete(interval_ms=10.0 * (1 + 1e-12))).left_out
+    assert ask(run, Discrete(interval_ms=10.01)).left_out
 
 
 def test_offline_the_most_accurate_wins(run: Results) -> None:
-    found = recommend(run, Offline())
+    found = ask(run, Offline())
     cells = run.utilities[run.utilities["protocol"] == "offline"]
     expected = cells.groupby("method")["utility"].mean()
-    assert found.table.set_index("method")["utility"].to_dict() == pytest.approx(expected.to_dict())
-    assert found.why.startswith("SAR gets 56.2 % right; Tent gets 53.9 % right")
-    needed = found.table.set_index("method")["break_even_accuracy"]
+    assert found.ranking.set_index("method")["utility"].to_dict() == pytest.approx(expected.to_dict())
+    needed = found.ranking.set_index("method")["break_even_accuracy"]
     assert needed["tent"] == pytest.approx(expected["sar"])
-    assert not found.insolvent
+    assert not found.ranking["insolvent"].any()
 
 
 def test_any_deployment_is_read_or_replayed_or_not_answered(tmp_path: Path) -> None:
@@ -68,24 +71,23 @@ def test_any_deployment_is_read_or_replayed_or_not_answered(tmp_path: Path) -> N
         Deployment(interval_ms=25.0, threshold_ms=30.0),
     )
     run = write_run(tmp_path, scenarios=[*GRID, *evaluated])
-    read = recommend(run, Deployment(utilisation=BASELINE_MS / 12, threshold_x=3.0))
+    read = ask(run, Deployment(utilisation=BASELINE_MS / 12, threshold_x=3.0))
     cells = run.utilities[run.utilities["label"] == evaluated[0].label].groupby("method")["utility"].mean()
-    assert read.table.set_index("method")["utility"].to_dict() == pytest.approx(cells.to_dict())
-    assert set(read.table["answer"]) == {"evaluated"}
-    assert "AdaBN serves 100.0 % of the batches, gets 43.8 % of them right and keeps 97.5 %" in read.why
-    replayed = recommend(run, Deployment(interval_ms=12.0, threshold_ms=33.0))
-    assert set(replayed.table["answer"]) == {"replayed"}
-    assert set(replayed.unanswered) == {"tent", "sar"}, "they would skip batches"
-    assert recommend(run, Deployment(interval_ms=12.0, threshold_ms=30.0, queue=0)).unanswered
+    assert read.ranking.set_index("method")["utility"].to_dict() == pytest.approx(cells.to_dict())
+    assert set(read.ranking["answer"]) == {"evaluated"}
+    replayed = ask(run, Deployment(interval_ms=12.0, threshold_ms=33.0))
+    assert set(replayed.ranking["answer"]) == {"replayed"}
+    assert set(replayed.left_out) == {"tent", "sar"}, "they would skip batches"
+    assert ask(run, Deployment(interval_ms=12.0, threshold_ms=30.0, queue=0)).left_out
 
 
 def test_frozen_batches_that_somebody_waits_for_must_have_been_timed(run: Results) -> None:
     """LAME freezes into Standard, but how long the frozen LAME takes is not how long Standard takes."""
-    found = recommend(run, Deployment(interval_ms=50.0, budget_ms=20.0))
-    assert set(found.unanswered) == {"tent", "sar", "adabn", "lame"}
-    assert "how fast the model predicts when frozen" in found.unanswered["lame"]
-    waits = recommend(run, Deployment(arrivals="on_completion", budget_ms=20.0, rule="strict"))
-    assert "lame" in set(waits.table["method"]), "nobody waits for its frozen batches"
+    found = ask(run, Deployment(interval_ms=50.0, budget_ms=20.0))
+    assert set(found.left_out) == {"tent", "sar", "adabn", "lame"}
+    assert "how fast the model predicts when frozen" in found.left_out["lame"]
+    waits = ask(run, Deployment(arrivals="on_completion", budget_ms=20.0, rule="strict"))
+    assert "lame" in set(waits.ranking["method"]), "nobody waits for its frozen batches"
 
 
 @pytest.mark.parametrize("threshold_ms", [11.0, 12.5, 90.0])
@@ -106,10 +108,10 @@ def test_any_patience_is_replayed_exactly_for_everybody(run: Results, threshold_
 
 
 def test_skipping_is_replayed_for_history_free_methods_only(run: Results) -> None:
-    found = recommend(run, Discrete(interval_ms=8.0))
-    assert set(found.table["method"]) == {"standard", "adabn", "lame"}
-    assert set(found.unanswered) == {"tent", "sar"}
-    assert "depends on which" in found.unanswered["tent"]
+    found = ask(run, Discrete(interval_ms=8.0))
+    assert set(found.ranking["method"]) == {"standard", "adabn", "lame"}
+    assert set(found.left_out) == {"tent", "sar"}
+    assert "depends on which" in found.left_out["tent"]
     offline = run.utilities[run.utilities["protocol"] == "offline"].set_index(["method", "shift"])
     trace = run.trace(offline.loc[("adabn", "fog")])
     score = Discrete(interval_ms=8.0).score(accuracy=trace.accuracy, service_ms=trace.service_ms)
@@ -119,35 +121,34 @@ def test_skipping_is_replayed_for_history_free_methods_only(run: Results) -> Non
 
 
 def test_an_interval_that_skips_nothing_is_answered_for_everybody(run: Results) -> None:
-    found = recommend(run, Discrete(interval_ms=50.0))
+    found = ask(run, Discrete(interval_ms=50.0))
     offline = run.utilities[run.utilities["protocol"] == "offline"].groupby("method")["utility"].mean()
-    assert found.table.set_index("method")["utility"].to_dict() == pytest.approx(offline.to_dict())
-    assert set(found.table["answer"]) == {"replayed"}
-    some = recommend(run, Discrete(interval_ms=30.0))
-    assert set(some.unanswered) == {"sar"}, "41 ms do not fit into 30, 24 do"
+    assert found.ranking.set_index("method")["utility"].to_dict() == pytest.approx(offline.to_dict())
+    assert set(found.ranking["answer"]) == {"replayed"}
+    some = ask(run, Discrete(interval_ms=30.0))
+    assert set(some.left_out) == {"sar"}, "41 ms do not fit into 30, 24 do"
 
 
 def test_the_queue_is_part_of_the_question(run: Results) -> None:
-    assert set(recommend(run, Discrete(interval_ms=10.0, queue=0)).unanswered) == {"tent", "sar"}
+    assert set(ask(run, Discrete(interval_ms=10.0, queue=0)).left_out) == {"tent", "sar"}
 
 
 def test_budgets_that_last_are_answered_for_everybody(run: Results) -> None:
-    found = recommend(run, Amortised(budget_ms=5000.0))
-    assert not found.unanswered
-    assert (found.table["adapted_fraction"] == 1).all()
-    assert "adapts to the end within the budget" in found.why
+    found = ask(run, Amortised(budget_ms=5000.0))
+    assert not found.left_out
+    assert (found.ranking["adapted_fraction"] == 1).all()
 
 
 def test_budgets_that_run_out_need_their_frozen_tail(run: Results) -> None:
-    found = recommend(run, Amortised(budget_ms=200.0))
-    assert set(found.unanswered) == {"tent", "sar"}
-    assert "frozen there was not measured" in found.unanswered["sar"]
+    found = ask(run, Amortised(budget_ms=200.0))
+    assert set(found.left_out) == {"tent", "sar"}
+    assert "frozen there was not measured" in found.left_out["sar"]
 
 
 def test_a_tail_frozen_at_the_same_batch_serves_other_budgets(run: Results) -> None:
     """Tent's overhead is about 14 ms a batch: 60 and 62 ms both end after four."""
-    near = recommend(run, Amortised(budget_ms=62.0)).table.set_index("method")
-    evaluated = recommend(run, Amortised(budget_ms=60.0)).table.set_index("method")
+    near = ask(run, Amortised(budget_ms=62.0)).ranking.set_index("method")
+    evaluated = ask(run, Amortised(budget_ms=60.0)).ranking.set_index("method")
     assert near.loc["tent", "answer"] == "replayed"
     assert near.loc["tent", "utility"] == evaluated.loc["tent", "utility"]
 
@@ -164,22 +165,20 @@ def test_stateless_methods_freeze_into_standard_inference(run: Results) -> None:
 
 
 def test_the_rule_is_part_of_the_question(run: Results) -> None:
-    assert "tent" in recommend(run, Amortised(budget_ms=60.0, rule="overshoot")).unanswered
+    assert "tent" in ask(run, Amortised(budget_ms=60.0, rule="overshoot")).left_out
 
 
 def test_methods_that_look_at_the_clock_are_never_replayed(tmp_path: Path) -> None:
-    found = recommend(
-        write_run(tmp_path, facts={"tent": {"time_aware": True}}), Continuous(threshold_ms=20.0)
-    )
-    assert "looks at the clock" in found.unanswered["tent"]
-    assert "sar" in set(found.table["method"])
+    found = ask(write_run(tmp_path, facts={"tent": {"time_aware": True}}), Continuous(threshold_ms=20.0))
+    assert "looks at the clock" in found.left_out["tent"]
+    assert "sar" in set(found.ranking["method"])
 
 
 def test_a_method_that_stops_adapting_depends_on_its_past(tmp_path: Path) -> None:
     """AdaBN is history-free, AdaBN with stop_after is not: what the pass recorded decides, not the name."""
     stops = {"adabn": {"history_free": False}}
     run = write_run(tmp_path, facts=stops, scenarios=[Offline()])
-    assert "adabn" in recommend(run, Discrete(interval_ms=10.0)).unanswered
+    assert "adabn" in ask(run, Discrete(interval_ms=10.0)).left_out
 
 
 MINE = {"standard": METHODS["standard"], "my_methods:Mine": METHODS["adabn"]}
@@ -189,9 +188,9 @@ MINE = {"standard": METHODS["standard"], "my_methods:Mine": METHODS["adabn"]}
 def test_own_methods_are_replayed_if_they_are_history_free(tmp_path: Path, history_free: bool) -> None:
     facts = {"my_methods:Mine": {"history_free": history_free}}
     run = write_run(tmp_path, methods=MINE, facts=facts, scenarios=[Offline()])
-    found = recommend(run, Discrete(interval_ms=8.0))
-    assert ("my_methods:Mine" in set(found.table["method"])) == history_free
-    assert ("my_methods:Mine" in found.unanswered) != history_free
+    found = ask(run, Discrete(interval_ms=8.0))
+    assert ("my_methods:Mine" in set(found.ranking["method"])) == history_free
+    assert ("my_methods:Mine" in found.left_out) != history_free
 
 
 @pytest.mark.parametrize("runtime", ["", "tf32"])
@@ -217,46 +216,36 @@ def test_own_methods_freeze_into_the_standard_of_their_runtime(tmp_path: Path, r
     assert row["utility"] == pytest.approx((right[0][:cutoff].sum() + right[1][cutoff:].sum()) / 2000)
 
 
-def test_the_margin_is_paired_by_batch_within_the_stream(run: Results) -> None:
+def test_the_lead_is_paired_by_batch_and_holds_for_all_rivals_together(run: Results) -> None:
     scenario = Continuous(threshold_ms=15.0)
-    found = recommend(run, scenario)
-    assert found.margin is not None
-    assert found.runner_up is not None
+    found = ask(run, scenario)
+    assert found.lead is not None
+    mean, lo, hi = found.lead
     worth = answer(run, scenario).worth
     best, second = (
         [value for shift in ("fog", "snow") for value in worth[method, shift, 1]]
-        for method in (found.method, found.runner_up)
+        for method in found.ranking["method"][:2]
     )
     interval = stats.ttest_rel(best, second).confidence_interval(0.95)
     # Wider than for one rival: it holds for all of them together.
-    assert found.margin.lo < interval.low + 0.002
-    assert found.margin.hi > interval.high - 0.002
-    assert found.margin.hi - found.margin.lo < 3 * (interval.high - interval.low)
-    top = found.table["utility"]
-    assert found.margin.mean == pytest.approx(top[0] - top[1])
-    assert found.margin.kind == "within-stream"
-    assert any("says nothing about other orders" in sentence for sentence in found.certainty)
-
-
-def test_with_seeds_the_margin_is_paired_by_seed(tmp_path: Path) -> None:
-    run = write_run(tmp_path, seeds=(1, 2, 3))
-    found = recommend(run, Discrete(interval_ms=10.0))
-    assert found.margin is not None
-    assert found.margin.kind == "across 3 seeds"
-    assert any("probability that AdaBN is best is" in sentence for sentence in found.certainty)
+    assert lo < interval.low + 0.002
+    assert hi > interval.high - 0.002
+    assert hi - lo < 3 * (interval.high - interval.low)
+    top = found.ranking["utility"]
+    assert mean == pytest.approx(top[0] - top[1])
 
 
 def test_what_times_leave_open_is_undecided_by_timing(tmp_path: Path) -> None:
     """At 10.5 ms an interval, AdaBN's 10.5 ms are a knife edge; Standard's 9 are not."""
     scenario = Discrete(interval_ms=10.5, queue=0)
     close = {"standard": Pace(9.0, 0.0, 0.42), "adabn": Pace(10.3, 0.0, 0.44)}
-    sure = recommend(write_run(tmp_path / "sure", methods=close), scenario)
-    unsure = recommend(write_run(tmp_path / "unsure", methods=close, uncertainty=0.2), scenario)
+    sure = ask(write_run(tmp_path / "sure", methods=close), scenario)
+    unsure = ask(write_run(tmp_path / "unsure", methods=close, uncertainty=0.2), scenario)
     assert sure.judged.why != "timing"
     assert (unsure.judged.verdict, unsure.judged.why) == ("undecided", "timing")
-    assert unsure.judged.rivals == (unsure.runner_up,)
-    assert unsure.margin is not None
-    assert unsure.margin.lo < 0
+    assert unsure.judged.rivals == (unsure.ranking["method"][1],)
+    assert unsure.lead is not None
+    assert unsure.lead[1] < 0
 
 
 def test_equal_methods_tie(tmp_path: Path) -> None:
@@ -264,79 +253,52 @@ def test_equal_methods_tie(tmp_path: Path) -> None:
         "standard": Pace(9.0, 0.0, 0.30),
         "stand-in": Pace(9.0, 0.0, 0.30),
     }  # names of one length get the same luck
-    found = recommend(write_run(tmp_path, methods=same), Continuous(threshold_ms=15.0))
+    found = ask(write_run(tmp_path, methods=same), Continuous(threshold_ms=15.0))
     assert (found.judged.verdict, found.judged.equal_with) == ("equal", ("stand-in",))
 
 
 def test_small_margins_are_undecided_by_sampling(tmp_path: Path) -> None:
     close = {"tent": Pace(9.0, 0.0, 0.40), "adabn": Pace(9.0, 0.0, 0.40)}
-    found = recommend(write_run(tmp_path, methods=close), Continuous(threshold_ms=15.0))
+    found = ask(write_run(tmp_path, methods=close), Continuous(threshold_ms=15.0))
     assert (found.judged.verdict, found.judged.why) == ("undecided", "sampling")
 
 
 def test_insolvent_methods_would_lose_with_every_prediction_right(run: Results) -> None:
-    found = recommend(run, Discrete(interval_ms=10.0))
+    found = ask(run, Discrete(interval_ms=10.0))
     assert found.method == "adabn"
-    assert found.insolvent == ["sar"]
-    needed = found.table.set_index("method")["break_even_accuracy"]
-    sar = found.table.set_index("method").loc["sar"]
-    assert needed["sar"] == pytest.approx(found.table["utility"][0] / sar["availability"])
-
-
-def test_the_reason_is_in_the_terms(tmp_path: Path) -> None:
-    methods = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
-    run = write_run(tmp_path, methods=methods | {"standard": Pace(9.0, 0.0, 0.04)})
-    strict = recommend(run, Discrete(interval_ms=10.0))
-    assert (strict.method, strict.runner_up) == ("adabn", "tent")
-    assert "AdaBN serves 97.5 % of the batches" in strict.why
-    assert "Being in time outweighs being less accurate" in strict.why
-    relaxed = recommend(run, Continuous(threshold_ms=500.0))
-    assert (relaxed.method, relaxed.runner_up) == ("tent", "adabn")
-    assert "Its accuracy pays for the time it takes" in relaxed.why
-    assert "points against standard inference" in relaxed.why
+    assert found.ranking.loc[found.ranking["insolvent"], "method"].tolist() == ["sar"]
+    needed = found.ranking.set_index("method")["break_even_accuracy"]
+    sar = found.ranking.set_index("method").loc["sar"]
+    assert needed["sar"] == pytest.approx(found.ranking["utility"][0] / sar["availability"])
 
 
 def test_standard_inference_may_win(tmp_path: Path) -> None:
     methods = {"standard": Pace(9.0, 0.0, 0.40), "sar": Pace(10.0, 31.0, 0.50)}
-    assert "No adaptation" in recommend(write_run(tmp_path, methods=methods), Discrete(interval_ms=10.0)).why
-
-
-@pytest.mark.parametrize(
-    ("about", "sentence"),
-    [
-        ({}, "Timing: measured, and the passes behind this are VALID."),
-        (
-            {"verdict": "INVALID"},
-            "10 of the 10 cells behind this are INVALID (the run: INVALID: baseline drifted",
-        ),
-        ({"verdict": "WARN", "judged": False}, "are WARN (the run: no verdict yet)"),
-        ({"clock": "recorded:12ab", "config": {"clock": "pi.json"}}, "Timing: recorded (pi.json)"),
-        ({"clock": "recorded:12ab", "config": None}, "Timing: recorded (recorded:12ab)"),
-        ({"finished": False}, "The run is not finished"),
-    ],
-)
-def test_it_says_what_it_rests_on(tmp_path: Path, about: dict[str, object], sentence: str) -> None:
-    found = recommend(write_run(tmp_path, **about), Discrete(interval_ms=10.0))  # type: ignore[arg-type]
-    assert any(sentence in said for said in found.certainty)
+    assert ask(write_run(tmp_path, methods=methods), Discrete(interval_ms=10.0)).method == "standard"
 
 
 def test_shifts_can_be_chosen(run: Results) -> None:
-    fog = recommend(run, Discrete(interval_ms=10.0), ["fog"]).table.set_index("method")
+    fog = ask(run, Discrete(interval_ms=10.0), ["fog"]).ranking.set_index("method")
     cells = run.utilities[(run.utilities["label"] == "γ 10 ms") & (run.utilities["shift"] == "fog")]
     assert fog["utility"].to_dict() == pytest.approx(cells.set_index("method")["utility"].to_dict())
     with pytest.raises(TemporaError, match="unknown shift of this run 'fgo': did you mean 'fog'"):
-        recommend(run, Discrete(interval_ms=10.0), ["fgo"])
+        ask(run, Discrete(interval_ms=10.0), ["fgo"])
 
 
-def test_what_cannot_be_answered_is_an_error(run: Results, tmp_path: Path) -> None:
-    with pytest.raises(TemporaError, match="is not above baseline_ms=10"):
-        recommend(run, Continuous(threshold_ms=8.0))
+def test_what_cannot_be_answered_is_said(run: Results, tmp_path: Path) -> None:
+    impatient = ask(run, Continuous(threshold_ms=8.0))
+    assert (impatient.fits, impatient.method) == ("no", None)
     slow = write_run(tmp_path / "slow", methods={"tent": METHODS["tent"]}, scenarios=[Offline()])
-    with pytest.raises(NoExactAnswer, match="γ 10 ms: this run has no exact answer for any method"):
-        recommend(slow, Discrete(interval_ms=10.0))
+    found = ask(slow, Discrete(interval_ms=10.0))
+    assert (found.fits, found.method, set(found.left_out)) == ("unknown", None, {"tent"})
+    assert found.follow_up
+    one = {"tent": METHODS["tent"]}
+    broken = write_run(tmp_path / "broken", methods=one, broken={"tent": "RuntimeError: no"})
+    with pytest.raises(TemporaError, match="no method of this run has a result: failed: RuntimeError: no"):
+        ask(broken, Discrete(interval_ms=10.0))
     failed = write_run(tmp_path / "none", methods={})
     with pytest.raises(TemporaError, match="no finished shift yet"):
-        recommend(failed, Discrete(interval_ms=10.0))
+        ask(failed, Discrete(interval_ms=10.0))
 
 
 def test_no_answer_contradicts_a_measured_neighbour(tmp_path: Path) -> None:
@@ -344,59 +306,38 @@ def test_no_answer_contradicts_a_measured_neighbour(tmp_path: Path) -> None:
     methods = {"standard": METHODS["standard"], "adabn": METHODS["adabn"], "shot_im": Pace(10.0, 14.0, 0.80)}
     budgets = (Amortised(budget_ms=198.0), Amortised(budget_ms=400.0))
     run = write_run(tmp_path, methods=methods, scenarios=[Offline(), *budgets])
-    found = recommend(run, Amortised(budget_ms=200.5))
+    found = ask(run, Amortised(budget_ms=200.5))
     assert found.method == "adabn"
-    assert found.rivals == ["shot_im"]
-    near = found.neighbours["shot_im"]
+    (near,) = found.may_be_better
+    assert near["method"] == "shot_im"
     cells = run.utilities[run.utilities["method"] == "shot_im"].groupby("label")["utility"].mean()
-    assert near.labels == tuple(one.label for one in budgets)
-    assert near.utilities == pytest.approx([cells[one.label] for one in budgets])
-    assert near.lo > found.table["utility"].iloc[0], "whoever reads on would not choose AdaBN"
-    assert found.probably == "shot_im"
-    assert found.answer == (
-        f"Probably SHOT-IM, between {percent(near.lo)} and {percent(near.hi)} at B 0.198 s and B 0.4 s; it was not "
-        "measured here. Of the 2 of 3 methods with an exact answer, AdaBN is best: utility "
-        f"{percent(found.table['utility'].iloc[0])}."
-    )
-    said = str(found)
-    assert "The lead of AdaBN holds among the 2 with an answer." in said
-    assert "The probability that AdaBN is best of the 2 with an answer is 100 %" in said
-    evaluated = recommend(run, budgets[0])
-    assert evaluated.rivals == [], "an evaluated point needs no neighbours"
-    assert evaluated.answer.startswith("Use SHOT-IM: utility")
-    assert "with an answer" not in str(evaluated)
-    beyond = recommend(run, Amortised(budget_ms=450.0)).neighbours
-    assert all(len(one.labels) == 1 for one in beyond.values())
+    evaluated = sorted(cells[one.label] for one in budgets)
+    assert [near["lo"], near["hi"]] == pytest.approx(evaluated)
+    assert near["lo"] > found.ranking["utility"].iloc[0], "measuring it would choose another method"
+    assert found.follow_up
+    assert ask(run, budgets[0]).may_be_better == (), "an evaluated point needs no neighbours"
 
 
-def test_stricter_than_anything_measured_a_neighbour_promises_nothing(tmp_path: Path) -> None:
-    """What a method gets with some patience it may lose with a little less."""
-    methods = {"standard": METHODS["standard"], "tent": Pace(9.0, 0.0, 0.80)}
-    run = write_run(
-        tmp_path,
-        methods=methods,
-        scenarios=[Offline(), Continuous(threshold_ms=15.0)],
-        facts={"tent": {"time_aware": True}},
-    )
-    stricter, more_relaxed = (recommend(run, Continuous(threshold_ms=ms)) for ms in (11.0, 20.0))
-    near = percent(stricter.neighbours["tent"].hi)
-    assert stricter.probably is None
-    assert stricter.answer.endswith(f", unless Tent, {near} at T 15 ms, which is more relaxed.")
-    assert more_relaxed.probably == "tent"
-    assert more_relaxed.answer.startswith(f"Probably Tent, {near} at T 15 ms; it was not measured here.")
+def test_a_method_that_its_neighbours_keep_below_the_best_is_not_mentioned(tmp_path: Path) -> None:
+    methods = {"standard": METHODS["standard"], "adabn": METHODS["adabn"], "tent": Pace(10.0, 14.0, 0.30)}
+    run = write_run(tmp_path, methods=methods, scenarios=[Offline(), Amortised(budget_ms=198.0)])
+    found = ask(run, Amortised(budget_ms=200.5))
+    assert "tent" in found.left_out
+    assert not found.may_be_better
+    assert not found.follow_up
 
 
 def test_a_queue_that_holds_the_stream_is_no_proof_that_a_method_keeps_up(tmp_path: Path) -> None:
     """SAR takes 41 ms, a batch comes every 10, and all of them wait to the end of the stream."""
     scenario = Deployment(interval_ms=10.0, queue=16)
-    few = recommend(write_run(tmp_path / "few", batches=12), scenario)
-    assert (few.table["availability"] == 1).all()
-    assert few.lines[1].startswith("The stream is too short to tell: in 12 batches the queue holds")
-    assert "Tent 42 %, SAR 24 %" in few.too_short
-    assert "Standard" not in few.too_short
+    few = ask(write_run(tmp_path / "few", batches=12), scenario)
+    assert (few.ranking["availability"] == 1).all()
+    (note,) = few.notes
+    assert "Tent 42 %, SAR 24 %" in note
+    assert "Standard" not in note
     evaluated = [Offline(), Deployment(interval_ms=10.0, queue=1)]
-    many = recommend(write_run(tmp_path / "many", scenarios=evaluated), evaluated[1])
-    assert many.too_short == "", "two batches more of forty are no other answer"
+    many = ask(write_run(tmp_path / "many", scenarios=evaluated), evaluated[1])
+    assert not many.notes, "two batches more of forty are no other answer"
 
 
 def test_failed_and_missing_passes_are_said(tmp_path: Path) -> None:
@@ -406,13 +347,13 @@ def test_failed_and_missing_passes_are_said(tmp_path: Path) -> None:
     cells.loc[offline, "status"] = "failed: out of memory"
     strict = (cells["method"] == "tent") & (cells["label"] == "γ 10 ms")
     cells.loc[strict, "status"] = "failed: disk"
-    assert "no offline pass" in recommend(run, Continuous(threshold_ms=33.0)).unanswered["sar"]
-    found = recommend(run, Discrete(interval_ms=10.0))
-    assert found.failed == {"tent": "failed: disk"}
-    assert "tent" not in found.unanswered
+    assert "no offline pass" in ask(run, Continuous(threshold_ms=33.0)).left_out["sar"]
+    found = ask(run, Discrete(interval_ms=10.0))
+    assert found.left_out["tent"] == "failed: disk"
+    assert "tent" not in set(found.ranking["method"])
     gone = (cells["method"] == "lame") & (cells["shift"] == "snow")
     run.utilities = cells[~gone]
-    assert "no cell of it on snow" in recommend(run, Continuous(threshold_ms=33.0)).unanswered["lame"]
+    assert "no cell of it on snow" in ask(run, Continuous(threshold_ms=33.0)).left_out["lame"]
 
 
 # -- what is required besides utility ----------------------------------------------------------------------------
@@ -426,10 +367,10 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 def test_methods_that_answer_too_late_are_excluded_with_their_percentile(seeds: Results) -> None:
     server = Deployment(arrivals=Poisson(rate_hz=30.0), queue=40)
-    free, bound = recommend(seeds, server), recommend(seeds, server, required=Requirements(p99_ms=60.0))
+    free, bound = ask(seeds, server), ask(seeds, server, p99_ms=60.0)
     assert free.method == "sar"
     assert bound.method == "adabn"
-    assert set(bound.excluded) == {"tent", "sar"}
+    assert set(bound.left_out) == {"tent", "sar"}
     responses = []
     for row in seeds.utilities[
         (seeds.utilities["protocol"] == "offline") & (seeds.utilities["method"] == "tent")
@@ -438,72 +379,73 @@ def test_methods_that_answer_too_late_are_excluded_with_their_percentile(seeds: 
         resolved = server.resolve(num_batches=40, seed=int(row.seed), shift=str(row.shift))
         responses.append(trace.course(resolved).response_ms)
     p99 = np.sort(np.concatenate(responses))[-(-99 * 320 // 100) - 1]
-    assert bound.excluded["tent"] == f"its p99 is {p99:.1f} ms, above 60"
-    assert (bound.table["response_p99_ms"] <= 60.0).all()
-    assert bound.tail == "", "measured times hold the device's own variation"
+    assert bound.left_out["tent"] == f"its p99 is {p99:.1f} ms, above 60"
+    assert (bound.ranking["response_p99_ms"] <= 60.0).all()
+    assert not bound.notes, "measured times hold the device's own variation, and SAR is not ranked"
 
 
 def test_a_lost_batch_is_never_answered(seeds: Results) -> None:
-    found = recommend(seeds, Discrete(interval_ms=10.0), required=Requirements(p95_ms=1000.0))
-    assert found.excluded["sar"] == "more than 5 % of the batches are lost, so there is no p95"
-    some = recommend(seeds, Discrete(interval_ms=10.0), required=Requirements(availability=0.9))
-    lost = recommend(seeds, Discrete(interval_ms=10.0)).table.set_index("method")["availability"]
-    assert set(some.excluded) == set(lost.index[lost < 0.9])
-    assert some.excluded["sar"] == f"its availability is {lost['sar']:.4f}, below 0.9"
+    found = ask(seeds, Discrete(interval_ms=10.0), p95_ms=1000.0)
+    assert found.left_out["sar"] == "more than 5 % of the batches are lost, so there is no p95"
+    some = ask(seeds, Discrete(interval_ms=10.0), availability=0.9)
+    lost = ask(seeds, Discrete(interval_ms=10.0)).ranking.set_index("method")["availability"]
+    assert set(some.left_out) == set(lost.index[lost < 0.9])
+    assert some.left_out["sar"] == f"its availability is {lost['sar']:.4f}, below 0.9"
 
 
 @pytest.mark.parametrize(("percent", "needed"), [(99, 299), (95, 59)])
 def test_too_few_responses_are_no_answer(run: Results, seeds: Results, percent: int, needed: int) -> None:
-    required = Requirements(**{f"p{percent}_ms": 1000.0})
-    shifts = ["fog"] if percent == 95 else None
+    required = {f"p{percent}_ms": 1000.0}
+    shifts = ["fog"] if percent == 95 else []
     with pytest.raises(
         TemporaError, match=f"p{percent}: not known from {40 if shifts else 80} responses, it takes {needed}"
     ):
-        recommend(run, Discrete(interval_ms=50.0), shifts, required)
-    assert not recommend(seeds, Discrete(interval_ms=50.0), required=required).excluded
+        ask(run, Discrete(interval_ms=50.0), shifts, **required)
+    assert not ask(seeds, Discrete(interval_ms=50.0), **required).left_out
 
 
 def test_nobody_keeps_what_cannot_be_kept(seeds: Results) -> None:
-    with pytest.raises(TemporaError, match=r"no method has p90 at most 5 ms here: .*Standard: its p90 is 9"):
-        recommend(seeds, Discrete(interval_ms=50.0), required=Requirements(p90_ms=5.0))
+    found = ask(seeds, Discrete(interval_ms=50.0), p90_ms=5.0)
+    assert (found.fits, found.method) == ("no", None)
+    assert found.left_out["standard"].startswith("its p90 is 9")
 
 
 def test_the_tail_has_the_device_s_own_variation_or_is_called_queueing_only(tmp_path: Path) -> None:
     """Factors that a clock keeps apart count where the tail is asked for, and nowhere else."""
-    asked, required = Deployment(interval_ms=40.0), Requirements(p90_ms=1000.0)
+    asked = Deployment(interval_ms=40.0)
     given = {"scenarios": [Offline(), asked], "methods": {"standard": METHODS["standard"]}}
     found = {}
     for name, variation in (("quiet", [1.0]), ("shaken", [1.0, 1.0, 1.0, 2.0])):
         results = write_run(tmp_path / name, variation=variation, **given)  # type: ignore[arg-type]
-        found[name] = recommend(results, asked, required=required)
-        assert set(recommend(results, asked).table["answer"]) == {"evaluated"}
-        assert set(found[name].table["answer"]) == {"replayed"}, "it was evaluated without them"
-    quiet, shaken = (found[name].table["response_p90_ms"].iloc[0] for name in ("quiet", "shaken"))
+        found[name] = ask(results, asked, p90_ms=1000.0)
+        assert set(ask(results, asked).ranking["answer"]) == {"evaluated"}
+        assert set(found[name].ranking["answer"]) == {"replayed"}, "it was evaluated without them"
+    quiet, shaken = (found[name].ranking["response_p90_ms"].iloc[0] for name in ("quiet", "shaken"))
     assert shaken > 1.8 * quiet
-    assert found["quiet"].tail.startswith("queueing only")
-    assert found["shaken"].tail == ""
+    assert any("queueing only" in note for note in found["quiet"].notes)
+    assert not found["shaken"].notes
 
 
 def test_whether_batches_are_lost_is_decided_by_the_times_with_variation(tmp_path: Path) -> None:
     """24 ms fit into 30, twice that does not: a replay of Tent is exact without the device's variation only."""
     results = write_run(tmp_path, scenarios=[Offline()], variation=[1.0, 2.0])
     assert "tent" in set(
-        recommend(results, Deployment(interval_ms=30.0, queue=0, residuals=False)).table["method"]
+        ask(results, Deployment(interval_ms=30.0, queue=0, residuals=False)).ranking["method"]
     )
-    assert "tent" in recommend(results, Deployment(interval_ms=30.0, queue=0)).unanswered
+    assert "tent" in ask(results, Deployment(interval_ms=30.0, queue=0)).left_out
 
 
 @pytest.mark.parametrize(
     ("limit", "message"),
     [
-        ({"p99_ms": 0.0}, "p99_ms=0.0: .*give a number above 0"),
+        ({"p99_ms": 0.0}, "p99_ms=0.0: .*a number above 0"),
         ({"p90_ms": float("nan")}, "p90_ms=nan"),
-        ({"availability": 99.0}, "availability=99.0: is a fraction of the batches above 0, at most 1"),
+        ({"availability": 99.0}, "availability=99.0: is a share above 0, at most 1"),
     ],
 )
 def test_limits_that_make_no_sense(limit: dict[str, float], message: str) -> None:
     with pytest.raises(TemporaError, match=message):
-        Requirements(**limit)
+        Question(**limit)
 
 
 # -- joules and megabytes ------------------------------------------------------------------------------------
@@ -525,25 +467,24 @@ def test_methods_that_take_too_many_joules_or_megabytes_are_left_out_and_told_by
     tmp_path: Path,
 ) -> None:
     run = powered(tmp_path)
-    free = recommend(run, Offline())
+    free = ask(run, Offline())
     assert free.method == "sar"
     offline = run.utilities[run.utilities["protocol"] == "offline"]
     energy_j = offline.groupby("method")["energy_j"].mean()
-    found = free.table.set_index("method")
+    found = free.ranking.set_index("method")
     assert found["energy_j"].to_dict() == pytest.approx(energy_j.to_dict())
     assert energy_j["sar"] == pytest.approx(160.0 * 41 * 40 / 1000, rel=0.02), "40 batches of 41 ms at 160 W"
 
-    bound = recommend(run, Offline(), required=Requirements(memory_mb=800))
+    bound = ask(run, Offline(), memory_mb=800)
     assert bound.method == "tent"
-    assert bound.excluded == {"sar": "its memory is 900 MB, above 800"}
-    bound = recommend(run, Offline(), required=Requirements(budget_j=20.0, memory_mb=800))
-    assert set(bound.excluded) == {"sar", "tent"}
+    assert bound.left_out == {"sar": "its memory is 900 MB, above 800"}
+    bound = ask(run, Offline(), budget_j=20.0, memory_mb=800)
+    assert set(bound.left_out) == {"sar", "tent"}
     overhead_j = offline[offline["method"] == "tent"].set_index("shift")["overhead_j"]
     assert (
-        bound.excluded["tent"]
+        bound.left_out["tent"]
         == f"its overhead is {overhead_j.max():.4g} J on {overhead_j.idxmax()}, above 20"
     )
-    assert str(bound.required) == "overhead at most 20 J, memory at most 800 MB"
 
 
 def test_energy_follows_what_is_served_in_replays_too(tmp_path: Path) -> None:
@@ -558,22 +499,22 @@ def test_energy_follows_what_is_served_in_replays_too(tmp_path: Path) -> None:
 
 def test_what_is_not_known_is_said_and_never_kept(tmp_path: Path, run: Results) -> None:
     with pytest.raises(TemporaError, match=r"overhead is not known in this run.*tempora profile"):
-        recommend(run, Offline(), required=Requirements(budget_j=20.0))
+        ask(run, Offline(), budget_j=20.0)
     with pytest.raises(TemporaError, match="memory is not known in this run"):
-        recommend(run, Offline(), required=Requirements(memory_mb=20.0))
-    some = recommend(powered(tmp_path, without=("tent",)), Offline(), required=Requirements(memory_mb=800))
-    assert some.excluded["tent"] == "its memory is not known"
+        ask(run, Offline(), memory_mb=20.0)
+    some = ask(powered(tmp_path, without=("tent",)), Offline(), memory_mb=800)
+    assert some.left_out["tent"] == "its memory is not known"
 
 
 def test_limits_on_energy_and_memory_alone_are_asked_of_a_stream_that_waits(
     tmp_path: Path, run: Results
 ) -> None:
-    assert Asked().of(run, Requirements(memory_mb=1)) == Offline()
-    assert isinstance(Asked().of(run, Requirements(memory_mb=1, p99_ms=50)), Deployment)
+    assert Question(memory_mb=1).deployment(run) == Offline()
+    assert Question(memory_mb=1, p99_ms=50).deployment(run) is None, "the highest rate of each method"
     with pytest.raises(TemporaError, match="no deployment given"):
-        Asked().of(run, Requirements())
+        Question().deployment(run)
     with pytest.raises(TemporaError, match="budget_j=-1"):
-        Requirements(budget_j=-1)
+        Question(budget_j=-1)
 
 
 def test_the_table_of_costs_has_joules_per_batch_and_megabytes_where_they_are_known(tmp_path: Path) -> None:

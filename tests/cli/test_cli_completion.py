@@ -68,7 +68,7 @@ def test_the_names_are_those_that_there_are() -> None:
     from tempora_tta.config import checked
     from tempora_tta.data import CORRUPTIONS, EXTRA, GROUPS, datasets
     from tempora_tta.engine import suites
-    from tempora_tta.report.tables.build import BUILDERS
+    from tempora_tta.report.tables import NAMES
     from tempora_tta.scenarios import GRIDS
 
     # Other tests register methods and datasets of their own in this process.
@@ -88,7 +88,7 @@ def test_the_names_are_those_that_there_are() -> None:
     )
     assert all(suites.path_of(name).is_file() for name in suites.names())
     assert ("all", *GROUPS, "extra", *CORRUPTIONS, *EXTRA) == names.SHIFTS
-    assert tuple(BUILDERS) == names.TABLES
+    assert NAMES == names.TABLES
     assert list(GRIDS) == list(names.GRIDS)
     for grid in names.GRIDS:
         checked({"grid": grid})

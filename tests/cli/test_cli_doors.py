@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +67,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for kind in ("markdown", "csv", "latex", "json")
         ),
         ("recommend", "--interval-ms", "50"),
-        *(("peak", "--p99-ms", "60", "--format", kind) for kind in ("table", "csv", "json")),
+        *(("recommend", "--p99-ms", "60", "--format", kind) for kind in ("terminal", "json")),
     ],
     ids=" ".join,
 )
@@ -234,7 +235,7 @@ def test_a_reader_that_leaves_is_no_error(run: Path, words: tuple[str, ...]) -> 
 @pytest.mark.skipif(os.name == "nt", reason="no shell that closes a stream")
 @pytest.mark.parametrize("closed", [pytest.param(">&-", marks=pytest.mark.slow), "2>&-", ">&- 2>&-"])
 def test_a_closed_stream_is_no_traceback(run: Path, closed: str) -> None:
-    words = " ".join(command(run, ("show", "RUN")))
+    words = shlex.join(command(run, ("show", "RUN")))
     ended = subprocess.run(["sh", "-c", f"{words} {closed}"], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
 

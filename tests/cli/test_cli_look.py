@@ -235,7 +235,7 @@ def test_ctrl_c_stops_a_run_and_says_how_to_go_on(monkeypatch: pytest.MonkeyPatc
     assert result.exit_code == 130
     assert "The same command goes on from there" in result.output
     monkeypatch.undo()
-    assert "1 shift of 4 batches" in said(*words)
+    assert "4 batches of" in said(*words)
 
 
 @pytest.mark.parametrize("resumes", [True, False])

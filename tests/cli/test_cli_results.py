@@ -5,23 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
+import yaml
 from typer.testing import CliRunner
 
 from made_runs import METHODS, Pace, write_run
+from tempora_tta import analysis
 from tempora_tta.cli.compare import compare
 from tempora_tta.cli.list_ import list_
-from tempora_tta.cli.peak import peak
-from tempora_tta.cli.recommend import measuring_command, recommend
+from tempora_tta.cli.recommend import recommend
 from tempora_tta.cli.show import show
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import tables
+from tempora_tta.results import open_runs
 from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline
 from tempora_tta.store import Results, open_run
 
@@ -29,7 +29,6 @@ app = typer.Typer(pretty_exceptions_enable=False)
 for name, command in (
     ("show", show),
     ("recommend", recommend),
-    ("peak", peak),
     ("compare", compare),
     ("list", list_),
 ):
@@ -68,11 +67,6 @@ def test_overhead_is_read_without_replaying_any_cell(run: Path, monkeypatch: pyt
     assert tempora("show", run, "--table", "overhead", "--format", "csv").strip() == expected.strip()
 
 
-def test_a_run_that_is_not_judged_yet_is_shown(tmp_path: Path) -> None:
-    write_run(tmp_path, scenarios=FEW, finished=False, judged=False)
-    assert "no verdict yet" in tempora("show", tmp_path).splitlines()
-
-
 def test_a_damaged_pass_of_a_user_s_own_method_leaves_the_table_readable(tmp_path: Path) -> None:
     write_run(tmp_path, methods={"standard": METHODS["standard"], "lab:Mine": METHODS["tent"]}, scenarios=FEW)
     next((tmp_path / "traces").glob("*Mine*")).write_bytes(b"PAR1")
@@ -81,10 +75,27 @@ def test_a_damaged_pass_of_a_user_s_own_method_leaves_the_table_readable(tmp_pat
 
 def test_the_overview_of_one_shift_has_its_numbers(run: Path) -> None:
     overview = tempora("show", run, "--shift", "fog")
+    whole = tempora("show", run)
     for name in ("winners", "sweep"):
-        table = tempora("show", run, "--shift", "fog", "--table", name)
-        assert table.rstrip().rpartition("\n\n")[0].strip() in overview, "below it: how sure it is"
-        assert table.partition("VALID")[0].strip() not in tempora("show", run)
+        table = tempora("show", run, "--shift", "fog", "--table", name).partition("\n\nBy shift:")[0].strip()
+        assert table in overview
+        assert table not in whole
+
+
+def test_everything_that_the_overview_says_is_valid_json(run: Path) -> None:
+    told = json.loads(tempora("show", run, "--format", "json"), parse_constant=pytest.fail)
+    assert len(told["answers"]) == len(FEW)
+    for one in told["answers"]:
+        assert one["method"] == one["ranking"][0]["method"]
+    answer = json.loads(
+        tempora("recommend", run, "--interval-ms", "10", "--format", "json"), parse_constant=pytest.fail
+    )
+    assert answer["method"] == "adabn"
+    assert (
+        answer["ranking"][0]["utility_lo"]
+        < answer["ranking"][0]["utility"]
+        < answer["ranking"][0]["utility_hi"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,69 +112,97 @@ def test_what_the_overview_cannot_show_is_said(run: Path, arguments: list[str], 
         tempora("show", run, *arguments)
 
 
+def test_several_runs_are_one_thing(run: Path, tmp_path: Path) -> None:
+    write_run(tmp_path / "other", scenarios=FEW, luck=3)
+    paths = [run, tmp_path / "other"]
+    rows = list(csv.DictReader(io.StringIO(tempora("show", *paths, "--table", "sweep", "--format", "csv"))))
+    assert {row["run"] for row in rows} == {"run", "other"}
+    told = json.loads(tempora("show", *paths, "--format", "json"))
+    assert {name: one["about"]["run"] for name, one in told.items()} == {
+        path.name: str(path) for path in paths
+    }
+    both = open_runs(paths)
+    assert set(both) == {"run", "other"}
+    cells = both.cells
+    assert len(cells) == sum(len(one.cells) for one in both.values())
+    found = analysis.across_machines(cells, "run")
+    assert set(found["run"]) == {"run", "other"}
+    assert set(both.winners()["run"]) == {"run", "other"}
+
+
 # -- recommend -------------------------------------------------------------------------------------------------
 
 
-def test_recommend_says_what_to_use_and_why(run: Path) -> None:
-    text = one_line(tempora("recommend", run, "--interval-ms", "10"))
-    assert "A batch of 50 every 10 ms (utilisation 100 %), 1 may wait; λ 10.0 ms; all shifts" in text
-    assert "Use AdaBN: utility" in text
-    assert "Runner-up: Standard" in text
-    assert "within-stream 95 % interval" in text
-    assert "Why: AdaBN serves" in text
-    assert "Insolvent: SAR. Even with every prediction right they would lose to AdaBN." in text
-    assert re.search(r"SAR [\d. ]+ never evaluated", text), "no accuracy is above 100 %"
-    assert "evaluated" in text
+def test_frames_are_not_batches(run: Path) -> None:
+    """50 frames of 10 cameras at 500 frames per second come every 10 ms, and the first of them waited 9.8 ms."""
+    by_frame = json.loads(tempora("recommend", run, "--fps", "500", "--cameras", "10", "--format", "json"))
+    by_batch = json.loads(tempora("recommend", run, "--interval-ms", "10", "--format", "json"))
+    assert by_frame["setting"]["interval_ms"] == by_batch["setting"]["interval_ms"] == 10.0
+    assert by_frame["setting"]["fill_ms"] == pytest.approx(9.8)
+    assert by_frame["method"] == by_batch["method"]
+    waits = [one["ranking"][0]["first_wait_ms"] for one in (by_frame, by_batch)]
+    assert waits[0] == pytest.approx(waits[1] + 9.8)
 
 
-def test_cameras_become_an_interval(run: Path) -> None:
-    """50 frames of 10 cameras at 500 frames per second: a batch every 10 ms."""
-    by_fps = tempora("recommend", run, "--fps", "500", "--cameras", "10")
-    assert by_fps == tempora("recommend", run, "--interval-ms", "10")
+def test_a_rate_is_of_images_and_not_of_batches(run: Path) -> None:
+    told = json.loads(tempora("recommend", run, "--rate-hz", "1000", "--format", "json"))
+    assert told["setting"]["interval_ms"] == pytest.approx(1000 * 50 / 1000)
 
 
-def test_recommend_takes_patience_budgets_shifts_and_queues(run: Path) -> None:
-    assert "worth half after 33 ms" in tempora("recommend", run, "--threshold-ms", "33")
-    assert "B 0.06 s of overhead, rule strict" in tempora("recommend", run, "--budget-s", "0.06")
-    assert "all shifts" not in tempora("recommend", run, "--threshold-ms", "33", "--shift", "fog")
-    assert "0 may wait" in one_line(tempora("recommend", run, "--interval-ms", "10", "--queue", "0"))
+def test_a_budget_is_seconds_or_a_share_of_plain_computing(run: Path) -> None:
+    """40 batches of 10 ms: 15 % of that are 60 ms."""
+    seconds, share = (
+        json.loads(tempora("recommend", run, "--budget", text, "--format", "json"))
+        for text in ("0.06", "15%")
+    )
+    assert seconds["setting"]["budget_share"] == pytest.approx(0.15)
+    assert share["setting"]["budget_s"] == pytest.approx(0.06)
+    assert [row["utility"] for row in seconds["ranking"]] == [row["utility"] for row in share["ranking"]]
 
 
-def test_what_has_no_exact_answer_is_said_with_what_would_measure_it(run: Path) -> None:
-    text = one_line(tempora("recommend", run, "--interval-ms", "12"))
-    assert "Use AdaBN, best of the 3 of 5 methods with an exact answer" in text
-    assert "No exact answer, and none is made up: Tent, SAR: it would skip batches" in text
-    assert "call tempora.evaluate again with Discrete(interval_ms=12.0)" in text
+def test_any_limit_combines_with_any_pace(run: Path) -> None:
+    told = json.loads(
+        tempora(
+            *("recommend", run, "--fps", "50", "--cameras", "20", "--within-ms", "100", "--budget", "50%"),
+            *("--p90-ms", "90", "--availability", "0.9", "--shifts", "fog", "--format", "json"),
+        )
+    )
+    assert told["about"]["shifts"] == ["fog"]
+    assert all(row["p90_ms"] <= 90 and row["answered"] >= 0.9 for row in told["ranking"])
 
 
-def test_a_run_that_can_say_nothing_is_an_error_with_the_remedy(tmp_path: Path) -> None:
-    config = {"scenarios": [], "data": {"shifts": ["fog"]}}
-    write_run(tmp_path, methods={"tent": METHODS["tent"]}, scenarios=[Offline()], config=config)
-    with pytest.raises(
-        TemporaError, match=r"no exact answer for any method(.|\n)*tempora run .*--shifts fog"
-    ):
-        tempora("recommend", tmp_path, "--interval-ms", "10")
+def test_the_command_that_measures_is_one_line_and_adds_the_scenario(tmp_path: Path) -> None:
+    """What the command line makes of it is the configuration of the run, and the scenario."""
+    from tempora_tta.scenarios import from_spec
+
+    write_run(tmp_path, methods={"tent": METHODS["tent"]}, scenarios=[Offline()], config={"scenarios": []})
+    told = json.loads(tempora("recommend", tmp_path, "--fps", "500", "--cameras", "20", "--format", "json"))
+    assert (told["fits"], told["method"]) == ("unknown", None)
+    words = shlex.split(told["follow_up"])
+    assert words[:4] == ["tempora", "run", str(tmp_path), "--scenario"]
+    assert from_spec(yaml.safe_load(words[4])).label == "20 × 500 frames/s"
+    assert (
+        told["follow_up"]
+        in tempora("recommend", tmp_path, "--fps", "500", "--cameras", "20").splitlines()[-1]
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no deployment given: say one of --interval-ms, --fps, --rate-hz, --threshold-ms, --budget-s"),
+        ([], "no deployment given"),
+        (["--interval-ms", "10", "--fps", "1"], "--interval-ms and --fps are different deployments"),
         (
-            ["--interval-ms", "10", "--budget-s", "1"],
-            "--interval-ms and --budget-s are different deployments",
+            ["--within-ms", "10", "--patience-ms", "1"],
+            "--within-ms and --patience-ms are different deployments",
         ),
-        (["--fps", "0"], "both must be above 0"),
-        (["--interval-ms", "-5"], "interval_ms=-5.0: must be a finite number above 0"),
-        (["--threshold-ms", "5"], "is not above baseline_ms=10"),
-        (["--interval-ms", "10", "--shift", "fgo"], "did you mean 'fog'"),
-        (["--interval-ms", "10", "--queue", "-1"], "queue=-1"),
-        (["--interval-ms", "10", "--cameras", "3"], "--cameras 3: only with --fps; leave it out"),
-        (
-            ["--threshold-ms", "33", "--queue", "5"],
-            "--queue 5: only with --interval-ms or --fps or --rate-hz; leave it out",
-        ),
-        (["--budget-s", "1", "--cameras", "3"], "--cameras 3: only with --fps"),
+        (["--fps", "0"], "--fps 0.0: must be a number above 0"),
+        (["--interval-ms", "-5"], "--interval-ms -5.0: must be a number above 0"),
+        (["--interval-ms", "10", "--shifts", "fgo"], "did you mean 'fog'"),
+        (["--interval-ms", "10", "--cameras", "3"], "--cameras 3: only with --fps"),
+        (["--patience-ms", "33", "--queue", "5"], "--queue 5: only with --interval-ms, --fps or --rate-hz"),
+        (["--budget", "half"], "--budget half: write seconds"),
+        (["--interval-ms", "50", "--p99-ms", "60"], "p99: not known from 80 responses, it takes 299"),
     ],
 )
 def test_questions_that_make_no_sense(run: Path, arguments: list[str], message: str) -> None:
@@ -171,112 +210,13 @@ def test_questions_that_make_no_sense(run: Path, arguments: list[str], message: 
         tempora("recommend", run, *arguments)
 
 
-def test_requirements_exclude_and_say_why(tmp_path: Path) -> None:
-    write_run(tmp_path, scenarios=FEW, seeds=(1, 2, 3, 4))
-    text = one_line(
-        tempora("recommend", tmp_path, "--rate-hz", "30", "--p99-ms", "60", "--availability", "0.99")
-    )
-    assert "Use AdaBN" in text
-    assert "Required: p99 at most 60 ms, availability at least 0.99. Excluded: Tent, its p99 is" in text
-    assert "p99 ms" in text
-    at_half_load = one_line(tempora("recommend", tmp_path, "--p99-ms", "60"))
-    assert at_half_load.startswith("A deployment of your own: Poisson ρ 50 %, queue 16; λ 10.0 ms")
-    assert "Every method with an answer has it" in tempora(
-        "recommend", tmp_path, "--interval-ms", "50", "--p90-ms", "60"
-    )
-
-
-def test_requirements_on_few_responses(run: Path) -> None:
-    with pytest.raises(TemporaError, match="p99: not known from 80 responses, it takes 299"):
-        tempora("recommend", run, "--interval-ms", "50", "--p99-ms", "60")
-
-
-def test_ties_are_called_ties(tmp_path: Path) -> None:
-    same = {"standard": METHODS["standard"], "stand-in": METHODS["standard"]}
-    write_run(tmp_path / "same", methods=same, scenarios=FEW)
-    assert "Tie: stand-in gets exactly the same" in tempora(
-        "recommend", tmp_path / "same", "--threshold-ms", "20"
-    )
-    write_run(tmp_path / "unsure", scenarios=FEW, uncertainty=0.5)
-    text = one_line(tempora("recommend", tmp_path / "unsure", "--threshold-ms", "15"))
-    assert "is undecided by timing: " in text
-    assert " may be better." in text
-
-
-def test_the_command_is_the_run_with_one_scenario_more() -> None:
-    """What the command line would make of it is the configuration that the run had, and the scenario."""
-    from tempora_tta.config import checked
-    from tempora_tta.engine.load_config import load_config
-
-    config = checked(
-        {
-            "data": {"dataset": "fashion", "shifts": ["fog", "snow"], "severity": 3},
-            "methods": ["standard", {"name": "tent", "label": "tent fast", "lr": 0.1}],
-            "scenarios": [{"protocol": "continuous", "threshold_ms": 80.0}],
-            "batches": 10,
-            "share": False,
-            "seeds": [1, 2],
-            "clock": "published:rn50_inc",
-        }
-    ).plain()
-    asked = {"protocol": "discrete", "interval_ms": 60.0}
-    words = shlex.split(measuring_command(config, asked, Path("runs/my run")))
-    assert words[:2] == ["tempora", "run"]
-    assert words[-2:] == ["--out", "runs/my run"]
-    flags: dict[str, Any] = {"--shifts": "data.shifts", "--batches": "batches", "--clock": "clock"}
-    given, overrides = {}, []
-    for flag, value in zip(words[2:-2:2], words[3:-2:2], strict=True):
-        if flag == "--set":
-            overrides.append(value)
-        elif flag == "--seeds":
-            given["seeds"] = [int(seed) for seed in value.split(",")]
-        else:
-            given[flags[flag]] = value
-    again = load_config(None, overrides, given).plain()
-    assert again == {**config, "scenarios": [*config["scenarios"], asked]}
-
-
-# -- peak ------------------------------------------------------------------------------------------------------
-
-
-def test_peak_shows_a_rate_per_method(run: Path) -> None:
-    text = tempora("peak", run, "--p99-ms", "60")
-    assert "99 % of all batches are answered within 60 ms" in one_line(text)
-    assert "1,040 arrivals, each stream 13 times with other arrivals" in one_line(text)
-    assert all(len(line) <= 80 for line in text.splitlines())
-    places = [text.index(name) for name in ("Standard", "AdaBN", "LAME", "Tent", "SAR")]
-    assert places == sorted(places)
-
-
-def test_peaks_that_a_replay_does_not_decide_are_marked(run: Path) -> None:
-    text = tempora("peak", run, "--p99-ms", "60", "--queue", "1", "--methods", "adabn,tent")
-    adabn, tent = (next(line for line in text.splitlines() if name in line) for name in ("AdaBN", "Tent"))
-    assert "replayed" in adabn
-    assert "≈" in tent
-    assert "approximate" in tent
-    assert "Tent: it would skip batches" in one_line(text)
-    assert "measures a rate" in one_line(text)
-
-
-def test_peak_as_data(run: Path) -> None:
-    records = json.loads(tempora("peak", run, "--p99-ms", "9.1", "--format", "json"))
-    rows = list(csv.DictReader(io.StringIO(tempora("peak", run, "--p99-ms", "9.1", "--format", "csv"))))
-    assert [record["method"] for record in records] == [row["method"] for row in rows]
-    assert [record["rate_hz"] for record in records] == [float(row["rate_hz"]) for row in rows]
-    adabn = next(record for record in records if record["method"] == "adabn")
-    assert (adabn["rate_hz"], adabn["share"], adabn["bound_ms"], adabn["arrivals"]) == (0.0, None, 9.1, 1040)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "a peak has one bound; give p99_ms"),
-        (["--p99-ms", "50", "--methods", "tnet"], "did you mean 'tent'"),
-    ],
-)
-def test_peaks_that_make_no_sense(run: Path, arguments: list[str], message: str) -> None:
-    with pytest.raises(TemporaError, match=message):
-        tempora("peak", run, *arguments)
+def test_limits_without_a_pace_give_the_highest_rate_of_each_method(run: Path) -> None:
+    told = json.loads(tempora("recommend", run, "--p99-ms", "60", "--format", "json"))
+    rates = [row["images_per_s"] for row in told["ranking"]]
+    assert [row["method"] for row in told["ranking"]] == ["standard", "adabn", "lame", "tent", "sar"]
+    assert rates == sorted(rates, reverse=True)
+    none = json.loads(tempora("recommend", run, "--p99-ms", "5", "--format", "json"))
+    assert none["fits"] == "no"
 
 
 # -- compare ---------------------------------------------------------------------------------------------------
@@ -289,11 +229,10 @@ def test_two_runs_side_by_side(tmp_path: Path) -> None:
     write_run(there, scenarios=FEW, clock="measured", methods=better, machine={"gpu": "Big GPU"})
     text = one_line(tempora("compare", here, there))
     assert "two machines: Some CPU, 2 threads here, Big GPU there" in text
-    assert "4 of 20 numbers changed, 0 are undecided" in text
-    assert "offline: SAR wins here, AdaBN there." in text
-    assert "changed places" in text
+    assert "4 of 20 numbers changed for certain, 0 undecided" in text
+    assert "When time is unlimited, SAR wins here and AdaBN there." in text
     assert "+26.0*" in text
-    assert "The same methods win in all 4 scenarios." in one_line(tempora("compare", here, here))
+    assert "The same methods win in all 4 settings." in one_line(tempora("compare", here, here))
 
 
 def test_comparisons_to_paste_and_to_process(run: Path) -> None:

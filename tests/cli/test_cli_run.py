@@ -60,8 +60,9 @@ def test_the_severity_is_an_option(tmp_path, monkeypatch):
 
 def test_the_same_command_resumes_and_shows_who_wins(run_folder):
     output = tempora_says("run", *FEW, *SMALL, *CLOCK, "--plain", "--out", str(run_folder))
-    assert "Highest utility per shift and scenario" in output
-    assert "VALID: recorded clock" in output
+    assert "unlimited time" in output
+    assert "Timing valid." in output
+    assert f"tempora show {run_folder}" in output
 
 
 def test_a_run_folder_is_run_again_with_one_more_scenario(run_folder, tmp_path):

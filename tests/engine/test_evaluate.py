@@ -15,7 +15,7 @@ from latencies import CLOCK
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.analysis import answer
+from tempora_tta.analysis.replays import answer
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.data import from_batches
 from tempora_tta.engine import Run
@@ -379,7 +379,7 @@ def test_own_methods_are_shown_under_the_label_of_their_class(network, batches, 
     assert set(results.utilities["method"]) == {"standard", "Labelled", "again"}
     assert "My [first] Method" in to_terminal(build("offline", results.utilities, cards=results.cards))
     assert "My [first] Method" in render(results)
-    recommend(tmp_path / "run", threshold_ms=60.0)
+    recommend(tmp_path / "run", patience_ms=60.0)
     assert "My [first] Method" in capsys.readouterr().out
 
 

@@ -9,7 +9,8 @@ from latencies import CLOCK
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.analysis import answer, pool
+from tempora_tta.analysis import pool
+from tempora_tta.analysis.replays import answer
 from tempora_tta.scenarios import SIX_TERMS, Deployment, Discrete, Offline
 
 METHODS = ["standard", "adabn", "tent"]

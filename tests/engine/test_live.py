@@ -178,7 +178,7 @@ def test_a_machine_as_fast_as_when_it_was_profiled_is_so_by_the_same_look(job, m
 
     monkeypatch.setattr(record, "Timer", Machine)
     monkeypatch.setattr(living, "Timer", Machine)
-    profile = record.record_profile(job, seconds=0.1, num_batches=5, name="here")
+    profile = record.record_profile(job, seconds=0.1, name="here")
     assert (profile.standard_ms, profile.back_to_back_ms) == (10.0, 9.0)
     stream = job.open_stream(job.streams[0])
     assert living.Speed(job, stream, profile.back_to_back_ms).now_x() == 1.0

@@ -233,7 +233,7 @@ def test_a_profile_leaves_it_out_and_times_the_others_under_torch_as_it_was(netw
         network("fashion_resnet"), batches[:3], [LeavesAutocast, "standard", "adabn"], [],
         device="cpu", clock="steady", seeds=[1],
     )  # fmt: skip
-    profile = record_profile(job, seconds=1.0, num_batches=3, name="here")
+    profile = record_profile(job, seconds=1.0, name="here")
     assert list(profile.left_out) == ["mine"]
     assert {"standard", "adabn"} <= profile.methods
     assert not torch.is_autocast_enabled("cpu")

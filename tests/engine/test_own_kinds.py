@@ -202,7 +202,7 @@ def test_scenarios_are_read_as_they_were(run: Path) -> None:
 def test_every_table_names_them(run: Path, format_: str) -> None:
     results = open_run(run)
     shown = {}
-    for name in tables.build_names(results.utilities):
+    for name in tables.names(results.utilities):
         needs = {"overhead": results.traces}.get(name)
         try:
             built = tables.build(name, results.utilities, needs, cards=results.cards)
@@ -211,7 +211,7 @@ def test_every_table_names_them(run: Path, format_: str) -> None:
         shown[name] = tables.render(built, format_)
     own = {"alternating", "frame_rate"}
     assert own | {"winners", "sweep", "offline", "discrete", "deficit", "below-standard"} <= set(shown)
-    assert {"temporal-factors", "correlation", "response", "overhead"} <= set(shown)
+    assert {"temporal-factors", "correlation", "overhead"} <= set(shown)
     if format_ in ("csv", "json"):
         assert all("alternating" in shown[name] for name in ("sweep", "winners", "temporal-factors"))
         return
@@ -226,11 +226,10 @@ def test_every_table_names_them(run: Path, format_: str) -> None:
 def test_the_command_line_names_them(run: Path, tmp_path: Path) -> None:
     assert "Tick-tock" in command("show", run)
     assert "My Method" in command("show", run, "--table", "alternating", "--by-shift")
-    said = command("recommend", run, "--scenario", "s 20 ms")
+    said = command("recommend", run, "--scenario", "s 20 ms", "--why")
     assert "Two cameras take turns: s 20 ms" in said
     assert "of both cameras and keeps" in " ".join(said.split())
-    assert "available %" in said
-    assert "responsive %" in said
+    assert "answered %" in said
     # Between the evaluated points only the history-free have an exact answer.
     assert "Use " in command("recommend", run, "--interval-ms", "45")
     other = tmp_path / "other"
@@ -251,13 +250,13 @@ def test_the_report_and_what_if_explain_them(run: Path) -> None:
     from report.test_html import payload_of
 
     page = render(open_run(run))
-    for text in ("Two cameras take turns", "Tick-tock", "of both cameras", "My Method", "#12ab9f"):
+    for text in ("Two cameras take turns", "Tick-tock", "My Method", "#12ab9f"):
         assert text in page or text in json.dumps(payload_of(page), ensure_ascii=False), text
     payload = payload_of(page)
-    kinds = {kind["protocol"]: kind for kind in payload["protocols"]}
+    kinds = {kind["protocol"]: kind for kind in payload["sliders"]}
     assert kinds["alternating"]["knob"] == "The short wait"
-    assert kinds["alternating"]["limit"] is None, "the page cannot move it, so it shows what was evaluated"
-    assert kinds["frame_rate"]["limit"] == "interval_ms", "a plain schedule, which it can"
+    assert len(kinds["alternating"]["values"]) == 2, "only what was evaluated has an answer"
+    assert len(kinds["frame_rate"]["values"]) > 20, "a plain schedule has one in between"
     assert (
         payload["charts"]["curves_alternating"]["layer"][1]["encoding"]["x"]["title"]
         == "The short wait s (ms)"
@@ -294,7 +293,7 @@ def test_a_larger_value_may_be_more_pressure() -> None:
     import pandas as pd
 
     from analysis.runs import frame
-    from tempora_tta.analysis import ordered, strictest
+    from tempora_tta.analysis.cells import at_strictest, ordered
     from tempora_tta.scenarios import ScenarioCard
 
     cards = Cards(scenarios={"rate": ScenarioCard.of("rate", "rate_hz", ScenarioCard(rising=True))})
@@ -306,7 +305,7 @@ def test_a_larger_value_may_be_more_pressure() -> None:
         ignore_index=True,
     )
     assert list(ordered(rows, cards)["value"]) == [30.0, 20.0, 10.0]
-    assert list(strictest(rows, cards)["value"]) == [30.0]
+    assert list(rows.loc[at_strictest(rows, cards), "value"]) == [30.0]
 
 
 @pytest.fixture

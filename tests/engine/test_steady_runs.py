@@ -162,7 +162,7 @@ def test_joules_are_busy_time_times_the_power_of_the_profile(network, batches, t
     assert steady.loc["adabn", "energy_j"].isna().all(), "nobody measured its power"
     assert (steady.loc["standard", "overhead_j"] == 0).all()
     assert set(steady.loc["tent", "memory_mb"]) == {700.0}
-    assert run.recommend(memory_mb=500).excluded["tent"] == "its memory is 700 MB, above 500"
+    assert run.recommend(memory_mb=500).left_out["tent"] == "its memory is 700 MB, above 500"
 
 
 def test_the_devices_own_variation_is_applied_where_the_tail_is_the_answer(network, batches, clock):

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tempora_tta import data, methods, models
-from tempora_tta.analysis import winners
+from tempora_tta.analysis import winners_of
+from tempora_tta.analysis.question import Question
 from tempora_tta.analysis.recommend import recommend
 from tempora_tta.cli import app
 from tempora_tta.engine import Run
@@ -205,10 +206,10 @@ def test_oracle_settings_keep_their_mark_and_are_neither_ranked_nor_recommended(
     assert pd.isna(table.loc["tent (oracle)", "rank"])
     assert not table.loc["standard", "oracle"]
     assert sorted(table["rank"].dropna()) == [1, 2]
-    assert set(winners(oracle_run.utilities)["winner"]) <= {"standard", "adabn"}
-    advice = recommend(oracle_run, Offline())
-    assert set(advice.table["method"]) == {"standard", "adabn"}
-    assert any("Left out: Tent (oracle)" in said for said in advice.certainty)
+    assert set(winners_of(oracle_run)["method"]) <= {"standard", "adabn"}
+    advice = recommend(oracle_run, Question(scenario=Offline()))
+    assert set(advice.ranking["method"]) == {"standard", "adabn"}
+    assert "tent (oracle)" in advice.left_out
     kept = oracle_run.manifest["recipes"]
     assert (kept["select"], kept["oracle"], kept["tuned_on"]) == ("labels", True, ["fog"])
     assert kept["settings"] == {"tent (oracle)": {"lr": 0.002}}
@@ -221,7 +222,8 @@ def test_oracle_settings_are_marked_where_people_look(oracle_run: Results) -> No
     assert "a ceiling, neither ranked nor recommended" in shown
     assert "tuned (by labels) on fog, which is evaluated here" in shown
     page = render(oracle_run)
-    assert "Tent (oracle) %" in page
+    assert "Ceilings of tuned settings" in page
+    assert "Tent (oracle)" in page
     assert "a ceiling, neither ranked nor recommended" in page
 
 

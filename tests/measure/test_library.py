@@ -79,7 +79,7 @@ def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
             "model": "fashion_resnet",
             "weights": "w",
             "batch_size": 64,
-            "device": "AMD EPYC (tm), 1 threads",
+            "device": "AMD EPYC (tm), 1 thread",
             "threads": 1,
             "times": "process CPU time",
             "machine": {
@@ -93,7 +93,7 @@ def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
         }
     )
     shared = recorded.to_share()
-    assert shared.name == "amd-epyc-tm-1-threads-fashion_resnet-batch-64"
+    assert shared.name == "amd-epyc-tm-1-thread-fashion_resnet-batch-64"
     smaller = recorded.model_copy(update={"batch_size": 16}).to_share()
     assert smaller.name != shared.name, "one would overwrite the other"
     assert shared.machine == {"cpu": "AMD EPYC", "versions": {"torch": "2.6"}}

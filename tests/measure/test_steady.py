@@ -8,31 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, norm
 
 from tempora_tta import TemporaError
 from tempora_tta.measure import Profile, ProfileClock, load_profile
 from tempora_tta.measure import fits as fitting
-from tempora_tta.measure.profile import Entry, Residuals, Rounds
-from tempora_tta.measure.settling import (
-    MethodCourse,
-    Moved,
-    is_relative,
-    most,
-    moved_cells,
-    tolerance,
-    worth_more,
-)
+from tempora_tta.measure.profile import Entry, Residuals, Rounds, imprecision
 from tempora_tta.measure.timer import clean_device_rounds
 from tempora_tta.measure.work import Kind, Owner, Piece, Sample
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
+from tempora_tta.scenarios.deployment import is_relative
 
 STANDARD = Kind("standard", "predict")
 STEP = Kind("tent", "adapt", "", "step")
-
-
-STRICT = Moved(0.5, 1.0)
-"""What the error of a profile may move, on long streams."""
 
 
 def profile_of(*entries: Entry, **more) -> Profile:
@@ -336,15 +323,11 @@ def test_a_broken_profile_is_refused(tmp_path, change, said):
 
 def test_what_a_profile_says_about_itself():
     assert profile_of(*TENT).verdict.status == "VALID"
-    hasty = profile_of(*TENT, settled=False, moved_points=2.34, moved_batches=3.0)
-    assert hasty.verdict.status == "WARN"
-    assert "2.3 points" in str(hasty.verdict)
-    assert "ended after its time" in str(hasty.verdict)
-    still = profile_of(*TENT, settled=False, moved_points=2.34, moved_batches=0.2)
-    assert "may move a cell by 2.3 points (" in still.verdict.reasons[0], "what does not move is not named"
-    edge = profile_of(*TENT, settled=False, time_was_up=False, unsettled=["tent ρ 100 %"], moved_points=9.0)
-    assert edge.verdict.status == "VALID", "doubt says of that cell whether it matters"
-    assert "1 cell on an edge that more profiling hardly settles" in str(edge.verdict)
+    good, fair, rough = (_with_error(error).verdict for error in (0.009, 0.04, 0.2))
+    assert (good.status, good.reasons) == ("VALID", ())
+    assert (fair.status, rough.status) == ("VALID", "WARN")
+    assert "%" in str(fair)
+    assert "--profile-s" in str(rough)
     busy = profile_of(*TENT, cores_ours=False, threads=4, times="wall time")
     assert busy.relative_only
     assert not profile_of(*TENT, cores_ours=False).relative_only, "one thread's processor time stays good"
@@ -353,56 +336,20 @@ def test_what_a_profile_says_about_itself():
 # -- when it is good enough ---------------------------------------------------------------------------------
 
 
-def test_a_profile_has_settled_when_its_error_moves_no_cell():
-    scenarios = [Offline(), Discrete(interval_ms=20), Continuous(threshold_ms=30), Amortised(budget_ms=200)]
-    sure = MethodCourse([11.0], [4.0], 10.0, error=0.001)
-    assert most(moved_cells({"tent": sure}, scenarios, 10.0, 100)).within(STRICT)
-    unsure = sure._replace(error=0.2)
-    assert not most(moved_cells({"tent": unsure}, scenarios, 10.0, 100)).within(STRICT)
-    assert moved_cells({"tent": unsure}, scenarios, 10.0, 100, shrunk=0.005) == moved_cells(
-        {"tent": sure}, scenarios, 10.0, 100
-    )
-    untouched = most(moved_cells({"tent": unsure}, [Offline()], 10.0, 100))
-    assert untouched == (0.0, 0.0), "time cannot touch this one"
+def _with_error(error):
+    entries = [entry.model_copy(update={"error": error}) for entry in profile_of(*TENT).entries]
+    return profile_of(*TENT).model_copy(update={"entries": entries})
 
 
-def test_what_other_images_would_move_too_is_tolerated():
-    assert tolerance(1000, 64) == STRICT
-    # Binomial: half of the 95 % interval of a share of one half, in points.
-    for batches, size in ((24, 64), (120, 64), (10, 16)):
-        half = 100 * float(norm.ppf(0.975)) * float(binom.std(batches * size, 0.5)) / (batches * size)
-        assert tolerance(batches, size).points == pytest.approx(half, abs=0.01)
-        assert tolerance(batches, size).batches == STRICT.batches
-    # On 24 batches one batch more or less is 4 points: an edge that no profile settles, and nobody could see.
-    edge = {"tent": MethodCourse([9.0], [6.0], 10.0, error=0.002)}
-    cells = moved_cells(edge, [Discrete(interval_ms=15, queue=0)], 10.0, 24)
-    assert not most(cells).within(STRICT)
-    course = {"tent": MethodCourse([9.0], [16.5], 10.0, error=0.01)}
-    one_batch = most(moved_cells(course, [Discrete(interval_ms=10)], 10.0, 24))
-    assert one_batch.points == pytest.approx(100 / 24 / 2)
-    assert one_batch.within(tolerance(24, 64))
-
-
-def test_profiling_ends_where_more_of_it_would_change_no_answer():
-    # Service takes exactly the interval: any error at all makes every second batch late or none.
-    edge, smooth = [Discrete(interval_ms=15, queue=0)], [Continuous(threshold_ms=30)]
-    course = {"tent": MethodCourse([11.0], [4.0], 10.0, error=0.02)}
-
-    def cells(scenarios, shrunk=1.0):
-        return moved_cells(course, scenarios, 10.0, 100, shrunk=shrunk)
-
-    def worth(scenarios, soon, then):
-        ways = cells(scenarios), cells(scenarios, shrunk=soon), cells(scenarios, shrunk=then)
-        return worth_more(*ways, STRICT)
-
-    assert not most(cells(edge, shrunk=0.01)).within(STRICT)
-    assert not worth(edge, soon=0.8, then=0.25)
-    assert worth(smooth, soon=0.4, then=0.25), "the next look would settle it"
-    assert worth([*edge, *smooth], soon=0.4, then=0.25)
-    assert not worth(smooth, soon=0.97, then=0.95), "the time is nearly up"
-    for end, worth_it in ((9.0, True), (19.7, False)):
-        ways = ({("tent", "a"): Moved(points, 0.0)} for points in (20.0, 19.8, end))
-        assert worth_more(*ways, STRICT) is worth_it, "what is far from settled is worth a change that shows"
+def test_what_is_not_known_of_a_method_is_that_of_all_its_work():
+    """Errors of predicting and adapting add up as independent ones do, Standard's own is in every ratio."""
+    entries = [
+        Entry(method="standard", phase="predict", steady_ms=10.0, error=0.5),
+        Entry(method="tent", phase="predict", steady_ms=10.0, error=0.03),
+        Entry(method="tent", phase="adapt", action="step", steady_ms=30.0, error=0.0, samples=9),
+        Entry(method="tent", phase="adapt", action="rare", steady_ms=99.0, error=0.9, samples=1),
+    ]
+    assert imprecision(entries) == pytest.approx(0.3 / 40)
 
 
 @pytest.mark.parametrize(
@@ -422,11 +369,4 @@ def test_profiling_ends_where_more_of_it_would_change_no_answer():
     ],
 )
 def test_which_scenarios_need_no_milliseconds(scenario, relative):
-    assert is_relative(scenario) is relative
-
-
-def test_a_longer_stream_moves_a_cut_off_further():
-    course = MethodCourse([11.0], [4.0], 10.0, error=0.05)
-    budget = [Amortised(budget_x=0.25)]
-    short, long = (most(moved_cells({"tent": course}, budget, 10.0, n)).batches for n in (200, 2000))
-    assert long == pytest.approx(10 * short)
+    assert is_relative(scenario.deployment()) is relative

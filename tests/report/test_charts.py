@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,7 +17,10 @@ from tempora_tta import analysis
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import card_of
 from tempora_tta.report.charts import CHARTS, FORMATS, chosen_shifts, save
-from tempora_tta.scenarios import Deployment, Discrete, serve
+from tempora_tta.report.frames import offline_batches
+from tempora_tta.report.over_time import over_time
+from tempora_tta.report.pressure import panels
+from tempora_tta.scenarios import Deployment, Discrete, Offline, serve
 from tempora_tta.store import Results
 
 NAMES = {"winners", "pressure", "timelines", "utility", "protocols", "pareto", "profiles", "latency"}
@@ -242,3 +246,34 @@ def test_overheads_of_several_sizes_are_told_apart(results: Results) -> None:
     assert axis["axis"]["values"][0] == 0
     assert axis["scale"]["constant"] <= min(spent)
     assert len([tick for tick in axis["axis"]["values"] if tick <= max(spent)]) >= 4
+
+
+def test_accuracy_over_time_is_that_of_the_passes(tmp_path: Path) -> None:
+    made = write_run(
+        tmp_path / "run",
+        scenarios=(Offline(),),
+        shifts=("recurring",),
+        seeds=(1, 2, 3),
+        segments=("fog", "snow", "fog", "snow"),
+    )
+    found, chart = over_time(made, offline_batches(made)), drawn(made, "stream")
+    assert found is not None
+    own = [row for row in rows_of(chart, chart, "accuracy") if row["method"] == "tent"]
+    assert [row["accuracy"] for row in own] == pytest.approx(found.mean["tent"].tolist(), abs=1e-12)
+    high = np.minimum(found.mean["tent"] + found.reach["tent"], 1)
+    assert [row["high"] for row in own] == pytest.approx(high.tolist(), abs=1e-12)
+    assert found.reach["tent"].max() > 0
+
+
+def test_the_band_below_the_lines_is_the_answer_s_stretches(results: Results) -> None:
+    told = analysis.overview(results)
+    for kind, (chart, _) in panels(results).items():
+        drawn = chart.to_dict()
+        bars = rows_of(drawn, drawn, "to")
+        expected = [one for one in told["stretches"] if one["settings"][0]["kind"] == kind]
+        assert [bar["method"] for bar in bars] == [one["method"] for one in expected]
+        for bar, after in pairwise(bars):
+            assert bar["to"] == after["x"], "without gaps"
+        lines = rows_of(drawn, drawn, "utility_lo")
+        ranking = [row for one in told["answers"] if one["setting"]["kind"] == kind for row in one["ranking"]]
+        assert [row["utility"] for row in lines] == [row["utility"] for row in ranking]

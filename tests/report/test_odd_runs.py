@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from tempora_tta import TemporaError, published
-from tempora_tta.analysis import cells, headline
 from tempora_tta.names import TABLES
 from tempora_tta.report import tables
 
@@ -49,10 +48,3 @@ def test_a_table_or_a_sentence(name: str, change: Change) -> None:
         built = tables.build(name, frame)
         for format in tables.FORMATS:
             assert tables.render(built, format)
-
-
-@pytest.mark.parametrize("change", ODD.values(), ids=ODD)
-def test_a_headline_or_a_sentence(change: Change) -> None:
-    frame = change(published.as_utilities("rn50_inc").copy())
-    with suppress(TemporaError):
-        assert headline(cells(frame)).sentence()

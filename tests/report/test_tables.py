@@ -12,10 +12,12 @@ import pytest
 
 from analysis.runs import a_run
 from tempora_tta import published
+from tempora_tta.analysis.cells import cells
+from tempora_tta.cards import CATALOGUE
 from tempora_tta.errors import TemporaError
 from tempora_tta.names import TABLES
 from tempora_tta.report import tables
-from tempora_tta.report.tables.model import marks
+from tempora_tta.report.table import by_scenario, flag_notes, marks
 
 
 @cache
@@ -32,7 +34,7 @@ def lines(name: str, setup: str = "rn50_inc") -> dict[str, list[str]]:
     }
 
 
-PAPERS = [name for name in TABLES if name not in ("segments", "stream", "certainty", "seeds")]
+PAPERS = [name for name in TABLES if name not in ("segments", "stream", "certainty", "seeds", "settings")]
 """The paper has single streams of one seed and no batches; `test_streams.py` and `test_one_answer.py` show
 the tables of runs that have more."""
 
@@ -61,10 +63,18 @@ def test_aggregates_are_written_as_the_paper_writes_them() -> None:
     assert lines("temporal-factors")["DeYO"] == ["31.8", "10.2", "53"]
     assert lines("correlation")["Mean"][:5] == ["-0.19", "0.13", "0.45", "0.69", "0.97"]
     assert lines("winners")["Elastic transform"][-6:] == ["AdaBN", "SHOT-IM", "SHOT-IM", "ETA", "ETA", "ETA"]
-    assert lines("ablation")["Brightness"] == ["1.6", "65.7", "66.5", "1.6"]
-    assert lines("buffering")["AdaBN"] == ["50.1", "97.2", "+47.1", "15.9", "30.8", "+14.9", "3→1"]
-    assert lines("response")["AdaBN"] == ["41.0 ± 0.1", "15.1", "60.8 ± 11.5"]
+    changes, waits = (
+        ["50.1", "97.2", "+47.1", "15.9", "30.8", "+14.9", "3→1"],
+        ["41.0 ± 0.1", "60.8 ± 11.5", "15.1"],
+    )
+    assert lines("buffering")["AdaBN"] == [*changes, *waits]
     assert lines("sweep", "vit_inc")["ZeroSIAM"][0] == "20.91"
+
+
+def test_the_ablation_is_the_budget_s_table_by_shift() -> None:
+    table = tables.build("amortised", published.as_utilities("rn50_inc", "ablation"), by_shift=True)
+    texts = [[table.text(row, column) for column in range(5)] for row in range(len(table.rows))]
+    assert ["Brightness", "1.6", "65.7", "66.5", "1.6"] in texts
 
 
 def test_families_are_separated_and_wins_counted() -> None:
@@ -157,7 +167,7 @@ def test_csv_and_json_hold_fractions() -> None:
     assert next(row for row in frozen if row["method"] == "standard")["frozen_accuracy"] is None
 
 
-@pytest.mark.parametrize("name", [name for name in PAPERS if name not in ("overhead", "response")])
+@pytest.mark.parametrize("name", [name for name in PAPERS if name != "overhead"])
 def test_every_table_of_a_run(name: str) -> None:
     table = tables.build(name, a_run())
     assert table.rows
@@ -228,12 +238,17 @@ def test_latency_comes_from_traces() -> None:
     assert [table.text(1, column) for column in range(6)] == ["Tent", "30.0", "9.0", "0.0", "21.0", "3.00×"]
 
 
-def test_winners_that_do_not_hold_are_marked_and_nobody_else() -> None:
-    run = a_run(shifts=("fog",)).assign(verdict="holds", why="", sample_lo=0.3, sample_hi=0.32)
-    discrete, continuous = (run["protocol"] == name for name in ("discrete", "continuous"))
-    run.loc[discrete, ["verdict", "why"]] = "undecided", "sampling"
-    run.loc[continuous, "verdict"] = "equal"
-    table = tables.build("sweep", run)
+def judged() -> tables.Table:
+    """A sweep with an interval at every utility; winners of one protocol are undecided, of another equal."""
+    rows = cells(a_run(shifts=("fog",))).query("shift == 'fog' and not reference")
+    rows = rows.assign(verdict="holds", why="", sample_lo=0.3, sample_hi=0.32)
+    rows.loc[rows["protocol"] == "discrete", ["verdict", "why"]] = "undecided", "sampling"
+    rows.loc[rows["protocol"] == "continuous", "verdict"] = "equal"
+    return by_scenario(rows, CATALOGUE).called("sweep", "Utility", flag_notes(rows))
+
+
+def test_only_winners_that_do_not_hold_are_marked() -> None:
+    table = judged()
     text = tables.render(table)
     assert "? best here, but undecided (by sampling)" in text
     assert "= best, and equal with another method within half a point" in text
@@ -249,14 +264,12 @@ def test_winners_that_do_not_hold_are_marked_and_nobody_else() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120, 250])
 def test_intervals_are_shown_and_explained_however_wide_the_terminal_is(width: int) -> None:
-    run = a_run(shifts=("fog",)).assign(verdict="holds", why="", sample_lo=0.3, sample_hi=0.32)
-    table = tables.build("sweep", run)
-    text = tables.to_terminal(table, width)
+    table = judged()
     numbers = sum(cell.rank is not None for row in table.rows for cell in row)
-    assert text.count("±1.0") == numbers
+    assert tables.to_terminal(table, width).count("±1.0") == numbers
     for format in ("terminal", "markdown"):
         assert "± half of the 95 % interval over other samples" in tables.render(table, format)
-    assert "±" not in tables.render(tables.build("winners", run)), "no interval, nothing to explain"
+    assert "±" not in tables.render(tables.build("winners", a_run())), "no interval, nothing to explain"
 
 
 def test_a_group_that_says_what_its_column_says_is_named_once_in_markdown() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.runs import frame
 from tempora_tta import TemporaError
-from tempora_tta.analysis import findings
+from tempora_tta.analysis import by_shift, cells, findings
 from tempora_tta.scenarios import (
     Amortised,
     Continuous,
@@ -173,11 +173,15 @@ def test_findings_of_a_run_know_what_a_method_gets_offline():
         "availability": [1.0, 0.8],
         "responsiveness": 1.0,
         "served_accuracy": [0.3, 0.33],
-        "frozen_accuracy": None,
+        "frozen_accuracy": math.nan,
+        "adapted_fraction": 1.0,
+        "adapt_accuracy": [0.3, 0.33],
+        "covariance": 0.0,
     }
     pressed = frame({"standard": 0.3, "tent": 0.264}, **terms)
     unhurried = frame(
         {"standard": 0.3, "tent": 0.6}, protocol="offline", parameter="", value=math.nan, label="offline"
     )
-    found = findings(pd.concat([pressed, unhurried], ignore_index=True))
+    rows = cells(pd.concat([pressed, unhurried], ignore_index=True))
+    found = findings(by_shift(rows))
     assert found["mode"].tolist() == ["lost accuracy"]

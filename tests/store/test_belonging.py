@@ -65,7 +65,7 @@ def test_reading_says_so(runs: Path, tmp_path: Path, foreign: tuple[str, ...]) -
         ("show",),
         ("show", "--table", "offline", "--format", "csv"),
         ("recommend", "--interval-ms", "50"),
-        ("peak", "--p99-ms", "60"),
+        ("recommend", "--p99-ms", "60"),
         ("report",),
     ],
 )

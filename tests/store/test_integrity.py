@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tempora_tta.analysis.question import Question
 from tempora_tta.analysis.recommend import recommend
 from tempora_tta.errors import TemporaError, TemporaWarning
 from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline, Scenario, to_spec
@@ -327,7 +328,7 @@ def test_a_lost_pass_is_named(run):
     with pytest.raises(TemporaError, match=r"lacks the pass .*: run the same command again"):
         read_all(run)
     with pytest.raises(TemporaError, match="lacks the pass"):
-        recommend(open_run(run), Discrete(interval_ms=50))
+        recommend(open_run(run), Question(interval_ms=50))
 
 
 def test_a_folder_may_be_called_as_an_address_begins(tmp_path, monkeypatch):

@@ -331,6 +331,6 @@ def test_pack_show_and_compare_on_the_command_line(run: Path, tmp_path: Path) ->
     assert "no traces" in made.output
     opened = CliRunner().invoke(app, ["show", str(file)])
     assert opened.exit_code == 0, opened.output
-    assert "a_net: 3 methods on 1 shift" in opened.output
+    assert "3 methods, 8 batches of 50" in opened.output
     compared = CliRunner().invoke(app, ["compare", str(run), str(pack(run, tmp_path / "whole.tempora"))])
     assert "0 of 9 numbers changed" in compared.output

@@ -1,11 +1,14 @@
-"""Findings of a run: the one table, what the paper reads off it, and how sure that is.
+"""Findings of a run: the one table, what the paper reads off it, the answer, and how sure that is.
 
-Pure functions from frames to frames; nothing here draws, prints or needs torch.
+Nothing here draws, prints or needs torch.
 """
 
-from tempora_tta.analysis.advice import (
-    Advice,
-    Difference,
+from tempora_tta.analysis.answer import (
+    Answer,
+    answers,
+    overview,
+    safest,
+    stretches,
 )
 from tempora_tta.analysis.cells import (
     ALL,
@@ -30,14 +33,6 @@ from tempora_tta.analysis.cells import (
 from tempora_tta.analysis.compare import (
     RunComparison,
     compare_runs,
-)
-from tempora_tta.analysis.guidance import (
-    Guidance,
-    guidance,
-)
-from tempora_tta.analysis.headline import (
-    Headline,
-    headline,
 )
 from tempora_tta.analysis.of_run import (
     cells_of,
@@ -65,20 +60,10 @@ from tempora_tta.analysis.paper import (
     with_overall,
     with_resources,
 )
-from tempora_tta.analysis.peak import (
-    Peaks,
-    peak,
+from tempora_tta.analysis.question import (
+    Question,
 )
-from tempora_tta.analysis.recommend import (
-    recommend,
-)
-from tempora_tta.analysis.replays import (
-    Answers,
-    answer,
-)
-from tempora_tta.analysis.requirements import (
-    Requirements,
-)
+from tempora_tta.analysis.recommend import recommend
 from tempora_tta.analysis.segments import (
     by_segment,
     over_the_stream,
@@ -86,16 +71,11 @@ from tempora_tta.analysis.segments import (
 
 __all__ = [
     "ALL",
-    "Advice",
-    "Answers",
-    "Difference",
-    "Guidance",
-    "Headline",
-    "Peaks",
-    "Requirements",
+    "Answer",
+    "Question",
     "RunComparison",
     "across_machines",
-    "answer",
+    "answers",
     "below_standard",
     "beside_standard",
     "break_even",
@@ -113,8 +93,6 @@ __all__ = [
     "deficit",
     "failures",
     "findings",
-    "guidance",
-    "headline",
     "is_offline",
     "losses",
     "offline_champion",
@@ -122,16 +100,18 @@ __all__ = [
     "over_all",
     "over_the_stream",
     "overhead",
+    "overview",
     "pareto_front",
-    "peak",
     "performance_profile",
     "pool",
     "recommend",
     "regret",
+    "safest",
     "scored",
     "shift_set",
     "spearman",
     "stack",
+    "stretches",
     "temporal_factors",
     "win_counts",
     "winner_changes",

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from tempora_tta._numbers import percent
+from tempora_tta.errors import counted
 from tempora_tta.store import Results
 from tempora_tta.store.made_with import differences, weights_of
 from tempora_tta.store.verdicts import verdict_of
@@ -63,7 +64,7 @@ def _processor(machine: Mapping[str, Any]) -> str:
     if machine.get("gpu"):
         return str(machine["gpu"])
     threads = machine.get("threads")
-    count = f", {threads} thread{'s' if threads > 1 else ''}" if threads else ""
+    count = f", {counted(threads, 'thread')}" if threads else ""
     return f"{machine.get('cpu', 'unknown machine')}{count}"
 
 

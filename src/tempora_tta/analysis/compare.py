@@ -1,12 +1,11 @@
-"""Two runs side by side: what changed beyond noise, and which methods changed places."""
+"""Two runs side by side: numbers that changed beyond noise, and scenarios that another method wins."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -45,9 +44,6 @@ class RunComparison:
     (and the same with `_other`), their `difference` (other minus this) with `lo` and `hi`, and `change`: `same`,
     `changed` (the interval leaves out zero), `equal` (it is within half a point) or `undecided`, `why` then says by
     timing or by sampling."""
-    flips: pd.DataFrame
-    """Pairs that changed places: `upper` beat `lower` by `margin`, and loses by `margin_other` in the other run.
-    `clear`: in both runs for certain, whatever other batches and times would give."""
     winners: pd.DataFrame
     """Scenarios that another method wins: `winner` and `winner_other`."""
     notes: list[str]
@@ -94,7 +90,6 @@ def compare_runs(run: Results, other: Results, without: Collection[str] = ()) ->
     cells = _with_ranks(pd.DataFrame(compared), run.cards)
     return RunComparison(
         cells=cells,
-        flips=_flips(cells, replicates),
         winners=_changed_winners(cells),
         notes=circumstances(run, other, rows, others),
         paired=paired,
@@ -247,27 +242,3 @@ def _changed_winners(cells: pd.DataFrame) -> pd.DataFrame:
             names = {"winner": ", ".join(first), "winner_other": ", ".join(first_other)}
             found.append({**dict(zip(SCENARIO_NAME, key, strict=True)), **names})
     return pd.DataFrame(found, columns=[*SCENARIO_NAME, "winner", "winner_other"])
-
-
-def _flips(cells: pd.DataFrame, replicates: Mapping[tuple[Any, ...], Replicates]) -> pd.DataFrame:
-    found = []
-    for key, cell in cells.groupby(SCENARIO_NAME, dropna=False, sort=False):
-        both = replicates[key]
-        for (_, one), (_, two) in combinations(cell.iterrows(), 2):
-            upper, lower = (one, two) if one["utility"] > two["utility"] else (two, one)
-            margins = [upper[name] - lower[name] for name in ("utility", "utility_other")]
-            if not margins[0] > 0 > margins[1]:
-                continue
-            names = str(upper["method"]), str(lower["method"])
-            others = tuple(f"{name}{_OTHER}" for name in reversed(names))
-            clear = _clearly_above(both, *names) and _clearly_above(both, *others)
-            found.append((*key, *names, *margins, clear))
-    columns = [*SCENARIO_NAME, "upper", "lower", "margin", "margin_other", "clear"]
-    return pd.DataFrame(found, columns=columns).astype({"clear": bool})
-
-
-def _clearly_above(both: Replicates, upper: str, lower: str) -> bool:
-    """In 95 % of the replicates."""
-    above, below = both.methods.index(upper), both.methods.index(lower)
-    leads = both.utilities[:, above] - both.utilities[:, below]
-    return bool(np.quantile(leads, 1 - CONFIDENCE) > 0)

@@ -1,14 +1,18 @@
-"""The one table of a run, with how sure every winner is."""
+"""The one table of a run, with how sure every winner is, and what that comes down to."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pandas as pd
 
 from tempora_tta.analysis.cells import by_shift, cells, winners
-from tempora_tta.analysis.doubt import doubt, with_doubt
+from tempora_tta.analysis.doubt import SAMPLING, TIMING, Judgement, doubt, with_doubt
 from tempora_tta.store import Results
+from tempora_tta.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
-_KEY = ["method", "model", "shift", "scenario"]
+KEY = ["method", "model", "shift", "scenario"]
+"""Columns that name a row of `cells` of one run."""
 
 
 def cells_of(results: Results) -> pd.DataFrame:
@@ -20,11 +24,16 @@ def cells_of(results: Results) -> pd.DataFrame:
     if "cells" not in results.known:
         table, kept = cells(results.contenders, results.cards), results.folder.certainty()
         results.known["cells"] = (
-            doubt(results).about(table) if kept is None else table.merge(kept, on=_KEY, how="left")
+            doubt(results).about(table) if kept is None else table.merge(kept, on=KEY, how="left")
         )
     found = results.known["cells"]
     assert isinstance(found, pd.DataFrame)
     return found
+
+
+def utilities_of(results: Results) -> pd.DataFrame:
+    """Return the utilities of a run with how sure each seed's are: as the run folder keeps it, else worked out."""
+    return with_doubt(results) if results.folder.certainty() is None else results.utilities
 
 
 def winners_of(results: Results) -> pd.DataFrame:
@@ -38,3 +47,62 @@ def keep_doubt(results: Results) -> None:
     results.folder.seal()
     results.utilities = results.folder.utilities()
     results.folder.write_certainty(cells_of(results))
+
+
+def judgement_of(cell: pd.DataFrame) -> Judgement | None:
+    """Return how sure the winner of one cell is, from its rows of `cells`; None where that is not known."""
+    known = cell[cell["verdict"].notna() & cell["rank_lo"].notna()]
+    if known.empty:
+        return None
+    methods = known["method"].astype(str)
+    p_best, rank_lo, rank_hi = (
+        dict(zip(methods, known[name], strict=True)) for name in ("p_best", "rank_lo", "rank_hi")
+    )
+    first = known.sort_values("rank", kind="stable").iloc[0]
+    return Judgement(
+        method=str(first["method"]),
+        utility=float(first["utility"]),
+        verdict=str(first["verdict"]),
+        why=str(first["why"]),
+        equal_with=_names(first["equal_with"]),
+        rivals=_names(first["rivals"]),
+        p_best=p_best,
+        rank_lo={name: int(rank) for name, rank in rank_lo.items()},
+        rank_hi={name: int(rank) for name, rank in rank_hi.items()},
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(", ")) if text else ()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How many winners of a run are sure."""
+
+    cells: int
+    holds: int
+    equal: int
+    by_sampling: int
+    by_timing: int
+    expected_wrong: float
+    """The sum over the cells of 1 - P(best); cells too short to say count as unknown, not as wrong."""
+
+    @property
+    def undecided(self) -> int:
+        return self.by_sampling + self.by_timing
+
+
+def summary_of(results: Results, shift: str | None = None) -> Summary:
+    """Count the winners of all shifts that count, or of one."""
+    found = winners_of(results)
+    found = found[found["verdict"].notna() & (found["counts"] if shift is None else found["shift"] == shift)]
+    verdict, why = found["verdict"], found["why"]
+    return Summary(
+        cells=len(found),
+        holds=int((verdict == HOLDS).sum()),
+        equal=int((verdict == EQUAL).sum()),
+        by_sampling=int(((verdict == UNDECIDED) & (why == SAMPLING)).sum()),
+        by_timing=int(((verdict == UNDECIDED) & (why == TIMING)).sum()),
+        expected_wrong=float((1 - found["p_best"].astype(float)).sum()),
+    )

@@ -8,7 +8,8 @@ again, with other arrivals. Rates nest: a higher one is the same pattern, faster
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,9 +18,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tempora_tta.analysis.cells import is_offline
-from tempora_tta.analysis.requirements import check_bound
+from tempora_tta.analysis.question import Question
 from tempora_tta.analysis.tails import FloatArray, tail_note, varies
-from tempora_tta.errors import TemporaError, unknown
+from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import order
 from tempora_tta.scenarios import Course, Deployment, Offline, Poisson, Recorded, Resolved, replay, route
 from tempora_tta.scenarios.grids import SERVER_QUEUE
@@ -126,7 +127,7 @@ class Peaks:
     table: pd.DataFrame
     """One row per method, the fastest first: `method`, `rate_hz`, `samples_per_s`, `share`, `utilisation`, `answer`,
     `why`."""
-    percent: int
+    percent: float
     bound_ms: float
     queue: int
     arrivals: int
@@ -136,37 +137,27 @@ class Peaks:
     tail: str
     """What to know about the slowest responses, such as `queueing only`; empty where the device's own are in them."""
 
-    def records(self) -> pd.DataFrame:
-        """The table with the question beside every answer: what csv and json hold."""
-        table = self.table.copy()
-        for name in ("percent", "bound_ms", "queue", "arrivals", "repeats", "tail"):
-            table[name] = getattr(self, name)
-        return table
 
-
-def peak(
-    results: Results,
-    *,
-    p99_ms: float | None = None,
-    p95_ms: float | None = None,
-    p90_ms: float | None = None,
-    methods: Sequence[str] | None = None,
-    queue: int = SERVER_QUEUE,
-) -> Peaks:
-    """The highest Poisson rate of each method at which 99 % (95, 90) of all arrivals are answered within the bound.
+def highest_rates(results: Results, question: Question) -> Peaks:
+    """Return the highest Poisson rate of each method at which the asked share of all arrivals is answered in time.
 
     Rates are replayed from the offline passes. A rate is approximate where `route` says that it needs live passes.
     """
-    percent, bound_ms = _bound({99: p99_ms, 95: p95_ms, 90: p90_ms})
+    percent, bound_ms = _bound(question)
     rows = _offline(results)
+    if question.shifts:
+        rows = rows[rows["shift"].isin(question.shifts)]
     arrivals = Streams.of(rows)
     found, varying = [], True
-    for method in _asked(methods, sorted(rows["method"].unique(), key=order)):
-        times = _times(results, rows[rows["method"] == method], arrivals)
+    for method in sorted(rows["method"].unique(), key=order):
+        own = rows[rows["method"] == method]
+        times = _times(results, own, arrivals)
+        if question.memory_mb is not None and not own["memory_mb"].max() <= question.memory_mb:
+            times = f"its memory is not known to be within {question.memory_mb:g} MB"
         if isinstance(times, str):
             answer = Peak(None, None, None, NONE, times)
         else:
-            answer = highest_rate(times, arrivals, percent, bound_ms, queue)
+            answer = highest_rate(times, arrivals, percent, bound_ms, SERVER_QUEUE)
             varying = varying and times.varying
         found.append({"method": method, **vars(answer)})
     table = pd.DataFrame(found)
@@ -174,11 +165,11 @@ def peak(
     table[numbers] = table[numbers].astype(float)
     table.insert(2, "samples_per_s", table["rate_hz"] * int(results.manifest["batch_size"]))
     table = table.sort_values("rate_hz", ascending=False, kind="stable", ignore_index=True)
-    tail = tail_note(results, percent, varying)
-    return Peaks(table, percent, bound_ms, queue, arrivals.count, arrivals.repeats, tail)
+    tail = tail_note(results, max(question.limits_ms), varying) if question.limits_ms else ""
+    return Peaks(table, percent, bound_ms, SERVER_QUEUE, arrivals.count, arrivals.repeats, tail)
 
 
-def highest_rate(times: Times, streams: Streams, percent: int, bound_ms: float, queue: int) -> Peak:
+def highest_rate(times: Times, streams: Streams, percent: float, bound_ms: float, queue: int) -> Peak:
     """The peak rate of one method, by bisection of the mean interval.
 
     A rate that the pipeline cannot sustain is none, however long the queue: the mean interval is longer than the mean
@@ -194,13 +185,15 @@ def highest_rate(times: Times, streams: Streams, percent: int, bound_ms: float, 
             None,
             None,
             REPLAYED,
-            f"even without a queue p{percent} is {slowest:.1f} ms, above {bound_ms:g}",
+            f"even without a queue p{percent:g} is {slowest:.1f} ms, above {bound_ms:g}",
         )
     rates = _Rates(times, streams, bound_ms, queue)
     mean_ms = float(times.service_ms.mean())
     too_short_ms, holds_ms = _bracket(mean_ms, lambda interval_ms: rates.share(interval_ms) >= needed)
     if holds_ms is None:
-        return Peak(0.0, None, None, REPLAYED, f"at no rate are {percent} % of the arrivals answered in time")
+        return Peak(
+            0.0, None, None, REPLAYED, f"at no rate are {percent:g} % of the arrivals answered in time"
+        )
     bounded = too_short_ms > mean_ms
     reasons = [rates.why_live(interval_ms) for interval_ms in (holds_ms, too_short_ms)[: 1 + bounded]]
     why_live = next(filter(None, reasons), None)
@@ -209,7 +202,7 @@ def highest_rate(times: Times, streams: Streams, percent: int, bound_ms: float, 
         rates.share(holds_ms),
         mean_ms / holds_ms,
         REPLAYED if why_live is None else APPROXIMATE,
-        why_live or ("" if bounded else "its service time is the limit, not the bound"),
+        why_live or ("" if bounded else "limited by throughput, not by the response time"),
     )
 
 
@@ -312,17 +305,14 @@ def _offline(results: Results) -> pd.DataFrame:
     return rows
 
 
-def _asked(methods: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
-    for method in methods or ():
-        if method not in known:
-            raise unknown("method of this run", method, known)
-    return known if methods is None else list(dict.fromkeys(methods))
-
-
-def _bound(given: dict[int, float | None]) -> tuple[int, float]:
-    bounds = [(percent, bound_ms) for percent, bound_ms in given.items() if bound_ms is not None]
-    if len(bounds) != 1:
-        what = " and ".join(f"p{percent}_ms" for percent, _ in bounds) or "nothing"
-        raise TemporaError(f"{what} given: a peak has one bound; give p99_ms, or p95_ms or p90_ms instead")
-    check_bound(*bounds[0])
-    return bounds[0]
+def _bound(question: Question) -> tuple[float, float]:
+    """Return the share of arrivals, in percent, and the time within which it is to be answered."""
+    bounds = question.limits_ms
+    if len(bounds) > 1 or (bounds and question.availability is not None):
+        raise TemporaError(
+            "the highest rate has one limit: give p99_ms, or p95_ms, p90_ms or availability; or say at which pace"
+        )
+    if not bounds:
+        return 100.0 * float(question.availability or 1.0), math.inf
+    percent, bound_ms = next(iter(bounds.items()))
+    return float(percent), bound_ms

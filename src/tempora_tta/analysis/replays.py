@@ -50,6 +50,8 @@ class Answers:
     lost, NaN if not timed."""
     sustained: dict[tuple[str, str, int], float] = field(default_factory=dict)
     """(method, shift, seed) -> the share of a stream without end that the pipeline could serve at this pace."""
+    mean_ms: dict[tuple[str, str, int], tuple[float, float]] = field(default_factory=dict)
+    """The same -> mean time of a served batch until its prediction, and until the pipeline is free again."""
     varying: bool = True
     """Whether the device's own variation is known behind the times of all of them."""
 
@@ -73,6 +75,7 @@ def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = 
     phase: dict[tuple[str, str, int], NDArray[np.int8]] = {}
     response_ms: dict[tuple[str, str, int], FloatArray] = {}
     sustained: dict[tuple[str, str, int], float] = {}
+    mean_ms: dict[tuple[str, str, int], tuple[float, float]] = {}
     unanswered: dict[str, str] = {}
     failed: dict[str, str] = {}
     varying = True
@@ -91,8 +94,10 @@ def answer(results: Results, scenario: Scenario, shifts: Sequence[str] | None = 
             key = (method, row["shift"], int(row["seed"]))
             worth[key], response_ms[key] = reader.worth(row, trace), reader.response_ms(row, trace)
             phase[key], sustained[key] = trace.phase, reader.lasting_share(row, trace)
+            mean_ms[key] = _mean_times(trace)
             varying = varying and varies(trace)
-    return Answers(pd.DataFrame(found), unanswered, failed, worth, phase, response_ms, sustained, varying)
+    rows = pd.DataFrame(found)
+    return Answers(rows, unanswered, failed, worth, phase, response_ms, sustained, mean_ms, varying)
 
 
 class _Reader:
@@ -243,6 +248,13 @@ class _Reader:
             seed=int(row["seed"]),
             shift=str(row["shift"]),
         )
+
+
+def _mean_times(trace: Trace) -> tuple[float, float]:
+    timed = trace.served & ~np.isnan(trace.predict_ms)
+    if not timed.any():
+        return np.nan, np.nan
+    return float(trace.predict_ms[timed].mean()), float(np.nanmean(trace.service_ms[timed]))
 
 
 def lasting_share(resolved: Resolved, trace: Trace) -> float:

@@ -26,7 +26,6 @@ from tempora_tta.cli.examples import add_examples
 from tempora_tta.cli.list_ import list_
 from tempora_tta.cli.merge import merge
 from tempora_tta.cli.pack import pack
-from tempora_tta.cli.peak import peak
 from tempora_tta.cli.profile import profile
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.cli.report import report
@@ -47,7 +46,7 @@ app = typer.Typer(
 
 
 for command in (
-    *(demo, run, show, report, recommend, peak, compare),
+    *(demo, run, show, report, recommend, compare),
     *(profile, tune, check, audit, list_, pack, merge),
 ):
     app.command(command.__name__.rstrip("_"))(command)

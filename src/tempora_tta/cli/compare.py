@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from tempora_tta.analysis.compare import RunComparison
     from tempora_tta.cards import Cards
     from tempora_tta.published import Comparison
+    from tempora_tta.report.table import Unit
     from tempora_tta.report.tables import Table, TableCell
-    from tempora_tta.report.tables.model import Unit
     from tempora_tta.store import Results
 
-SHOWN_FLIPS = 10
 _SIGNS = {"changed": "*", "equal": "=", "undecided": "?"}
 _MISPRINT = "‡"
 
@@ -70,8 +69,8 @@ def _print(
     cells: pd.DataFrame, tables: list[Table], format_: str, introduce: Callable[[Console], None]
 ) -> None:
     """For people: the summary, then the tables. To paste: the tables. To process: one row per number."""
+    from tempora_tta.report.formats import frame_to_csv
     from tempora_tta.report.tables import render, renderable
-    from tempora_tta.report.tables.text import frame_to_csv
 
     if format_ == "csv":
         say(frame_to_csv(cells), nl=False)
@@ -91,53 +90,34 @@ def _print(
 
 
 def _about_runs(console: Console, run: Results, other: Results, found: RunComparison) -> None:
+    from tempora_tta import words
     from tempora_tta.analysis.circumstances import machine_name
 
     for where, results in (("here ", run), ("there", other)):
-        baseline_ms = results.manifest["baseline"]["baseline_ms"]
-        console.print(
-            f"{where}  {results.opened_from}  {machine_name(results.manifest)}, λ {baseline_ms:.4g} ms",
-            markup=False,
-        )
+        console.print(f"{where}  {results.opened_from}  {machine_name(results.manifest)}")
     for note in found.notes:
         console.print(f"note: {note}", style="yellow", markup=False)
-    numbers = found.summary
     console.print()
-    console.print(
-        f"{numbers['changed']} of {numbers['cells']} numbers changed, {numbers['undecided']} are undecided; mean "
-        "absolute difference "
-        f"{100 * numbers['mean_absolute_difference']:.2f} points, mean rank correlation "
-        f"{numbers['rank_correlation']:.2f}.",
-        style="bold",
-    )
-    if not found.paired:
-        console.print("The runs saw different batches: differences are not paired, and their intervals wide.")
-    _about_places(console, found, int(numbers["scenarios"]), run.cards.label)
+    first, *others = words.comparison(found.summary, _changed(run, found), found.paired)
+    console.print(first, style="bold")
+    for line in others:
+        console.print(line)
 
 
-def _about_places(
-    console: Console, found: RunComparison, scenarios: int, label: Callable[[str], str]
-) -> None:
-    if found.winners.empty:
-        console.print(f"The same methods win in all {scenarios} scenarios.")
-    for _, row in found.winners.iterrows():
-        names = [", ".join(map(label, row[column].split(", "))) for column in ("winner", "winner_other")]
-        console.print(f"{row['label']}: {names[0]} wins here, {names[1]} there.", markup=False)
-    clear = found.flips[found.flips["clear"]]
-    if found.flips.empty:
-        return
-    console.print(
-        f"{len(found.flips)} pairs of methods changed places, {len(clear)} of them for certain in both runs."
-    )
-    largest = clear.assign(size=clear[["margin", "margin_other"]].abs().min(axis=1)).nlargest(
-        SHOWN_FLIPS, "size"
-    )
-    for _, row in largest.iterrows():
-        console.print(
-            f"  {row['label']}: {label(row['upper'])} {100 * row['margin']:+.1f} against {label(row['lower'])} "
-            f"here, {100 * row['margin_other']:+.1f} there",
-            markup=False,
-        )
+def _changed(run: Results, found: RunComparison) -> list[tuple[str, list[str], list[str]]]:
+    """Return where another method wins, and which ones here and there, as people read them."""
+    from tempora_tta import words
+    from tempora_tta.analysis.answer import settings_of
+
+    settings = settings_of(run)
+
+    def named(methods: str) -> list[str]:
+        return [run.cards.label(name) for name in methods.split(", ")]
+
+    return [
+        (words.where(settings[row["label"]]), named(row["winner"]), named(row["winner_other"]))
+        for _, row in found.winners.iterrows()
+    ]
 
 
 def _run_tables(found: RunComparison, cards: Cards) -> list[Table]:

@@ -63,17 +63,16 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("runs/mine", "one checked file to send"),
         Example("runs/mine --no-traces --out small.tempora", "the tables without the batches"),
     ),
-    "peak": (
-        Example("runs/mine --p99-ms 50", "how many batches per second each method can take"),
-        Example("runs/mine --p95-ms 100 --methods tent,adabn", "a softer promise, two methods"),
-    ),
     "profile": (
         Example("--model fashion_resnet --out laptop.json", "how long every method takes here, as a clock"),
         Example("--model resnet50 --methods standard,tent --profile-s 120", "two methods, two minutes"),
     ),
     "recommend": (
-        Example("runs/mine --fps 30 --cameras 8", "the method for eight cameras on one device"),
-        Example("runs/mine --rate-hz 5 --p99-ms 50", "among those that answer 99 % within 50 ms"),
+        Example(
+            "runs/mine --fps 30 --cameras 8 --within-ms 200", "eight cameras on one device, 200 ms to answer"
+        ),
+        Example("runs/mine --rate-hz 600 --p99-ms 50", "600 images per second at random, 99 % within 50 ms"),
+        Example("runs/mine --p99-ms 50", "no pace: the most images per second that each method takes"),
     ),
     "report": (
         Example("runs/mine --open", "the whole run as one page"),
@@ -97,6 +96,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "show": (
         Example("runs/mine", "who wins where, and how sure that is"),
         Example("mine.tempora", "the same of a pack that somebody sent, checked"),
+        Example("runs/gpu runs/pi --table sweep --format csv", "two runs as one table, with a column run"),
         Example("runs/mine --table winners --format latex", "any table of the paper, ready to paste"),
     ),
     "tune": (

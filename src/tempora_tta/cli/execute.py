@@ -68,13 +68,11 @@ def execute(
                 soft_wrap=True,
             )
             raise typer.Exit(130) from None
-    from tempora_tta.cli.show import show_overview
+    from tempora_tta.cli.show import show_first
 
-    page = _write_report(results, console, drawing=is_live(console) and not quiet)
+    _write_report(results, console, drawing=is_live(console) and not quiet)
     if not quiet:
-        console.print(f"report: {page}", markup=False, soft_wrap=True)
-        console.print()
-        show_overview(results, console)
+        show_first(results, console)
     if run.failed:
         _show_failures(run.rows, console)
         raise typer.Exit(1)
@@ -120,8 +118,8 @@ def _show_failures(rows: list[dict[str, Any]], console: Console) -> None:
         console.print(Text(f"  {reason}"))
 
 
-def _write_report(results: Results, console: Console, drawing: bool) -> Path:
+def _write_report(results: Results, console: Console, drawing: bool) -> None:
     from tempora_tta.report.html import write_report
 
     with console.status("writing the report") if drawing else nullcontext():
-        return write_report(results)
+        write_report(results)

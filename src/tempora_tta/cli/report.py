@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from tempora_tta.cli import options
 from tempora_tta.cli.terminal import say
 
 
@@ -19,9 +18,13 @@ class FigureFormat(StrEnum):
 
 
 def report(
-    run: Annotated[Path, options.RUN],
+    run: Annotated[
+        list[Path],
+        typer.Argument(help="Run folders or packs; of several, --out DIR gets a page that links them."),
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="Where to write the page. Default: RUN/report.html.")
+        Path | None,
+        typer.Option(help="Where to write the page, or the pages of several runs. Default: RUN/report.html."),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Draw the paper's figures into this folder instead.")
@@ -34,21 +37,26 @@ def report(
 ) -> None:
     """Write a run's report: one page that opens from disk, or with --figures the figures of the paper."""
     from tempora_tta.errors import TemporaError
-    from tempora_tta.store import open_run
+    from tempora_tta.results import open_runs
 
-    results = open_run(run)
+    if len(run) > 1 and (out is None or figures is not None):
+        raise TemporaError(
+            "several runs need a folder for their pages, --out DIR; --figures is about one run"
+        )
+    if figures is None and format_ is not None:
+        raise TemporaError("--format is about figures: say where they go with --figures DIR")
+    runs = open_runs(run)
+    first = next(iter(runs.values()))
     if figures is not None:
         from tempora_tta.report.charts import save
 
         kinds = [kind.value for kind in format_ or [FigureFormat.svg]]
-        for path in save(results, figures, kinds):
+        for path in save(first, figures, kinds):
             say(str(path))
         return
-    if format_ is not None:
-        raise TemporaError("--format is about figures: say where they go with --figures DIR")
-    from tempora_tta.report.html import write_report
+    from tempora_tta.report.html import write_report, write_reports
 
-    page = write_report(results, out)
+    page = write_report(first, out) if out is None or len(runs) == 1 else write_reports(runs, out)
     say(f"{page} ({page.stat().st_size / 1e6:.1f} MB); it opens in any browser, without a network")
     if open_:
         typer.launch(str(page))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from tempora_tta.cli.terminal import plain_table, say
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tempora_tta.report.tables import Table
     from tempora_tta.store import Results
 
 OVERVIEW = ("winners", "sweep")
@@ -24,7 +25,9 @@ OVERVIEW = ("winners", "sweep")
 
 
 def show(
-    run: Annotated[Path, options.RUN],
+    run: Annotated[
+        list[Path], typer.Argument(help="Run folders or packs; of several, tables get a column `run`.")
+    ],
     table: Annotated[
         str | None,
         typer.Option(
@@ -42,68 +45,125 @@ def show(
     ] = None,
     format: Annotated[options.TableFormat, typer.Option(help="Of the table.")] = "terminal",
 ) -> None:
-    """Who wins where, how sure that is, and every table of the paper for this run."""
-    from tempora_tta.errors import TemporaError
+    """Who wins where, how sure that is, and every table of the paper for a run, or for several."""
+    from tempora_tta.results import open_runs
 
     console = new_console()
     if table is None:
-        if by_shift:
-            from tempora_tta.report.tables.build import BY_SHIFT
+        _refuse_for_overview(format, scenario, by_shift)
+        runs = open_runs(run)
+        if format == "json":
+            from tempora_tta.analysis.answer import overview
+            from tempora_tta.analysis.cells import ALL
 
-            raise TemporaError(
-                "--by-shift: the overview has no rows by shift: use --shift NAME, or --table with one of "
-                f"{', '.join(BY_SHIFT)}"
-            )
-        for option, asked in (
-            (f"--format {format}", format != "terminal"),
-            ("--scenario", scenario is not None),
-        ):
-            if asked:
-                raise TemporaError(f"{option} is about one table: say which with --table")
-        from tempora_tta.store import open_run
-
-        show_overview(open_run(run), console, shift)
+            told = {name: overview(results, shift or ALL) for name, results in runs.items()}
+            say(_json(told))
+            return
+        for name, results in runs.items():
+            _heading(console, name, len(runs))
+            show_overview(results, console, shift)
         return
-    from tempora_tta.analysis.doubt import doubt
+    runs = open_runs(run)
+    built = {name: _built(results, table, shift, scenario, by_shift) for name, results in runs.items()}
+    if format == "terminal":
+        for name, results in runs.items():
+            _heading(console, name, len(runs))
+            _show_table(results, table, built[name], console, shift)
+    else:
+        say(_rendered(built, format))
+
+
+def _refuse_for_overview(format: str, scenario: str | None, by_shift: bool) -> None:
+    from tempora_tta.errors import TemporaError
+    from tempora_tta.report.tables import BY_SHIFT
+
+    if by_shift:
+        raise TemporaError(
+            "--by-shift: the overview has no rows by shift: use --shift NAME, or --table with one of "
+            f"{', '.join(BY_SHIFT)}"
+        )
+    for option, asked in (
+        (f"--format {format}", format not in ("terminal", "json")),
+        ("--scenario", scenario is not None),
+    ):
+        if asked:
+            raise TemporaError(f"{option} is about one table: say which with --table")
+
+
+def _json(told: Mapping[str, Any]) -> str:
+    """Write what is known of several runs by name, of one without its name."""
+    return json.dumps(
+        told if len(told) > 1 else next(iter(told.values())), ensure_ascii=False, allow_nan=False
+    )
+
+
+def _heading(console: Console, name: str, runs: int) -> None:
+    if runs > 1:
+        console.rule(name, align="left")
+
+
+def _built(results: Results, table: str, shift: str | None, scenario: str | None, by_shift: bool) -> Table:
+    from tempora_tta.analysis.of_run import cells_of
     from tempora_tta.report import tables
     from tempora_tta.report.frames import offline_batches
-    from tempora_tta.report.stream_story import stream_story
-    from tempora_tta.store import open_run
 
-    results = open_run(run)
     about_times = table == "overhead"
-    traces = offline_batches(results) if about_times else None
-    built = tables.build(
+    return tables.build(
         table,
         results.utilities,
-        traces,
+        offline_batches(results) if about_times else None,
         shift=shift,
         scenario=scenario,
         by_shift=by_shift,
         cards=results.cards,
-        doubt=None if about_times else doubt(results),
+        certainty=None if about_times else cells_of(results),
         segments=results.segments if table in ("segments", "stream") else None,
     )
-    if format == "terminal":
-        console.print(tables.renderable(built, console.width))
-        console.print()
-        if table in ("segments", "stream"):
-            for sentence in stream_story(results):
-                console.print(sentence, markup=False)
-            console.print()
-        if not about_times:
-            say_how_sure(results, console, shift)
-        _say_timing(results, console)
-    else:
-        say(tables.render(built, format))
+
+
+def _show_table(results: Results, name: str, table: Table, console: Console, shift: str | None) -> None:
+    from tempora_tta import words
+    from tempora_tta.analysis.answer import about_run
+    from tempora_tta.report import tables
+    from tempora_tta.report.stream_story import stream_story
+
+    console.print(tables.renderable(table, console.width))
+    console.print()
+    if name in ("segments", "stream"):
+        _print_lines([*stream_story(results), ""], console)
+    if name != "overhead":
+        say_how_sure(results, console, shift)
+    _print_lines([*_notes(results), words.timing(about_run(results))], console)
+
+
+def _rendered(built: Mapping[str, Table], format: str) -> str:
+    """Render the same table of one run, or of several with a column `run` where it is to be processed."""
+    from tempora_tta.report import tables
+
+    if len(built) == 1 or format in ("latex", "markdown"):
+        return "\n".join(tables.render(table, format) for table in built.values())
+    if format == "json":
+        return _json({name: json.loads(tables.render(table, format)) for name, table in built.items()})
+    from tempora_tta.analysis import stack
+    from tempora_tta.report.formats import frame_to_csv
+
+    return frame_to_csv(stack({name: table.data for name, table in built.items()}))
+
+
+def show_first(results: Results, console: Console) -> None:
+    """Print what a run says first: the list of settings, what it comes down to, and what to ask next."""
+    from tempora_tta import words
+    from tempora_tta.analysis.answer import overview
+
+    _print_lines(words.first_screen(overview(results), _notes(results)), console, heading=True)
 
 
 def show_overview(results: Results, console: Console, shift: str | None = None) -> None:
-    """The verdict and the machine, the headline, who wins where, and the whole sweep; on one shift, if given."""
-    from rich.text import Text
-
-    from tempora_tta.analysis import guidance, headline
-    from tempora_tta.analysis.doubt import doubt
+    """Print the list of settings, where one method is enough, who wins where, and the whole sweep; on one shift, if
+    given."""
+    from tempora_tta import words
+    from tempora_tta.analysis.answer import overview
+    from tempora_tta.analysis.cells import ALL
     from tempora_tta.analysis.of_run import cells_of
     from tempora_tta.errors import TemporaError, unknown
     from tempora_tta.report import tables
@@ -114,42 +174,45 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
         if shift not in results.manifest["shifts"]:
             raise unknown("shift", shift, results.manifest["shifts"])
         utilities = utilities[utilities["shift"] == shift]
-    console.print(describe(results.manifest), markup=False)
-    console.print()
-    cards, found = results.cards, doubt(results)
-    cells = cells_of(results)
-    if shift is not None:
-        cells = cells[cells["shift"] == shift]
-    answer = guidance(cells, found, cards)
-    if answer is not None:
-        console.print(Text(answer.sentence(cards), style="bold"))
+    told = overview(results, shift or ALL)
+    _print_lines(words.first_screen(told, _notes(results), commands=False), console, heading=True)
+    if told["stretches"]:
         console.print()
+        _print_lines(["First, level or undecided, from strict to relaxed:", *words.stretches(told)], console)
+    console.print()
     for name in OVERVIEW if len(results.scenarios) > 1 else (results.scenarios[0].protocol,):
         try:
-            table = tables.build(name, utilities, cards=cards, doubt=found)
+            table = tables.build(name, utilities, cards=results.cards, certainty=cells_of(results))
             console.print(tables.renderable(table, console.width))
         except TemporaError as missing:
             console.print(str(missing), markup=False)
         console.print()
     _say_settings(results, console)
-    with suppress(TemporaError):  # a run of one protocol has nothing to set beside it
-        console.print(headline(cells, cards).sentence(cards))
-        console.print()
-    _say_timing(results, console)
     say_how_sure(results, console, shift)
 
 
+def _print_lines(lines: Sequence[str], console: Console, heading: bool = False) -> None:
+    for place, line in enumerate(lines):
+        console.print(line, soft_wrap=True, style="bold" if heading and not place else None)
+
+
+def _notes(results: Results) -> list[str]:
+    """Return what to know before the numbers are read."""
+    from tempora_tta.analysis.notes import notes
+    from tempora_tta.analysis.tuning import recipe_notes
+    from tempora_tta.store.made_with import other_work
+
+    manifest = results.manifest
+    other = other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"])
+    own = [other] if other else []
+    return [f"{note.rstrip('.')}." for note in (*own, *notes(results), *recipe_notes(manifest))]
+
+
 def _say_settings(results: Results, console: Console) -> None:
-    """What settings that were tuned mean for the numbers, and what oracles among them give."""
-    from rich.text import Text
+    """Print what oracles among the settings that were tuned give."""
+    from tempora_tta.analysis.tuning import ceilings
 
-    from tempora_tta.analysis.tuning import ceilings, recipe_notes
-
-    notes, above = recipe_notes(results.manifest), ceilings(results)
-    for note in notes:
-        console.print(Text(note, style="yellow"))
-    if notes:
-        console.print()
+    above = ceilings(results)
     if above:
         label = results.cards.label
         oracles = [f"{label(name)} %" for name in above[0]["oracles"]]
@@ -167,62 +230,23 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def describe(manifest: Mapping[str, Any]) -> str:
-    """One paragraph: what was run, where, with which lambda."""
-    from tempora_tta.analysis.cells import shift_words
-    from tempora_tta.analysis.circumstances import machine_name
-    from tempora_tta.errors import counted
-
-    where = machine_name(manifest)
-    ways = {"measured": "measured on", "steady": "profiled on"}
-    timing = f"{ways.get(str(manifest['clock']).partition(':')[0], 'times from the')} {where}"
-    name = manifest.get("suite") or manifest["model"]
-    batches = sorted(set(manifest["batches"].values()))
-    sizes = counted(batches[-1], "batch") if len(batches) == 1 else f"{batches[0]} to {batches[-1]} batches"
-    what = f"{counted(len(manifest['methods']), 'method')} on {shift_words(manifest['shifts'])}"
-    return (
-        f"{name}: {what} of {sizes} of {manifest['batch_size']}; "
-        f"λ = {manifest['baseline']['baseline_ms']:.2f} ms, {timing}"
-        + ("" if manifest["finished"] else "; NOT FINISHED: the same command goes on")
-    )
-
-
 def say_how_sure(results: Results, console: Console, shift: str | None = None) -> None:
-    """How many winners hold, and one command to go on with: it decides more of them, or asks the next question."""
-    from tempora_tta.analysis.doubt import doubt, remedy, summarised
+    """Print how many winners are sure, and one command: it decides more of them, or asks the next question."""
+    from tempora_tta import words
+    from tempora_tta.analysis.of_run import summary_of
+    from tempora_tta.analysis.remedy import remedy
 
-    if results.folder.packed_without_traces:
+    summary = summary_of(results, shift)
+    if not summary.cells and results.folder.packed_without_traces:
         console.print("How sure the winners are cannot be told without traces, which this pack leaves out.")
         return
-    found = doubt(results)
-    one = found.winners
-    summary = found.summary if shift is None else summarised(one[one["shift"] == shift])
-    sentence = summary.sentence()
-    console.print(f"Cell by cell: {sentence[:1].lower()}{sentence[1:]}", markup=False)
-    command = remedy(summary, results.manifest)
+    console.print(f"By shift: {words.sureness(vars(summary))}", markup=False)
+    command = remedy(summary, results)
     if command:
-        console.print(f"More of them are decided by: {command}", markup=False, soft_wrap=True)
+        console.print(f"To settle more of them: {command}", markup=False, soft_wrap=True)
     elif summary.cells:
         console.print(
-            f"For your own deployment: tempora recommend {results.opened_from} --fps 30",
+            f"Your numbers: tempora recommend {results.opened_from} --fps 30 --cameras 20 --within-ms 200",
             markup=False,
             soft_wrap=True,
         )
-
-
-def _say_timing(results: Results, console: Console) -> None:
-    """Print the notes on the run, and the verdict on the times behind everything that is shown."""
-    from rich.text import Text
-
-    from tempora_tta.analysis.notes import notes
-    from tempora_tta.store.made_with import other_work
-    from tempora_tta.store.verdicts import verdict_of
-
-    manifest = results.manifest
-    if note := other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"]):
-        console.print(Text(note, style="yellow"))
-    for sentence in notes(results):
-        console.print(Text(sentence, style="yellow"))
-    verdict = verdict_of(results.manifest)
-    styles = {"VALID": "green", "WARN": "yellow", "INVALID": "bold red", "UNKNOWN": "dim"}
-    console.print(Text(verdict.text, style=styles[verdict.status]))

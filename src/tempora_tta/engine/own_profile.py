@@ -154,8 +154,5 @@ def added(profile: Profile, more: Profile) -> Profile:
                 if method not in joined.methods
             },
             "unmet": {**profile.unmet, **more.unmet},
-            "settled": profile.settled and more.settled,
-            "unsettled": [*profile.unsettled, *more.unsettled],
-            "time_was_up": profile.time_was_up or more.time_was_up,
         }
     )

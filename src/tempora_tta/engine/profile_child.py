@@ -71,7 +71,6 @@ class Request:
     config: dict[str, Any] | None
     threads: int | None
     seconds: float
-    num_batches: int
     name: str
     labels: tuple[str, ...] | None = None
     replay: Replay | None = None
@@ -104,7 +103,6 @@ def profile_job(
         config=_config(job, replay),
         threads=threads,
         seconds=seconds,
-        num_batches=max(source.num_batches for source in job.streams),
         name=name,
         labels=None if labels is None else tuple(labels),
         replay=replay,
@@ -261,7 +259,6 @@ def _record(request: Request, job: Job, tell: Any) -> Profile:
         return record_profile(
             job,
             seconds=request.seconds,
-            num_batches=request.num_batches,
             name=request.name,
             labels=labels,
             waited_s=max(0.0, time.time() - request.asked_at),

@@ -11,10 +11,10 @@ from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.passes import BudgetWatch, Pass
 from tempora_tta.errors import TemporaError
 from tempora_tta.measure import ProfileClock
-from tempora_tta.measure.settling import is_relative
 from tempora_tta.methods import Method
 from tempora_tta.methods.guard import MethodTimedOut
 from tempora_tta.scenarios import Offline, Resolved, Scenario, route
+from tempora_tta.scenarios.deployment import is_relative
 from tempora_tta.store import Cell, StoredPass, Trace, pass_key
 from tempora_tta.store.atomic import CannotWrite
 from tempora_tta.store.resources import Resources
@@ -70,7 +70,11 @@ class Task:
     def _not_applicable(self, scenario: Scenario) -> str | None:
         """Why the scenario has no meaning here, or None."""
         clock = self.passes.job.clock
-        if isinstance(clock, ProfileClock) and clock.profile.relative_only and not is_relative(scenario):
+        if (
+            isinstance(clock, ProfileClock)
+            and clock.profile.relative_only
+            and not is_relative(scenario.deployment())
+        ):
             return (
                 "the cores were not ours while this machine was profiled, so that only scenarios relative to λ "
                 "have an answer; profile with --threads 1, or give utilisation, threshold_x, budget_x"

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from tempora_tta._version import __version__
+from tempora_tta.errors import counted
 from tempora_tta.measure.energy import gpu_uuid
 
 _LIBRARIES = ("torch", "torchvision", "timm", "numpy", "pandas", "pyarrow")
@@ -65,12 +66,14 @@ def device_kind(facts: dict[str, Any]) -> str:
 
     >>> device_kind({"device": "cpu", "cpu": "Some CPU", "threads": 2})
     'Some CPU, 2 threads'
+    >>> device_kind({"device": "cpu", "cpu": "Some CPU", "threads": 1})
+    'Some CPU, 1 thread'
     """
     if facts["device"].startswith("cuda"):
         return str(facts["gpu"])
     if facts["device"].startswith("mps"):
         return f"{facts['cpu']} (MPS)"
-    return f"{facts['cpu']}, {facts['threads']} threads"
+    return f"{facts['cpu']}, {counted(facts['threads'], 'thread')}"
 
 
 def _gpu(device: torch.device) -> dict[str, Any]:

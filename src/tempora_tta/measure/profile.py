@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tempora_tta.errors import TemporaError, counted
+from tempora_tta._numbers import percent
+from tempora_tta.errors import TemporaError
 from tempora_tta.measure.baseline import Baseline
 from tempora_tta.measure.fits import BLOCK, TAIL_SAMPLES, Fit
 from tempora_tta.measure.work import FROZEN, PREDICT, Kind, Phase
@@ -24,6 +25,9 @@ from tempora_tta.store.atomic import write_atomically
 from tempora_tta.store.verdicts import VALID, WARN, Verdict
 
 SCHEMA_VERSION = 2
+PRECISE, ROUGH = 0.01, 0.05
+"""Half the 95 % interval of a method's time over Standard's: recording ends below the first, above the second its
+verdict warns."""
 PROVISION_X = 1.03
 """lambda over the steady time of standard inference: what the published mean and lambda give on ResNet-50."""
 TAIL = "tail"
@@ -159,17 +163,6 @@ class Profile(_Part):
     it is now. None: nobody looked."""
     clean_share: float = Field(1.0, ge=0, le=1)
     cores_ours: bool = True
-    settled: bool = True
-    """Its error moves no cell of the run that it was recorded for."""
-    time_was_up: bool = True
-    """Where it is not settled: recording ended after its time; else because the rest of that would have settled no
-    more."""
-    unsettled: list[str] = []
-    """Method and scenario of the cells that its error moves."""
-    moved_points: float | None = None
-    """How far the profile's error may move a cell's availability x responsiveness, in points."""
-    moved_batches: float | None = None
-    """How far it may move a cut-off."""
     entries: list[Entry]
     rounds: Rounds = Rounds()
     residuals: Residuals = Residuals()
@@ -236,41 +229,29 @@ class Profile(_Part):
             source="steady",
         )
 
-    def _moved(self) -> str:
-        """What the profile's error may move, and how far."""
-        points, batches = self.moved_points or 0.0, round(self.moved_batches or 0)
-        parts = [f"a cell by {points:.1f} points"] if points >= 0.05 or not batches else []
-        return " or ".join([*parts, *([f"a cut-off by {counted(batches, 'batch')}"] if batches else [])])
+    @property
+    def imprecision(self) -> float:
+        """The largest `uncertainty` of its methods; 0 where times were given."""
+        return imprecision(self.entries)
 
     @property
     def verdict(self) -> Verdict:
-        """What a reader of a number behind this profile should know. Cells on an edge are no reason to distrust the
-        others: doubt says of each cell whether its error matters there."""
-        warnings, edges = [], []
-        if not self.settled:
-            moves = f"its error may move {self._moved()}"
-            if self.time_was_up:
-                warnings.append(f"profiling ended after its time: {moves} (--profile-s gives it more)")
-            else:
-                cells = counted(len(self.unsettled), "cell")
-                edges.append(f"{cells} on an edge that more profiling hardly settles: {moves}")
+        """What a reader of a number behind this profile should know."""
+        reasons = []
+        if self.imprecision > PRECISE:
+            reasons.append(f"times are known to ±{percent(self.imprecision)}")
+        if rough := self.imprecision > ROUGH:
+            reasons[-1] += " (--profile-s gives profiling more time)"
         if self.relative_only:
-            warnings.append(
+            reasons.append(
                 "the cores were not ours: only scenarios relative to λ are answered (--threads 1 mends that)"
             )
-        status, reasons = WARN if warnings else VALID, (*warnings, *edges)
-        return Verdict(status, reasons, f"{status}: {'; '.join(reasons)}" if reasons else "")
+        status = WARN if rough or self.relative_only else VALID
+        return Verdict(status, tuple(reasons), f"{status}: {'; '.join(reasons)}" if reasons else "")
 
     def uncertainty(self, method: str) -> float:
         """How far, relatively, the service times of a method may be off against standard inference."""
-        own = [entry for entry in self.entries if entry.method == method and entry.phase != FROZEN]
-        heaviest: dict[str, Entry] = {}
-        for entry in own:
-            if entry.phase not in heaviest or entry.samples > heaviest[entry.phase].samples:
-                heaviest[entry.phase] = entry
-        total = sum(entry.steady_ms for entry in heaviest.values())
-        square = sum((entry.error * entry.steady_ms) ** 2 for entry in heaviest.values())
-        return float((square**0.5) / total) if total else 0.0
+        return uncertainty(self.entries, method)
 
     def substitute(self, kind: Kind) -> Entry | None:
         """What a kind without a time costs: another mode of the same action, else a step, else the most there is."""
@@ -375,6 +356,25 @@ class Profile(_Part):
                 f"{path} has no time of standard inference: write a profile with tempora profile"
             )
         return profile
+
+
+def uncertainty(entries: Iterable[Entry], method: str) -> float:
+    """Half the 95 % interval of a method's service time over Standard's, as a fraction of it."""
+    heaviest: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.method == method and entry.phase != FROZEN:
+            known = heaviest.get(entry.phase)
+            if known is None or entry.samples > known.samples:
+                heaviest[entry.phase] = entry
+    total = sum(entry.steady_ms for entry in heaviest.values())
+    square = sum((entry.error * entry.steady_ms) ** 2 for entry in heaviest.values())
+    return float((square**0.5) / total) if total else 0.0
+
+
+def imprecision(entries: Collection[Entry]) -> float:
+    """The largest `uncertainty` among the methods of these entries, standard inference apart."""
+    methods = {entry.method for entry in entries} - {STANDARD}
+    return max((uncertainty(entries, method) for method in methods), default=0.0)
 
 
 def profile_id(entries: Iterable[Entry], standard_ms: float, made_at: str) -> str:

@@ -15,11 +15,12 @@ from typing import Any
 
 import pandas as pd
 
-from tempora_tta import analysis
+from tempora_tta import analysis, words
 from tempora_tta._numbers import percent
+from tempora_tta.analysis.answer import overview
 from tempora_tta.analysis.cells import by_shift, over_all, winning_methods
-from tempora_tta.analysis.doubt import EQUAL, UNDECIDED, doubt
-from tempora_tta.analysis.of_run import cells_of
+from tempora_tta.analysis.doubt import EQUAL, UNDECIDED
+from tempora_tta.analysis.of_run import cells_of, summary_of
 from tempora_tta.analysis.paper import is_budgeted
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, unknown
@@ -43,12 +44,13 @@ from tempora_tta.report.drawing import (
 )
 from tempora_tta.report.frames import offline_batches, scenario_titles
 from tempora_tta.report.over_time import over_time
+from tempora_tta.report.pressure import pressure
 from tempora_tta.report.stream_story import stream_story
-from tempora_tta.report.tables.parts import shift_title
 from tempora_tta.report.vega import alt
 from tempora_tta.scenarios import ScenarioCard
 from tempora_tta.store import Results
 from tempora_tta.store.atomic import remove_leftovers, write_atomically
+from tempora_tta.words import shift_title
 
 FORMATS = ("svg", "png", "pdf")
 PPI = 200
@@ -123,7 +125,7 @@ def winners(results: Results) -> Drawn:
         y = alt.Y("shift:N", title=None, axis=rows, sort=list(shifts))
         panel = _squares(part, columns, colour).encode(y=y)
         panels.append(panel.properties(title=cards.title(str(protocol))))
-    finding = f"Cells won: {', '.join(counts.values())}. {doubt(results).summary.sentence()}"
+    finding = f"Cells won: {', '.join(counts.values())}. {words.sureness(vars(summary_of(results)))}"
     return titled(alt.hconcat(*panels, spacing=14), results), finding
 
 
@@ -157,53 +159,6 @@ def _winner_text(row: pd.Series[Any], cards: Cards) -> str:
     return short(cards.label(row["winner"]), 9) + (f" +{sharing}" if sharing else sign)
 
 
-def pressure(results: Results, shift: str | None = None) -> Drawn | None:
-    """Draw utility against pressure with 95 % intervals, one panel per kind of scenario; of one shift, or of all."""
-    cards = results.cards
-    rows = over_all(cells_of(results)) if shift is None else by_shift(cells_of(results))
-    if shift is not None:
-        if shift not in set(rows["shift"]):
-            raise unknown("shift of this run", shift, sorted(rows["shift"].unique()))
-        rows = rows[rows["shift"] == shift]
-    rows = rows.assign(name=rows["method"].map(cards.label))
-    columns = ["name", "method", "protocol", "label", "value", "utility", "sample_lo", "sample_hi", "rank"]
-    colour = method_colour(cards, cards.in_order(rows["method"].unique()))
-    panels = []
-    for protocol in cards.in_protocol_order(rows["protocol"]):
-        data = rows.loc[rows["protocol"] == protocol, columns]
-        varied = data["value"].notna().all() and data["value"].nunique() > 1
-        draw = _curves if varied else _dots
-        panel = draw(data, cards.scenario(protocol).axis).encode(color=colour)
-        panels.append(panel.properties(title=cards.title(protocol), width=240, height=240))
-    found = analysis.guidance(cells_of(results), doubt(results), cards)
-    finding = "Utility of every method." if found is None else found.sentence(cards)
-    return titled(alt.hconcat(*panels).resolve_scale(y="shared"), results), finding
-
-
-_POINT = {"Method": "name:N", "Scenario": "label:N", "Utility": "utility_text:N", "Rank": "rank:Q"}
-
-
-def _curves(data: pd.DataFrame, axis: str) -> Any:
-    x = alt.X("value:Q", title=axis, scale=alt.Scale(type="log", nice=False, padding=10))
-    base = alt.Chart(data).transform_calculate(utility_text=in_percent("utility")).encode(x=x)
-    y = utility_axis().scale(zero=False)
-    return alt.layer(
-        base.mark_area(opacity=0.12).encode(y=alt.Y("sample_lo:Q", title="Utility"), y2="sample_hi:Q"),
-        base.mark_line(point=True).encode(y=y, tooltip=hover(**_POINT)),
-    )
-
-
-def _dots(data: pd.DataFrame, axis: str) -> Any:
-    """Draw what has no knob to draw a line along."""
-    x = alt.X("name:N", title=None, sort=None)
-    base = alt.Chart(data).transform_calculate(utility_text=in_percent("utility")).encode(x=x)
-    y = utility_axis().scale(zero=False)
-    return alt.layer(
-        base.mark_rule().encode(y=alt.Y("sample_lo:Q", title="Utility"), y2="sample_hi:Q"),
-        base.mark_point(filled=True, size=60).encode(y=y, tooltip=hover(**_POINT)),
-    )
-
-
 MOST_SHIFTS = 4
 """Columns of the chart `utility`."""
 
@@ -229,8 +184,7 @@ def utility(results: Results) -> Drawn | None:
             heading = "" if lines else short(shift_title(shift), 22)
             panels.append(panel.properties(width=170, height=140, title=heading))
         lines.append(alt.hconcat(*panels))
-    found = analysis.guidance(cells_of(results), doubt(results), cards)
-    finding = "Utility of every method." if found is None else found.sentence(cards)
+    finding = " ".join(words.summary(overview(results))) or "Utility of every method."
     return titled(alt.vconcat(*lines), results), finding
 
 

@@ -14,12 +14,12 @@ from tempora_tta.errors import counted
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.report import colours
 from tempora_tta.report.drawing import GREY, Drawn, hover, in_percent, short, titled
-from tempora_tta.report.tables.parts import shift_title
 from tempora_tta.report.vega import alt
 from tempora_tta.scenarios import Course, Resolved, ScenarioCard, serve
 from tempora_tta.scenarios.timeline import FREE
 from tempora_tta.store import Results, Trace
 from tempora_tta.store.trace import ADAPTED, FALLBACK, FROZEN, SKIPPED, TIMES
+from tempora_tta.words import shift_title
 
 ON_A_CLOCK, WAITING = 9, 4
 """Batches of a panel: those that do not wait take less time."""
@@ -39,7 +39,16 @@ ARRIVALS, PIPELINE, PREDICTIONS, SECOND = "arrivals", "pipeline", "predictions",
 """Lanes, from top to bottom."""
 
 
-def course_chart(blocks: Any, marks: Any, lanes: Sequence[str], x_title: str = "Time (ms)") -> Any:
+LEGEND = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
+
+
+def course_chart(
+    blocks: Any,
+    marks: Any,
+    lanes: Sequence[str],
+    x_title: str = "Time (ms)",
+    legend: alt.Legend | None = LEGEND,
+) -> Any:
     """Draw blocks of time on lanes, and marks where batches arrive, are answered or are lost.
 
     Both are tables, or names of data sets that a page fills: `blocks` has lane, part, from, to, length, batch, first,
@@ -51,7 +60,6 @@ def course_chart(blocks: Any, marks: Any, lanes: Sequence[str], x_title: str = "
     )
     scale = alt.Scale(zero=False, nice=False)
     x = alt.X("from:Q", title=x_title, scale=scale, axis=alt.Axis(grid=False, tickCount=8))
-    legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
     colour = alt.Color(
         "part:N", scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values())), legend=legend
     )
@@ -222,21 +230,22 @@ def _timeline(row: pd.Series[Any], results: Results, card: ScenarioCard) -> Any:
     shown = range(first, min(trace.num_batches, first + count + 2 * budgeted))
     apart = resolved.fallback is not None and resolved.fallback_cost == FREE
     title = alt.Title(card.title, subtitle=f"{card.story}  ({row['label']})", subtitleColor=GREY)
-    return _panel(_timed(trace, row, resolved), shown, float(row["baseline_ms"]), apart, title)
-
-
-def _timed(trace: Trace, row: pd.Series[Any], resolved: Resolved) -> Trace:
-    """Copy a trace, with untimed frozen batches lambda long and skipped ones at their arrivals."""
-    trace = replace(trace, **{name: getattr(trace, name).copy() for name in TIMES})
     baseline_ms = float(row["baseline_ms"])
-    for batch in range(trace.num_batches):
-        if trace.served[batch] and np.isnan(trace.start_ms[batch]):
-            start = trace.finish_ms[batch - 1] if batch else 0.0
-            trace.start_ms[batch] = trace.arrived_ms[batch] = start
-            trace.predict_ms[batch], trace.adapt_ms[batch] = baseline_ms, 0.0
-            trace.emission_ms[batch] = trace.finish_ms[batch] = start + baseline_ms
-        elif not trace.served[batch] and resolved.arrivals_ms is not None:
-            trace.arrived_ms[batch] = resolved.arrivals_ms[batch]
+    return _panel(timed(trace, baseline_ms, resolved), shown, baseline_ms, apart, title)
+
+
+def timed(trace: Trace, baseline_ms: float, resolved: Resolved, until: int | None = None) -> Trace:
+    """Copy a trace, with untimed frozen batches lambda long and skipped ones at their arrivals, up to a batch."""
+    trace = replace(trace, **{name: getattr(trace, name).copy() for name in TIMES})
+    first = slice(0, until)
+    if resolved.arrivals_ms is not None:
+        skipped = ~trace.served[first]
+        trace.arrived_ms[first][skipped] = np.array(resolved.arrivals_ms)[first][skipped]
+    for batch in np.flatnonzero(trace.served[first] & np.isnan(trace.start_ms[first])):
+        start = trace.finish_ms[batch - 1] if batch else 0.0
+        trace.start_ms[batch] = trace.arrived_ms[batch] = start
+        trace.predict_ms[batch], trace.adapt_ms[batch] = baseline_ms, 0.0
+        trace.emission_ms[batch] = trace.finish_ms[batch] = start + baseline_ms
     return trace
 
 

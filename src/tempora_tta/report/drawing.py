@@ -85,7 +85,12 @@ def method_colour(
     """Return the colour channel of the column `method`, with a legend below the chart."""
     names = names or {method: cards.label(method) for method in methods}
     legend = alt.Legend(
-        title=None, orient="bottom", columns=columns, labelExpr=called(names), symbolType="square"
+        title=None,
+        orient="bottom",
+        columns=columns,
+        labelExpr=called(names),
+        symbolType="square",
+        symbolOpacity=1,
     )
     colours = [cards.method(method).colour for method in methods]
     return alt.Color("method:N", scale=alt.Scale(domain=list(methods), range=colours), legend=legend)

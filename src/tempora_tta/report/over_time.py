@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tempora_tta.analysis.cells import is_offline
-from tempora_tta.report.tables.parts import shift_title
 from tempora_tta.store import Results
+from tempora_tta.words import shift_title
 
 FloatArray = NDArray[np.float64]
 DRAWN_BATCHES = 400

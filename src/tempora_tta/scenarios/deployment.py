@@ -470,3 +470,19 @@ def _size_message(own: int | None, given: int) -> str:
         f"batch_size={own}: the batches have {given} images, and only a size that was run has an answer; run again "
         f"with batches of {own}, or leave batch_size out of the scenario"
     )
+
+
+def is_relative(deployment: Deployment) -> bool:
+    """Tell whether all times are multiples of lambda: ratios are then all that matters of a machine."""
+    if deployment.fps is not None:
+        return False
+    try:
+        once, twice = (
+            deployment.resolve(num_batches=2, baseline_ms=baseline_ms) for baseline_ms in (1.0, 2.0)
+        )
+    except TemporaError:  # a threshold in milliseconds below one of them
+        return False
+    knobs = ("interval_ms", "threshold_ms", "deadline_ms", "budget_ms")
+    pairs = [(getattr(once, knob, None), getattr(twice, knob, None)) for knob in knobs]
+    pairs += zip(once.arrivals_ms or (), twice.arrivals_ms or (), strict=True)
+    return all(first is None or second == 2 * first for first, second in pairs)

@@ -31,7 +31,8 @@ from tempora_tta.store.schema import CERTAINTY, PASS_COLUMNS, SEGMENTS, TRACE, U
 from tempora_tta.store.trace import Trace
 
 DAMAGED = ".damaged"
-_RECENT_TRACES = 16
+_KEPT_BYTES = 256_000_000
+"""Traces that stay in memory: a report reads each of them several times."""
 
 
 def pass_key(identity: Mapping[str, Any]) -> str:
@@ -94,6 +95,7 @@ class RunFolder:
         self._lock: FolderLock | None = None
         self._passes: dict[str, StoredPass] | None = None
         self._recent: dict[tuple[str, bool], Trace] = {}
+        self._kept_bytes = 0
         self._utilities: tuple[tuple[int, ...], pd.DataFrame] | None = None
         """The table as it was last read and found plausible, and which file that was."""
         self._manifest: tuple[tuple[int, ...], Manifest] | None = None
@@ -184,12 +186,13 @@ class RunFolder:
         return self.passes()[key]
 
     def trace(self, key: str, predictions: bool = True) -> Trace:
-        """The rows of a pass. The last few are kept, because the cells of one method share them."""
+        """The rows of a pass. The last ones are kept, because many cells share them."""
         wanted = (key, predictions)
         if wanted not in self._recent:
             trace = self.stored(key).trace(predictions)
-            while len(self._recent) >= _RECENT_TRACES:
-                self._recent.pop(next(iter(self._recent)))
+            self._kept_bytes += trace.nbytes
+            while self._recent and self._kept_bytes > _KEPT_BYTES:
+                self._kept_bytes -= self._recent.pop(next(iter(self._recent))).nbytes
             self._recent[wanted] = trace
         return self._recent[wanted]
 
@@ -207,7 +210,8 @@ class RunFolder:
     def remove_pass(self, key: str) -> None:
         """Forget a pass, so that it is made again."""
         for predictions in (True, False):
-            self._recent.pop((key, predictions), None)
+            if (trace := self._recent.pop((key, predictions), None)) is not None:
+                self._kept_bytes -= trace.nbytes
         stored = self.passes().pop(key)
         stored.path.unlink(missing_ok=True)
 

@@ -87,6 +87,11 @@ class Trace:
         return len(self.phase)
 
     @property
+    def nbytes(self) -> int:
+        """Memory that the rows take."""
+        return sum(int(rows.nbytes) for rows in vars(self).values())
+
+    @property
     def served(self) -> NDArray[np.bool_]:
         return np.not_equal(self.phase, SKIPPED)
 

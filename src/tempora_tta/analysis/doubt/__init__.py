@@ -15,13 +15,10 @@ from tempora_tta.analysis.doubt.judgement import (
     leads,
     pooled,
 )
-from tempora_tta.analysis.doubt.remedy import remedy
 from tempora_tta.analysis.doubt.resampling import replicate
 from tempora_tta.analysis.doubt.run import (
     Doubt,
-    Summary,
     doubt,
-    summarised,
     times_of,
     with_doubt,
 )
@@ -38,14 +35,11 @@ __all__ = [
     "Judgement",
     "Leads",
     "Replicates",
-    "Summary",
     "doubt",
     "judge",
     "leads",
     "pooled",
-    "remedy",
     "replicate",
-    "summarised",
     "times_of",
     "with_doubt",
 ]

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tempora_tta.analysis.cells import ALL, SCENARIO, counted, keys, ordered, scored, shift_set
+from tempora_tta.analysis.cells import ALL, keys, scored, shift_set
 from tempora_tta.analysis.doubt.judgement import (
-    SAMPLING,
-    TIMING,
     Judgement,
     Replicates,
     judge,
@@ -29,7 +26,6 @@ from tempora_tta.published.methods import order
 from tempora_tta.store import Results
 from tempora_tta.store.integrity import damaged, warn
 from tempora_tta.store.schema import ABOUT_WINNERS, SCENARIO_NAME, STREAM_COLUMNS
-from tempora_tta.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
 _OF_WINNER = ("verdict", "why", "equal_with", "rivals")
 COLUMNS = ("sample_lo", "sample_hi", *_OF_WINNER, "p_best", "rank_lo", "rank_hi")
@@ -37,54 +33,6 @@ COLUMNS = ("sample_lo", "sample_hi", *_OF_WINNER, "p_best", "rank_lo", "rank_hi"
 
 Stream = tuple[str, str, int]
 """Model, shift, seed."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """How many winners of a run hold."""
-
-    cells: int
-    holds: int
-    equal: int
-    by_sampling: int
-    by_timing: int
-    expected_wrong: float
-    """The sum over the cells of 1 - P(best); cells too short to say count as unknown, not as wrong."""
-
-    @property
-    def undecided(self) -> int:
-        return self.by_sampling + self.by_timing
-
-    def sentence(self) -> str:
-        """How sure the winners are, in one sentence.
-
-        >>> Summary(30, 24, 2, 3, 1, 1.34).sentence()
-        '24 of 30 winners hold, 2 are equal with others, 4 are undecided (3 by sampling, 1 by timing); 1.3 of the 30 \
-are expected to be wrong.'
-        >>> Summary(9, 9, 0, 0, 0, 0.0).sentence()
-        'All 9 winners hold.'
-        """
-        if not self.cells:
-            return "There is no winner yet."
-        if self.holds == self.cells:
-            return f"All {self.cells} winners hold." if self.cells > 1 else "The winner holds."
-        parts = [f"{self.holds} of {self.cells} winners hold"]
-        if self.equal:
-            parts.append(f"{self.equal} {_are(self.equal)} equal with others")
-        if self.undecided:
-            by = [
-                (count, cause)
-                for count, cause in ((self.by_sampling, SAMPLING), (self.by_timing, TIMING))
-                if count
-            ]
-            causes = [f"{count} by {cause}" if len(by) > 1 else f"by {cause}" for count, cause in by]
-            parts.append(f"{self.undecided} {_are(self.undecided)} undecided ({', '.join(causes)})")
-        wrong = f"{self.expected_wrong:.1f} of the {self.cells} are expected to be wrong"
-        return f"{', '.join(parts)}; {wrong}." if self.undecided else f"{', '.join(parts)}."
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 class Doubt:
@@ -129,42 +77,6 @@ class Doubt:
             }
         )
 
-    @cached_property
-    def winners(self) -> pd.DataFrame:
-        """One row per shift and scenario, seeds pooled: `method` (the winner), its `utility`, `verdict`, `why`,
-        `p_best`, `equal_with` and `rivals` (who else might be best, with commas)."""
-        rows = self._rows
-        table = []
-        for _, group in rows.groupby(keys(rows, without=["seed"]), dropna=False, sort=False):
-            row = group.iloc[0]
-            cells = self._behind(row.drop("seed"))
-            if not cells:
-                continue
-            _, judged = self._judgement(cells)
-            table.append(
-                {
-                    **{name: row[name] for name in keys(rows, ("model", "shift", *SCENARIO, "scenario"))},
-                    "method": judged.method,
-                    "utility": judged.utility,
-                    "verdict": judged.verdict,
-                    "why": judged.why,
-                    "p_best": judged.p_best[judged.method],
-                    "equal_with": ", ".join(judged.equal_with),
-                    "rivals": ", ".join(judged.rivals),
-                }
-            )
-        return ordered(pd.DataFrame(table, columns=None if table else ["method", "verdict", "why", "p_best"]))
-
-    def judgement(self, row: pd.Series[Any]) -> Judgement | None:
-        """Of the cell that a row of a utilities frame is in; None where nothing is known about it."""
-        cells = self._behind(row)
-        return self._judgement(cells)[1] if cells else None
-
-    @cached_property
-    def summary(self) -> Summary:
-        """Over the cells of `winners` whose shift counts."""
-        return summarised(counted(self.winners))
-
     def _behind(self, row: pd.Series[Any]) -> tuple[tuple[Stream, int], ...]:
         """The cells of the run that a row, pooled or not, stands for."""
         scenario = self._scenario(row)
@@ -206,19 +118,6 @@ class Doubt:
             together = pooled([self._cells[key] for key in cells])
             self._judged[cells] = together, judge(together)
         return self._judged[cells]
-
-
-def summarised(winners: pd.DataFrame) -> Summary:
-    """The counts of a frame like `Doubt.winners`."""
-    verdict, why = winners["verdict"], winners["why"]
-    return Summary(
-        cells=len(winners),
-        holds=int((verdict == HOLDS).sum()),
-        equal=int((verdict == EQUAL).sum()),
-        by_sampling=int(((verdict == UNDECIDED) & (why == SAMPLING)).sum()),
-        by_timing=int(((verdict == UNDECIDED) & (why == TIMING)).sum()),
-        expected_wrong=float((1 - winners["p_best"].astype(float)).sum()),
-    )
 
 
 def doubt(results: Results) -> Doubt:

@@ -17,16 +17,14 @@ import torch
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.profiling.allowance import Allowance
 from tempora_tta.engine.profiling.back_to_back import back_to_back_ms
-from tempora_tta.engine.profiling.recording import Recording, Tell, short
-from tempora_tta.engine.profiling.settled import Question
+from tempora_tta.engine.profiling.recording import Fitted, Recording, Tell, short
 from tempora_tta.engine.profiling.stations import Station, stations
 from tempora_tta.engine.profiling.walker import Timed, Walker, walker_of
 from tempora_tta.engine.profiling.warming import Memory, ours_alone, taken_by, warmed_up
 from tempora_tta.measure import Profile, device_kind, machine_facts
 from tempora_tta.measure import fits as fitting
 from tempora_tta.measure.process import keep_freed_memory
-from tempora_tta.measure.profile import Entry, Residuals, profile_id
-from tempora_tta.measure.settling import most
+from tempora_tta.measure.profile import PRECISE, Entry, Residuals, imprecision, profile_id
 from tempora_tta.measure.timer import CPU_TIME, RoundWatch, Timer
 
 STANDARD_EVERY = 3
@@ -42,7 +40,6 @@ def record_profile(
     job: Job,
     *,
     seconds: float,
-    num_batches: int,
     name: str,
     labels: Sequence[str] | None = None,
     waited_s: float = 0.0,
@@ -63,17 +60,15 @@ def record_profile(
         standard.serve(station.x, station.shift, 0)
     spent[STANDARD] = taken_by(standard, way, memory, job.device)
     allowance.rounds_begin()
-    question = Question(tuple(job.scenarios), num_batches, job.streams[0].batch_size)
     inputs = [station.x for station in way]
-    recording, look, enough = Recording(timer.what), len(way), False
+    recording, look, precise = Recording(timer.what), len(way), False
     order = random.Random(0)
     while True:
-        up = allowance.up
         if recording.rounds == look:  # first when every station was met, then after half as many more
             recording.back_to_back_ms += back_to_back_ms(standard.method, inputs, timer, LOOKED_AT)
-            enough = question.enough(recording, walkers, up)
+            precise = imprecision(_entries(recording, recording.fitted(), walkers)) <= PRECISE
             look += max(1, look // 2)
-        if recording.rounds >= FEWEST_ROUNDS and (enough or up > 1):
+        if recording.rounds >= FEWEST_ROUNDS and (precise or allowance.up > 1):
             break
         _round(recording, way[recording.rounds % len(way)], walkers, standard, timer, order)
         tell(recording.rounds, allowance.up)
@@ -81,11 +76,10 @@ def record_profile(
     wanted = (
         [spec.label for spec in job.methods if spec.label != STANDARD] if labels is None else list(labels)
     )
-    recorded = _profile(job, recording, walkers, question, name)
+    recorded = _profile(job, recording, walkers, name)
     met = {walker.label for walker in walkers}
     return recorded.model_copy(
         update={
-            "time_was_up": not enough,
             "spent": ours_alone(spent, recorded.clean_share, job.device),
             "left_out": dict.fromkeys((label for label in wanted if label not in met), ""),
         }
@@ -118,12 +112,13 @@ def _round(
     recording.idle_ms.append(after_idle[0][0].ms)
 
 
-def _profile(job: Job, recording: Recording, walkers: list[Walker], question: Question, name: str) -> Profile:
+def _entries(recording: Recording, fitted: Fitted, walkers: list[Walker]) -> list[Entry]:
+    return recording.entries(fitted, [STANDARD, *(walker.label for walker in walkers)])
+
+
+def _profile(job: Job, recording: Recording, walkers: list[Walker], name: str) -> Profile:
     fitted = recording.fitted()
-    cells = question.moved(fitted, walkers)
-    far = most(cells)
-    unsettled = [" ".join(cell) for cell, one in cells.items() if not one.within(question.tolerance)]
-    entries = recording.entries(fitted, [STANDARD, *(walker.label for walker in walkers)])
+    entries = _entries(recording, fitted, walkers)
     factors = [[short(factor) for factor in block] for block in recording.residuals(fitted)[-MOST_BLOCKS:]]
     facts = machine_facts(job.device)
     made_at = time.strftime("%Y-%m-%dT%H:%M:%S")
@@ -146,10 +141,6 @@ def _profile(job: Job, recording: Recording, walkers: list[Walker], question: Qu
         back_to_back_ms=short(float(np.median(recording.back_to_back_ms))),
         clean_share=clean_share,
         cores_ours=clean_share >= 0.5,
-        settled=not unsettled,
-        unsettled=unsettled,
-        moved_points=short(far.points),
-        moved_batches=short(far.batches),
         entries=entries,
         rounds=recording.table(fitted, entries),
         residuals=Residuals(factors=factors, clean_samples=sum(map(len, factors))),

@@ -36,8 +36,6 @@ class Walker:
         self.label, self.method = label, method
         self._timer, self._guard = timer, guard
         self.follows_amount = False
-        self.seen: dict[int, tuple[Sample, Sample | None]] = {}
-        """The latest prediction and adaptation at each station."""
 
     def step(self, station: Station, number: int) -> Timed:
         """Predict and adapt on one batch; frozen too, at the end of its shift."""
@@ -46,7 +44,6 @@ class Walker:
         found = self.serve(
             station.x, station.shift, number, HURRY if station.last else LEISURE, station.place
         )
-        self.seen[station.place] = found[0][0], found[1][0] if len(found) > 1 else None
         if station.last:
             with self._guard("freeze"):
                 self.method.freeze()

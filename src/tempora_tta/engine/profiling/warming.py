@@ -63,7 +63,6 @@ def _warm_up(walker: Walker, way: list[Station]) -> None:
         for station in way:
             walker.step(station, 0)
     walker.reset()
-    walker.seen.clear()
 
 
 def taken_by(walker: Walker, way: list[Station], memory: Memory, device: torch.device) -> Spent:

@@ -27,12 +27,9 @@ def scripts() -> str:
 def specifications(axes: Sequence[tuple[str, str]]) -> dict[str, dict[str, Any]]:
     """Return the charts that the page's scripts feed, by name; `axes` are protocols and their axis titles."""
     blocks, arrivals = alt.NamedData("blocks"), alt.NamedData("arrivals")
-    timeline = course_chart(blocks, arrivals, [ARRIVALS, PIPELINE, SECOND])
+    timeline = course_chart(blocks, arrivals, [ARRIVALS, PIPELINE, SECOND], legend=None)
     charts = {f"curves_{protocol}": curves(title) for protocol, title in axes}
-    charts |= {
-        "decomposition": decomposition(),
-        "timeline": timeline.properties(width="container", height=130),
-    }
+    charts["timeline"] = timeline.properties(width="container", height=130)
     return {name: as_json(chart) for name, chart in charts.items()}
 
 
@@ -52,10 +49,7 @@ def curves(title: str) -> Any:
         alt.Tooltip("label:N", title="Method"),
         alt.Tooltip("scenario:N", title="Scenario"),
         alt.Tooltip("utility_text:N", title="Utility"),
-        alt.Tooltip("range:N", title="Within timing"),
         alt.Tooltip("sample:N", title="With other batches"),
-        alt.Tooltip("rank:N", title="Rank"),
-        alt.Tooltip("how:N", title="From"),
     ]
     colour = alt.Color("colour:N", scale=None, legend=None)
     faded = alt.condition("picked == '' || datum.method == picked", alt.value(1.0), alt.value(0.12))
@@ -87,27 +81,4 @@ def curves(title: str) -> Any:
         alt.layer(rule, lines, whiskers, best, dots)
         .add_params(alt.param("picked", value=""))
         .properties(width="container", height=320)
-    )
-
-
-def decomposition() -> Any:
-    """From accuracy to utility, step by step: what waiting, their covariance and skipping take away."""
-    rows = alt.NamedData("rows")
-    y = alt.Y(
-        "step:N",
-        sort=None,
-        title=None,
-        axis=alt.Axis(labelLimit=170, ticks=False, domain=False, labelPadding=8),
-    )
-    x = alt.X(
-        "from:Q", title=None, axis=alt.Axis(labelExpr=PERCENT_LABELS, tickCount=5), scale=alt.Scale(zero=True)
-    )
-    base = alt.Chart(rows).encode(y=y)
-    tooltip = [alt.Tooltip("step:N", title="Step"), alt.Tooltip("text:N", title="Amount")]
-    bars = base.mark_bar(height=18, cornerRadius=2).encode(
-        x=x, x2="to:Q", color=alt.Color("colour:N", scale=None), tooltip=tooltip
-    )
-    labels = base.mark_text(align="left", dx=6, fontSize=12).encode(x=alt.X("end:Q"), text="text:N")
-    return alt.layer(bars, labels).properties(
-        width="container", height=170, padding={"left": 0, "top": 4, "bottom": 4, "right": 52}
     )

@@ -9,15 +9,16 @@ import pandas as pd
 
 from tempora_tta import analysis
 from tempora_tta._numbers import percent
+from tempora_tta.analysis.answer import certainty
 from tempora_tta.analysis.cells import by_shift
-from tempora_tta.analysis.certainty import how_sure
-from tempora_tta.analysis.doubt import Judgement, doubt
-from tempora_tta.analysis.of_run import cells_of
+from tempora_tta.analysis.doubt import Judgement
+from tempora_tta.analysis.of_run import cells_of, judgement_of
 from tempora_tta.cards import Cards
 from tempora_tta.report.frames import scenario_titles
-from tempora_tta.report.html.payload import Names
-from tempora_tta.report.tables.parts import shift_title, won_by
+from tempora_tta.report.table import won_by
+from tempora_tta.report.whatif import Names
 from tempora_tta.store import Results
+from tempora_tta.words import shift_title
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,9 @@ class Grid:
 
 def winners_grid(results: Results, names: Names) -> Grid:
     """Who wins where, over all seeds."""
-    known = doubt(results)
-    best = analysis.winners(by_shift(cells_of(results)), results.cards)
+    cells = by_shift(cells_of(results))
+    judged = {key: judgement_of(rows) for key, rows in cells.groupby(["shift", "scenario"])}
+    best = analysis.winners(cells, results.cards)
     squares = {(row["shift"], int(row["scenario"])): row for _, row in best.iterrows()}
     titles = scenario_titles(results.contenders)
     table = []
@@ -68,7 +70,7 @@ def winners_grid(results: Results, names: Names) -> Grid:
                 reasons = _reasons(results.contenders, shift, number)
                 line.append(Square(f"{place}-0", None, None, reasons))
             else:
-                line.append(_square(place, won, names, titles[number], known.judgement(won), results.cards))
+                line.append(_square(place, won, names, titles[number], judged[shift, number], results.cards))
         table.append((shift, line))
     scenarios = results.contenders.drop_duplicates("scenario").set_index("scenario")
     protocols = [str(scenarios["protocol"][number]) for number in names["scenarios"]]
@@ -87,7 +89,7 @@ def _square(
 ) -> Square:
     method = names["methods"].index(won["winner"])
     where, label = f"{shift_title(won['shift'])}, {title}", won_by(won, cards)
-    text = f"{where}: {label} {percent(won['utility'])}. {how_sure(judged, cards)}".strip()
+    text = f"{where}: {label} {percent(won['utility'])}. {certainty(judged, cards)}".strip()
     verdict = "" if judged is None else judged.verdict
     return Square(f"{place}-{method}", method, float(won["utility"]), text, label, verdict)
 

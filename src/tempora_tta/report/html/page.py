@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tempora_tta.analysis import guidance
-from tempora_tta.analysis.diagnoses import diagnoses
-from tempora_tta.analysis.doubt import doubt, remedy
+from tempora_tta import words
+from tempora_tta.analysis.answer import overview
 from tempora_tta.analysis.notes import notes
-from tempora_tta.analysis.of_run import cells_of
-from tempora_tta.analysis.tuning import ceilings, recipe_notes
+from tempora_tta.analysis.of_run import cells_of, summary_of
+from tempora_tta.analysis.remedy import remedy
+from tempora_tta.analysis.tuning import recipe_notes
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import check_docstrings
@@ -25,13 +25,15 @@ from tempora_tta.report.charts import CHARTS
 from tempora_tta.report.courses import PARTS
 from tempora_tta.report.drawing import as_json
 from tempora_tta.report.frames import offline_batches
-from tempora_tta.report.html import charts, words
+from tempora_tta.report.html import charts
 from tempora_tta.report.html.glossary import glossary
 from tempora_tta.report.html.grid import winners_grid
 from tempora_tta.report.html.packing import compress
 from tempora_tta.report.html.payload import axes, payload
-from tempora_tta.report.html.tables import all_tables, heading_groups, printed_parts
+from tempora_tta.report.pressure import panels
+from tempora_tta.report.problems import problems
 from tempora_tta.report.stream_story import stream_story
+from tempora_tta.report.tables import all_tables
 from tempora_tta.store import Results
 from tempora_tta.store.atomic import remove_leftovers, write_atomically
 from tempora_tta.store.pictures import read_pictures
@@ -43,11 +45,10 @@ if TYPE_CHECKING:
 SCRIPTS = (
     "data.js",
     "dom.js",
-    "timeline.js",
-    "answers.js",
     "charts.js",
     "whatif.js",
     "cell.js",
+    "sort.js",
     "tables.js",
     "main.js",
 )
@@ -76,16 +77,17 @@ def render(results: Results) -> str:
         raise TemporaError(
             f"{results.path} has no finished shift yet: let the run finish, then ask for the report again"
         )
-    cards, batches, known = results.cards, offline_batches(results), doubt(results)
-    table = cells_of(results)
-    data = payload(results, batches)
+    cards, batches, summary = results.cards, offline_batches(results), summary_of(results)
+    data = payload(results)
     drawn = {name: made for name in ("latency", "pareto", "stream") if (made := CHARTS[name](results))}
-    axis_titles = tuple((one["protocol"], cards.scenario(one["protocol"]).axis) for one in data["protocols"])
-    data |= {
-        "charts": charts.specifications(axis_titles)
-        | {name: as_json(chart) | {"width": "container"} for name, (chart, _) in drawn.items()},
+    protocols = dict.fromkeys(slider["protocol"] for slider in data["sliders"])
+    axis_titles = [(protocol, cards.scenario(protocol).axis) for protocol in protocols]
+    told, pressures = overview(results), panels(results)
+    whole = drawn | {f"pressure_{kind}": made for kind, made in pressures.items()}
+    data["charts"] = charts.specifications(axis_titles) | {
+        name: as_json(chart) | {"width": "container"} for name, (chart, _) in whole.items()
     }
-    guide = guidance(table, known, cards)
+    data["findings"] = {kind: finding for kind, (_, finding) in pressures.items()}
     own, library = one_script(*map(template, SCRIPTS)), charts.scripts()
     page = _environment(cards).get_template("report.html")
     return page.render(
@@ -97,25 +99,23 @@ def render(results: Results) -> str:
         counted=data["counted"],
         seeds=data["seeds"],
         scenarios=data["scenarios"],
+        sliders=data["sliders"],
         baseline_ms=data["baseline_ms"],
-        answer=words.without_pressure(table, cards) if guide is None else guide.sentence(cards),
-        headline=words.headline(table, cards),
-        notes=notes(results),
-        advice=words.advice(table, known, cards),
-        certainty=known.summary.sentence(),
-        remedy=remedy(known.summary, results.manifest),
-        troubles=words.troubles(
-            results, table, () if guide is None else guide.recommended, diagnoses(results, batches)
-        ),
+        answer=" ".join(words.summary(told)),
+        notes=[*notes(results), *(note.rstrip(".") for note in recipe_notes(results.manifest))],
+        told=told,
+        legend=words.legend(told["answers"]),
+        pictures_of={kind: cards.scenario(kind).situation for kind in pressures},
+        certainty=words.sureness(vars(summary)),
+        remedy=remedy(summary, results),
+        problems=problems(results, batches, {one["method"] for one in told["stretches"]}),
         stream_story=stream_story(results),
         drawn={name: finding for name, (_, finding) in drawn.items()},
         grid=winners_grid(results, axes(results)),
-        tables=all_tables(utilities, batches, cards, known, results.segments),
+        tables=all_tables(results.utilities, batches, cards, cells_of(results), results.segments),
         machine=_machine(results.manifest),
         command=shlex.join(results.manifest.get("machine", {}).get("command", [])),
         not_scored=_not_scored(utilities),
-        ceilings=ceilings(results),
-        recipe_notes=recipe_notes(results.manifest),
         parts=PARTS,
         glossary=glossary(results),
         pictures=read_pictures(results.path),
@@ -150,16 +150,15 @@ def _not_scored(utilities: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _environment(cards: Cards) -> Environment:
-    from tempora_tta.report.tables.parts import shift_title
-
     found = environment({"report.html": template("report.html")})
     found.filters.update(
         label=cards.label,
         title=cards.title,
         situation=lambda protocol: cards.scenario(protocol).situation,
-        shift_title=shift_title,
-        heading_groups=heading_groups,
-        printed_parts=printed_parts,
+        setting=words.setting,
+        value=words.value,
+        mark=words.MARKS.get,
+        shift_title=words.shift_title,
     )
     return found
 
@@ -168,7 +167,8 @@ def environment(pages: Mapping[str, str]) -> Environment:
     """Where pages are made: names are text, and methods have their colours."""
     from jinja2 import DictLoader, Environment
 
-    loader = DictLoader({**pages, "methods.css": template("methods.css")})
+    shared = {name: template(name) for name in ("methods.css", "table.html")}
+    loader = DictLoader({**pages, **shared})
     return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
 

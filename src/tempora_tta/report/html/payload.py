@@ -1,62 +1,36 @@
-"""What the page's scripts work with: cells, the batches of the offline passes, and timelines.
-
-The offline pass of a stream holds everything that the what-if panel needs: any patience is scored from its
-batches, a schedule or a budget follows from it wherever `tempora_tta.analysis.replays` says so. Cells with a pass
-of their own bring the beginning of it, to be drawn.
-"""
+"""The data of the page's scripts: names, cells, the stops of the what-if panel, the beginning of each timeline."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tempora_tta import analysis
-from tempora_tta.analysis.cells import ease_sign, is_offline
-from tempora_tta.analysis.certainty import how_sure
-from tempora_tta.analysis.doubt import ALL, doubt, with_doubt
-from tempora_tta.analysis.of_run import cells_of
+from tempora_tta.analysis.cells import ALL, ease_sign
+from tempora_tta.analysis.of_run import cells_of, utilities_of
 from tempora_tta.cards import Cards
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.published.setups import CORRUPTIONS
 from tempora_tta.report.colours import shades
+from tempora_tta.report.courses import timed
 from tempora_tta.report.frames import scenario_titles
 from tempora_tta.report.html.packing import pack, pack_words
-from tempora_tta.report.tables.parts import shift_title
-from tempora_tta.scenarios import SIX_TERMS, Deployment, Scenario, to_spec
+from tempora_tta.report.whatif import Names, packed, what_if
+from tempora_tta.scenarios import SIX_TERMS
 from tempora_tta.scenarios.timeline import FREE
-from tempora_tta.store import Results, StoredPass, Trace
+from tempora_tta.store import Results
+from tempora_tta.words import shift_title
 
-TIMELINE_BATCHES = 48
-"""How much of a pass of its own is drawn; the others can be drawn to their end."""
+TIMELINE_BATCHES = 24
+"""Batches of each cell that can be drawn."""
 
 NUMBERS = (
-    "value",
-    "utility",
-    "utility_lo",
-    "utility_hi",
-    "sample_lo",
-    "sample_hi",
-    "rank",
-    *SIX_TERMS,
-    "served_accuracy",
-    "ece",
-    "fallback_fraction",
-    "fallback_accuracy",
-    "cutoff",
-    "spent_ms",
-    "response_ms",
-    "response_sd_ms",
-    "waitspan_ms",
-    "served_batches",
-    "batches",
+    *("utility", "sample_lo", "sample_hi", "rank", *SIX_TERMS, "ece", "fallback_fraction"),
+    *("fallback_accuracy", "spent_ms", "response_ms", "waitspan_ms", "served_batches", "batches"),
 )
-WORDS = ("status", "origin", "timing", "verdict")
-
-Names = dict[str, list[Any]]
+WORDS = ("status", "timing")
 
 
 def axes(results: Results) -> Names:
@@ -81,168 +55,79 @@ def scenario_order(utilities: pd.DataFrame, cards: Cards) -> list[int]:
     return [int(number) for number in first.sort_values(["place", "ease", "queue", "scenario"])["scenario"]]
 
 
-def payload(results: Results, batches: pd.DataFrame) -> dict[str, Any]:
-    """Everything, as plain data. Names are given once; cells and streams refer to them by position.
-
-    `batches` are those of the offline passes (`report.frames.offline_batches`).
-    """
-    names = axes(results)
-    utilities = with_doubt(results).loc[results.contenders.index].reset_index(drop=True)
-    folder = results.folder
-    passes = folder.passes()
-    offline = utilities[is_offline(utilities, results.cards) & (utilities["status"] == "ok")]
-    shared = set(offline["adapting_pass"])
-    titles = scenario_titles(utilities)
-    scenarios = {number: _scenario(results, utilities, number) for number in names["scenarios"]}
-    wins = analysis.wins_of(analysis.winners(cells_of(results), results.cards), results.cards)
+def payload(results: Results) -> dict[str, Any]:
+    """Everything, as plain data. Names are given once; cells refer to them by position."""
+    names, cards, cells = axes(results), results.cards, cells_of(results)
+    utilities = utilities_of(results).loc[results.contenders.index]
+    utilities = utilities.sort_values(["method", "shift", "seed", "scenario"], ignore_index=True)
+    titles, favourite = scenario_titles(utilities), analysis.offline_champion(cells)
+    sliders = what_if(results, names)
+    limits = [None if slider.knob is None else slider.knob.name for slider in sliders]
     return {
         "baseline_ms": float(utilities["baseline_ms"].iloc[0]),
-        "methods": [
-            _method(name, offline, passes, results.cards) | {"wins": wins.get(name, 0)}
-            for name in names["methods"]
-        ],
+        "methods": [_method(name, cards) for name in names["methods"]],
         "shifts": [{"name": name, "title": shift_title(name)} for name in names["shifts"]],
         "counted": [names["shifts"].index(shift) for shift in analysis.shift_set(names["shifts"])],
         "seeds": names["seeds"],
-        "scenarios": [scenario | {"title": titles[number]} for number, scenario in scenarios.items()],
-        "protocols": _protocols(results, scenarios),
-        "cells": _cells(utilities, names),
-        "certainty": {
-            "everywhere": _certainty(results, names, ALL),
-            "shifts": [_certainty(results, names, shift) for shift in names["shifts"]],
-        },
-        "intervals": _intervals(results, names),
-        "streams": [
-            _stream(part, names, passes[str(key)].facts)
-            for key, part in batches.groupby("adapting_pass", sort=False)
+        "scenarios": [
+            _scenario(results, number) | {"title": titles[number]} for number in names["scenarios"]
         ],
-        "timelines": {
-            str(index): _timeline(_placed(results, row, row["adapting_pass"] in shared))
-            for index, row in utilities[utilities["status"] == "ok"].iterrows()
-            if row["adapting_pass"] not in shared or scenarios[int(row["scenario"])]["limit"] is None
-        },
+        "sliders": [packed(slider, results) for slider in sliders],
+        "first_slider": limits.index("threshold_ms") if "threshold_ms" in limits else 0,
+        "first_cell": _first_cell(cells, names, favourite),
+        "favourite": 0 if favourite is None else names["methods"].index(favourite),
+        "cells": _cells(utilities, names),
+        "intervals": _intervals(results, names, cells),
+        "timelines": _timelines(results, utilities),
     }
 
 
-def _certainty(results: Results, names: Names, shift: str) -> list[str]:
-    """How sure the winner of each scenario is, seeds taken together."""
-    found = doubt(results)
-    cells = [pd.Series({"shift": shift, "scenario": number}) for number in names["scenarios"]]
-    return [how_sure(found.judgement(cell), results.cards) for cell in cells]
+def _method(name: str, cards: Cards) -> dict[str, Any]:
+    shown = cards.method(name)
+    return {"name": name, "label": shown.label, "standard": name == STANDARD, **shades(shown.colour)}
 
 
-def _intervals(results: Results, names: Names) -> dict[str, Any]:
+def _scenario(results: Results, number: int) -> dict[str, Any]:
+    scenario = results.scenarios[number]
+    deployment = scenario.deployment()
+    return {
+        "number": number,
+        "protocol": scenario.protocol,
+        "label": scenario.label,
+        "budgeted": deployment.has_budget,
+        "fallback": deployment.fallback and (deployment.fallback_cost or FREE),
+    }
+
+
+def _first_cell(cells: pd.DataFrame, names: Names, favourite: str | None) -> list[int]:
+    """The cell that is open at first: under pressure, where the offline favourite is furthest behind the best."""
+    rows = cells[cells["counts"]]
+    rows = rows if rows["reference"].all() else rows[~rows["reference"]]
+    cell = ["shift", "scenario"]
+    behind = rows[rows["method"] == favourite].set_index(cell)["utility"].rename("behind")
+    best = rows[rows["rank"] == 1].drop_duplicates(cell).join(behind, on=cell)
+    if best.empty:
+        return [0, 0, 0, 0]
+    gap = (best["utility"] - best["behind"]).fillna(0.0)
+    first = best.iloc[int(gap.argmax())]
+    places = {"shifts": first["shift"], "scenarios": int(first["scenario"]), "methods": first["method"]}
+    return [*(names[axis].index(value) for axis, value in places.items()), 0]
+
+
+def _intervals(results: Results, names: Names, cells: pd.DataFrame) -> dict[str, Any]:
     """Of every method in every scenario, on all shifts together and then on each: the 95 % interval of its utility
-    over other batches, and the probability that it is best. Drawn, not computed with: four digits will do."""
-    rows = cells_of(results)
-    rows = rows[(rows["shift"] != ALL) | ~rows["incomplete"]]
+    over other batches, and the probability that it is best. Only drawn: four digits will do."""
+    rows = cells[(cells["shift"] != ALL) | ~cells["incomplete"]]
     shape = (1 + len(names["shifts"]), len(names["scenarios"]), len(names["methods"]))
     found = {name: np.full(shape, np.nan) for name in ("sample_lo", "sample_hi", "p_best")}
-    places = {shift: 1 + place for place, shift in enumerate(names["shifts"])} | {ALL: 0}
-    scenarios = {number: place for place, number in enumerate(names["scenarios"])}
-    methods = {name: place for place, name in enumerate(names["methods"])}
-    at = (
-        rows["shift"].map(places).to_numpy(np.intp),
-        rows["scenario"].astype(int).map(scenarios).to_numpy(np.intp),
-        rows["method"].map(methods).to_numpy(np.intp),
+    places = {"shift": [ALL, *names["shifts"]], "scenario": names["scenarios"], "method": names["methods"]}
+    at = tuple(
+        rows[name].map({value: place for place, value in enumerate(values)}).to_numpy(np.intp)
+        for name, values in places.items()
     )
     for name, values in found.items():
         values[at] = rows[name].to_numpy(np.float64)
     return {name: pack(np.round(values, 4).astype(np.float32).ravel()) for name, values in found.items()}
-
-
-def _method(
-    name: str, offline: pd.DataFrame, passes: Mapping[str, StoredPass], cards: Cards
-) -> dict[str, Any]:
-    """How a method is shown, and what may be concluded from its offline pass."""
-    shown = cards.method(name)
-    keys = offline.loc[offline["method"] == name, "adapting_pass"]
-    stored = passes[keys.iloc[0]] if len(keys) else None
-    return {
-        "name": name,
-        "label": shown.label,
-        **shades(shown.colour),
-        "family": shown.family,
-        "standard": name == STANDARD,
-        "history_free": stored is not None and stored.history_free,
-        # The page has one Standard to freeze into, the one in the reference runtime.
-        "stateless": stored is not None and stored.stateless and "runtime" not in stored.identity,
-        "time_aware": stored is not None and stored.time_aware,
-    }
-
-
-def _scenario(results: Results, utilities: pd.DataFrame, number: int) -> dict[str, Any]:
-    """What the page shows of a scenario, and the one limit of it that the page may move."""
-    row, scenario = utilities[utilities["scenario"] == number].iloc[0], results.scenarios[number]
-    deployment, limit = scenario.deployment(), _limit(scenario)
-    variant = {"interval_ms": deployment.queue, "threshold_ms": None, "budget_ms": deployment.rule}
-    own = f"queue {deployment.queue}" + (f", {deployment.rule}" if deployment.has_budget else "")
-    return {
-        "number": number,
-        "protocol": row["protocol"],
-        "label": row["label"],
-        "limit": limit,
-        "variant": variant.get(limit or "", own),
-        "queue": deployment.queue,
-        "reference": row["protocol"] in results.cards.references,
-        "budgeted": deployment.has_budget,
-        "fallback": deployment.fallback and (deployment.fallback_cost or FREE),
-        "patience_ms": _finite(deployment.threshold(float(row["baseline_ms"]))),
-    }
-
-
-def _limit(scenario: Scenario) -> str | None:
-    """The knob that alone decides the deployment, as the scripts understand it; empty where there is none, None where
-    there are several or other ones: then the page shows what was evaluated, on courses computed here."""
-    deployment = replace(scenario.deployment(), name=None)
-    if deployment == Deployment(arrivals="on_completion"):
-        return ""
-    forms = {
-        "interval_ms": ("interval_ms", "utilisation", "queue"),
-        "threshold_ms": ("arrivals", "threshold_ms", "threshold_x"),
-        "budget_ms": ("arrivals", "budget_ms", "budget_x", "budget_baselines", "rule"),
-    }
-    loops = {"interval_ms": None, "threshold_ms": "on_prediction", "budget_ms": "on_completion"}
-    for knob, used in forms.items():
-        if scenario.parameter != knob or deployment.arrivals != loops[knob]:
-            continue
-        if deployment == Deployment(**{name: getattr(deployment, name) for name in used}):
-            return knob
-    return None
-
-
-def _protocols(results: Results, scenarios: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The kinds of scenarios that vary a knob: what the what-if panel offers."""
-    found = []
-    for protocol in results.cards.in_protocol_order(one["protocol"] for one in scenarios.values()):
-        card = results.cards.scenario(protocol)
-        members = [number for number, one in scenarios.items() if one["protocol"] == protocol]
-        limits = {scenarios[number]["limit"] for number in members}
-        if card.parameter and not card.reference:
-            found.append(
-                {
-                    "protocol": protocol,
-                    "situation": card.situation,
-                    "knob": card.knob,
-                    "symbol": card.symbol,
-                    "unit": card.unit,
-                    "parameter": card.parameter,
-                    "rising": card.rising,
-                    "limit": limits.pop() if len(limits) == 1 else None,
-                    "spec": _to_add(results.scenarios[members[0]]),
-                }
-            )
-    return found
-
-
-def _to_add(scenario: Scenario) -> dict[str, Any]:
-    """What a configuration says besides the knob that varies, to have one more of the kind."""
-    spec = to_spec(scenario)
-    if "scenario" not in spec:
-        return {"protocol": scenario.protocol}
-    return {
-        name: value for name, value in spec.items() if name not in (scenario.parameter, "name", "described")
-    }
 
 
 def _cells(utilities: pd.DataFrame, names: Names) -> dict[str, Any]:
@@ -255,45 +140,26 @@ def _cells(utilities: pd.DataFrame, names: Names) -> dict[str, Any]:
     return {**{name: pack(place) for name, place in places.items()}, **numbers, **words}
 
 
-def _stream(batches: pd.DataFrame, names: Names, facts: dict[str, Any]) -> dict[str, Any]:
-    """The batches of one method's offline pass over one stream."""
-    first = batches.iloc[0]
-    columns = ("phase", "correct", "total", "predict_ms", "adapt_ms")
+def _timelines(results: Results, utilities: pd.DataFrame) -> dict[str, Any]:
+    """The first batches of every cell, on its own clock: (cells, batches), flat. Only drawn: microseconds will do."""
+    shape = (len(utilities), TIMELINE_BATCHES)
+    counts = {name: np.zeros(shape, np.int64) for name in ("phase", "correct", "total")}
+    times = {name: np.zeros(shape) for name in ("arrived_ms", "start_ms", "predict_ms", "adapt_ms")}
+    for place, (_, row) in enumerate(utilities.iterrows()):
+        if row["status"] != "ok":
+            continue
+        placed = results.trace(row, predictions=False)
+        resolved = results.resolved(row, placed.num_batches)
+        trace = timed(placed, float(row["baseline_ms"]), resolved, TIMELINE_BATCHES)
+        shown = min(TIMELINE_BATCHES, trace.num_batches)
+        for name, drawn in (counts | times).items():
+            drawn[place, :shown] = getattr(trace, name)[:shown]
+    microseconds = {name: np.rint(1000 * np.nan_to_num(drawn)) for name, drawn in times.items()}
     return {
-        "method": names["methods"].index(first["method"]),
-        "shift": names["shifts"].index(first["shift"]),
-        "seed": names["seeds"].index(first["seed"]),
-        "uncertainty": float(facts.get("timing_uncertainty", 0.0)),
-        **{name: pack(batches[name].to_numpy()) for name in columns},
+        "batches": TIMELINE_BATCHES,
+        **{name: pack(drawn.ravel()) for name, drawn in counts.items()},
+        **{
+            name: {**pack(drawn.astype(np.int64).ravel()), "per": 1000}
+            for name, drawn in microseconds.items()
+        },
     }
-
-
-def _placed(results: Results, row: pd.Series[Any], shared: bool) -> Trace:
-    """The batches of a cell on its own clock, with the arrivals of those that were skipped."""
-    trace = (
-        results.trace(row, predictions=False)
-        if shared
-        else results.folder.trace(
-            row["adapting_pass"],
-            predictions=False,  # driven by the cell's clock, it lies on it as it is stored
-        )
-    )
-    if trace.served[:TIMELINE_BATCHES].all():
-        return trace
-    arrivals_ms = results.resolved(row, trace.num_batches).arrivals_ms
-    if arrivals_ms is None:
-        return trace
-    return replace(trace, arrived_ms=np.where(trace.served, trace.arrived_ms, arrivals_ms))
-
-
-def _timeline(trace: Trace) -> dict[str, Any]:
-    """The beginning of a cell's pass. Drawn, not computed with: single precision will do."""
-    first = slice(0, TIMELINE_BATCHES)
-    drawn = {name: pack(getattr(trace, name)[first]) for name in ("phase", "correct", "total")}
-    for name in ("arrived_ms", "start_ms", "predict_ms", "adapt_ms"):
-        drawn[name] = pack(getattr(trace, name)[first].astype(np.float32))
-    return drawn
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -1,34 +1,19 @@
-// One cell: who got how much, how accuracy became utility, and what the pipeline did.
-
-const WINDOW = 16; // batches drawn at once
+// One cell: who got how much, the terms behind it, and what the pipeline did.
 
 class CellView {
   constructor(run) {
     this.run = run;
-    fill(byId("cell-shift"), run.shifts.map((shift, place) => [place, shift.title]));
-    fill(byId("cell-scenario"), run.scenarios.map((scenario, place) => [place, scenario.title]));
-    fill(byId("cell-method"), run.methods.map((method, place) => [place, method.label]));
-    fill(byId("cell-seed"), run.seeds.map((seed, place) => [place, seed]));
-    for (const name of ["shift", "scenario", "method", "seed"]) {
+    const options = { shift: run.shifts.map(({ title }) => title), scenario: run.scenarios.map(({ title }) => title), method: run.methods.map(({ label }) => label), seed: run.seeds };
+    for (const [name, titles] of Object.entries(options)) {
+      fill(byId(`cell-${name}`), titles.map((title, place) => [place, title]));
       byId(`cell-${name}`).addEventListener("change", () => this.open(this.chosen()));
     }
-    byId("window").addEventListener("input", () => this.drawTimeline());
     window.addEventListener("hashchange", () => this.follow());
-    if (!this.follow()) this.open(this.first());
+    if (!this.follow()) this.open(run.first_cell);
   }
 
   chosen() {
     return ["shift", "scenario", "method", "seed"].map((name) => Number(byId(`cell-${name}`).value));
-  }
-
-  // Before anybody chose: the best method of the strictest scenario.
-  first() {
-    const strict = Math.max(0, this.run.scenarios.findIndex((scenario) => !scenario.reference));
-    const best = this.run.methods.findIndex((_, method) => {
-      const row = this.run.row(method, 0, 0, strict);
-      return row !== undefined && this.run.cells.rank[row] === 1;
-    });
-    return [0, strict, Math.max(0, best), 0];
   }
 
   // Open the cell that the address names: #cell-SHIFT-SCENARIO-METHOD, as positions.
@@ -54,42 +39,37 @@ class CellView {
     this.showFacts();
     this.showRanking();
     this.showTerms();
-    byId("window").value = 0;
     this.drawTimeline();
   }
 
   showFacts() {
-    const { status, origin, timing, verdict, sample_lo, sample_hi, served_batches, batches, response_ms, utility, utility_lo, utility_hi, rank, spent_ms, waitspan_ms, fallback_fraction, fallback_accuracy } = this.cell;
+    const { status, timing, sample_lo, sample_hi, served_batches, batches, response_ms, utility, rank, spent_ms, waitspan_ms, fallback_fraction, fallback_accuracy } = this.cell;
     const place = byId("cell-facts"), name = methodName(this.run, this.method);
     if (status !== "ok") { place.replaceChildren(name, " ", make("span", { className: "problem" }, status)); return; }
     const sentences = [
-      ` ranks ${rank} with a utility of ${percent(utility, 2)}${utility_hi > utility_lo ? ` (${rangeText(utility_lo, utility_hi)} within timing)` : ""}${sample_hi > sample_lo ? `, ${rangeText(sample_lo, sample_hi)} with other batches` : ""}.`,
-      rank === 1 ? { holds: "Its lead holds.", equal: "Another method is equal within half a point.", undecided: "Whether it is the best is undecided." }[verdict] ?? "" : "",
+      ` ranks ${rank} with a utility of ${percent(utility, 2)}${sample_hi > sample_lo ? ` (${rangeText(sample_lo, sample_hi)} with other batches)` : ""}.`,
       `It served ${served_batches} of ${batches} batches${Number.isFinite(response_ms) ? `, ${response_ms.toFixed(1)} ms from arrival to answer` : ""}.`,
-      fallback_fraction > 0 ? `The fallback answered ${percent(fallback_fraction)} of all batches, those that were lost, ${percent(fallback_accuracy)} of them right.` : "",
+      fallback_fraction > 0 ? `The fallback answered ${percent(fallback_fraction)} of all batches, ${percent(fallback_accuracy)} of them right.` : "",
       waitspan_ms > 0 ? `It idled ${(waitspan_ms / 1000).toFixed(2)} s because of dropped arrivals.` : "",
       this.run.scenarios[this.scenario].budgeted ? `It spent ${(spent_ms / 1000).toFixed(2)} s of overhead.` : "",
-      { live: "A pass of its own.", derived: "Scored from a shared pass that would have gone the same way.", replayed: "Its offline times, replayed on this clock." }[origin] ?? "",
       timing === "VALID" ? "" : `Its timing was judged ${timing}.`,
     ];
     place.replaceChildren(name, sentences.filter(Boolean).join(" "));
   }
 
   showRanking() {
+    const { utility, sample_lo, sample_hi, status } = this.run.cells;
     const rows = this.run.methods.map((_, method) => ({ method, row: this.run.row(method, this.shift, this.seed, this.scenario) }));
-    const value = ({ row }) => (row === undefined ? NaN : this.run.cells.utility[row]);
-    const known = rows.filter((one) => !Number.isNaN(value(one))).sort((a, b) => value(b) - value(a));
+    const missing = ({ row }) => row === undefined || Number.isNaN(utility[row]);
+    const known = rows.filter((one) => !missing(one)).sort((a, b) => utility[b.row] - utility[a.row]);
     const standard = known.find((one) => this.run.methods[one.method].standard);
-    const longest = Math.max(...known.map((one) => Math.max(value(one), this.run.cells.sample_hi[one.row] || 0)), 1e-9);
-    const items = known.map((one) => {
-      const sure = { lo: this.run.cells.sample_lo[one.row], hi: this.run.cells.sample_hi[one.row] }, top = longest;
-      const item = rankingRow(this.run, one.method, percent(value(one), 2), reachText(sure), value(one) / top, standard && value(one) < value(standard), [sure.lo / top, sure.hi / top]);
-      return this.selectable(item, one.method);
+    const top = Math.max(...known.map(({ row }) => Math.max(utility[row], sample_hi[row] || 0)), 1e-9);
+    const items = known.map(({ method, row }) => {
+      const [value, lo, hi] = [utility[row], sample_lo[row], sample_hi[row]];
+      return this.selectable(rankingRow(this.run, method, percent(value, 2), reachText({ lo, hi }), value / top, standard && value < utility[standard.row], [lo / top, hi / top]), method);
     });
-    const others = rows.filter((one) => Number.isNaN(value(one))).map((one) => {
-      const reason = one.row === undefined ? "not run yet" : this.run.cells.status[one.row];
-      return this.selectable(make("li", {}, make("button", { type: "button", className: "none" }, methodName(this.run, one.method), make("span", { className: "value" }, "–"), make("span", { className: "reason" }, reason))), one.method);
-    });
+    const others = rows.filter(missing).map(({ method, row }) => this.selectable(make("li", {}, make("button", { type: "button", className: "none" },
+      methodName(this.run, method), make("span", { className: "value" }, "–"), make("span", { className: "reason" }, row === undefined ? "not run yet" : status[row]))), method));
     keepFocus(byId("cell-ranking"), () => byId("cell-ranking").replaceChildren(...items, ...others));
   }
 
@@ -100,97 +80,46 @@ class CellView {
   }
 
   showTerms() {
-    const cell = this.cell, ok = cell.status === "ok";
-    for (const id of ["decomposition", "terms", "equation"]) byId(id).hidden = !ok;
-    if (!ok) return;
-    const accuracy = cell.served_accuracy, kept = accuracy * cell.responsiveness + cell.covariance;
-    const signed = (value) => Math.abs(value) < 5e-7 ? "0" : `${value < 0 ? "−" : "+"}${percent(Math.abs(value), 2)}`;
-    const step = (name, from, to, colour) => ({ step: name, from, to, end: Math.max(from, to), colour, text: signed(to - from) });
-    const soft = getComputedStyle(document.documentElement).getPropertyValue("--faint").trim(), own = methodColour(this.run, this.method);
-    const whole = (name, value, colour) => ({ step: name, from: 0, to: value, end: value, colour, text: percent(value, 2) });
-    const rows = [
-      whole("Accuracy on what it serves", accuracy, soft),
-      step("Late answers", accuracy, accuracy * cell.responsiveness, "#c8404f"),
-      step("Covariance", accuracy * cell.responsiveness, kept, "#8a9099"),
-      step("Skipped batches", kept, cell.availability * kept, "#c8404f"),
-      whole("Utility", cell.utility, own),
-    ];
-    draw(this.run, "decomposition", "decomposition", { rows }, `${this.run.methods[this.method].label}: ${rows.map((row) => `${row.step.toLowerCase()} ${row.text}`).join(", ")}.`);
-    const part = (value, digits = 1) => (Number.isNaN(value) ? "–" : percent(value, digits));
-    byId("equation").textContent = `${percent(cell.utility, 2)} = ${part(cell.availability)} × ((${part(cell.adapted_fraction)} × ${part(cell.adapt_accuracy)} + ${part(1 - cell.adapted_fraction)} × ${part(cell.frozen_accuracy)}) × ${part(cell.responsiveness)} ${cell.covariance < 0 ? "−" : "+"} ${percent(Math.abs(cell.covariance), 2)})`;
+    const cell = this.cell, part = (value, digits = 1) => (Number.isNaN(value) ? "–" : percent(value, digits));
+    byId("terms").hidden = cell.status !== "ok";
+    if (cell.status !== "ok") return;
     const terms = { "Availability": part(cell.availability), "Adapted fraction": part(cell.adapted_fraction), "Adapt accuracy": part(cell.adapt_accuracy, 2), "Frozen accuracy": part(cell.frozen_accuracy, 2), "Responsiveness": part(cell.responsiveness), "Covariance": cell.covariance.toFixed(4) };
     if (!Number.isNaN(cell.ece)) terms["Calibration error"] = part(cell.ece);
     if (cell.fallback_fraction > 0) Object.assign(terms, { "Fallback fraction": part(cell.fallback_fraction), "Fallback accuracy": part(cell.fallback_accuracy, 2) });
     byId("terms").replaceChildren(...Object.entries(terms).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
   }
 
+  // The chosen method, and the offline favourite under the same pressure.
   drawTimeline() {
-    const course = this.cell.status === "ok" ? this.course() : null;
-    byId("timeline").hidden = byId("window-field").hidden = !course;
-    byId("timeline-note").textContent = course ? course.note : "No timeline: this cell has no trace.";
-    if (!course) return;
-    const width = window.innerWidth < 760 ? WINDOW / 2 : WINDOW;
-    byId("window").max = Math.max(0, course.batches.length - width);
-    const from = Number(byId("window").value);
-    byId("window-number").textContent = from;
-    byId("window-field").hidden = course.batches.length <= width;
-    const shown = course.batches.slice(from, from + width);
-    const lost = shown.filter((one) => !one.phase).length;
-    draw(this.run, "timeline", "timeline", { blocks: blocksOf(shown, this.run.baseline_ms, this.run.scenarios[this.scenario].fallback), arrivals: arrivalsOf(shown) },
-      `Batches ${from} to ${from + shown.length - 1} of ${this.run.methods[this.method].label}: ${shown.length - lost} served, ${lost} skipped.`);
+    const rival = this.method === this.run.favourite ? null : this.run.row(this.run.favourite, this.shift, this.seed, this.scenario);
+    this.drawCourse("timeline", this.row, this.method);
+    this.drawCourse("timeline-favourite", rival, this.run.favourite);
   }
 
-  // What happened to every batch, in stream order: from the cell's own pass, or from the offline pass it shares.
-  course() {
-    const own = this.run.timeline(this.row);
-    if (own) {
-      const batches = Array.from(own.phase, (phase, batch) => ({
-        batch, phase, arrived: own.arrived_ms[batch], start: own.start_ms[batch],
-        predict: own.predict_ms[batch], adapt: own.adapt_ms[batch], accuracy: own.correct[batch] / own.total[batch],
-      }));
-      return { batches, note: this.cell.origin === "live" ? `The first ${batches.length} batches of this cell’s own pass.` : `The first ${batches.length} batches.` };
-    }
-    const stream = this.run.stream(this.method, this.shift, this.seed);
-    return stream ? sharedCourse(stream, this.cell, this.run.scenarios[this.scenario], this.run.baseline_ms) : null;
+  drawCourse(id, row, method) {
+    const batches = row === undefined || row === null ? [] : this.run.timeline(row).slice(0, window.innerWidth < 760 ? 8 : 16);
+    byId(id).parentElement.hidden = !batches.length;
+    if (!batches.length) return;
+    const { label } = this.run.methods[method], { fallback } = this.run.scenarios[this.scenario];
+    byId(`${id}-title`).textContent = `${label}, the first ${batches.length} batches`;
+    const blocks = blocksOf(batches, this.run.baseline_ms, fallback), served = batches.filter((one) => one.phase).length;
+    const finding = `${label}: of the first ${batches.length} batches ${served} are served, ${batches.length - served} skipped.`;
+    draw(this.run, id, "timeline", { blocks, arrivals: arrivalsOf(batches) }, finding);
   }
 }
 
-// A cell that shares the offline pass, placed on its own clock.
-function sharedCourse(stream, cell, scenario, baseline) {
-  const one = (batch, phase, arrived, start) => ({ batch, phase, arrived, start, predict: stream.predict_ms[batch], adapt: stream.adapt_ms[batch], accuracy: stream.accuracy[batch] });
-  if (scenario.limit === "interval_ms") {
-    const course = servePeriodic(stream.service_ms, cell.value, scenario.queue);
-    const start = new Map(course.served.map((batch, place) => [batch, course.start[place]]));
-    const batches = Array.from(stream.phase, (phase, batch) => one(batch, start.has(batch) ? phase : 0, batch * cell.value, start.get(batch)));
-    return { batches, note: "" };
-  }
-  let free = 0, emitted = 0;
-  const frozenFrom = scenario.limit === "budget_ms" && cell.adapted_fraction < 1 ? cell.cutoff : Infinity;
-  const batches = Array.from(stream.phase, (phase, batch) => {
-    const frozen = batch >= frozenFrom;
-    const placed = one(batch, frozen ? 2 : phase, scenario.limit === "threshold_ms" ? emitted : free, free);
-    if (frozen) Object.assign(placed, { predict: baseline, adapt: 0, accuracy: undefined });
-    emitted = placed.start + placed.predict;
-    free = emitted + placed.adapt;
-    return placed;
-  });
-  return { batches, note: Number.isFinite(frozenFrom) ? `Frozen after ${frozenFrom} batches; nobody waits for frozen batches, so they are untimed and drawn λ long.` : "" };
-}
-
-// `fallback`: free or charged, where there is one. A free one works beside the pipeline, which does not notice.
+// `fallback`: free or charged, where there is one. A free one works in parallel to the pipeline.
 function blocksOf(batches, baseline, fallback) {
-  const blocks = [];
-  const served = batches.filter((one) => one.phase && Number.isFinite(one.start)).sort((a, b) => a.start - b.start);
-  const beside = (one) => one.phase === 3 && fallback === "free";
-  // Times are drawn in single precision: a gap below a microsecond is none.
-  let free = served.find((one) => !beside(one))?.start ?? 0;
+  const blocks = [], apart = (one) => one.phase === 3 && fallback === "free";
+  const served = batches.filter((one) => one.phase).sort((a, b) => a.start - b.start);
+  let free = served.find((one) => !apart(one))?.start ?? 0;
   for (const one of served) {
     const { batch, phase, arrived, start, predict, adapt, accuracy } = one;
     const block = (part, from, to, first = false) => {
-      if (to > from) blocks.push({ lane: beside(one) ? "fallback" : "pipeline", part, from, to, length: to - from, batch, accuracy, response: start + predict - arrived, first });
+      if (to > from) blocks.push({ lane: apart(one) ? "fallback" : "pipeline", part, from, to, length: to - from, batch, accuracy, response: start + predict - arrived, first });
     };
-    if (beside(one)) { block("fallback", start, start + predict, true); continue; }
-    if (start > free + 1e-3) blocks.push({ lane: "pipeline", part: "idle", from: free, to: start, length: start - free });
+    if (apart(one)) { block("fallback", start, start + predict, true); continue; }
+    if (start > free + 2e-3) blocks.push({ lane: "pipeline", part: "idle", from: free, to: start, length: start - free }); // times are in microseconds
     const usual = phase > 1 ? predict : Math.min(predict, baseline);
     block(["", "baseline", "frozen", "fallback"][phase], start, start + usual, true);
     block("intrinsic", start + usual, start + predict);
@@ -201,6 +130,5 @@ function blocksOf(batches, baseline, fallback) {
 }
 
 function arrivalsOf(batches) {
-  return batches.filter((one) => Number.isFinite(one.arrived))
-    .map((one) => ({ lane: "arrivals", batch: one.batch, from: one.arrived, fate: one.phase === 3 ? "fallback" : one.phase ? "served" : "skipped" }));
+  return batches.map((one) => ({ lane: "arrivals", batch: one.batch, from: one.arrived, fate: one.phase === 3 ? "fallback" : one.phase ? "served" : "skipped" }));
 }

@@ -54,6 +54,12 @@ function tellWide() {
   });
 }
 
+// Utility against pressure, one kind of deployment at a time.
+function drawPressure(run) {
+  const kind = document.querySelector("#pressures :checked")?.value;
+  if (kind) draw(run, "pressure", `pressure_${kind}`, {}, run.findings[kind]);
+}
+
 async function start() {
   setUpTables();
   setUpGrid();
@@ -61,9 +67,11 @@ async function start() {
   window.addEventListener("resize", tellWide);
   byId("table-choice").addEventListener("change", tellWide);
   const run = new Run(await readPayload(byId("payload").textContent));
+  byId("pressures")?.addEventListener("change", () => drawPressure(run));
+  drawPressure(run);
   const whatIf = new WhatIf(run), cellView = new CellView(run);
   drawWhole(run);
-  darkMode.addEventListener("change", () => { whatIf.redraw(); cellView.open(cellView.chosen()); drawWhole(run); });
+  darkMode.addEventListener("change", () => { whatIf.redraw(); cellView.open(cellView.chosen()); drawWhole(run); drawPressure(run); });
   await Promise.all([...drawn.values()].map((chart) => chart.view));
   document.documentElement.dataset.ready = "true";
 }

@@ -4,30 +4,10 @@ function setUpTables() {
   const tables = [...document.querySelectorAll("[data-table]")];
   const choice = byId("table-choice");
   choice.addEventListener("change", () => tables.forEach((table) => { table.hidden = table.dataset.table !== choice.value; }));
-  document.querySelectorAll(".table thead button").forEach((button) => button.addEventListener("click", () => sortBy(button.parentElement)));
   const chosen = () => tables.find((table) => !table.hidden);
   byId("copy-table").addEventListener("click", () => copy(asText(chosen()), "table-copied"));
   byId("download-table").addEventListener("click", () => download(`${chosen().dataset.name}.csv`, asCsv(chosen())));
   for (const what of ["command", "remedy"]) byId(`copy-${what}`)?.addEventListener("click", () => copy(byId(what).textContent, `${what}-copied`));
-}
-
-function sortBy(heading) {
-  const column = heading.cellIndex, body = heading.closest("table").tBodies[0];
-  const falling = heading.getAttribute("aria-sort") === "descending" || (heading.classList.contains("text") && heading.getAttribute("aria-sort") === "none");
-  const rows = [...body.rows];
-  const key = (row) => row.cells[column].dataset.value;
-  const compare = (a, b) => {
-    const [left, right] = [key(a), key(b)];
-    if (left === "" || right === "") {
-      return left === right ? a.cells[column].textContent.localeCompare(b.cells[column].textContent) : left === "" ? 1 : -1;
-    }
-    return left - right;
-  };
-  rows.sort(falling ? compare : (a, b) => compare(b, a));
-  rows.forEach((row) => row.classList.remove("rule"));
-  body.append(...rows);
-  heading.parentElement.querySelectorAll("th").forEach((other) => other.setAttribute("aria-sort", "none"));
-  heading.setAttribute("aria-sort", falling ? "ascending" : "descending");
 }
 
 // The table as a spreadsheet wants it: a number alone in its cell; interval, rank and sign in columns of their own.

@@ -1,4 +1,4 @@
-"""The answer in a sentence, what a choice costs, and why a method fell behind."""
+"""What a choice costs, and why a method fell behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from analysis.runs import frame
 from made_runs import BATCHES, METHODS, write_run
 from tempora_tta import analysis
-from tempora_tta.analysis.certainty import how_sure, how_sure_along
 from tempora_tta.analysis.diagnoses import (
     Case,
     collapse,
@@ -22,109 +21,8 @@ from tempora_tta.analysis.diagnoses import (
     diagnoses,
     too_small_batches,
 )
-from tempora_tta.analysis.doubt import EQUAL, HOLDS, UNDECIDED, Judgement
-from tempora_tta.analysis.guidance import Guidance, Setting
 from tempora_tta.cards import CATALOGUE
 from tempora_tta.report.frames import offline_batches
-from tempora_tta.scenarios import Discrete, Offline
-
-
-def judged(method: str, verdict: str, *others: str) -> Judgement:
-    names = (method, *others)
-    return Judgement(
-        method=method,
-        utility=0.5,
-        verdict=verdict,
-        why="sampling" if verdict == UNDECIDED else "",
-        equal_with=others if verdict == EQUAL else (),
-        rivals=others if verdict == UNDECIDED else (),
-        p_best=dict.fromkeys(names, 0.5),
-        rank_lo=dict.fromkeys(names, 1),
-        rank_hi=dict.fromkeys(names, 2),
-    )
-
-
-def settings(protocol: str, **winners: Judgement) -> list[Setting]:
-    return [
-        Setting(protocol, label.replace("_", " "), found.method, found) for label, found in winners.items()
-    ]
-
-
-def test_one_method_and_where_another_is_better() -> None:
-    told = Guidance(
-        (
-            *settings(
-                "continuous",
-                T_2=judged("adabn", HOLDS),
-                T_5=judged("adabn", HOLDS),
-                T_9=judged("shot_im", HOLDS),
-            ),
-            *settings("discrete", y_1=judged("shot_im", HOLDS), y_2=judged("shot_im", HOLDS)),
-        )
-    )
-    assert told.method == "shot_im"
-    assert told.sentence() == "Use SHOT-IM, unless T 5 or stricter (AdaBN). All 5 winners behind this hold."
-    assert told.recommended == {"shot_im", "adabn"}
-
-
-def test_a_setting_that_is_open_is_no_exception() -> None:
-    """Where the method may be the best, or is equal with it, nobody need change."""
-    told = Guidance(
-        (
-            *settings("discrete", y_1=judged("tent", HOLDS), y_2=judged("tent", HOLDS)),
-            *settings("continuous", T_1=judged("eta", UNDECIDED, "tent"), T_2=judged("sar", EQUAL, "tent")),
-        )
-    )
-    assert told.sentence() == (
-        "Use Tent: no other method is better for certain in any of the 4 settings. Of the 4 winners behind this "
-        "2 hold, 1 is equal with another, 1 is undecided."
-    )
-    assert told.recommended == {"tent"}
-
-
-@pytest.mark.parametrize(
-    ("winners", "sentence"),
-    [
-        (
-            {"T_1": judged("tent", HOLDS), "T_2": judged("tent", HOLDS)},
-            "Use Tent: it is best for certain in all 2 settings.",
-        ),
-        (
-            {"T_1": judged("tent", UNDECIDED, "eta"), "T_2": judged("tent", UNDECIDED, "eta")},
-            "Use Tent: no other method is better for certain in any of the 2 settings. All 2 winners behind this "
-            "are undecided.",
-        ),
-        ({"T_1": judged("tent", HOLDS)}, "Use Tent. The winner behind this holds."),
-    ],
-)
-def test_what_is_true_of_all_winners_is_said_of_all(winners: dict[str, Judgement], sentence: str) -> None:
-    assert Guidance(tuple(settings("continuous", **winners))).sentence() == sentence
-
-
-def test_how_sure_a_winner_is_names_it_and_where() -> None:
-    """The lead of one method is no comfort about another, nor that in one setting about the next."""
-    assert how_sure(judged("tent", HOLDS, "eta")) == "The lead of Tent holds."
-    assert how_sure(judged("tent", EQUAL, "eta")) == "Tent is equal with ETA within half a point."
-    found = how_sure(judged("tent", UNDECIDED, "eta"), among="among the 2 with an answer")
-    assert found == "The lead of Tent among the 2 with an answer is undecided by sampling: ETA may be better."
-    sure, open_ = judged("tent", HOLDS, "eta"), judged("tent", UNDECIDED, "eta")
-    other = judged("tent", UNDECIDED, "sar")
-    along = how_sure_along([("T 1", sure), ("T 2", open_), ("T 3", other)], "{} to {}".format)
-    assert along == (
-        "T 1 to T 1: The lead of Tent holds. T 2 to T 3: The lead of Tent is undecided by sampling: ETA or SAR "
-        "may be better."
-    )
-    assert how_sure_along([("T 1", sure), ("T 2", sure)], "{} to {}".format) == "The lead of Tent holds."
-
-
-def test_the_answer_of_a_run_is_who_wins_over_all_shifts(tmp_path: Path) -> None:
-    run = write_run(tmp_path, scenarios=(Offline(), Discrete(interval_ms=10.0), Discrete(interval_ms=60.0)))
-    told = analysis.guidance(analysis.cells_of(run), None, run.cards)
-    assert told is not None
-    champions = analysis.champions(analysis.cells_of(run), run.cards).set_index("label")["winner"]
-    assert [one.method for one in told.settings] == [champions["γ 10 ms"], champions["γ 60 ms"]]
-    offline = run.utilities[run.utilities["protocol"] == "offline"]
-    assert analysis.guidance(analysis.cells(offline), None, run.cards) is None
 
 
 @hypothesis.settings(max_examples=25)
