@@ -13,24 +13,22 @@ Chromium:
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
-from rich.console import Console
-
-from tempora_tta.cli.show import show_overview
+from tempora_tta import words
+from tempora_tta.analysis.answer import overview
 from tempora_tta.report.charts import save
 from tempora_tta.report.html import write_report
 from tempora_tta.store import Results, open_run
 
 IMAGES = Path(__file__).parent / "images"
 README = Path(__file__).parent.parent / "README.md"
-WIDTH = 88
 KEPT = ("winners", "utility", "timelines")
 CHROMIUM = (
     *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -49,26 +47,19 @@ def main(run: Path) -> None:
 
 
 def of_demo(results: Results) -> None:
-    """The figure of its winners, and the beginning and the end of what it says."""
+    """Utility against pressure, and the list of settings with the sentences that it comes down to."""
     with tempfile.TemporaryDirectory() as scratch:
-        (figure,) = (one for one in save(results, Path(scratch), ["png"]) if one.stem == "winners")
+        (figure,) = (one for one in save(results, Path(scratch), ["png"]) if one.stem == "pressure")
         shutil.copy(figure, IMAGES / "demo.png")
-    said = io.StringIO()
-    show_overview(results, Console(file=said, width=WIDTH, no_color=True))
-    first, _, rest = said.getvalue().partition("Utility (%)")
-    lines = [*first.rstrip().splitlines(), "", "[the utilities of all methods]", "", *_end(rest)]
-    quoted = "\n".join(line.rstrip() for line in lines)
+    told = overview(results)
+    sentences = textwrap.wrap(" ".join(words.summary(told)), words.WIDTH)
+    quoted = "\n".join([*words.listing(told["answers"]), "", *sentences])
     page = README.read_text(encoding="utf-8")
     between = re.compile(r"(<!-- demo -->\n```text\n).*?(```\n<!-- end -->)", re.DOTALL)
     page, found = between.subn(lambda match: f"{match[1]}{quoted}\n{match[2]}", page)
     if found != 1:
         raise ValueError(f"README.md has {found} places for what the demo says, expected 1")
     README.write_text(page, encoding="utf-8")
-
-
-def _end(text: str) -> list[str]:
-    """From the headline on: the last two paragraphs."""
-    return "\n\n".join(text.strip().split("\n\n")[-2:]).splitlines()
 
 
 def of_docs(results: Results) -> None:

@@ -36,7 +36,8 @@ def pressure(results: Results, shift: str | None = None) -> Drawn | None:
         raise unknown("shift of this run", shift, shifts)
     drawn = panels(results, ALL if shift is None else shift)
     charts = [
-        chart.properties(title=results.cards.title(kind), width=260) for kind, (chart, _) in drawn.items()
+        chart.properties(title=results.cards.scenario(kind).situation, width=260)
+        for kind, (chart, _) in drawn.items()
     ]
     finding = " ".join(words.summary(overview(results, ALL if shift is None else shift)))
     joint = alt.hconcat(*charts).resolve_scale(y="shared")
