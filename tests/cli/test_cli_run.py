@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -181,3 +184,16 @@ def test_a_demo_under_a_recorded_clock_has_the_methods_that_it_knows(
     assert set(METHODS["fashion_resnet"]) - set(known) == {"settle"}
     assert "left out settle: published:rn50_inc has no times for it" in capsys.readouterr().out
     assert with_times(METHODS["fashion_resnet"], "steady") == METHODS["fashion_resnet"]
+
+
+@pytest.mark.slow
+def test_processes_that_cannot_begin_end_the_run(tmp_path):
+    """A script that runs the command without asking whether it is the main module starts itself in every process."""
+    script = tmp_path / "unguarded.py"
+    options = ["--shifts", "contrast,fog", "--methods", "standard,tent", "--batches", "78", "--grid", "relative"]
+    words = ["tempora", "run", *options, "--clock", "published:rn50_inc", "--out", str(tmp_path / "run")]
+    script.write_text(f"import sys\nfrom tempora_tta.cli import main\nsys.argv = {words}\nmain()\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    processes = len(os.sched_getaffinity(0)) > 1
+    assert done.returncode == (1 if processes else 0), done.stderr
+    assert ("no process can begin" in done.stderr) is processes

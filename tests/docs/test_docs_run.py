@@ -2,8 +2,8 @@
 
 A comment before a block says what becomes of it: `<!-- run -->` runs it (Python blocks of a page share their names,
 `tempora` lines of a bash block are given to the command line), `<!-- file: NAME -->` writes it to a file first, and
-`<!-- output -->` after a block is what that block must have printed: to the letter after Python, in all but its numbers
-after a command, since predictions may differ between processors.
+`<!-- output -->` after a block is what that block must have printed: to the letter after Python; after a command its
+numbers may differ, as predictions do between processors.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from tempora_tta.engine.job import Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import OwnProfile
 from tempora_tta.engine.schedule import rough_cost
+from tempora_tta.errors import TemporaError
 from tempora_tta.measure import Baseline, ProfileClock
 from tempora_tta.store import RunFolder
 
@@ -67,7 +68,10 @@ class Processes:
     def hire(self, tasks: int) -> None:
         """As many as there are cores, and no more than there are tasks for."""
         context = multiprocessing.get_context("spawn")
-        for _ in range(min(self._processes, max(tasks, 1)) - len(self.hands)):
+        wanted = self._processes - len(self.broken)
+        if wanted <= 0 and not self.hands:
+            raise TemporaError(f"no process can begin: {self.broken[-1]}")
+        for _ in range(min(wanted, max(tasks, 1)) - len(self.hands)):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs, self._config.plain()), daemon=True)
             process.start()

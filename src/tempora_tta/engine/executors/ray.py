@@ -279,7 +279,9 @@ class RayExecutor(Executor):
         if task is None:
             self._losses["before any task"] += 1
             if self._losses["before any task"] > 2 * MOST_LOSSES:
-                self.cluster.broken.append("workers die before they begin; see Ray's logs")
+                self.cluster.broken.append(
+                    "it ends before its first task; its own output, or Ray's logs, say why"
+                )
             return []
         self._losses[task.name] += 1
         if self._losses[task.name] < MOST_LOSSES:
