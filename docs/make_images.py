@@ -53,7 +53,7 @@ def of_demo(results: Results) -> None:
         shutil.copy(figure, IMAGES / "demo.png")
     told = overview(results)
     sentences = textwrap.wrap(" ".join(words.summary(told)), words.WIDTH)
-    quoted = "\n".join([*words.listing(told["answers"]), "", *sentences])
+    quoted = "\n".join([*words.legend(told["answers"]), "", *words.listing(told["answers"]), "", *sentences])
     page = README.read_text(encoding="utf-8")
     between = re.compile(r"(<!-- demo -->\n```text\n).*?(```\n<!-- end -->)", re.DOTALL)
     page, found = between.subn(lambda match: f"{match[1]}{quoted}\n{match[2]}", page)
