@@ -1,14 +1,8 @@
-"""Makes the pictures of README and docs from a run: `python docs/make_images.py RUN`.
-
-From a demo, README's picture and the words that README quotes:
+"""Make the pictures of README and docs, and the lines that README quotes, from a demo run.
 
     tempora demo && python docs/make_images.py tempora-demo
 
-From another run those of the docs, which are of this one (about ten minutes on two cores); the screenshot needs
-Chromium:
-
-    tempora run --clock published:rn50_inc --methods standard,neo,lame,adabn,tent,eta,shot_im,deyo,cmf,sar \
-        --shifts impulse_noise,defocus_blur,brightness,contrast --batches 40 --threads 1 --out runs/picture
+The screenshot of the report needs Chromium.
 """
 
 from __future__ import annotations
@@ -29,7 +23,8 @@ from tempora_tta.store import Results, open_run
 
 IMAGES = Path(__file__).parent / "images"
 README = Path(__file__).parent.parent / "README.md"
-KEPT = ("winners", "utility", "timelines")
+FIGURES = {"pressure": "demo", "winners": "winners", "utility": "utility", "timelines": "timelines"}
+"""Name of the figure -> name of the picture."""
 CHROMIUM = (
     *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -38,19 +33,20 @@ CHROMIUM = (
 
 
 def main(run: Path) -> None:
+    """Write every picture and README's quotation."""
     IMAGES.mkdir(exist_ok=True)
     results = open_run(run)
-    if "demo" in results.manifest.get("machine", {}).get("command", [])[1:2]:
-        of_demo(results)
-    else:
-        of_docs(results)
-
-
-def of_demo(results: Results) -> None:
-    """Utility against pressure, and the list of settings with the sentences that it comes down to."""
     with tempfile.TemporaryDirectory() as scratch:
-        (figure,) = (one for one in save(results, Path(scratch), ["png"]) if one.stem == "pressure")
-        shutil.copy(figure, IMAGES / "demo.png")
+        for figure in save(results, Path(scratch), ["png"]):
+            if figure.stem in FIGURES:
+                shutil.copy(figure, IMAGES / f"{FIGURES[figure.stem]}.png")
+        page = write_report(results, Path(scratch) / "report.html")
+        screenshot(page, IMAGES / "report.png", Path(scratch))
+    quote(results)
+
+
+def quote(results: Results) -> None:
+    """Put the list of settings, and the sentences that it comes down to, into README."""
     told = overview(results)
     sentences = textwrap.wrap(" ".join(words.summary(told)), words.WIDTH)
     quoted = "\n".join([*words.legend(told["answers"]), "", *words.listing(told["answers"]), "", *sentences])
@@ -60,15 +56,6 @@ def of_demo(results: Results) -> None:
     if found != 1:
         raise ValueError(f"README.md has {found} places for what the demo says, expected 1")
     README.write_text(page, encoding="utf-8")
-
-
-def of_docs(results: Results) -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        for figure in save(results, Path(scratch), ["png"]):
-            if figure.stem in KEPT:
-                shutil.copy(figure, IMAGES / figure.name)
-        page = write_report(results, Path(scratch) / "report.html")
-        screenshot(page, IMAGES / "report.png", Path(scratch))
 
 
 def screenshot(page: Path, image: Path, scratch: Path) -> None:
