@@ -38,7 +38,7 @@ class Advised(Protocol):
     """What `Results.recommend` returns, as far as it is deployed."""
 
     @property
-    def method(self) -> str: ...
+    def method(self) -> str | None: ...
 
     @property
     def evaluated(self) -> Evaluated | None: ...
@@ -138,6 +138,10 @@ def _maker(method: MethodLike | Advised, seed: int, source: Tensor | None) -> _M
     if not isinstance(method, Advised):
         return _Maker(method_spec(method), None, seed, source)
     made = method.evaluated
+    if method.method is None:
+        raise TemporaError(
+            "the answer names no method: ask again with looser limits, or give a method by name"
+        )
     if made is None:
         raise TemporaError(
             f"the advice is {method.method}, and its run does not say how that was made: give the method as a name, "

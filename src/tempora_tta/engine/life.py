@@ -19,7 +19,7 @@ from torch import Tensor
 from tempora_tta.data import Stream
 from tempora_tta.engine.deploy import TOO_LONG_MS, TOO_LONG_X
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
-from tempora_tta.engine.pipeline import Answer, Pipeline, Request
+from tempora_tta.engine.pipeline import Pipeline, Request, Response
 from tempora_tta.engine.pipeline.beside import Beside
 from tempora_tta.engine.pipeline.line import driven_live
 from tempora_tta.engine.pipeline.live_time import Lived
@@ -119,7 +119,7 @@ def fits_prepared(stream: Stream) -> bool:
     return stream.num_batches * stream.batch(0).nbytes <= PREPARED_BYTES
 
 
-def _lived(trace: Trace, answers: list[Answer], resolved: Resolved) -> Figures:
+def _lived(trace: Trace, answers: list[Response], resolved: Resolved) -> Figures:
     served, value = trace.served, resolved.value
     responses = np.array([one.response_ms for one in answers if one.response_ms is not None])
     utility = float(value.worth(trace.right_in(resolved)[served], responses).sum()) / trace.num_batches
@@ -191,7 +191,7 @@ def _ask(
     return futures
 
 
-def _trace(journal: list[Lived], answers: list[Answer], requests: list[Request], stream: Stream) -> Trace:
+def _trace(journal: list[Lived], answers: list[Response], requests: list[Request], stream: Stream) -> Trace:
     """What was lived, as a pass: its times are those that the timeline was told."""
     trace = Trace.empty(stream.num_batches, stream.batch_size)
     trace.arrived_ms[:] = [request.arrived_ms for request in requests]

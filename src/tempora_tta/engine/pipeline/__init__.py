@@ -9,7 +9,7 @@ own has a thread, too (`beside`). What they share, they share in one place (`sha
 """
 
 from tempora_tta.engine.pipeline.pipeline import Pipeline
-from tempora_tta.engine.pipeline.requests import Answer, Request
+from tempora_tta.engine.pipeline.requests import Request, Response
 from tempora_tta.engine.pipeline.tally import prometheus
 
-__all__ = ["Answer", "Pipeline", "Request", "prometheus"]
+__all__ = ["Pipeline", "Request", "Response", "prometheus"]

@@ -23,7 +23,7 @@ from tempora_tta.engine.pipeline.live_time import LiveClock, Lived, WallClock
 from tempora_tta.engine.pipeline.minder import mind
 from tempora_tta.engine.pipeline.operator import Operator
 from tempora_tta.engine.pipeline.replies import classes
-from tempora_tta.engine.pipeline.requests import Answer, Courier, Request
+from tempora_tta.engine.pipeline.requests import Courier, Request, Response
 from tempora_tta.engine.pipeline.saved_state import for_device, read_state, write_state
 from tempora_tta.engine.pipeline.scores import cannot_take
 from tempora_tta.engine.pipeline.shared import Shared
@@ -98,7 +98,7 @@ class Pipeline:
         return self._share
 
     def submit(self, x: Any) -> Request:
-        """Hand in one image or a batch, normalised; the future of an `Answer`. Never blocks, except the
+        """Hand in one image or a batch, normalised; the future of a `Response`. Never blocks, except the
         first one where `deploy` was not told how many images come at once and has to know: it is measured on.
 
         Raises TemporaError for what no network takes (a wrong shape, NaN) and after `close`.
@@ -119,7 +119,7 @@ class Pipeline:
             raise
         return request
 
-    def label(self, future: Future[Answer], y: Any) -> None:
+    def label(self, future: Future[Response], y: Any) -> None:
         """Say what was right, before or after the answer: a class, or one per image of the batch."""
         if not isinstance(future, Request) or not future.is_of(self._courier):
             raise TemporaError(

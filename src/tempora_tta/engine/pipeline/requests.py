@@ -17,7 +17,7 @@ from tempora_tta.errors import TemporaError
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What became of one request."""
 
     scores: Tensor | None
@@ -69,8 +69,8 @@ class Courier:
             thread.join(timeout_s)
 
 
-class Request(Future[Answer]):
-    """The future of an `Answer`. It cannot be cancelled: every request ends once, answered, dropped or refused."""
+class Request(Future[Response]):
+    """The future of a `Response`. It cannot be cancelled: every request ends once, answered, dropped or refused."""
 
     def __init__(
         self, x: Tensor, single: bool, total: Tensor | None, submitted_ms: float, courier: Courier
@@ -101,15 +101,15 @@ class Request(Future[Answer]):
         """Waits for the device, where its values are there and unknown."""
         return self.total is None or (self.x is not None and all_finite(self.x, self.total))
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, response: Response) -> None:
         """The pipeline's to call."""
-        super().set_result(answer)
+        super().set_result(response)
 
     def refuse(self, error: Exception) -> None:
         """The pipeline's to call."""
         super().set_exception(error)
 
-    def set_result(self, result: Answer) -> None:
+    def set_result(self, result: Response) -> None:
         """Not for clients: the pipeline would find its request ended by somebody else."""
         raise TemporaError(
             "set_result() of a request: the pipeline ends it; make a Future of your own for your result"
@@ -121,11 +121,11 @@ class Request(Future[Answer]):
             "set_exception() of a request: the pipeline ends it; make a Future of your own for your error"
         )
 
-    def add_done_callback(self, fn: Callable[[Future[Answer]], object]) -> None:
+    def add_done_callback(self, fn: Callable[[Future[Response]], object]) -> None:
         super().add_done_callback(lambda future: self._courier.carry(lambda: _quietly(fn, future)))
 
 
-def _quietly(call: Callable[[Future[Answer]], object], future: Future[Answer]) -> None:
+def _quietly(call: Callable[[Future[Response]], object], future: Future[Response]) -> None:
     """As futures do: what is wrong with a client's callback is logged and ends nothing, not even if it calls exit."""
     try:
         call(future)
