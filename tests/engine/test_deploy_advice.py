@@ -41,7 +41,7 @@ def test_so_are_the_preset_and_the_runtime(network, batches):
     spec = MethodSpec("cmf").under("channels_last")
     advice = advised(model, batches, spec, spec.label, preset="paper")
     assert advice.evaluated == Evaluated("cmf", {}, "channels_last", "paper")
-    with tempora.deploy(model, advice, device="cpu", fallback="latest", fallback_device="cpu") as pipeline:
+    with tempora.deploy(model, advice, device="cpu", fallback="latest") as pipeline:
         method = pipeline._operator.method
         assert method.settings == tempora.methods.create("cmf", model, preset="paper").settings
         assert method.settings != tempora.methods.create("cmf", model).settings

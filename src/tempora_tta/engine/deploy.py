@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from tempora_tta.engine.job import STANDARD, MethodSpec, create_method
 from tempora_tta.engine.method_specs import MethodLike, method_spec
 from tempora_tta.engine.pipeline import Pipeline
-from tempora_tta.engine.pipeline.beside import Beside
 from tempora_tta.engine.pipeline.live_time import LiveClock
 from tempora_tta.engine.pipeline.operator import Operator
 from tempora_tta.engine.pipeline.sizes import Sizes
@@ -55,7 +54,6 @@ def deploy(
     example: Tensor | None = None,
     too_long_ms: float | None = None,
     device: str | torch.device = "auto",
-    fallback_device: str | torch.device | None = None,
     seed: int = 2025,
     source: Tensor | None = None,
     clock: LiveClock | None = None,
@@ -75,13 +73,12 @@ def deploy(
         of the size that the model names; where lambda or a time-aware method depends on how many images come at once
         and neither was given, the first batch is measured on before it is served.
     too_long_ms: a method that takes longer for one batch is replaced by Standard; default, 10 s or 100 lambda.
-    fallback_device: a device of its own for the fallback. Without one it answers on this pipeline (`charged`).
     source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); used once, here.
     """
     chosen = choose_device(device)
     classifier = _classifier(model, chosen)
     _check_numbers(batch_size, max_wait_ms, too_long_ms, seed)
-    deployment = _deployment(knobs, fallback_device)
+    deployment = _deployment(knobs)
     maker = _maker(method, seed, source)
     made, eager = maker.make(classifier), create_method(MethodSpec(STANDARD), classifier, seed)
     found = find_example(classifier, eager, batch_size, example)
@@ -103,7 +100,6 @@ def deploy(
             made,
             eager if maker.spec.runtime == EAGER else maker.standard(classifier),
             fallback=resolved.fallback,
-            beside=_beside(resolved, maker, classifier, fallback_device),
             example=found.x,
             make=lambda: replace(maker, source=None).make(eager.model),  # clean images are not kept
         ),
@@ -160,7 +156,7 @@ def _classifier(model: nn.Module | str, device: torch.device) -> Classifier:
     return classifier if classifier.device == device else copy.deepcopy(classifier).to(device)
 
 
-def _deployment(knobs: Mapping[str, Any], fallback_device: str | torch.device | None) -> Deployment:
+def _deployment(knobs: Mapping[str, Any]) -> Deployment:
     for name in knobs:
         if name not in KNOBS:
             raise unknown("knob of a deployment", name, KNOBS)
@@ -173,11 +169,11 @@ def _deployment(knobs: Mapping[str, Any], fallback_device: str | torch.device | 
             "none; use budget_ms or budget_baselines"
         )
     if given.get("fallback") is not None and given.get("fallback_cost") is None:
-        given["fallback_cost"] = "charged" if fallback_device is None else "free"
-    if given.get("fallback_cost") == "free" and fallback_device is None:
+        given["fallback_cost"] = "charged"
+    if given.get("fallback_cost") == "free":
         raise TemporaError(
-            "fallback_cost='free' means a device of its own: give fallback_device='cpu', or another, or leave "
-            "fallback_cost out and let the fallback answer on this pipeline"
+            "fallback_cost='free' can be simulated, not served: leave it out, and the fallback answers on this "
+            "pipeline (charged)"
         )
     deployment = Deployment(**given)
     if deployment.has_budget and deployment.rule == "strict":
@@ -208,12 +204,3 @@ def _needs_baseline(deployment: Deployment) -> bool:
     return any(getattr(deployment, name) is not None for name in relative) or (
         schedule is not None and getattr(schedule, "utilisation", None) is not None
     )
-
-
-def _beside(
-    resolved: Resolved, maker: _Maker, model: Classifier, device: str | torch.device | None
-) -> Beside | None:
-    if device is None or resolved.fallback is None or resolved.waits:
-        return None
-    there = copy.deepcopy(model).to(choose_device(device))
-    return Beside(maker.standard(there), maker.make(there) if resolved.fallback == "latest" else None)

@@ -15,7 +15,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from tempora_tta.engine.calls import Costs
-from tempora_tta.engine.pipeline.beside import BesideWorker
 from tempora_tta.engine.pipeline.collecting import Collector
 from tempora_tta.engine.pipeline.door import Door
 from tempora_tta.engine.pipeline.facade import Facade
@@ -28,7 +27,7 @@ from tempora_tta.engine.pipeline.saved_state import for_device, read_state, writ
 from tempora_tta.engine.pipeline.scores import cannot_take
 from tempora_tta.engine.pipeline.shared import Shared
 from tempora_tta.engine.pipeline.sizes import Sizes
-from tempora_tta.engine.pipeline.watched import LeftBehind, Watched, say, start
+from tempora_tta.engine.pipeline.watched import LeftBehind, say, start
 from tempora_tta.engine.pipeline.worker import Worker
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Resolved
@@ -65,15 +64,12 @@ class Pipeline:
         self._operator = operator
         self._resolved = resolved
         self._door, self._courier = Door(operator.device, shape), Courier()
-        beside, collector = operator.beside, Collector(batch_size, max_wait_ms)
         self._process = os.getpid()
         self._share = shared = Shared(
-            resolved, clock or WallClock(), collector, elsewhere=beside is not None, journal=journal
+            resolved, clock or WallClock(), Collector(batch_size, max_wait_ms), journal
         )
         self._worker = worker = Worker(shared, operator, too_long_ms)
-        self._beside = None if beside is None else BesideWorker(shared, beside, too_long_ms)
-        workers: list[Watched] = [worker] if self._beside is None else [worker, self._beside]
-        self._minder = start(lambda: mind(shared, workers, too_long_ms), "tempora-minder")
+        self._minder = start(lambda: mind(shared, worker, too_long_ms), "tempora-minder")
         atexit.register(self._end_with_python)
         self._sizes, self._measuring = sizes, threading.Lock()
         self._loaded = False
@@ -132,7 +128,7 @@ class Pipeline:
     def stats(self) -> dict[str, Any]:
         """What it has come to so far: counts of requests (arrived, answered, dropped, refused, adapted, fallback,
         replaced by Standard), the six terms and the utility they make, percentiles of the last 100,000 responses,
-        what was spent, and why the method was given up, if it was, or as a fallback elsewhere.
+        what was spent, and why the method was given up, if it was.
 
         A request is what counts as one arrival, and its response begins with `submit`. Accuracies are those of
         labelled requests; with only some of them labelled, the utility is an estimate.
@@ -214,11 +210,6 @@ class Pipeline:
             shared.work_there.notify_all()
             shared.say_if_quiet()
         self._worker.join()
-        with shared.lock:
-            shared.served = True
-            shared.work_there.notify_all()
-        if self._beside is not None:
-            self._beside.join()
         with shared.lock:
             shared.ended = True
             shared.minder_wakes.notify_all()
