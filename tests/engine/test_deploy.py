@@ -29,7 +29,7 @@ from tempora_tta.engine.pipeline.operator import Operator
 from tempora_tta.engine.pipeline.scores import have_a_best_class
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method, create
-from tempora_tta.scenarios import Deployment, Poisson
+from tempora_tta.scenarios import Deployment
 
 PATIENCE_S = 60
 """A watchdog for what must not hang; nothing is decided by it while things go well."""
@@ -928,12 +928,6 @@ def test_knobs_that_make_no_sense_say_so(knobs, message):
     unknown_images = tempora.models.wrap(network, features="flat", head="head")
     with pytest.raises(TemporaError, match=message):
         tempora.deploy(unknown_images, Held, device="cpu", **knobs)
-
-
-def test_lambda_is_measured_where_a_knob_needs_it():
-    with deployed(arrivals=Poisson(utilisation=0.5), threshold_x=5.0) as pipeline:
-        assert pipeline._resolved.baseline_ms > 0
-        assert pipeline._resolved.threshold_ms == 5 * pipeline._resolved.baseline_ms
 
 
 def test_a_method_that_wants_to_know_the_time_is_told():

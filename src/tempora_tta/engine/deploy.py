@@ -16,14 +16,13 @@ from tempora_tta.engine.method_specs import MethodLike, method_spec
 from tempora_tta.engine.pipeline import Pipeline
 from tempora_tta.engine.pipeline.live_time import LiveClock
 from tempora_tta.engine.pipeline.operator import Operator
-from tempora_tta.engine.pipeline.sizes import Sizes
 from tempora_tta.engine.rehearsal import find_example, measured_baseline
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.measure import choose_device
 from tempora_tta.methods import Method
 from tempora_tta.models import Classifier, load, wrap
-from tempora_tta.scenarios import Deployment, Resolved
+from tempora_tta.scenarios import Deployment
 from tempora_tta.scenarios.deployment import PACES
 from tempora_tta.store import Evaluated
 
@@ -67,11 +66,10 @@ def deploy(
     knobs: of `Deployment`: queue (1), threshold_ms or deadline_ms, budget_ms, fallback and so on. Batches arrive when
         they are submitted; an interval only tells a time-aware method what to expect.
     batch_size, max_wait_ms: single images are collected into batches of this size, or of what came within this time.
-    baseline_ms: lambda; measured here, in a second or so, where a knob or a time-aware method needs it and it is not
-        given.
-    example: a batch like those to come, for warming up and for lambda. Without it that is noise, `batch_size` images
-        of the size that the model names; where lambda or a time-aware method depends on how many images come at once
-        and neither was given, the first batch is measured on before it is served.
+    baseline_ms: lambda; measured here on the example, in a second or so, where a knob or a time-aware method needs it
+        and it is not given.
+    example: a batch like those to come, for warming up and for lambda. Without it that is noise: `batch_size` images,
+        or two, of the size that the model names. A model that names none is not warmed up.
     too_long_ms: a method that takes longer for one batch is replaced by Standard; default, 10 s or 100 lambda.
     source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); used once, here.
     """
@@ -83,18 +81,11 @@ def deploy(
     made, eager = maker.make(classifier), create_method(MethodSpec(STANDARD), classifier, seed)
     found = find_example(classifier, eager, batch_size, example)
     measured = baseline_ms is None and (made.time_aware or _needs_baseline(deployment))
-
-    def with_lambda_of(x: Tensor | None) -> Resolved:
-        lambda_ms = measured_baseline(eager, x) if measured and x is not None else baseline_ms
-        return deployment.resolve(num_batches=1, batch_size=batch_size or 1, baseline_ms=lambda_ms, seed=seed)
-
-    if found.x is None and baseline_ms is None and _needs_baseline(deployment):
-        raise TemporaError(
-            "lambda is needed, and nobody knows what this network's images look like: give baseline_ms=, or "
-            "example=, a batch like those to come"
-        )
-    resolved = with_lambda_of(found.x)
-    sizes = Sizes(found.size, batch_size or 1, with_lambda_of, lambda_given=not measured)
+    if measured:
+        baseline_ms = _measured_on(found.x, eager)
+    resolved = deployment.resolve(
+        num_batches=1, batch_size=batch_size or 1, baseline_ms=baseline_ms, seed=seed
+    )
     return Pipeline(
         Operator(
             made,
@@ -105,7 +96,7 @@ def deploy(
         ),
         resolved,
         shape=found.shape,
-        sizes=sizes if measured or made.time_aware else None,
+        measured_on=len(found.x) if found.x is not None and (measured or made.time_aware) else None,
         batch_size=batch_size or 1,
         max_wait_ms=max_wait_ms,
         too_long_ms=too_long_ms or max(TOO_LONG_MS, TOO_LONG_X * (resolved.baseline_ms or 0.0)),
@@ -196,6 +187,15 @@ def _check_numbers(batch_size: int | None, max_wait_ms: float, too_long_ms: floa
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _measured_on(example: Tensor | None, standard: Method) -> float:
+    if example is None:
+        raise TemporaError(
+            "lambda is needed, and this network does not say what its images look like: give baseline_ms=, or "
+            "example=, a batch like those to come"
+        )
+    return measured_baseline(standard, example)
 
 
 def _needs_baseline(deployment: Deployment) -> bool:

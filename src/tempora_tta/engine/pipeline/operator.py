@@ -112,10 +112,6 @@ class Operator:
         """The mode of the work just done."""
         return work_of(self.method)[0]
 
-    def show(self, example: Tensor) -> None:
-        """Warm up with this one from now on."""
-        self._example = example
-
     def warm_up(
         self, clock: LiveClock, costs: Costs, goes_on: Callable[[], None] = lambda: None
     ) -> str | None:

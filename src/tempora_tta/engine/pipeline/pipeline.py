@@ -12,9 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from tempora_tta.engine.calls import Costs
 from tempora_tta.engine.pipeline.collecting import Collector
 from tempora_tta.engine.pipeline.door import Door
 from tempora_tta.engine.pipeline.facade import Facade
@@ -24,9 +23,7 @@ from tempora_tta.engine.pipeline.operator import Operator
 from tempora_tta.engine.pipeline.replies import classes
 from tempora_tta.engine.pipeline.requests import Courier, Request, Response
 from tempora_tta.engine.pipeline.saved_state import for_device, read_state, write_state
-from tempora_tta.engine.pipeline.scores import cannot_take
 from tempora_tta.engine.pipeline.shared import Shared
-from tempora_tta.engine.pipeline.sizes import Sizes
 from tempora_tta.engine.pipeline.watched import LeftBehind, say, start
 from tempora_tta.engine.pipeline.worker import Worker
 from tempora_tta.errors import TemporaError
@@ -54,15 +51,16 @@ class Pipeline:
         resolved: Resolved,
         *,
         shape: tuple[int, ...] | None = None,
-        sizes: Sizes | None = None,
+        measured_on: int | None = None,
         batch_size: int = 1,
         max_wait_ms: float = 50.0,
         too_long_ms: float = math.inf,
         clock: LiveClock | None = None,
         journal: Callable[[Lived], None] | None = None,
     ) -> None:
+        """`measured_on`: how many images lambda or the costs of work are of; None where nothing depends on that."""
         self._operator = operator
-        self._resolved = resolved
+        self._batch_size, self._measured_on = batch_size, measured_on
         self._door, self._courier = Door(operator.device, shape), Courier()
         self._process = os.getpid()
         self._share = shared = Shared(
@@ -71,12 +69,8 @@ class Pipeline:
         self._worker = worker = Worker(shared, operator, too_long_ms)
         self._minder = start(lambda: mind(shared, worker, too_long_ms), "tempora-minder")
         atexit.register(self._end_with_python)
-        self._sizes, self._measuring = sizes, threading.Lock()
-        self._loaded = False
-        # What work costs is not learned from a batch of a size that nobody named.
-        counts = sizes is None or sizes.measured_on is not None
         try:
-            shared.by_worker(lambda: self._warm_up(shared.costs if counts else Costs()))
+            shared.by_worker(self._warm_up)
         except LeftBehind:  # said, and replaced
             pass
         except BaseException:
@@ -94,8 +88,7 @@ class Pipeline:
         return self._share
 
     def submit(self, x: Any) -> Request:
-        """Hand in one image or a batch, normalised; the future of a `Response`. Never blocks, except the
-        first one where `deploy` was not told how many images come at once and has to know: it is measured on.
+        """Hand in one image or a batch, normalised; the future of a `Response`. Never blocks.
 
         Raises TemporaError for what no network takes (a wrong shape, NaN) and after `close`.
         """
@@ -103,8 +96,7 @@ class Pipeline:
         try:
             self._shared.refuse_after_close()
             batch, single, total = self._door.admit(x)
-            if self._sizes is not None:
-                self._look_at_size(self._sizes, batch, single)
+            self._look_at_size(self._batch_size if single else len(batch))
             request = Request(batch, single, total, submitted_ms, self._courier)
             self._door.learn_from(request)
             with self._shared.lock:
@@ -191,7 +183,6 @@ class Pipeline:
         def go_on() -> None:
             shared.line.timeline.resume(spent_ms)
             shared.replies.tally.failure = None
-            self._loaded = True
 
         shared.by_worker(put, then=go_on)
 
@@ -222,44 +213,24 @@ class Pipeline:
         would abort it."""
         self.close(drain=False)
 
-    def _warm_up(self, costs: Costs) -> None:
+    def _warm_up(self) -> None:
         """By the worker, as all that touches the method."""
-        failure = self._operator.warm_up(self._shared.clock, costs, self._worker.goes_on)
+        failure = self._operator.warm_up(self._shared.clock, self._shared.costs, self._worker.goes_on)
         if failure is not None:
             with self._shared.lock:
                 self._worker.replace(failure)
 
-    def _look_at_size(self, sizes: Sizes, batch: Tensor, single: bool) -> None:
-        if sizes.is_open:
-            with self._measuring:
-                if sizes.is_open:
-                    self._measure(sizes, batch)
-                    sizes.measured_on = len(batch)
-        if (differs := sizes.differing(single, len(batch))) is not None:
-            say(differs)
-
-    def _measure(self, sizes: Sizes, batch: Tensor) -> None:
-        """On the first batch, before it counts as an arrival: what depends on its size has not been used yet."""
-        shared = self._shared
-
-        def rehearse() -> Resolved:
-            resolved = sizes.resolved(batch)
-            given_up = shared.replies.tally.failure is not None
-            if not self._loaded and not given_up:  # warming up would reset the method
-                self._operator.show(batch)
-                self._warm_up(shared.costs)
-            return resolved
-
-        try:
-            try:
-                resolved = shared.by_worker(rehearse)
-            except LeftBehind:  # the method hangs, and is not asked again
-                resolved = shared.by_worker(rehearse)
-        except Exception as error:
-            raise cannot_take(error) from None
-        with shared.lock:
-            shared.know(resolved)
-        self._resolved = resolved
+    def _look_at_size(self, images: int) -> None:
+        """Say once that lambda and costs are of batches of another size. Single images count as the batch that they
+        are to fill."""
+        measured_on = self._measured_on
+        if measured_on not in (None, images):
+            self._measured_on = None
+            say(
+                f"a batch of {images} came, and lambda and what work costs were measured on {measured_on}: "
+                "thresholds, budgets and what a time-aware method decides are off. Deploy with example=, a batch "
+                "like those to come"
+            )
 
     def __enter__(self) -> Pipeline:
         return self

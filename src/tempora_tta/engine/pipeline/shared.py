@@ -55,13 +55,6 @@ class Shared:
         self.ended = False
         self._journal = journal
 
-    def know(self, resolved: Resolved) -> None:
-        """lambda has become known, before anything arrived; what was spent in an earlier life stays spent."""
-        spent_ms = self.line.timeline.spent_ms
-        self.resolved, self.line = resolved, Line(resolved)
-        self.line.timeline.resume(spent_ms)
-        self.replies.value = resolved.value
-
     def moment(self, turn: Turn, emitted: bool = False) -> Moment:
         """What a time-aware method may know now, in any thread."""
         with self.lock:
