@@ -789,26 +789,52 @@ def test_labels_may_come_before_or_after_the_answer():
     assert "failure" not in text
 
 
-def test_a_slow_callback_keeps_nobody_waiting():
-    let, called = threading.Event(), threading.Event()
-    with deployed() as pipeline:
-        slow = pipeline.submit(image())
-        slow.add_done_callback(lambda future: (let.wait(PATIENCE_S), called.set()))
-        assert not slow.cancel(), "every request ends by itself"
-        assert not pipeline.submit(image()).result(PATIENCE_S).dropped
-        assert pipeline.wait(PATIENCE_S)
-        let.set()
-    assert called.is_set()
+def test_a_callback_may_wait_for_another_thread_that_submits():
+    let, futures = threading.Event(), []
+    with tempora.deploy(tiny_network(), held(let_predict=let), device="cpu", queue=5) as pipeline:
 
+        def ask(future):
+            client = threading.Thread(target=lambda: futures.append(pipeline.submit(image())))
+            client.start()
+            client.join(PATIENCE_S)
 
-def test_a_callback_that_ends_its_thread_ends_no_other():
-    called = threading.Event()
-    with deployed() as pipeline:
         first = pipeline.submit(image())
-        first.add_done_callback(lambda future: sys.exit(1))
-        first.result(PATIENCE_S)
-        pipeline.submit(image()).add_done_callback(lambda future: called.set())
-        assert called.wait(PATIENCE_S)
+        first.add_done_callback(ask)
+        assert not first.cancel(), "every request ends by itself"
+        let.set()
+        until(lambda: futures)
+        assert not futures[0].result(PATIENCE_S).dropped
+
+
+@pytest.mark.parametrize("ended", ["answered", "dropped"])
+def test_a_callback_that_fails_or_exits_is_logged_and_ends_nothing(ended, caplog):
+    let = threading.Event()
+    with tempora.deploy(tiny_network(), held(let_predict=let), device="cpu", queue=1) as pipeline:
+        first, second = pipeline.submit(image()), pipeline.submit(image())
+        for call in (lambda _: sys.exit(1), lambda _: 1 / 0):
+            (first if ended == "answered" else second).add_done_callback(call)
+        third = pipeline.submit(image())
+        let.set()
+        assert [future.result(PATIENCE_S).dropped for future in (first, second, third)] == [
+            False,
+            True,
+            False,
+        ]
+        assert pipeline.wait(PATIENCE_S)
+        assert pipeline.stats()["failure"] is None
+    assert caplog.text.count("the callback of a client failed") == 2
+
+
+def test_the_time_of_a_callback_is_not_the_methods():
+    let, clock = threading.Event(), FakeClock(minding=False)
+    with tempora.deploy(
+        tiny_network(), held(let_predict=let), device="cpu", clock=clock, too_long_ms=1000
+    ) as pipeline:
+        future = pipeline.submit(image())
+        future.add_done_callback(lambda _: clock.advance(5000))
+        let.set()
+        assert pipeline.wait(PATIENCE_S)
+        assert (clock.now_ms(), pipeline.stats()["steps"], pipeline.stats()["failure"]) == (5000, 1, None)
 
 
 def test_where_no_thread_can_be_started_any_more_everything_still_ends(monkeypatch):

@@ -33,7 +33,7 @@ class Door:
             if future.exception() is None and not future.result().dropped:
                 self._shape = self._shape or request.shape
 
-        Future.add_done_callback(request, learn)  # at once; a client's callbacks have a thread of their own
+        Future.add_done_callback(request, learn)  # at once; a client's callbacks wait for the lock
 
     @torch.inference_mode(False)  # a copy that is made inside of it could not be learned from
     def admit(self, x: Any) -> tuple[Tensor, bool, Tensor | None]:

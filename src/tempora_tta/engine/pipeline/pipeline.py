@@ -21,16 +21,13 @@ from tempora_tta.engine.pipeline.live_time import LiveClock, Lived, WallClock
 from tempora_tta.engine.pipeline.minder import mind
 from tempora_tta.engine.pipeline.operator import Operator
 from tempora_tta.engine.pipeline.replies import classes
-from tempora_tta.engine.pipeline.requests import Courier, Request, Response
+from tempora_tta.engine.pipeline.requests import Request, Response
 from tempora_tta.engine.pipeline.saved_state import for_device, read_state, write_state
 from tempora_tta.engine.pipeline.shared import Shared
 from tempora_tta.engine.pipeline.watched import LeftBehind, say, start
 from tempora_tta.engine.pipeline.worker import Worker
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Resolved
-
-LAST_CALLBACKS_S = 5.0
-"""How long `close` waits for callbacks of clients."""
 
 
 class Pipeline:
@@ -61,7 +58,7 @@ class Pipeline:
         """`measured_on`: how many images lambda or the costs of work are of; None where nothing depends on that."""
         self._operator = operator
         self._batch_size, self._measured_on = batch_size, measured_on
-        self._door, self._courier = Door(operator.device, shape), Courier()
+        self._door = Door(operator.device, shape)
         self._process = os.getpid()
         self._share = shared = Shared(
             resolved, clock or WallClock(), Collector(batch_size, max_wait_ms), journal
@@ -97,7 +94,7 @@ class Pipeline:
             self._shared.refuse_after_close()
             batch, single, total = self._door.admit(x)
             self._look_at_size(self._batch_size if single else len(batch))
-            request = Request(batch, single, total, submitted_ms, self._courier)
+            request = Request(batch, single, total, submitted_ms, self._shared.lock)
             self._door.learn_from(request)
             with self._shared.lock:
                 self._shared.submit(request)
@@ -109,7 +106,7 @@ class Pipeline:
 
     def label(self, future: Future[Response], y: Any) -> None:
         """Say what was right, before or after the answer: a class, or one per image of the batch."""
-        if not isinstance(future, Request) or not future.is_of(self._courier):
+        if not isinstance(future, Request) or not future.is_of(self._shared.lock):
             raise TemporaError(
                 "label() was given a future that submit() did not return: give one of this pipeline"
             )
@@ -206,7 +203,6 @@ class Pipeline:
             shared.minder_wakes.notify_all()
         if self._minder is not threading.current_thread():
             self._minder.join()
-        self._courier.close(LAST_CALLBACKS_S)
 
     def _end_with_python(self) -> None:
         """Whoever leaves without `close` wants no more answers, and threads at work while Python takes itself apart

@@ -14,7 +14,7 @@ from tempora_tta.engine.pipeline.collecting import Collector
 from tempora_tta.engine.pipeline.line import Line
 from tempora_tta.engine.pipeline.live_time import LiveClock, Lived
 from tempora_tta.engine.pipeline.replies import Replies
-from tempora_tta.engine.pipeline.requests import Request, Unit
+from tempora_tta.engine.pipeline.requests import Lock, Request, Unit
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Moment
 from tempora_tta.scenarios import Resolved, Turn
@@ -43,8 +43,10 @@ class Shared:
         collector: Collector,
         journal: Callable[[Lived], None] | None,
     ) -> None:
-        self.lock = threading.RLock()
-        self.work_there, self.minder_wakes, self.quiet = (threading.Condition(self.lock) for _ in range(3))
+        self.lock = Lock()
+        self.work_there, self.minder_wakes, self.quiet = (
+            threading.Condition(self.lock.held) for _ in range(3)
+        )
         self.resolved, self.clock, self.collector = resolved, clock, collector
         self.line = Line(resolved)
         self.replies = Replies(resolved.value)
