@@ -29,7 +29,7 @@ from tempora_tta.engine.pipeline.operator import Operator
 from tempora_tta.engine.pipeline.scores import have_a_best_class
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method, create
-from tempora_tta.scenarios import Deployment, Poisson
+from tempora_tta.scenarios import Deployment
 
 PATIENCE_S = 60
 """A watchdog for what must not hang; nothing is decided by it while things go well."""
@@ -594,104 +594,6 @@ def test_a_method_that_cannot_be_the_fallback_for_a_moment_is_replaced(call, sto
     assert (stats["replaced"], stats["fallback"], stats["refused"]) == (1 + stood_in, 1, 0)
 
 
-class Stiff(Held):
-    """Frozen, it hangs, or fails."""
-
-    let_frozen = None
-
-    def predict(self, x):
-        if self.frozen and self.let_frozen is None:
-            raise RuntimeError("too stiff")
-        if self.frozen:
-            assert self.let_frozen.wait(PATIENCE_S)
-        return super().predict(x)
-
-
-def test_a_fallback_on_a_device_of_its_own_that_fails_is_replaced_there_said_and_counted():
-    let = threading.Event()
-    kind = type("Stiff", (Stiff,), {"let_adapt": let})
-    with (  # noqa: PT031
-        pytest.warns(
-            TemporaWarning, match=r"by Standard as the fallback: predict\(\) raised RuntimeError"
-        ) as said,
-        tempora.deploy(
-            tiny_network(), kind, device="cpu", queue=0, fallback="latest", fallback_device="cpu"
-        ) as pipeline,
-    ):
-        pipeline.submit(image()).result(PATIENCE_S)
-        lost = [pipeline.submit(image()) for _ in range(3)]
-        assert all(future.result(PATIENCE_S).fallback for future in lost)
-        let.set()
-        assert pipeline.wait(PATIENCE_S)
-        stats = pipeline.stats()
-    assert (stats["replaced"], stats["fallback"], stats["steps"]) == (3, 3, 1)
-    assert "too stiff" in stats["fallback_failure"]
-    assert stats["failure"] is None, "where it adapts it does well"
-    assert len([one for one in said if one.category is TemporaWarning]) == 1
-
-
-def test_a_fallback_on_a_device_of_its_own_that_hangs_is_left_behind():
-    let, let_frozen, clock = threading.Event(), threading.Event(), FakeClock()
-    kind = type("Stiff", (Stiff,), {"let_adapt": let, "let_frozen": let_frozen})
-    with pytest.warns(TemporaWarning, match="by Standard as the fallback: a call has not ended"):  # noqa: PT031
-        pipeline = tempora.deploy(
-            tiny_network(),
-            kind,
-            device="cpu",
-            clock=clock,
-            queue=0,
-            fallback="latest",
-            fallback_device="cpu",
-            too_long_ms=1000,
-        )
-        pipeline.submit(image()).result(PATIENCE_S)
-        lost = [pipeline.submit(image()) for _ in range(3)]
-        until(lambda: pipeline._beside.picked_ms is not None)
-        let.set()
-        until(lambda: pipeline._worker.picked_ms is None)
-        clock.advance(1001)
-        assert all(future.result(PATIENCE_S).fallback for future in lost)
-        assert pipeline.stats()["replaced"] == 3
-        pipeline.close()
-    let_frozen.set()
-
-
-@pytest.mark.parametrize("drain", [True, False])
-def test_a_fallback_whose_device_does_not_answer_ends_with_the_pipeline(drain):
-    let, clock = threading.Event(), FakeClock()
-
-    class Stuck(nn.Module):
-        def forward(self, x):
-            assert bool((x == 1).all()) or let.wait(PATIENCE_S)
-            return x.flatten(1)
-
-    network = nn.Sequential()
-    network.add_module("flat", Stuck())
-    network.add_module("head", nn.Linear(4, 3))
-    adapting = threading.Event()
-    pipeline = tempora.deploy(
-        tempora.models.wrap(network, features="flat", head="head"),
-        held(let_adapt=adapting),
-        device="cpu",
-        clock=clock,
-        queue=0,
-        fallback="standard",
-        fallback_device="cpu",
-        too_long_ms=1000,
-    )
-    pipeline.submit(image()).result(PATIENCE_S)
-    lost = [pipeline.submit(image(2.0)) for _ in range(2)]
-    until(lambda: pipeline._beside.picked_ms is not None)
-    adapting.set()
-    until(lambda: pipeline._worker.picked_ms is None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TemporaWarning)
-        time_passes(clock, threading.Thread(target=pipeline.close, args=(drain,), daemon=True), by_ms=1001)
-    assert all(future.result(0).dropped for future in lost)
-    assert "a call has not ended" in pipeline.stats()["fallback_failure"]
-    let.set()
-
-
 def test_a_device_that_does_not_answer_refuses_what_waits():
     """Standard hangs too: nobody waits for ever, and close() comes back."""
     let, clock = threading.Event(), FakeClock()
@@ -755,20 +657,14 @@ def test_a_budget_freezes_the_method():
     assert (stats["steps"], stats["adapted_fraction"]) == (3, 0.5)
 
 
-@pytest.mark.parametrize("beside", [None, "cpu"])
 @pytest.mark.parametrize("fallback", ["latest", "standard"])
-def test_a_fallback_answers_what_was_lost(fallback, beside):
+def test_a_fallback_answers_what_was_lost(fallback):
     let = threading.Event()
     network = tiny_network()
-    with tempora.deploy(
-        network, held(let_adapt=let), device="cpu", queue=0, fallback=fallback, fallback_device=beside
-    ) as pipeline:
+    with tempora.deploy(network, held(let_adapt=let), device="cpu", queue=0, fallback=fallback) as pipeline:
         futures = [pipeline.submit(image())]
         futures[0].result(PATIENCE_S)
         futures += [pipeline.submit(image(2.0)) for _ in range(3)]
-        if beside:
-            for future in futures[1:]:
-                future.result(PATIENCE_S)  # while the pipeline is still adapting
         let.set()
         answers = [future.result(PATIENCE_S) for future in futures]
         stats = pipeline.stats()
@@ -893,26 +789,52 @@ def test_labels_may_come_before_or_after_the_answer():
     assert "failure" not in text
 
 
-def test_a_slow_callback_keeps_nobody_waiting():
-    let, called = threading.Event(), threading.Event()
-    with deployed() as pipeline:
-        slow = pipeline.submit(image())
-        slow.add_done_callback(lambda future: (let.wait(PATIENCE_S), called.set()))
-        assert not slow.cancel(), "every request ends by itself"
-        assert not pipeline.submit(image()).result(PATIENCE_S).dropped
-        assert pipeline.wait(PATIENCE_S)
-        let.set()
-    assert called.is_set()
+def test_a_callback_may_wait_for_another_thread_that_submits():
+    let, futures = threading.Event(), []
+    with tempora.deploy(tiny_network(), held(let_predict=let), device="cpu", queue=5) as pipeline:
 
+        def ask(future):
+            client = threading.Thread(target=lambda: futures.append(pipeline.submit(image())))
+            client.start()
+            client.join(PATIENCE_S)
 
-def test_a_callback_that_ends_its_thread_ends_no_other():
-    called = threading.Event()
-    with deployed() as pipeline:
         first = pipeline.submit(image())
-        first.add_done_callback(lambda future: sys.exit(1))
-        first.result(PATIENCE_S)
-        pipeline.submit(image()).add_done_callback(lambda future: called.set())
-        assert called.wait(PATIENCE_S)
+        first.add_done_callback(ask)
+        assert not first.cancel(), "every request ends by itself"
+        let.set()
+        until(lambda: futures)
+        assert not futures[0].result(PATIENCE_S).dropped
+
+
+@pytest.mark.parametrize("ended", ["answered", "dropped"])
+def test_a_callback_that_fails_or_exits_is_logged_and_ends_nothing(ended, caplog):
+    let = threading.Event()
+    with tempora.deploy(tiny_network(), held(let_predict=let), device="cpu", queue=1) as pipeline:
+        first, second = pipeline.submit(image()), pipeline.submit(image())
+        for call in (lambda _: sys.exit(1), lambda _: 1 / 0):
+            (first if ended == "answered" else second).add_done_callback(call)
+        third = pipeline.submit(image())
+        let.set()
+        assert [future.result(PATIENCE_S).dropped for future in (first, second, third)] == [
+            False,
+            True,
+            False,
+        ]
+        assert pipeline.wait(PATIENCE_S)
+        assert pipeline.stats()["failure"] is None
+    assert caplog.text.count("the callback of a client failed") == 2
+
+
+def test_the_time_of_a_callback_is_not_the_methods():
+    let, clock = threading.Event(), FakeClock(minding=False)
+    with tempora.deploy(
+        tiny_network(), held(let_predict=let), device="cpu", clock=clock, too_long_ms=1000
+    ) as pipeline:
+        future = pipeline.submit(image())
+        future.add_done_callback(lambda _: clock.advance(5000))
+        let.set()
+        assert pipeline.wait(PATIENCE_S)
+        assert (clock.now_ms(), pipeline.stats()["steps"], pipeline.stats()["failure"]) == (5000, 1, None)
 
 
 def test_where_no_thread_can_be_started_any_more_everything_still_ends(monkeypatch):
@@ -1018,7 +940,7 @@ def test_a_forked_process_is_told_that_the_pipeline_is_not_its_own():
     [
         ({"interval": 33}, "unknown knob of a deployment 'interval': did you mean 'interval_ms'"),
         ({"budget_x": 0.5}, "a service has none; use budget_ms"),
-        ({"fallback": "latest", "fallback_cost": "free"}, "means a device of its own: give fallback_device"),
+        ({"fallback": "latest", "fallback_cost": "free"}, "can be simulated, not served"),
         ({"budget_ms": 5, "rule": "strict", "arrivals": "on_completion"}, "which no live system can"),
         ({"batch_size": 0}, "batch_size=0: must be a whole number"),
         ({"max_wait_ms": -1.0}, "max_wait_ms=-1.0: must be a finite number"),
@@ -1032,12 +954,6 @@ def test_knobs_that_make_no_sense_say_so(knobs, message):
     unknown_images = tempora.models.wrap(network, features="flat", head="head")
     with pytest.raises(TemporaError, match=message):
         tempora.deploy(unknown_images, Held, device="cpu", **knobs)
-
-
-def test_lambda_is_measured_where_a_knob_needs_it():
-    with deployed(arrivals=Poisson(utilisation=0.5), threshold_x=5.0) as pipeline:
-        assert pipeline._resolved.baseline_ms > 0
-        assert pipeline._resolved.threshold_ms == 5 * pipeline._resolved.baseline_ms
 
 
 def test_a_method_that_wants_to_know_the_time_is_told():
@@ -1089,7 +1005,6 @@ def test_clean_samples_go_to_the_methods_that_ask_for_them(network, batches):
         ("eata", {"samples": 16}),
         device="cpu",
         fallback="latest",
-        fallback_device="cpu",
         source=source,
     ) as pipeline:
         for x, _ in batches:

@@ -41,7 +41,7 @@ def test_so_are_the_preset_and_the_runtime(network, batches):
     spec = MethodSpec("cmf").under("channels_last")
     advice = advised(model, batches, spec, spec.label, preset="paper")
     assert advice.evaluated == Evaluated("cmf", {}, "channels_last", "paper")
-    with tempora.deploy(model, advice, device="cpu", fallback="latest", fallback_device="cpu") as pipeline:
+    with tempora.deploy(model, advice, device="cpu", fallback="latest") as pipeline:
         method = pipeline._operator.method
         assert method.settings == tempora.methods.create("cmf", model, preset="paper").settings
         assert method.settings != tempora.methods.create("cmf", model).settings
@@ -56,3 +56,11 @@ def test_advice_of_a_run_that_does_not_say_how_it_was_made_is_refused(network, b
     advice = replace(advised(model, batches, "tent", "tent"), evaluated=None)
     with pytest.raises(TemporaError, match=r"the advice is tent, .* give the method as a name"):
         tempora.deploy(model, advice, device="cpu")
+
+
+def test_an_answer_that_names_no_method_is_refused(network, batches):
+    model = network("fashion_resnet")
+    answer = advised(model, batches, "tent", "tent")
+    nothing = replace(answer, ranking=answer.ranking.iloc[:0], evaluated=None)
+    with pytest.raises(TemporaError, match="names no method"):
+        tempora.deploy(model, nothing, device="cpu")

@@ -1,4 +1,4 @@
-"""tempora.deploy: what it measures, on how many images, and what it says when others come."""
+"""tempora.deploy: lambda and the costs of work, of as many images as come at once."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import tempora_tta as tempora
 from tempora_tta import TemporaError, models
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method
+from tempora_tta.scenarios import Poisson
 
 PATIENCE_S = 60
 KNOWN = {"mean": (0.0,), "std": (1.0,), "input_size": (1, 2, 2)}
@@ -63,33 +64,42 @@ def lambda_is_the_size(monkeypatch):
     monkeypatch.setattr(module, "measured_baseline", lambda standard, x: float(len(x)))
 
 
+SAID = [({"example": images(5)}, 5), ({"batch_size": 4, "max_wait_ms": 1.0}, 4), ({}, 2)]
+"""What was said of the size of a batch, and the size that is measured on."""
+
+
 @pytest.mark.usefixtures("lambda_is_the_size")
 @pytest.mark.parametrize("knobs", [{}, {"deadline_ms": 90.0}])
-@pytest.mark.parametrize("make", [tiny_network, named_network])
-@pytest.mark.parametrize("given", ["example", "first batch"])
-def test_a_time_aware_method_is_told_lambda_of_the_batches_that_come(given, make, knobs, aware):
-    example = images(5) if given == "example" else None
-    with tempora.deploy(make(), aware, device="cpu", interval_ms=60, example=example, **knobs) as pipeline:
-        pipeline.submit(images(5)).result(PATIENCE_S)
-    size, moment = aware.told[-1]
-    assert (size, moment.baseline_ms, moment.interval_ms) == (5, 5.0, 60)
+@pytest.mark.parametrize(("said", "size"), SAID)
+def test_a_time_aware_method_is_told_lambda_and_what_its_work_costs(said, size, knobs, aware):
+    with (
+        warnings.catch_warnings(action="error"),
+        tempora.deploy(named_network(), aware, device="cpu", interval_ms=60, **said, **knobs) as pipeline,
+    ):
+        pipeline.submit(images(size)).result(PATIENCE_S)
+    images_told, moment = aware.told[-1]
+    assert (images_told, moment.baseline_ms, moment.interval_ms) == (size, float(size), 60)
     assert list(moment.cost_ms) == ["step"], "its work was tried before it had to decide"
 
 
 @pytest.mark.usefixtures("lambda_is_the_size")
-@pytest.mark.parametrize(
-    ("said", "at_once"), [({}, None), ({"batch_size": 4}, 4.0), ({"example": images(3)}, 3.0)]
-)
-def test_lambda_is_of_as_many_images_as_come_at_once(said, at_once):
-    with tempora.deploy(named_network(), "standard", device="cpu", threshold_x=5, **said) as pipeline:
-        if at_once is not None:
-            assert pipeline._resolved.baseline_ms == at_once
-        size = int(at_once or 7)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            pipeline.submit(images(size)).result(PATIENCE_S)
-        assert (pipeline._resolved.baseline_ms, pipeline._resolved.threshold_ms) == (size, 5.0 * size)
-        assert pipeline._shared.replies.value.threshold_ms == 5.0 * size
+@pytest.mark.parametrize(("said", "size"), SAID)
+def test_a_knob_of_lambda_is_of_as_many_images_as_come_at_once(said, size):
+    with tempora.deploy(named_network(), "standard", device="cpu", threshold_ms=size + 0.5, **said):
+        pass
+    with pytest.raises(TemporaError, match=f"is not above baseline_ms={size}"):
+        tempora.deploy(named_network(), "standard", device="cpu", threshold_ms=size - 0.5, **said)
+
+
+def test_lambda_is_asked_for_where_no_size_of_an_image_is_known(aware):
+    half = {"arrivals": Poisson(utilisation=0.5)}
+    for method, knobs in ((aware, {}), ("pace", {}), ("standard", {"threshold_x": 5}), ("standard", half)):
+        with pytest.raises(TemporaError, match="give baseline_ms=, or example="):
+            tempora.deploy(tiny_network(), method, device="cpu", **knobs)
+    with tempora.deploy(tiny_network(), aware, device="cpu", baseline_ms=10.0) as pipeline:
+        pipeline.submit(images(6)).result(PATIENCE_S)
+    size, moment = aware.told[-1]
+    assert (size, moment.baseline_ms, moment.cost_ms) == (6, 10.0, {})
 
 
 @pytest.mark.usefixtures("lambda_is_the_size")
@@ -114,50 +124,10 @@ def test_a_size_that_nothing_depends_on_is_not_asked_for():
         ) as pipeline:
             for size in (1, 2, 3):
                 pipeline.submit(images(size)).result(PATIENCE_S)
-            assert pipeline._resolved.baseline_ms is None
-
-
-@pytest.mark.usefixtures("lambda_is_the_size")
-def test_costs_of_a_size_that_nobody_named_are_forgotten(aware):
-    with tempora.deploy(named_network(), aware, device="cpu", baseline_ms=10.0) as pipeline:
-        pipeline.submit(images(6)).result(PATIENCE_S)
-    size, moment = aware.told[-1]
-    assert (size, moment.baseline_ms, moment.cost_ms) == (6, 10.0, {})
-
-
-@pytest.mark.usefixtures("lambda_is_the_size")
-def test_measuring_on_the_first_batch_leaves_a_loaded_state_and_what_was_spent(aware, tmp_path):
-    network, knobs = named_network(), {"device": "cpu", "budget_ms": 1e6}
-    with tempora.deploy(network, aware, **knobs) as pipeline:
-        for _ in range(3):
-            pipeline.submit(images(2)).result(PATIENCE_S)
-            assert pipeline.wait(PATIENCE_S)
-        pipeline._shared.line.timeline.resume(77.0)
-        pipeline.save(tmp_path / "state")
-    with tempora.deploy(network, aware, **knobs) as pipeline:
-        pipeline.load(tmp_path / "state")
-        pipeline.submit(images(2)).result(PATIENCE_S)
-        assert pipeline.wait(PATIENCE_S)
-        assert pipeline._operator.method.seen == 4
-        assert pipeline.stats()["spent_ms"] >= 77.0
-
-
-@pytest.mark.usefixtures("lambda_is_the_size")
-def test_what_cannot_be_measured_on_is_refused_and_the_next_one_is_tried(aware):
-    with tempora.deploy(named_network(), aware, device="cpu") as pipeline:
-        with pytest.raises(TemporaError, match="cannot answer this batch"):
-            pipeline.submit(torch.ones(2, 3, 5, 5))
-        assert not pipeline.submit(images(3)).result(PATIENCE_S).dropped
-        assert (pipeline._resolved.baseline_ms, pipeline.stats()["refused"]) == (3.0, 1)
-    with tempora.deploy(named_network(), "standard", device="cpu", threshold_ms=4.0) as pipeline:
-        for _ in range(2):
-            with pytest.raises(TemporaError, match="threshold_ms=4 is not above baseline_ms=5"):
-                pipeline.submit(images(5))
 
 
 def test_pace_is_the_default(network):
     model = network("fashion_resnet")
-    with tempora.deploy(model, device="cpu", interval_ms=1000) as pipeline:
+    with tempora.deploy(model, device="cpu", interval_ms=1000, example=torch.ones(8, 1, 28, 28)) as pipeline:
         assert pipeline.submit(torch.ones(8, 1, 28, 28)).result(PATIENCE_S).scores.shape == (8, 10)
         assert (pipeline._operator.name, pipeline.stats()["failure"]) == ("pace", None)
-        assert pipeline._resolved.baseline_ms > 0

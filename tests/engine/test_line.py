@@ -19,7 +19,7 @@ class Lives:
     """Drives a line through events, each so many milliseconds after the last, often none."""
 
     def __init__(self, resolved):
-        self.line = Line(resolved, elsewhere=False)
+        self.line = Line(resolved)
         self.now_ms = 0.0
         self.arrivals, self.rows, self.dropped = [], [], []
 
@@ -41,7 +41,7 @@ class Lives:
         self.line.forget()
 
     def _see_losses(self):
-        self.dropped += [(unit.number, lost_ms) for unit, lost_ms in self.line.lost(self.now_ms)]
+        self.dropped += [unit.number for unit in self.line.lost(self.now_ms)]
 
 
 @st.composite
@@ -75,7 +75,7 @@ def test_what_the_line_did_is_what_the_timeline_makes_of_its_arrivals_and_times(
     for batch, row in rows.items():
         times["predict_ms"][batch], times["adapt_ms"][batch] = row.predict_ms, row.adapt_ms
     arrived_ms = tuple(request.arrived_ms for request in lives.arrivals)
-    known = replace(driven_live(resolved, elsewhere=False), arrivals_ms=arrived_ms, num_batches=count)
+    known = replace(driven_live(resolved), arrivals_ms=arrived_ms, num_batches=count)
     predict_ms, adapt_ms = times.values()
     course = replay(known.timeline(), predict_ms, adapt_ms, predict_ms, fallback_ms=predict_ms)
 
@@ -83,5 +83,5 @@ def test_what_the_line_did_is_what_the_timeline_makes_of_its_arrivals_and_times(
     assert [row.start_ms for row in lives.rows] == course.start_ms.tolist()
     assert [row.phase for row in lives.rows] == [course.phase[batch] for batch in course.served]
     if resolved.fallback is None:
-        assert [number for number, _ in lives.dropped] == course.evicted.tolist()
+        assert lives.dropped == course.evicted.tolist()
     assert len(lives.line) == 0

@@ -28,13 +28,16 @@ from tempora_tta.scenarios import Bursty, Deployment, Periodic, Poisson
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, RunFolder, Trace
 from tempora_tta.store.trace import SKIPPED
 
+CHARGED, FREE = ({"fallback_cost": cost} for cost in ("charged", "free"))
 PATIENT = [
     {"protocol": "deployment", "arrivals": {"poisson": {"interval_ms": 5.0}}, "queue": 100},
     {"protocol": "deployment", "arrivals": "on_prediction", "deadline_ms": 1e9},
-    {"protocol": "deployment", "interval_ms": 3.0, "queue": 0, "fallback": "standard"},
+    {"protocol": "deployment", "interval_ms": 3.0, "queue": 0, "fallback": "standard"} | CHARGED,
+    {"protocol": "deployment", "interval_ms": 3.0, "queue": 0, "fallback": "standard"} | FREE,
     {"protocol": "amortised", "budget_ms": 100.0},
 ]
-"""Nothing is lost, or the fallback answers it; responses are worth the same; a strict budget cannot be lived."""
+"""Nothing is lost, or the fallback answers it; responses are worth the same. Neither a free fallback nor a
+strict budget can be lived."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,7 @@ def job(run):
 
 def test_what_time_cannot_change_is_lived_as_it_was_simulated(run):
     cells = living.live(run, cells=100, repeats=2)
-    assert len(cells) == 2 * 4, "all but the strict budget's"
+    assert len(cells) == 2 * 4, "all but those of the free fallback and of the strict budget"
     for cell in cells:
         assert [life.lived.availability for life in cell.lives] == [1.0, 1.0]
         assert all(life.trace.served.all() and life.lived.response_p50_ms > 0 for life in cell.lives)
@@ -210,12 +213,8 @@ TIGHT = [
     Deployment(arrivals="on_prediction", threshold_ms=6.0),
     Deployment(arrivals="on_completion", budget_ms=20.0, rule="overshoot"),
     *(
-        Deployment(arrivals=Poisson(interval_ms=2.0), queue=queue, fallback=fallback, fallback_cost=cost)
-        for queue, fallback, cost in (
-            (0, "standard", "charged"),
-            (0, "latest", "free"),
-            (1, "latest", "charged"),
-        )
+        Deployment(arrivals=Poisson(interval_ms=2.0), queue=queue, fallback=fallback, fallback_cost="charged")
+        for queue, fallback in ((0, "standard"), (0, "latest"), (1, "latest"))
     ),
 ]
 """More comes than can be served, responses decay at about the time that they take, and batteries run empty: whatever

@@ -171,7 +171,7 @@ POISSON, BURSTY = (
 KNOBS = [
     {"queue": 1},
     {"queue": 0, "fallback": "latest"},
-    {"queue": 4, "fallback": "standard", "fallback_device": "cpu"},
+    {"queue": 4, "fallback": "standard"},
     {"queue": 2, "batch_size": 8, "max_wait_ms": 2.0},
     {"queue": 3, "budget_ms": 5.0, "threshold_ms": 1000.0, "baseline_ms": 1.0},
 ]

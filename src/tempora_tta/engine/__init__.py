@@ -3,15 +3,15 @@
 from tempora_tta.engine.deploy import deploy
 from tempora_tta.engine.job import Job, MethodSpec, with_offline
 from tempora_tta.engine.observer import Observer, Stopped
-from tempora_tta.engine.pipeline import Answer, Pipeline
+from tempora_tta.engine.pipeline import Pipeline, Response
 from tempora_tta.engine.run import Run
 
 __all__ = [
-    "Answer",
     "Job",
     "MethodSpec",
     "Observer",
     "Pipeline",
+    "Response",
     "Run",
     "Stopped",
     "deploy",

@@ -14,17 +14,15 @@ from torch import Tensor, nn
 from tempora_tta.engine.job import STANDARD, MethodSpec, create_method
 from tempora_tta.engine.method_specs import MethodLike, method_spec
 from tempora_tta.engine.pipeline import Pipeline
-from tempora_tta.engine.pipeline.beside import Beside
 from tempora_tta.engine.pipeline.live_time import LiveClock
 from tempora_tta.engine.pipeline.operator import Operator
-from tempora_tta.engine.pipeline.sizes import Sizes
 from tempora_tta.engine.rehearsal import find_example, measured_baseline
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.measure import choose_device
 from tempora_tta.methods import Method
 from tempora_tta.models import Classifier, load, wrap
-from tempora_tta.scenarios import Deployment, Resolved
+from tempora_tta.scenarios import Deployment
 from tempora_tta.scenarios.deployment import PACES
 from tempora_tta.store import Evaluated
 
@@ -38,7 +36,7 @@ class Advised(Protocol):
     """What `Results.recommend` returns, as far as it is deployed."""
 
     @property
-    def method(self) -> str: ...
+    def method(self) -> str | None: ...
 
     @property
     def evaluated(self) -> Evaluated | None: ...
@@ -55,7 +53,6 @@ def deploy(
     example: Tensor | None = None,
     too_long_ms: float | None = None,
     device: str | torch.device = "auto",
-    fallback_device: str | torch.device | None = None,
     seed: int = 2025,
     source: Tensor | None = None,
     clock: LiveClock | None = None,
@@ -69,47 +66,37 @@ def deploy(
     knobs: of `Deployment`: queue (1), threshold_ms or deadline_ms, budget_ms, fallback and so on. Batches arrive when
         they are submitted; an interval only tells a time-aware method what to expect.
     batch_size, max_wait_ms: single images are collected into batches of this size, or of what came within this time.
-    baseline_ms: lambda; measured here, in a second or so, where a knob or a time-aware method needs it and it is not
-        given.
-    example: a batch like those to come, for warming up and for lambda. Without it that is noise, `batch_size` images
-        of the size that the model names; where lambda or a time-aware method depends on how many images come at once
-        and neither was given, the first batch is measured on before it is served.
+    baseline_ms: lambda; measured here on the example, in a second or so, where a knob or a time-aware method needs it
+        and it is not given.
+    example: a batch like those to come, for warming up and for lambda. Without it that is noise: `batch_size` images,
+        or two, of the size that the model names. A model that names none is not warmed up.
     too_long_ms: a method that takes longer for one batch is replaced by Standard; default, 10 s or 100 lambda.
-    fallback_device: a device of its own for the fallback. Without one it answers on this pipeline (`charged`).
     source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); used once, here.
     """
     chosen = choose_device(device)
     classifier = _classifier(model, chosen)
     _check_numbers(batch_size, max_wait_ms, too_long_ms, seed)
-    deployment = _deployment(knobs, fallback_device)
+    deployment = _deployment(knobs)
     maker = _maker(method, seed, source)
     made, eager = maker.make(classifier), create_method(MethodSpec(STANDARD), classifier, seed)
     found = find_example(classifier, eager, batch_size, example)
     measured = baseline_ms is None and (made.time_aware or _needs_baseline(deployment))
-
-    def with_lambda_of(x: Tensor | None) -> Resolved:
-        lambda_ms = measured_baseline(eager, x) if measured and x is not None else baseline_ms
-        return deployment.resolve(num_batches=1, batch_size=batch_size or 1, baseline_ms=lambda_ms, seed=seed)
-
-    if found.x is None and baseline_ms is None and _needs_baseline(deployment):
-        raise TemporaError(
-            "lambda is needed, and nobody knows what this network's images look like: give baseline_ms=, or "
-            "example=, a batch like those to come"
-        )
-    resolved = with_lambda_of(found.x)
-    sizes = Sizes(found.size, batch_size or 1, with_lambda_of, lambda_given=not measured)
+    if measured:
+        baseline_ms = _measured_on(found.x, eager)
+    resolved = deployment.resolve(
+        num_batches=1, batch_size=batch_size or 1, baseline_ms=baseline_ms, seed=seed
+    )
     return Pipeline(
         Operator(
             made,
             eager if maker.spec.runtime == EAGER else maker.standard(classifier),
             fallback=resolved.fallback,
-            beside=_beside(resolved, maker, classifier, fallback_device),
             example=found.x,
             make=lambda: replace(maker, source=None).make(eager.model),  # clean images are not kept
         ),
         resolved,
         shape=found.shape,
-        sizes=sizes if measured or made.time_aware else None,
+        measured_on=len(found.x) if found.x is not None and (measured or made.time_aware) else None,
         batch_size=batch_size or 1,
         max_wait_ms=max_wait_ms,
         too_long_ms=too_long_ms or max(TOO_LONG_MS, TOO_LONG_X * (resolved.baseline_ms or 0.0)),
@@ -138,6 +125,10 @@ def _maker(method: MethodLike | Advised, seed: int, source: Tensor | None) -> _M
     if not isinstance(method, Advised):
         return _Maker(method_spec(method), None, seed, source)
     made = method.evaluated
+    if method.method is None:
+        raise TemporaError(
+            "the answer names no method: ask again with looser limits, or give a method by name"
+        )
     if made is None:
         raise TemporaError(
             f"the advice is {method.method}, and its run does not say how that was made: give the method as a name, "
@@ -156,7 +147,7 @@ def _classifier(model: nn.Module | str, device: torch.device) -> Classifier:
     return classifier if classifier.device == device else copy.deepcopy(classifier).to(device)
 
 
-def _deployment(knobs: Mapping[str, Any], fallback_device: str | torch.device | None) -> Deployment:
+def _deployment(knobs: Mapping[str, Any]) -> Deployment:
     for name in knobs:
         if name not in KNOBS:
             raise unknown("knob of a deployment", name, KNOBS)
@@ -169,11 +160,11 @@ def _deployment(knobs: Mapping[str, Any], fallback_device: str | torch.device | 
             "none; use budget_ms or budget_baselines"
         )
     if given.get("fallback") is not None and given.get("fallback_cost") is None:
-        given["fallback_cost"] = "charged" if fallback_device is None else "free"
-    if given.get("fallback_cost") == "free" and fallback_device is None:
+        given["fallback_cost"] = "charged"
+    if given.get("fallback_cost") == "free":
         raise TemporaError(
-            "fallback_cost='free' means a device of its own: give fallback_device='cpu', or another, or leave "
-            "fallback_cost out and let the fallback answer on this pipeline"
+            "fallback_cost='free' can be simulated, not served: leave it out, and the fallback answers on this "
+            "pipeline (charged)"
         )
     deployment = Deployment(**given)
     if deployment.has_budget and deployment.rule == "strict":
@@ -198,18 +189,18 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _measured_on(example: Tensor | None, standard: Method) -> float:
+    if example is None:
+        raise TemporaError(
+            "lambda is needed, and this network does not say what its images look like: give baseline_ms=, or "
+            "example=, a batch like those to come"
+        )
+    return measured_baseline(standard, example)
+
+
 def _needs_baseline(deployment: Deployment) -> bool:
     relative = ("utilisation", "threshold_ms", "threshold_x", "deadline_x", "budget_ms", "budget_baselines")
     schedule = deployment.schedule
     return any(getattr(deployment, name) is not None for name in relative) or (
         schedule is not None and getattr(schedule, "utilisation", None) is not None
     )
-
-
-def _beside(
-    resolved: Resolved, maker: _Maker, model: Classifier, device: str | torch.device | None
-) -> Beside | None:
-    if device is None or resolved.fallback is None or resolved.waits:
-        return None
-    there = copy.deepcopy(model).to(choose_device(device))
-    return Beside(maker.standard(there), maker.make(there) if resolved.fallback == "latest" else None)

@@ -19,8 +19,7 @@ from torch import Tensor
 from tempora_tta.data import Stream
 from tempora_tta.engine.deploy import TOO_LONG_MS, TOO_LONG_X
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
-from tempora_tta.engine.pipeline import Answer, Pipeline, Request
-from tempora_tta.engine.pipeline.beside import Beside
+from tempora_tta.engine.pipeline import Pipeline, Request, Response
 from tempora_tta.engine.pipeline.line import driven_live
 from tempora_tta.engine.pipeline.live_time import Lived
 from tempora_tta.engine.pipeline.operator import Operator
@@ -97,8 +96,8 @@ def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved, sp
         requests = _ask(pipeline, batch, stream.num_batches, resolved)
         answers = [request.result() for request in requests]
         pipeline.wait()
-        stats = pipeline.stats()
-        if (failure := stats["failure"] or stats["fallback_failure"]) is not None:
+        failure = pipeline.stats()["failure"]
+        if failure is not None:
             raise TemporaError(f"{spec.label} was replaced by Standard while it was lived: {failure}")
     trace = _trace(journal, answers, requests, stream)
     score = replayed(trace, np.array([request.submitted_ms for request in requests]), resolved)
@@ -119,7 +118,7 @@ def fits_prepared(stream: Stream) -> bool:
     return stream.num_batches * stream.batch(0).nbytes <= PREPARED_BYTES
 
 
-def _lived(trace: Trace, answers: list[Answer], resolved: Resolved) -> Figures:
+def _lived(trace: Trace, answers: list[Response], resolved: Resolved) -> Figures:
     served, value = trace.served, resolved.value
     responses = np.array([one.response_ms for one in answers if one.response_ms is not None])
     utility = float(value.worth(trace.right_in(resolved)[served], responses).sum()) / trace.num_batches
@@ -138,7 +137,7 @@ def replayed(trace: Trace, submitted_ms: FloatArray, resolved: Resolved) -> Scor
     that was lost alive and is served here, or the other way round, would take the mean of the others' time and
     accuracy; there should be none.
     """
-    met = replace(driven_live(resolved, elsewhere=False), arrivals_ms=tuple(trace.arrived_ms.tolist()))
+    met = replace(driven_live(resolved), arrivals_ms=tuple(trace.arrived_ms.tolist()))
     course, accuracy = trace.filled().served_course(met, fallback=_rescued(trace))
     response_ms = course.response_ms + (trace.arrived_ms - submitted_ms)[course.served]
     return met.score(replace(course, response_ms=response_ms), accuracy)
@@ -158,17 +157,11 @@ def _rescued(trace: Trace) -> Trace:
 
 
 def _operator(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) -> Operator:
-    """The method as the run makes it. A fallback that is free gets a thread of its own on the same device."""
-    standard = MethodSpec(STANDARD).under(spec.runtime)
-    beside = None
-    if resolved.fallback is not None and resolved.fallback_cost == "free" and not resolved.waits:
-        latest = job.create(spec, stream.seed) if resolved.fallback == "latest" else None
-        beside = Beside(job.create(standard, stream.seed), latest)
+    """The method as the run makes it."""
     return Operator(
         job.create(spec, stream.seed),
-        job.create(standard, stream.seed),
+        job.create(MethodSpec(STANDARD).under(spec.runtime), stream.seed),
         fallback=resolved.fallback,
-        beside=beside,
         example=1.1 * stream.batch(0).flip(-1),
     )
 
@@ -191,7 +184,7 @@ def _ask(
     return futures
 
 
-def _trace(journal: list[Lived], answers: list[Answer], requests: list[Request], stream: Stream) -> Trace:
+def _trace(journal: list[Lived], answers: list[Response], requests: list[Request], stream: Stream) -> Trace:
     """What was lived, as a pass: its times are those that the timeline was told."""
     trace = Trace.empty(stream.num_batches, stream.batch_size)
     trace.arrived_ms[:] = [request.arrived_ms for request in requests]

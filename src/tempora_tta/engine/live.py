@@ -158,8 +158,8 @@ def live(
     possible = [cell for _, cell in results.utilities.iterrows() if not_livable(job, results, cell) is None]
     if not possible:
         raise TemporaError(
-            f"{results.path} has no cell that could be lived: let the run finish, or use budgets that overshoot and "
-            "streams without resets"
+            f"{results.path} has no cell that could be lived: let the run finish, or use budgets that overshoot, a "
+            "charged fallback and streams without resets"
         )
     chosen = picked([_why_outside(job, results, cell) is None for cell in possible], cells, seed)
     streams, observer = Streams(job.open_stream), observer or Observer()
@@ -198,6 +198,8 @@ def not_livable(job: Job, results: Results, cell: pd.Series) -> str | None:
         return (
             "its budget is strict: it knows what a batch will cost before it runs, which no live system can"
         )
+    if deployment.fallback is not None and deployment.fallback_cost != "charged":
+        return "its fallback is free, on a device of its own: that can be simulated, not served"
     source = _source(job, cell)
     if source is not None and source.resets_between(0, source.num_batches - 1):
         return "its stream resets the method, which nobody does to a live system"

@@ -27,11 +27,9 @@ class Example:
     """A batch to warm up with."""
 
     x: Tensor | None
-    """None where nobody knows what images look like."""
+    """None where it is not known what images look like."""
     like_those_to_come: bool
     """The user gave it, so images have its shape. A size that a network names is only the usual one."""
-    size: int | None
-    """How many images come at once, which lambda and the costs of work depend on; None: the user did not say."""
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -42,8 +40,7 @@ class Example:
 def find_example(model: Classifier, standard: Method, batch_size: int | None, given: Any) -> Example:
     """The user's example, or noise of the size that the network names."""
     if given is not None:
-        x = _checked(given, model)
-        return Example(x, like_those_to_come=True, size=len(x))
+        return Example(_checked(given, model), like_those_to_come=True)
     generator = torch.Generator().manual_seed(0)
     noise: Tensor | None
     try:
@@ -57,7 +54,7 @@ def find_example(model: Classifier, standard: Method, batch_size: int | None, gi
                 f"{model.name}: its weights are {kind}, but images come as float32: give network.float()"
             ) from None
         noise = None
-    return Example(noise, like_those_to_come=False, size=batch_size if noise is not None else None)
+    return Example(noise, like_those_to_come=False)
 
 
 def _checked(given: Any, model: Classifier) -> Tensor:

@@ -4,12 +4,12 @@ Whoever submits moves the timeline under one lock: a batch that finds the pipeli
 arrival, one that finds it busy waits or pushes another out (`line`). One worker thread owns the device (`worker`). It
 has the batch predicted (`operator`, `attempts`), sends the answer out (`replies`), adapts, and tells the timeline how
 long that took, waking up included, so that the timeline's clock is the wall clock. A minder thread offers batches of
-single images whose time is up, and notices a method that hangs (`minder`, `watched`). A fallback on a device of its
-own has a thread, too (`beside`). What they share, they share in one place (`shared`).
+single images whose time is up, and notices a method that hangs (`minder`, `watched`). What they share, they share in
+one place (`shared`).
 """
 
 from tempora_tta.engine.pipeline.pipeline import Pipeline
-from tempora_tta.engine.pipeline.requests import Answer, Request
+from tempora_tta.engine.pipeline.requests import Request, Response
 from tempora_tta.engine.pipeline.tally import prometheus
 
-__all__ = ["Answer", "Pipeline", "Request", "prometheus"]
+__all__ = ["Pipeline", "Request", "Response", "prometheus"]

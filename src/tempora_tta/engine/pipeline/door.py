@@ -13,7 +13,7 @@ from tempora_tta._tensors import described, is_plain
 from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
-    from tempora_tta.engine.pipeline.requests import Answer, Request
+    from tempora_tta.engine.pipeline.requests import Request, Response
 
 
 class Door:
@@ -29,11 +29,11 @@ class Door:
         if self._shape is not None:
             return
 
-        def learn(future: Future[Answer]) -> None:
+        def learn(future: Future[Response]) -> None:
             if future.exception() is None and not future.result().dropped:
                 self._shape = self._shape or request.shape
 
-        Future.add_done_callback(request, learn)  # at once; a client's callbacks have a thread of their own
+        Future.add_done_callback(request, learn)  # at once; a client's callbacks wait for the lock
 
     @torch.inference_mode(False)  # a copy that is made inside of it could not be learned from
     def admit(self, x: Any) -> tuple[Tensor, bool, Tensor | None]:

@@ -21,12 +21,12 @@ class Line:
     a timeline that knows all arrivals beforehand, take the same course to the last digit.
     """
 
-    def __init__(self, resolved: Resolved, elsewhere: bool) -> None:
-        self.timeline = driven_live(resolved, elsewhere).timeline(live=True)
+    def __init__(self, resolved: Resolved) -> None:
+        self.timeline = driven_live(resolved).timeline(live=True)
         self.turn: Turn | None = None
         """What the worker is to do, or does."""
-        self._lost_end = elsewhere or resolved.fallback is None
-        """Lost batches leave the line; else its own fallback will answer them."""
+        self._lost_end = resolved.fallback is None
+        """Lost batches leave the line; else the fallback will answer them."""
         self._units: dict[int, Unit] = {}
         """By their number in the timeline."""
         self._told = 0
@@ -55,8 +55,8 @@ class Line:
         if self.turn is None:
             self.turn = self.timeline.next()
 
-    def lost(self, now_ms: float) -> list[tuple[Unit, float]]:
-        """Batches that were lost before `now_ms` and leave the line, with the instant of the loss; each is told once.
+    def lost(self, now_ms: float) -> list[Unit]:
+        """Batches that were lost before `now_ms` and leave the line; each is told once.
 
         Whether one is lost that arrives at this very instant is not known before the instant is over.
         """
@@ -64,7 +64,7 @@ class Line:
             return []
         found = self.timeline.lost(now_ms, self._told)
         self._told += len(found)
-        return [(self._units.pop(number), lost_ms) for number, lost_ms in found] if self._lost_end else []
+        return [self._units.pop(number) for number, _ in found] if self._lost_end else []
 
     def finish(self, row: Lived, pick: bool = True) -> None:
         """The pipeline is free again, and picks what comes next."""
@@ -87,9 +87,8 @@ class Line:
         return gone
 
 
-def driven_live(resolved: Resolved, elsewhere: bool) -> Resolved:
-    """The deployment as real arrivals meet it: nobody knows them beforehand. A stream that waits loses nothing, and a
-    fallback on a device of its own changes nothing for the pipeline."""
+def driven_live(resolved: Resolved) -> Resolved:
+    """The deployment as real arrivals meet it, which nobody knows beforehand. A stream that waits loses nothing."""
     queue = sys.maxsize if resolved.waits else resolved.queue
-    fallback = None if elsewhere or resolved.waits else resolved.fallback
+    fallback = None if resolved.waits else resolved.fallback
     return replace(resolved, arrivals="scheduled", arrivals_ms=(), queue=queue, fallback=fallback)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from tempora_tta.engine.calls import Costs
 from tempora_tta.engine.pipeline.attempts import failure_of, reason, tried
-from tempora_tta.engine.pipeline.beside import Beside
 from tempora_tta.engine.pipeline.live_time import LiveClock
 from tempora_tta.engine.pipeline.requests import Unit
 from tempora_tta.engine.pipeline.scores import (
@@ -39,7 +38,7 @@ SIZES_S = 20.0
 
 
 class Operator:
-    """The method of a pipeline, Standard beside it, and their device. Used by the worker thread alone.
+    """The method of a pipeline, Standard, and their device. Used by the worker thread alone.
 
     The guard and the checks of a run stand around every call into the method: what would fail it there gives it up
     here.
@@ -51,12 +50,11 @@ class Operator:
         standard: Method,
         *,
         fallback: str | None = None,
-        beside: Beside | None = None,
         example: Tensor | None = None,
         make: Callable[[], Method] | None = None,
     ) -> None:
         """`make`: another method like this one, for the time when a call never returns from this one."""
-        self.method, self.standard, self.beside = method, standard, beside
+        self.method, self.standard = method, standard
         self.device = method.model.device
         self._synchronise = synchroniser(self.device)
         self._fallback = fallback
@@ -106,17 +104,13 @@ class Operator:
     @property
     def _done_with_the_answer(self) -> bool:
         """Its adapt() is the contract's own, which does nothing, so that it need not be called: all of its work is in
-        the prediction, which the answer has waited for. Not where each batch's state goes to a fallback elsewhere."""
+        the prediction, which the answer has waited for."""
         left_as_it_is = getattr(self.method.adapt, "__func__", None) is Method.adapt
-        return left_as_it_is and not self.method.time_aware and self.beside is None
+        return left_as_it_is and not self.method.time_aware
 
     def mode(self) -> str:
         """The mode of the work just done."""
         return work_of(self.method)[0]
-
-    def show(self, example: Tensor) -> None:
-        """Warm up with this one from now on."""
-        self._example = example
 
     def warm_up(
         self, clock: LiveClock, costs: Costs, goes_on: Callable[[], None] = lambda: None
@@ -187,8 +181,6 @@ class Operator:
         try:
             action = self._adapt(method, moment, self._guard)
             self._synchronise()
-            if self.beside is not None and method is self.method:  # no other was made while this one hung
-                self.beside.publish(method)
         except BaseException as error:
             return "none", reason(method, "adapt", error)
         return action, None
@@ -230,8 +222,6 @@ class Operator:
                 "saved from"
             ) from None
         self._froze_it = False
-        if self.beside is not None:
-            self.beside.publish(self.method)
 
     def _by_method(self, turn: Turn, x: Tensor, moment: Callable[[], Moment]) -> Outcome:
         scores, failure = None, None

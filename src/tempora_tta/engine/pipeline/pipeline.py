@@ -12,10 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from tempora_tta.engine.calls import Costs
-from tempora_tta.engine.pipeline.beside import BesideWorker
 from tempora_tta.engine.pipeline.collecting import Collector
 from tempora_tta.engine.pipeline.door import Door
 from tempora_tta.engine.pipeline.facade import Facade
@@ -23,18 +21,13 @@ from tempora_tta.engine.pipeline.live_time import LiveClock, Lived, WallClock
 from tempora_tta.engine.pipeline.minder import mind
 from tempora_tta.engine.pipeline.operator import Operator
 from tempora_tta.engine.pipeline.replies import classes
-from tempora_tta.engine.pipeline.requests import Answer, Courier, Request
+from tempora_tta.engine.pipeline.requests import Request, Response
 from tempora_tta.engine.pipeline.saved_state import for_device, read_state, write_state
-from tempora_tta.engine.pipeline.scores import cannot_take
 from tempora_tta.engine.pipeline.shared import Shared
-from tempora_tta.engine.pipeline.sizes import Sizes
-from tempora_tta.engine.pipeline.watched import LeftBehind, Watched, say, start
+from tempora_tta.engine.pipeline.watched import LeftBehind, say, start
 from tempora_tta.engine.pipeline.worker import Worker
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Resolved
-
-LAST_CALLBACKS_S = 5.0
-"""How long `close` waits for callbacks of clients."""
 
 
 class Pipeline:
@@ -55,32 +48,26 @@ class Pipeline:
         resolved: Resolved,
         *,
         shape: tuple[int, ...] | None = None,
-        sizes: Sizes | None = None,
+        measured_on: int | None = None,
         batch_size: int = 1,
         max_wait_ms: float = 50.0,
         too_long_ms: float = math.inf,
         clock: LiveClock | None = None,
         journal: Callable[[Lived], None] | None = None,
     ) -> None:
+        """`measured_on`: how many images lambda or the costs of work are of; None where nothing depends on that."""
         self._operator = operator
-        self._resolved = resolved
-        self._door, self._courier = Door(operator.device, shape), Courier()
-        beside, collector = operator.beside, Collector(batch_size, max_wait_ms)
+        self._batch_size, self._measured_on = batch_size, measured_on
+        self._door = Door(operator.device, shape)
         self._process = os.getpid()
         self._share = shared = Shared(
-            resolved, clock or WallClock(), collector, elsewhere=beside is not None, journal=journal
+            resolved, clock or WallClock(), Collector(batch_size, max_wait_ms), journal
         )
         self._worker = worker = Worker(shared, operator, too_long_ms)
-        self._beside = None if beside is None else BesideWorker(shared, beside, too_long_ms)
-        workers: list[Watched] = [worker] if self._beside is None else [worker, self._beside]
-        self._minder = start(lambda: mind(shared, workers, too_long_ms), "tempora-minder")
+        self._minder = start(lambda: mind(shared, worker, too_long_ms), "tempora-minder")
         atexit.register(self._end_with_python)
-        self._sizes, self._measuring = sizes, threading.Lock()
-        self._loaded = False
-        # What work costs is not learned from a batch of a size that nobody named.
-        counts = sizes is None or sizes.measured_on is not None
         try:
-            shared.by_worker(lambda: self._warm_up(shared.costs if counts else Costs()))
+            shared.by_worker(self._warm_up)
         except LeftBehind:  # said, and replaced
             pass
         except BaseException:
@@ -98,8 +85,7 @@ class Pipeline:
         return self._share
 
     def submit(self, x: Any) -> Request:
-        """Hand in one image or a batch, normalised; the future of an `Answer`. Never blocks, except the
-        first one where `deploy` was not told how many images come at once and has to know: it is measured on.
+        """Hand in one image or a batch, normalised; the future of a `Response`. Never blocks.
 
         Raises TemporaError for what no network takes (a wrong shape, NaN) and after `close`.
         """
@@ -107,9 +93,8 @@ class Pipeline:
         try:
             self._shared.refuse_after_close()
             batch, single, total = self._door.admit(x)
-            if self._sizes is not None:
-                self._look_at_size(self._sizes, batch, single)
-            request = Request(batch, single, total, submitted_ms, self._courier)
+            self._look_at_size(self._batch_size if single else len(batch))
+            request = Request(batch, single, total, submitted_ms, self._shared.lock)
             self._door.learn_from(request)
             with self._shared.lock:
                 self._shared.submit(request)
@@ -119,9 +104,9 @@ class Pipeline:
             raise
         return request
 
-    def label(self, future: Future[Answer], y: Any) -> None:
+    def label(self, future: Future[Response], y: Any) -> None:
         """Say what was right, before or after the answer: a class, or one per image of the batch."""
-        if not isinstance(future, Request) or not future.is_of(self._courier):
+        if not isinstance(future, Request) or not future.is_of(self._shared.lock):
             raise TemporaError(
                 "label() was given a future that submit() did not return: give one of this pipeline"
             )
@@ -132,7 +117,7 @@ class Pipeline:
     def stats(self) -> dict[str, Any]:
         """What it has come to so far: counts of requests (arrived, answered, dropped, refused, adapted, fallback,
         replaced by Standard), the six terms and the utility they make, percentiles of the last 100,000 responses,
-        what was spent, and why the method was given up, if it was, or as a fallback elsewhere.
+        what was spent, and why the method was given up, if it was.
 
         A request is what counts as one arrival, and its response begins with `submit`. Accuracies are those of
         labelled requests; with only some of them labelled, the utility is an estimate.
@@ -195,7 +180,6 @@ class Pipeline:
         def go_on() -> None:
             shared.line.timeline.resume(spent_ms)
             shared.replies.tally.failure = None
-            self._loaded = True
 
         shared.by_worker(put, then=go_on)
 
@@ -215,60 +199,34 @@ class Pipeline:
             shared.say_if_quiet()
         self._worker.join()
         with shared.lock:
-            shared.served = True
-            shared.work_there.notify_all()
-        if self._beside is not None:
-            self._beside.join()
-        with shared.lock:
             shared.ended = True
             shared.minder_wakes.notify_all()
         if self._minder is not threading.current_thread():
             self._minder.join()
-        self._courier.close(LAST_CALLBACKS_S)
 
     def _end_with_python(self) -> None:
         """Whoever leaves without `close` wants no more answers, and threads at work while Python takes itself apart
         would abort it."""
         self.close(drain=False)
 
-    def _warm_up(self, costs: Costs) -> None:
+    def _warm_up(self) -> None:
         """By the worker, as all that touches the method."""
-        failure = self._operator.warm_up(self._shared.clock, costs, self._worker.goes_on)
+        failure = self._operator.warm_up(self._shared.clock, self._shared.costs, self._worker.goes_on)
         if failure is not None:
             with self._shared.lock:
                 self._worker.replace(failure)
 
-    def _look_at_size(self, sizes: Sizes, batch: Tensor, single: bool) -> None:
-        if sizes.is_open:
-            with self._measuring:
-                if sizes.is_open:
-                    self._measure(sizes, batch)
-                    sizes.measured_on = len(batch)
-        if (differs := sizes.differing(single, len(batch))) is not None:
-            say(differs)
-
-    def _measure(self, sizes: Sizes, batch: Tensor) -> None:
-        """On the first batch, before it counts as an arrival: what depends on its size has not been used yet."""
-        shared = self._shared
-
-        def rehearse() -> Resolved:
-            resolved = sizes.resolved(batch)
-            given_up = shared.replies.tally.failure is not None
-            if not self._loaded and not given_up:  # warming up would reset the method
-                self._operator.show(batch)
-                self._warm_up(shared.costs)
-            return resolved
-
-        try:
-            try:
-                resolved = shared.by_worker(rehearse)
-            except LeftBehind:  # the method hangs, and is not asked again
-                resolved = shared.by_worker(rehearse)
-        except Exception as error:
-            raise cannot_take(error) from None
-        with shared.lock:
-            shared.know(resolved)
-        self._resolved = resolved
+    def _look_at_size(self, images: int) -> None:
+        """Say once that lambda and costs are of batches of another size. Single images count as the batch that they
+        are to fill."""
+        measured_on = self._measured_on
+        if measured_on not in (None, images):
+            self._measured_on = None
+            say(
+                f"a batch of {images} came, and lambda and what work costs were measured on {measured_on}: "
+                "thresholds, budgets and what a time-aware method decides are off. Deploy with example=, a batch "
+                "like those to come"
+            )
 
     def __enter__(self) -> Pipeline:
         return self

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tempora_tta._tensors import is_plain
-from tempora_tta.engine.pipeline.requests import Answer, Request, Unit
+from tempora_tta.engine.pipeline.requests import Request, Response, Unit
 from tempora_tta.engine.pipeline.scores import NOT_FINITE, Outcome, Refused
 from tempora_tta.engine.pipeline.tally import Tally
 from tempora_tta.errors import TemporaError
@@ -38,7 +38,7 @@ class Replies:
     def drop(self, *requests: Request) -> None:
         for request in requests:
             self.tally.dropped()
-            self._end(request, Answer(None, dropped=True, response_ms=None))
+            self._end(request, Response(None, dropped=True, response_ms=None))
 
     def refuse(self, request: Request, error: Exception) -> None:
         self.tally.refused()
@@ -58,11 +58,11 @@ class Replies:
         request.kappa = float(self.value.kappa(np.array([response_ms]))[0])
         request.adapted, fallback = outcome.phase == "adapt", outcome.phase == "fallback"
         self.tally.answered(response_ms, request.kappa, request.adapted, fallback, outcome.by_standard)
-        self._end(request, Answer(scores[0] if request.single else scores, False, response_ms, fallback))
+        self._end(request, Response(scores[0] if request.single else scores, False, response_ms, fallback))
 
-    def _end(self, request: Request, answer: Answer) -> None:
+    def _end(self, request: Request, response: Response) -> None:
         request.x = None
-        request.answer(answer)
+        request.answer(response)
         if request.label is not None:
             self._score(request, request.label)
 

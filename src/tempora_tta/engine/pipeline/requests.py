@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,7 +16,7 @@ from tempora_tta.errors import TemporaError
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What became of one request."""
 
     scores: Tensor | None
@@ -29,51 +28,43 @@ class Answer:
     """The pipeline lost it, and the fallback answered."""
 
 
-class Courier:
-    """Runs the callbacks of clients, one after the other, in a thread of its own: a slow one keeps no answer back and
-    no `result()`, but the callbacks that come after it, and so who awaits an answer by one."""
+class Lock:
+    """The lock of a pipeline. Callbacks of requests that ended under it run when it is free again, in the thread that
+    ended them: a callback may submit, or wait for another thread that does."""
 
     def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._closed = False
+        self.held = threading.RLock()
+        """For conditions."""
+        self._mine = _OfThread()
 
-    def carry(self, call: Callable[[], object]) -> None:
-        with self._lock:
-            at_work = not self._closed and (self._thread is not None or self._started())
-            if at_work:
-                self._calls.put(call)
-        if not at_work:
-            call()
+    def when_free(self, call: Callable[[], None]) -> None:
+        """Run the call when this thread does not have the lock: now, or when it lets go of it."""
+        with self:
+            self._mine.calls.append(call)
 
-    def _started(self) -> bool:
-        thread = threading.Thread(target=self._run, name="tempora-courier", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # Python is about to end
-            return False
-        self._thread = thread
-        return True
+    def __enter__(self) -> None:
+        self.held.acquire()
+        self._mine.depth += 1
 
-    def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call()
-
-    def close(self, timeout_s: float) -> None:
-        """Deliver what is left; a callback that never returns is not waited for longer than this."""
-        with self._lock:
-            self._closed, thread = True, self._thread
-            self._calls.put(None)
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout_s)
+    def __exit__(self, *error: object) -> None:
+        mine = self._mine
+        mine.depth -= 1
+        self.held.release()
+        while not mine.depth and mine.calls:
+            mine.calls.pop(0)()
 
 
-class Request(Future[Answer]):
-    """The future of an `Answer`. It cannot be cancelled: every request ends once, answered, dropped or refused."""
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.depth = 0
+        self.calls: list[Callable[[], None]] = []
+
+
+class Request(Future[Response]):
+    """The future of a `Response`. It cannot be cancelled: every request ends once, answered, dropped or refused."""
 
     def __init__(
-        self, x: Tensor, single: bool, total: Tensor | None, submitted_ms: float, courier: Courier
+        self, x: Tensor, single: bool, total: Tensor | None, submitted_ms: float, lock: Lock
     ) -> None:
         super().__init__()
         self.x: Tensor | None = x
@@ -89,27 +80,27 @@ class Request(Future[Answer]):
         """What its answer was worth."""
         self.adapted = False
         self.label: Tensor | None = None
-        self._courier = courier
+        self._lock = lock
         self.set_running_or_notify_cancel()
 
-    def is_of(self, courier: Courier) -> bool:
-        """Whether it was made by the pipeline that has this courier."""
-        return self._courier is courier
+    def is_of(self, lock: Lock) -> bool:
+        """Tell whether it was made by the pipeline that has this lock."""
+        return self._lock is lock
 
     @property
     def is_finite(self) -> bool:
         """Waits for the device, where its values are there and unknown."""
         return self.total is None or (self.x is not None and all_finite(self.x, self.total))
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, response: Response) -> None:
         """The pipeline's to call."""
-        super().set_result(answer)
+        super().set_result(response)
 
     def refuse(self, error: Exception) -> None:
         """The pipeline's to call."""
         super().set_exception(error)
 
-    def set_result(self, result: Answer) -> None:
+    def set_result(self, result: Response) -> None:
         """Not for clients: the pipeline would find its request ended by somebody else."""
         raise TemporaError(
             "set_result() of a request: the pipeline ends it; make a Future of your own for your result"
@@ -121,11 +112,11 @@ class Request(Future[Answer]):
             "set_exception() of a request: the pipeline ends it; make a Future of your own for your error"
         )
 
-    def add_done_callback(self, fn: Callable[[Future[Answer]], object]) -> None:
-        super().add_done_callback(lambda future: self._courier.carry(lambda: _quietly(fn, future)))
+    def add_done_callback(self, fn: Callable[[Future[Response]], object]) -> None:
+        super().add_done_callback(lambda future: self._lock.when_free(lambda: _quietly(fn, future)))
 
 
-def _quietly(call: Callable[[Future[Answer]], object], future: Future[Answer]) -> None:
+def _quietly(call: Callable[[Future[Response]], object], future: Future[Response]) -> None:
     """As futures do: what is wrong with a client's callback is logged and ends nothing, not even if it calls exit."""
     try:
         call(future)

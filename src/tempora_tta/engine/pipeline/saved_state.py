@@ -77,7 +77,7 @@ def _checked_facts(facts: Any) -> dict[str, Any]:
     return facts
 
 
-def for_device(snapshot: Any, own: Any, device: torch.device, same_kind: bool = False) -> Any:
+def for_device(snapshot: Any, own: Any, device: torch.device, same_kind: bool) -> Any:
     """A snapshot, with its tensors where the method that has `own` as its present one keeps them.
 
     States of random generators are of one kind of device: on another the method keeps its own.

@@ -14,7 +14,7 @@ from tempora_tta.engine.pipeline.collecting import Collector
 from tempora_tta.engine.pipeline.line import Line
 from tempora_tta.engine.pipeline.live_time import LiveClock, Lived
 from tempora_tta.engine.pipeline.replies import Replies
-from tempora_tta.engine.pipeline.requests import Request, Unit
+from tempora_tta.engine.pipeline.requests import Lock, Request, Unit
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Moment
 from tempora_tta.scenarios import Resolved, Turn
@@ -41,31 +41,21 @@ class Shared:
         resolved: Resolved,
         clock: LiveClock,
         collector: Collector,
-        elsewhere: bool,
         journal: Callable[[Lived], None] | None,
     ) -> None:
-        self.lock = threading.RLock()
-        self.work_there, self.minder_wakes, self.quiet = (threading.Condition(self.lock) for _ in range(3))
+        self.lock = Lock()
+        self.work_there, self.minder_wakes, self.quiet = (
+            threading.Condition(self.lock.held) for _ in range(3)
+        )
         self.resolved, self.clock, self.collector = resolved, clock, collector
-        self.line = Line(resolved, elsewhere)
+        self.line = Line(resolved)
         self.replies = Replies(resolved.value)
-        self.elsewhere: deque[tuple[Unit, float]] | None = deque() if elsewhere else None
-        """Lost, with the instant of the loss, for a fallback on a device of its own; None: there is none."""
         self.commands: deque[Command] = deque()
         self.costs = Costs()
         """What the method's work has taken: for methods that want to know."""
         self.closing = self.dropping = False
-        self.served = False
-        """The worker has ended: nothing more will be lost."""
         self.ended = False
         self._journal = journal
-
-    def know(self, resolved: Resolved) -> None:
-        """lambda has become known, before anything arrived; what was spent in an earlier life stays spent."""
-        spent_ms = self.line.timeline.spent_ms
-        self.resolved, self.line = resolved, Line(resolved, self.elsewhere is not None)
-        self.line.timeline.resume(spent_ms)
-        self.replies.value = resolved.value
 
     def moment(self, turn: Turn, emitted: bool = False) -> Moment:
         """What a time-aware method may know now, in any thread."""
@@ -96,27 +86,20 @@ class Shared:
             self.work_there.notify_all()  # last: whoever wakes up has to wait for the lock
 
     def see_losses(self) -> None:
-        """Drop what was lost by now, or leave it to a fallback elsewhere."""
-        for unit, lost_ms in self.line.lost(self.clock.now_ms()):
-            if self.elsewhere is None:
-                self.replies.drop(*unit.requests)
-            else:
-                self.elsewhere.append((unit, lost_ms))
-                self.work_there.notify_all()
+        """Drop what was lost by now, unless the fallback will answer it."""
+        for unit in self.line.lost(self.clock.now_ms()):
+            self.replies.drop(*unit.requests)
 
     def finish(self, row: Lived) -> None:
         """The pipeline is free again: say how long the turn took, and take the next."""
         self.line.finish(row, pick=not self.dropping)
         self.replies.tally.steps += row.phase == "adapt"
-        self.note(row)
+        if self._journal is not None:
+            self._journal(row)
         if not self.dropping:
             self.see_losses()
             self.line.forget()
         self.say_if_quiet()
-
-    def note(self, row: Lived) -> None:
-        if self._journal is not None:
-            self._journal(row)
 
     def drop_waiting(self) -> None:
         """All but what the worker has in hand."""
@@ -137,18 +120,8 @@ class Shared:
         self.work_there.notify_all()
         self.quiet.notify_all()
 
-    def without_fallback(self) -> None:
-        """Nobody answers elsewhere any more: what is lost is dropped, from what waits there on."""
-        waiting, self.elsewhere = self.elsewhere or (), None
-        for unit, _ in waiting:
-            self.replies.drop(*unit.requests)
-        self.say_if_quiet()
-
     def _taken_out(self, keep_turn: bool) -> list[Unit]:
-        units = [*self.line.clear(keep_turn), *(unit for unit, _ in self.elsewhere or ())]
-        if self.elsewhere is not None:
-            self.elsewhere.clear()
-        return [*units, Unit(self.collector.take())]
+        return [*self.line.clear(keep_turn), Unit(self.collector.take())]
 
     def by_worker(self, work: Callable[[], T], then: Callable[[], None] = lambda: None) -> T:
         """Have the worker do something between two batches, and wait for it."""
@@ -168,7 +141,7 @@ class Shared:
     @property
     def waiting(self) -> int:
         """Batches that have come and that nobody works on."""
-        return self.line.waiting + len(self.elsewhere or ()) + bool(len(self.collector))
+        return self.line.waiting + bool(len(self.collector))
 
     @property
     def is_quiet(self) -> bool:

@@ -27,8 +27,6 @@ class Tally:
         """Batches adapted on."""
         self.failure: str | None = None
         """Why the method was given up."""
-        self.fallback_failure: str | None = None
-        """Why the method was given up as a fallback on a device of its own, or that fallback altogether."""
         self._kappa = 0.0
         self._responses_ms = array("d")
         self._oldest = 0
@@ -93,7 +91,6 @@ class Tally:
             "labelled": sum(int(count) for count, _ in self._labelled.values()),
             "steps": self.steps,
             "failure": self.failure,
-            "fallback_failure": self.fallback_failure,
             "utility": _utility(terms),
             **terms,
             "accuracy": self._accuracy(*self._labelled),

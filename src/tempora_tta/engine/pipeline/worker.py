@@ -26,7 +26,7 @@ class Worker(Watched):
         self._shared, self._operator = shared, operator
         self._emitted: Outcome | None = None
         """How the batch in hand was answered, once it was."""
-        self._emission_ms = 0.0
+        self._begun_ms = self._emission_ms = 0.0
         self._obeyed: Future[object] | None = None
         """Of the command in hand."""
         super().__init__("tempora-worker", too_long_ms)
@@ -120,7 +120,8 @@ class Worker(Watched):
     def _taken(self, turn: Turn, generation: int) -> Callable[[], None]:
         """A turn is in hand from now on: what to do about it. Called with the lock held."""
         shared = self._shared
-        self.picked_ms, self._allowed_ms = shared.clock.now_ms(), self._too_long_ms
+        self.picked_ms = self._begun_ms = shared.clock.now_ms()
+        self._allowed_ms = self._too_long_ms
         standing, unit = shared.replies.tally.failure is None, shared.line.unit(turn)
         answered = self._emitted is not None  # by a thread that hangs since
 
@@ -141,6 +142,7 @@ class Worker(Watched):
             self._emitted, self._emission_ms = outcome, shared.clock.now_ms()
             shared.replies.emit(unit, outcome, self._emission_ms)
             if outcome.adapts:
+                self.picked_ms = None  # callbacks of clients come next, which are not the method's doing
                 shared.costs.predicted(self._operator.mode(), self._emission_ms - self._begun_ms)
                 return shared.line.turn is turn
             failure = outcome.failure
@@ -156,6 +158,7 @@ class Worker(Watched):
             if generation != self._generation:
                 return  # left behind since the answer: by now the method may be another
             method, outcome = operator.method, self._emitted
+            self.picked_ms = begun_ms = shared.clock.now_ms()
         assert outcome is not None
         action, failure = "none", None
         if standing:
@@ -164,20 +167,17 @@ class Worker(Watched):
             if generation != self._generation:
                 return
             finish_ms = shared.clock.now_ms()
-            took_ms = finish_ms - self._begun_ms
+            adapt_ms = finish_ms - begun_ms
+            took_ms = self._emission_ms - self._begun_ms + adapt_ms
             if standing and failure is None:
                 failure = self._too_slow(took_ms)
-                adapt_ms = took_ms if operator.adapts_in_predict else finish_ms - self._emission_ms
-                shared.costs.adapted(operator.mode(), action, adapt_ms)
+                shared.costs.adapted(
+                    operator.mode(), action, took_ms if operator.adapts_in_predict else adapt_ms
+                )
             self._finish(turn, outcome, finish_ms, action, failure)
 
     def _too_slow(self, took_ms: float) -> str | None:
         return f"it took {took_ms:.0f} ms for one batch" if took_ms > self._too_long_ms else None
-
-    @property
-    def _begun_ms(self) -> float:
-        assert self.picked_ms is not None, "a turn is in hand"
-        return self.picked_ms
 
     def _finish(
         self, turn: Turn, outcome: Outcome, finish_ms: float, action: str, failure: str | None
