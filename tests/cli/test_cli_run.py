@@ -190,7 +190,16 @@ def test_a_demo_under_a_recorded_clock_has_the_methods_that_it_knows(
 def test_processes_that_cannot_begin_end_the_run(tmp_path):
     """A script that runs the command without asking whether it is the main module starts itself in every process."""
     script = tmp_path / "unguarded.py"
-    options = ["--shifts", "contrast,fog", "--methods", "standard,tent", "--batches", "78", "--grid", "relative"]
+    options = [
+        "--shifts",
+        "contrast,fog",
+        "--methods",
+        "standard,tent",
+        "--batches",
+        "78",
+        "--grid",
+        "relative",
+    ]
     words = ["tempora", "run", *options, "--clock", "published:rn50_inc", "--out", str(tmp_path / "run")]
     script.write_text(f"import sys\nfrom tempora_tta.cli import main\nsys.argv = {words}\nmain()\n")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
