@@ -121,7 +121,7 @@ def lived(
     only: Annotated[str, typer.Option(help="Methods, with commas.")] = "standard,tent",
     grids: Annotated[
         str, typer.Option(help="Names from `tempora list scenarios`, with commas.")
-    ] = "camera,server,kiosk,drone,wearable,alfarra",
+    ] = "camera,server,kiosk,drone,wearable",
     shifts: Annotated[
         str, typer.Option(help="One on which all methods do well: losses show.")
     ] = "jpeg_compression",
