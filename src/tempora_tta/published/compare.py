@@ -54,7 +54,7 @@ def side_by_side(
 def agreement(cells: pd.DataFrame, cell: Sequence[str], other: str) -> dict[str, float]:
     """Return how far `utility` and the column `other` agree: in points, and in the order of three methods or more."""
     correlations = [
-        group["utility"].corr(group[other], method="spearman")
+        group["utility"].rank().corr(group[other].rank())
         for _, group in cells.groupby(list(cell), sort=False)
         if len(group) > 2
     ]
