@@ -10,7 +10,7 @@ from scipy import stats
 
 from made_runs import METHODS, Pace
 from made_runs import measured_run as write_run
-from tempora_tta.analysis.circumstances import _lengths, _machines, machine_name
+from tempora_tta.analysis.circumstances import machine_name, manifest_differences
 from tempora_tta.analysis.compare import compare_runs
 from tempora_tta.analysis.doubt import doubt
 from tempora_tta.errors import TemporaError
@@ -154,7 +154,7 @@ def test_what_else_differs_is_said(run: Results, tmp_path: Path) -> None:
     )
     notes = " | ".join(compare_runs(run, other).notes)
     for part in (
-        "two machines: Some CPU, 2 threads here, Big GPU there",
+        "machine is Some CPU, 2 threads here and Big GPU there",
         "λ is 10 ms here and 4 ms there (-60 %)",
         "model is a_net here and other_net there",
         "torch 2.6 here and 2.9 there",
@@ -179,7 +179,9 @@ def test_what_else_differs_is_said(run: Results, tmp_path: Path) -> None:
 )
 def test_only_shifts_of_both_runs_can_differ_in_length(there: dict[str, int], expected: list[str]) -> None:
     """A run of more shifts is not one of other batches."""
-    assert _lengths({"fog": 12, "snow": 12, "rain": 12}, there) == expected
+    same = {"baseline": {"baseline_ms": 10.0}}
+    here = {"fog": 12, "snow": 12, "rain": 12}
+    assert manifest_differences({**same, "batches": here}, {**same, "batches": there}) == expected
 
 
 def test_machines_are_named_by_what_the_times_are_about() -> None:
@@ -192,36 +194,28 @@ def test_machines_are_named_by_what_the_times_are_about() -> None:
     ("here", "there", "said"),
     [
         (("recorded:a", "A"), ("recorded:a", "A"), []),
-        (
-            ("recorded:a", "A"),
-            ("recorded:a", "B"),
-            ["computed on two machines: A, 1 thread here, B, 1 thread there"],
-        ),
-        (
-            ("recorded:a", "A"),
-            ("recorded:b", "A"),
-            ["times of two profiles: clock mine.json (recorded:a) here, clock mine.json (recorded:b) there"],
-        ),
+        (("recorded:a", "A"), ("recorded:a", "B"), ["machine is"]),
+        (("recorded:a", "A"), ("recorded:b", "A"), ["times are"]),
+        (("recorded:a", "A"), ("recorded:b", "B"), ["machine is", "times are"]),
+        (("steady:a", "A"), ("recorded:b", "A"), ["times are"]),
         (("steady:a", "A"), ("steady:b", "A"), []),
-        (
-            ("steady:a", "A"),
-            ("steady:a", "B"),
-            [
-                "two machines: A, 1 thread here, B, 1 thread there; their times differ before anything else does"
-            ],
-        ),
+        (("steady:a", "A"), ("steady:a", "B"), ["machine is"]),
     ],
 )
 def test_machines_are_told_apart_by_more_than_the_clock_s_name(
     here: tuple[str, str], there: tuple[str, str], said: list[str]
 ) -> None:
-    """Whose times, and on what predictions were computed: a file's name is the same for two profiles, and one profile
-    drives two machines."""
+    """A file's name is the same for two profiles, and one profile drives two machines."""
     mine, theirs = (
-        {"clock": clock, "config": {"clock": "mine.json"}, "machine": {"cpu": cpu, "threads": 1}}
+        {
+            "baseline": {"baseline_ms": 10.0},
+            "clock": clock,
+            "config": {"clock": "mine.json"},
+            "machine": {"cpu": cpu, "threads": 1},
+        }
         for clock, cpu in (here, there)
     )
-    assert _machines(mine, theirs) == said
+    assert [" ".join(one.split()[:2]) for one in manifest_differences(mine, theirs)] == said
 
 
 def test_runs_without_a_common_cell_are_refused(run: Results, tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_two_runs_side_by_side(tmp_path: Path) -> None:
     better = {**METHODS, "adabn": Pace(10.5, 0.0, 0.70)}
     write_run(there, scenarios=FEW, clock="measured", methods=better, machine={"gpu": "Big GPU"})
     text = one_line(tempora("compare", here, there))
-    assert "two machines: Some CPU, 2 threads here, Big GPU there" in text
+    assert "machine is Some CPU, 2 threads here and Big GPU there" in text
     assert "4 of 20 numbers changed for certain, 0 undecided" in text
     assert "When time is unlimited, SAR wins here and AdaBN there." in text
     assert "+26.0*" in text
@@ -241,7 +241,7 @@ def test_comparisons_to_paste_and_to_process(run: Path) -> None:
     assert {row["change"] for row in rows} == {"same"}
     assert len(json.loads(tempora("compare", run, run, "--format", "json"))) == 20
     assert r"\toprule" in tempora("compare", run, run, "--format", "latex")
-    assert "| method |" in tempora("compare", run, run, "--format", "markdown")
+    assert "| Method |" in tempora("compare", run, run, "--format", "markdown")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 
 from tempora_tta import published
 from tempora_tta.errors import TemporaError
+from tempora_tta.published.compare import agreement
 
 IMAGENET_C = ("rn50_inc", "vit_inc")
 
@@ -149,3 +150,15 @@ def test_nothing_in_common_is_an_error() -> None:
     run = published.as_utilities("rn50_inr").assign(shift="my_photos")
     with pytest.raises(TemporaError, match=r"nothing to compare with 'rn50_inr'.*imagenet_r"):
         published.compare(run, "rn50_inr")
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_order_that_one_side_does_not_have_is_no_agreement() -> None:
+    cells = pd.DataFrame(
+        {"label": "x", "utility": 0.5, "other": [0.1, 0.2, 0.3], "difference": [0.4, 0.3, -0.2]}
+    )
+    found = agreement(cells, ["label"], "other")
+    assert found["mean_absolute_difference"] == pytest.approx(0.3)
+    assert np.isnan(found["rank_correlation"])
+    reverse = cells.assign(utility=[9.0, 4.0, 1.0])
+    assert agreement(reverse, ["label"], "other")["rank_correlation"] == pytest.approx(-1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,21 +16,21 @@ from tempora_tta.analysis.doubt.blocks import CONFIDENCE
 from tempora_tta.analysis.doubt.judgement import EQUAL_WITHIN, NOTHING
 from tempora_tta.analysis.doubt.rescoring import Rescorer, Scored
 from tempora_tta.analysis.doubt.run import together
-from tempora_tta.analysis.doubt.timing import Times
-from tempora_tta.analysis.paper import spearman
-from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
+from tempora_tta.published.compare import agreement, side_by_side
 from tempora_tta.store import Results
 from tempora_tta.store.schema import SCENARIO_NAME
 
 _CELL = [*SCENARIO_NAME, "method"]
 """Scenarios are the same if their labels are: what the user held fixed, in milliseconds or relative to lambda."""
-_SIDES = ("", "_other")
 
 _OTHER = " there"
 """At the end of a method's name among the replicates of both runs."""
 
 SAME, CHANGED = "same", "changed"
+
+_Streams = dict[tuple[str, int], list[Scored]]
+"""Shift and seed -> what each method got."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +52,11 @@ class RunComparison:
     @property
     def summary(self) -> dict[str, float]:
         """Agreement in numbers."""
-        by_scenario = [cell for _, cell in self.cells.groupby(SCENARIO_NAME, sort=False) if len(cell) > 2]
-        correlations = [spearman(cell["utility"], cell["utility_other"]) for cell in by_scenario]
         return {
             "cells": len(self.cells),
             "changed": int((self.cells["change"] == CHANGED).sum()),
             "undecided": int((self.cells["change"] == UNDECIDED).sum()),
-            "mean_absolute_difference": float(self.cells["difference"].abs().mean()),
-            "rank_correlation": float(np.nanmean(correlations)) if correlations else math.nan,
+            **agreement(self.cells, SCENARIO_NAME, "utility_other"),
             "scenarios": self.cells.groupby(SCENARIO_NAME).ngroups,
             "winners_changed": len(self.winners),
         }
@@ -72,173 +67,112 @@ def compare_runs(run: Results, other: Results, without: Collection[str] = ()) ->
 
     without: methods to leave out.
     """
-    rows, others = (
-        counted(found[~found["method"].isin(list(without))]) for found in (_rows(run), _rows(other))
-    )
+    rows, others = _rows(run, without), _rows(other, without)
     stream = ["shift", "seed"] if set(rows["seed"]) & set(others["seed"]) else ["shift"]
-    key = [*_CELL, *stream]
-    common = rows[key].merge(others[key]).drop_duplicates()
+    common = rows[[*_CELL, *stream]].merge(others[[*_CELL, *stream]]).drop_duplicates()
     if common.empty:
         raise TemporaError(
             "the two runs have no cell in common: they need a method, a shift and a scenario that both evaluated "
             f"({what_it_has(rows)}; the other: {what_it_has(others)})"
         )
-    mine, theirs = _Side(run, rows.merge(common)), _Side(other, others.merge(common))
-    paired = "seed" in stream and mine.batches() == theirs.batches()
-    replicates = dict(_replicates(mine, theirs, paired))
-    compared = [row for scenario, both in replicates.items() for row in _compared(mine, scenario, both)]
-    cells = _with_ranks(pd.DataFrame(compared), run.cards)
-    return RunComparison(
-        cells=cells,
-        winners=_changed_winners(cells),
-        notes=circumstances(run, other, rows, others),
-        paired=paired,
-    )
+    mine, theirs = rows.merge(common), others.merge(common)
+    paired = "seed" in stream and _batches(run, mine) == _batches(other, theirs)
+    clocks = {str(one.manifest.get("clock", "")) for one in (run, other)}
+    here = _scored(run, mine)
+    there = _scored(other, theirs, _OTHER, apart=len(clocks) > 1 or clocks == {"measured"})
+    compared = [
+        _compared(*_replicates(streams, there[scenario], paired)).assign(
+            **dict(zip(SCENARIO_NAME, scenario, strict=True))
+        )
+        for scenario, streams in here.items()
+    ]
+    values = mine.drop_duplicates(_CELL)[[*_CELL, "value"]]
+    ranks = {"rank": "utility", "rank_other": "utility_other"}
+    cells = ordered(side_by_side(values, pd.concat(compared), SCENARIO_NAME, ranks), run.cards)
+    return RunComparison(cells, _changed_winners(cells), circumstances(run, other, rows, others), paired)
 
 
-# -- cells ---------------------------------------------------------------------------------------------------
-
-
-def _rows(run: Results) -> pd.DataFrame:
+def _rows(run: Results, without: Collection[str]) -> pd.DataFrame:
+    """The rows to compare, sorted: methods then come in one order in both runs, and a pass is read once."""
     rows = scored(run.utilities)
-    rows = rows.assign(queue=rows["queue"].fillna(1))
-    return rows.drop_duplicates([*_CELL, "shift", "seed"])
+    rows = counted(rows[~rows["method"].isin(list(without))])
+    rows = rows.assign(queue=rows["queue"].fillna(1)).drop_duplicates([*_CELL, "shift", "seed"])
+    return rows.sort_values(["shift", "seed", "method"], kind="stable")
 
 
-class _Side:
-    """The cells of one run that the other has too, batch by batch."""
-
-    def __init__(self, run: Results, rows: pd.DataFrame) -> None:
-        self._run = run
-        # Sorted, methods come in the same order on both sides, and a pass that cells share is read once.
-        self.rows = rows.sort_values(["shift", "seed", "method"], kind="stable", ignore_index=True)
-        self.clock = str(run.manifest.get("clock", ""))
-        self.scored = self._scored(times_of(run))
-
-    def batches(self) -> dict[tuple[str, int], tuple[Any, ...]]:
-        """What decides the batches of each stream."""
-        passes = self._run.folder.passes()
-        streams = self.rows.drop_duplicates(["shift", "seed"])
-        identities = [passes[key].identity for key in streams["adapting_pass"]]
-        return {
-            (identity["shift"], identity["seed"]): tuple(
-                identity[name] for name in ("data", "batch_size", "num_batches")
-            )
-            for identity in identities
-        }
-
-    @cached_property
-    def values(self) -> dict[tuple[Any, ...], float]:
-        return {key: float(group["value"].iloc[0]) for key, group in self.rows.groupby(_CELL, dropna=False)}
-
-    def _scored(self, times: Times) -> dict[tuple[Any, ...], dict[tuple[str, int], list[Scored]]]:
-        """Scenario -> stream -> what each method got."""
-        found: dict[tuple[Any, ...], dict[tuple[str, int], list[Scored]]] = {}
-        for (shift, seed), rows in self.rows.groupby(["shift", "seed"], sort=False):
-            rescorer = Rescorer(self._run, times)
-            for _, row in rows.iterrows():
-                worth, phase = rescorer.worth(row)
-                timed = rescorer.under_drawn_times(row, len(worth))
-                of_scenario = found.setdefault(tuple(row[name] for name in SCENARIO_NAME), {})
-                of_stream = of_scenario.setdefault((str(shift), int(str(seed))), [])
-                of_stream.append(Scored(str(row["method"]), worth, phase, timed))
-        return found
+def _batches(run: Results, rows: pd.DataFrame) -> set[tuple[Any, ...]]:
+    """What decides the batches of each stream."""
+    passes = run.folder.passes()
+    identities = [passes[key].identity for key in rows.drop_duplicates(["shift", "seed"])["adapting_pass"]]
+    names = ("shift", "seed", "data", "batch_size", "num_batches")
+    return {tuple(identity[name] for name in names) for identity in identities}
 
 
-def _replicates(mine: _Side, theirs: _Side, paired: bool) -> Iterator[tuple[tuple[Any, ...], Replicates]]:
-    """Of every scenario, the methods of this run and then those of the other, as the replicates have them."""
-    same_times = mine.clock == theirs.clock != "measured"
-    for scenario, streams in mine.scored.items():
-        others = {
-            stream: [_of_other(one, same_times) for one in cells]
-            for stream, cells in theirs.scored[scenario].items()
-        }
-        if paired:
-            cells = [together([*streams[one], *others[one]], f"{one[0]} {one[1]}") for one in streams]
-            yield scenario, pooled(cells)
-        else:
-            here, there = (
-                pooled([together(cells, f"{side} {stream}") for stream, cells in of.items()])
-                for side, of in (("here", streams), ("there", others))
-            )
-            yield scenario, _beside(here, there)
+def _scored(
+    run: Results, rows: pd.DataFrame, suffix: str = "", apart: bool = False
+) -> dict[tuple[Any, ...], _Streams]:
+    """Score the cells of each scenario batch by batch.
+
+    apart: draws of these times are not those of the other run, so they are put into another order.
+    """
+    times = times_of(run)
+    found: dict[tuple[Any, ...], _Streams] = {}
+    for (shift, seed), stream in rows.groupby(["shift", "seed"], sort=False):
+        rescorer = Rescorer(run, times)
+        for _, row in stream.iterrows():
+            worth, phase = rescorer.worth(row)
+            timed = rescorer.under_drawn_times(row, len(worth))
+            if apart and timed is not None:
+                timed = np.roll(timed, len(timed) // 2)
+            streams = found.setdefault(tuple(row[name] for name in SCENARIO_NAME), {})
+            one = Scored(f"{row['method']}{suffix}", worth, phase, timed)
+            streams.setdefault((str(shift), int(str(seed))), []).append(one)
+    return found
 
 
-def _of_other(one: Scored, same_times: bool) -> Scored:
-    """Under another name; draws of times that were not drawn together are put into another order."""
-    timed = one.timed
-    if timed is not None and not same_times:
-        timed = np.roll(timed, len(timed) // 2)
-    return one._replace(method=f"{one.method}{_OTHER}", timed=timed)
-
-
-def _beside(here: Replicates, there: Replicates) -> Replicates:
-    """Replicates of two runs that saw different batches."""
-    draws = max(len(here.timed), len(there.timed))
-    timed = [np.broadcast_to(one.timed, (draws, len(one.methods))) for one in (here, there)]
-    return Replicates(
-        (*here.methods, *there.methods),
-        np.concatenate([here.utility, there.utility]),
-        np.concatenate([here.sampled, there.sampled], axis=1),
-        np.concatenate(timed, axis=1),
-        np.concatenate([here.variance, there.variance]),
-        np.concatenate([here.freedom, there.freedom]),
-        here.batches,
-    )
-
-
-def _compared(mine: _Side, scenario: tuple[Any, ...], both: Replicates) -> Iterator[dict[str, Any]]:
-    for place, method in enumerate(both.methods):
-        if method.endswith(_OTHER):
-            continue
-        other = both.methods.index(f"{method}{_OTHER}")
-        yield {
-            **dict(zip(SCENARIO_NAME, scenario, strict=True)),
-            "method": method,
-            "value": mine.values[(*scenario, method)],
-            "utility": float(both.utility[place]),
-            "utility_other": float(both.utility[other]),
-            **_difference(both, place, other),
-        }
-
-
-def _difference(both: Replicates, place: int, other: int) -> dict[str, Any]:
-    """Other minus this, with a 95 % interval over other batches and other times, and what that says."""
-    difference = float(both.utility[other] - both.utility[place])
-    sampled = both.sampled[:, other] - both.sampled[:, place]
-    timing = both.timing[:, other] - both.timing[:, place]
-    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-    lo, hi = (difference + bound for bound in np.quantile(sampled + timing, tails))
-    lo, hi = min(float(lo), difference), max(float(hi), difference)
-    why = ""
-    if abs(difference) < NOTHING:
-        change = SAME
-    elif lo > 0 or hi < 0:
-        change = CHANGED
-    elif lo >= -EQUAL_WITHIN and hi <= EQUAL_WITHIN:
-        change = EQUAL
+def _replicates(here: _Streams, there: _Streams, paired: bool) -> tuple[Replicates, Replicates]:
+    """The methods of one scenario in this run, and the same methods in the other."""
+    if paired:
+        both = [together([*here[one], *there[one]], f"{one[0]} {one[1]}") for one in here]
+        mine = theirs = pooled(both)
     else:
-        change = UNDECIDED
-        why = TIMING if (timing**2).mean() > (sampled**2).mean() else SAMPLING
-    return {"difference": difference, "lo": lo, "hi": hi, "change": change, "why": why}
+        mine, theirs = (
+            pooled([together(cells, f"{side} {stream}") for stream, cells in of.items()])
+            for side, of in (("here", here), ("there", there))
+        )
+    methods = [method for method in mine.methods if f"{method}{_OTHER}" in theirs.methods]
+    return mine.of(methods), theirs.of([f"{method}{_OTHER}" for method in methods])
 
 
-# -- places --------------------------------------------------------------------------------------------------
-
-
-def _with_ranks(cells: pd.DataFrame, cards: Cards) -> pd.DataFrame:
-    for suffix in _SIDES:
-        within = cells.groupby(SCENARIO_NAME, dropna=False)[f"utility{suffix}"]
-        cells[f"rank{suffix}"] = within.rank(method="min", ascending=False).astype(int)
-    return ordered(cells, cards)
+def _compared(here: Replicates, there: Replicates) -> pd.DataFrame:
+    """Other minus this, with a 95 % interval over other batches and other times, and what that says."""
+    difference = there.utility - here.utility
+    sampled, timing = there.sampled - here.sampled, there.timing - here.timing
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    lo, hi = difference + np.quantile(sampled + timing, tails, axis=0)
+    lo, hi = np.minimum(lo, difference), np.maximum(hi, difference)
+    same, near = np.abs(difference) < NOTHING, (lo >= -EQUAL_WITHIN) & (hi <= EQUAL_WITHIN)
+    change = np.select([same, (lo > 0) | (hi < 0), near], [SAME, CHANGED, EQUAL], UNDECIDED)
+    why = np.where((timing**2).mean(axis=0) > (sampled**2).mean(axis=0), TIMING, SAMPLING)
+    return pd.DataFrame(
+        {
+            "method": here.methods,
+            "utility": here.utility,
+            "utility_other": there.utility,
+            "difference": difference,
+            "lo": lo,
+            "hi": hi,
+            "change": change,
+            "why": np.where(change == UNDECIDED, why, ""),
+        }
+    )
 
 
 def _changed_winners(cells: pd.DataFrame) -> pd.DataFrame:
     """A winner changes when none of the first methods of one run is first in the other."""
     found = []
     for key, cell in cells.groupby(SCENARIO_NAME, dropna=False, sort=False):
-        first, first_other = (list(cell.loc[cell[f"rank{suffix}"] == 1, "method"]) for suffix in _SIDES)
-        if not set(first) & set(first_other):
-            names = {"winner": ", ".join(first), "winner_other": ", ".join(first_other)}
-            found.append({**dict(zip(SCENARIO_NAME, key, strict=True)), **names})
+        first, other = (list(cell.loc[cell[rank] == 1, "method"]) for rank in ("rank", "rank_other"))
+        if not set(first) & set(other):
+            found.append((*key, ", ".join(first), ", ".join(other)))
     return pd.DataFrame(found, columns=[*SCENARIO_NAME, "winner", "winner_other"])

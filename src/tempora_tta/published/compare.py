@@ -1,8 +1,9 @@
-"""A run beside the published tables: what agrees, what differs, and which printed numbers not to trust."""
+"""Two sets of cells side by side; a run beside the published tables, and which printed numbers not to trust."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -12,10 +13,11 @@ from tempora_tta.errors import TemporaError
 from tempora_tta.published.inconsistencies import known_inconsistencies
 from tempora_tta.published.methods import STANDARD, card_of
 from tempora_tta.published.reading import table
-from tempora_tta.published.setups import Point, Setup, setup
+from tempora_tta.published.setups import Setup, setup
 from tempora_tta.published.utilities import as_utilities
 
 _CELL = ["shift", "protocol", "label"]
+_SCENARIO = ["protocol", "value", "baseline_ms"]
 _RELATIVE_TOLERANCE = 0.02
 """The paper's "70 %" and "25 lambda" are nominal (70.7 %, 24.7 lambda)."""
 
@@ -35,6 +37,33 @@ class Comparison:
     """What a reader must know before believing the comparison, in sentences."""
 
 
+def side_by_side(
+    left: pd.DataFrame, right: pd.DataFrame, cell: Sequence[str], ranks: dict[str, str]
+) -> pd.DataFrame:
+    """Return the methods that both have in a cell, ranked among each other; `ranks`: new column -> utilities."""
+    both = left.merge(right, on=[*cell, "method"])
+    within = both.groupby(list(cell), dropna=False)
+    return both.assign(
+        **{
+            rank: within[value].rank(method="min", ascending=False).astype(int)
+            for rank, value in ranks.items()
+        }
+    )
+
+
+def agreement(cells: pd.DataFrame, cell: Sequence[str], other: str) -> dict[str, float]:
+    """Return how far `utility` and the column `other` agree: in points, and in the order of three methods or more."""
+    correlations = [
+        group["utility"].rank().corr(group[other].rank())
+        for _, group in cells.groupby(list(cell), sort=False)
+        if len(group) > 2
+    ]
+    return {
+        "mean_absolute_difference": float(cells["difference"].abs().mean()),
+        "rank_correlation": float(pd.Series(correlations, dtype=float).mean()),
+    }
+
+
 def compare(utilities: pd.DataFrame, setup_name: str) -> Comparison:
     """Put a run's utilities beside the published ones of a setup.
 
@@ -43,18 +72,26 @@ def compare(utilities: pd.DataFrame, setup_name: str) -> Comparison:
     the run has every shift.
     """
     found = setup(setup_name)
-    ours = _on_the_grid(utilities, found)
-    cells = _published(found).merge(ours, on=[*_CELL, "method"], how="inner")
+    ours, printed = _on_the_grid(utilities, found), _published(found)
+    cells = side_by_side(printed, ours, _CELL, {"rank": "utility", "published_rank": "published"})
     if cells.empty:
         raise TemporaError(
             f"nothing to compare with {setup_name!r}: the run needs one of its methods on one of its shifts "
             f"({', '.join(found.shifts[:3])}, ...) and a scenario of its grid, such as offline"
         )
-    cells["difference"] = cells["utility"] - cells["published"]
-    for column, value in (("rank", "utility"), ("published_rank", "published")):
-        cells[column] = cells.groupby(_CELL)[value].rank(method="min", ascending=False).astype(int)
-    cells["note"] = _notes(cells, setup_name)
-    return Comparison(setup_name, cells, _summary(cells, ours, setup_name), _flags(cells, utilities, found))
+    cells.insert(list(cells).index("rank"), "difference", cells["utility"] - cells["published"])
+    cells["note"] = ""
+    flags = _flags(cells, utilities)
+    if missing := sorted(set(printed["method"]) - set(cells["method"])):
+        flags.append(f"not in the run: {', '.join(card_of(method).label for method in missing)}")
+    for known in known_inconsistencies(setup_name):
+        touched = known.touches(cells.assign(setup=setup_name))
+        said = f"known inconsistency {known.number}: {known.what};"
+        if known.table == "utility_sweeps" and touched.any():
+            flags.append(f"{said} {known.expected}")
+        if known.misprint and "utility" in known.columns:
+            cells.loc[touched, "note"] = f"{said} expected {known.expected}"
+    return Comparison(setup_name, cells, _summary(cells, ours, setup_name), flags)
 
 
 def _published(found: Setup) -> pd.DataFrame:
@@ -66,94 +103,55 @@ def _published(found: Setup) -> pd.DataFrame:
 
 
 def _on_the_grid(utilities: pd.DataFrame, found: Setup) -> pd.DataFrame:
-    """The run's rows that stand for a published cell, averaged over seeds, with the paper's labels."""
+    """The run's rows that stand for a published cell, averaged over seeds, with the paper's labels.
+
+    Where the run has all shifts, their mean comes too: the streams are equally long.
+    """
     rows = utilities[utilities["utility"].notna() & (utilities["queue"].isna() | (utilities["queue"] == 1))]
-    scenarios = rows[["protocol", "value", "baseline_ms"]].drop_duplicates()
-    points = {
-        (protocol, value, baseline_ms): _label_on_grid(found, protocol, value, baseline_ms)
-        for protocol, value, baseline_ms in scenarios.itertuples(index=False)
-        if not math.isnan(value)
-    }
-    labels = [
-        "offline" if protocol == "offline" else points.get((protocol, value, baseline_ms))
-        for protocol, value, baseline_ms in zip(
-            rows["protocol"], rows["value"], rows["baseline_ms"], strict=True
-        )
-    ]
-    rows = rows.assign(label=pd.Series(labels, index=rows.index)).dropna(subset=["label"])
-    by_shift = rows.groupby([*_CELL, "method"])["utility"].mean().reset_index()
-    return pd.concat([by_shift, _over_all_shifts(by_shift, found)], ignore_index=True)
+    labels = rows[_SCENARIO].drop_duplicates()
+    labels["label"] = [_label(found, *scenario) for scenario in labels.itertuples(index=False)]
+    rows = rows.drop(columns="label").merge(labels.dropna(subset="label"), on=_SCENARIO)
+    apart = rows.groupby([*_CELL, "method"])["utility"].mean().reset_index()
+    by_cell = apart[apart["shift"].isin(found.shifts)].groupby(["protocol", "label", "method"])["utility"]
+    # One shift alone is no aggregate.
+    means = by_cell.mean()[by_cell.size() == max(2, len(found.shifts))].reset_index()
+    return pd.concat([apart, means.assign(shift="all")], ignore_index=True)
 
 
-def _label_on_grid(found: Setup, protocol: str, value: float, baseline_ms: float) -> str | None:
+def _label(found: Setup, protocol: str, value: float, baseline_ms: float) -> str | None:
+    """What the paper calls a scenario."""
     for point in found.grid:
-        if point.protocol == protocol and _same_pressure(point, found, value, baseline_ms):
+        relative = point.protocol == "discrete" or point.label.endswith("λ")
+        pressure = (
+            (value / baseline_ms, point.value / found.baseline_ms) if relative else (value, point.value)
+        )
+        close = math.isclose(*pressure, rel_tol=_RELATIVE_TOLERANCE if relative else 1e-9)
+        if point.protocol == protocol and close:
             return point.label
-    return None
-
-
-def _same_pressure(point: Point, found: Setup, value: float, baseline_ms: float) -> bool:
-    if point.protocol == "discrete" or point.label.endswith("λ"):
-        relative, published = value / baseline_ms, point.value / found.baseline_ms
-        return math.isclose(relative, published, rel_tol=_RELATIVE_TOLERANCE)
-    return math.isclose(value, point.value)
-
-
-def _over_all_shifts(by_shift: pd.DataFrame, found: Setup) -> pd.DataFrame:
-    """Means over shifts (the streams are equally long), where the run has all of them."""
-    if len(found.shifts) == 1:
-        return by_shift.head(0)
-    rows = by_shift[by_shift["shift"].isin(found.shifts)]
-    means = rows.groupby(["protocol", "label", "method"], as_index=False).agg(
-        utility=("utility", "mean"), shifts=("shift", "nunique")
-    )
-    return means[means["shifts"] == len(found.shifts)].drop(columns="shifts").assign(shift="all")
-
-
-def _notes(cells: pd.DataFrame, setup_name: str) -> list[str]:
-    notes = pd.Series("", index=cells.index)
-    keyed = cells.assign(setup=setup_name)
-    for known in known_inconsistencies(setup_name):
-        if known.misprint and "utility" in known.columns:
-            notes[known.touches(keyed)] = (
-                f"known inconsistency {known.number}: {known.what}; expected {known.expected}"
-            )
-    return list(notes)
+    return "offline" if protocol == "offline" else None
 
 
 def _summary(cells: pd.DataFrame, ours: pd.DataFrame, setup_name: str) -> dict[str, float]:
+    """Agreement in numbers; of the published winners, those count that took part here."""
     trusted = cells[cells["note"] == ""]
     gap = trusted["difference"].abs()
-    correlations = [
-        group["utility"].corr(group["published"], method="spearman")
-        for _, group in trusted.groupby(_CELL)
-        if len(group) > 2
-    ]
-    agreeing, compared = _winners(ours, setup_name)
+    best = ours.assign(best=ours.groupby(_CELL)["utility"].transform("max")).rename(
+        columns={"method": "winner"}
+    )
+    winners = table("winners", setup_name)
+    winners = winners[winners["winner"].isin(ours["method"])].merge(ours[_CELL].drop_duplicates(), on=_CELL)
     return {
         "numbers": len(cells),
         "known_misprints": len(cells) - len(trusted),
-        "mean_absolute_difference": float(gap.mean()),
         "largest_difference": float(gap.max()),
         "within_rounding": int((gap <= trusted["half_unit"] + 1e-9).sum()),
-        "rank_correlation": float(pd.Series(correlations, dtype=float).mean()),
-        "winners_agreeing": agreeing,
-        "winners_compared": compared,
+        **agreement(trusted, _CELL, "published"),
+        "winners_agreeing": len(winners.merge(best[best["utility"] == best["best"]], on=[*_CELL, "winner"])),
+        "winners_compared": len(winners),
     }
 
 
-def _winners(ours: pd.DataFrame, setup_name: str) -> tuple[int, int]:
-    """How many of the published winners win here too, of those that took part here."""
-    published = table("winners", setup_name)
-    took_part = published[published["winner"].isin(ours["method"])]
-    best = ours.groupby(_CELL)["utility"].transform("max")
-    first = ours[ours["utility"] == best]
-    cells = took_part.merge(ours[_CELL].drop_duplicates(), on=_CELL)
-    agreeing = cells.merge(first, left_on=[*_CELL, "winner"], right_on=[*_CELL, "method"])
-    return len(agreeing), len(cells)
-
-
-def _flags(cells: pd.DataFrame, utilities: pd.DataFrame, found: Setup) -> list[str]:
+def _flags(cells: pd.DataFrame, utilities: pd.DataFrame) -> list[str]:
     flags = []
     standard = cells[(cells["method"] == STANDARD) & (cells["protocol"] == "offline")]
     far = standard[standard["difference"].abs() > 0.01]
@@ -169,10 +167,4 @@ def _flags(cells: pd.DataFrame, utilities: pd.DataFrame, found: Setup) -> list[s
             "the run uses rule 'strict'; the published budgets follow 'overshoot' (known inconsistency 5), "
             "which adapts on one batch more"
         )
-    missing = sorted(set(_published(found)["method"]) - set(cells["method"]))
-    if missing:
-        flags.append(f"not in the run: {', '.join(card_of(method).label for method in missing)}")
-    for known in known_inconsistencies(found.name):
-        if known.table == "utility_sweeps" and known.touches(cells.assign(setup=found.name)).any():
-            flags.append(f"known inconsistency {known.number}: {known.what}; {known.expected}")
     return flags

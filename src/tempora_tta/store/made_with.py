@@ -29,11 +29,6 @@ def settings_of(results: Results) -> dict[str, dict[str, Any]]:
     return results.manifest.get("method_settings", {})
 
 
-def weights_of(results: Results) -> str | None:
-    """Which weights the network had; None where nobody knows."""
-    return results.manifest.get("weights")
-
-
 def differences(mine: Results, theirs: Results) -> dict[str, str]:
     """Method -> how its settings differ, of those that both runs have and know."""
     here, there = settings_of(mine), settings_of(theirs)
