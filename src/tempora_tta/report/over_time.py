@@ -66,7 +66,9 @@ def over_time(results: Results) -> OverTime | None:
     shown = pd.DataFrame({"name": list(names), "from": first, "to": first + lengths, "shaded": shaded})
     at = np.unique(np.linspace(0, sum(lengths) - 1, DRAWN_BATCHES).round().astype(int))
     lines = []
-    for method, own in batches[batches["seed"].isin(seeds)].groupby("method"):
+    batches = batches[batches["seed"].isin(seeds)]
+    for method in results.cards.in_order(batches["method"]):
+        own = batches[batches["method"] == method]
         smoothed = _smoothed(own, lengths)[:, at]
         mean, reach = smoothed.mean(axis=0), _reach(smoothed)
         low, high = np.maximum(mean - reach, 0), np.minimum(mean + reach, 1)
