@@ -26,18 +26,21 @@ from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.names import CORRUPTION_GROUPS
 from tempora_tta.published.methods import STANDARD
-from tempora_tta.report.colours import BASELINE, EXTRINSIC, INTRINSIC, text_on
+from tempora_tta.report.colours import PARTS, text_on
 from tempora_tta.report.courses import protocols, timelines
 from tempora_tta.report.drawing import (
     GREY,
     STYLE,
     Drawn,
     as_json,
+    between,
     called,
+    chart_of,
     hover,
-    in_percent,
     method_colour,
+    number,
     plain,
+    plain_axis,
     short,
     titled,
     utility_axis,
@@ -77,13 +80,9 @@ def save(results: Results, folder: Path | str, formats: Sequence[str] = ("svg",)
                 path = target / f"{name}.{kind}"
                 data = _rendered(specification, kind, f"{name.capitalize()}. {made[1]}")
                 remove_leftovers(path.parent, path.name)
-                write_atomically(path, partial(_write, data))
+                write_atomically(path, partial(Path.write_bytes, data=data))
                 written.append(path)
     return written
-
-
-def _write(data: bytes, path: Path) -> None:
-    path.write_bytes(data)
 
 
 def _rendered(specification: dict[str, Any], kind: str, finding: str) -> bytes:
@@ -106,22 +105,21 @@ def winners(results: Results) -> Drawn:
     cards, titles = results.cards, scenario_titles(results.contenders)
     best = analysis.winners(by_shift(cells_of(results)), cards)
     wins = analysis.wins_of(best, cards)
-    methods = [*wins, *(name for name in best["winner"].unique() if name not in wins)]
+    methods = list(dict.fromkeys([*wins, *best["winner"]]))
     counts = {name: f"{cards.label(name)} {wins.get(name, 0)}" for name in methods}
-    cells = best.assign(
+    cells = best[["shift", "scenario", "protocol", "utility"]].assign(
         method=best["winner"],
         text=[_winner_text(row, cards) for _, row in best.iterrows()],
         undecided=best["verdict"] == UNDECIDED,
         ink=[text_on(cards.method(name).colour) for name in best["winner"]],
-    )[["shift", "scenario", "protocol", "method", "utility", "text", "undecided", "ink"]]
+    )
     cells["ink"] = cells["ink"].mask(cells["undecided"], "#000000")
     shifts = {str(name): shift_title(str(name)) for name in best["shift"].unique()}
     colour = method_colour(cards, methods, counts)
     panels: list[Any] = []
-    for protocol in cells["protocol"].unique():
-        part = cells[cells["protocol"] == protocol]
-        rows = None if panels else alt.Axis(labelExpr=called(shifts), ticks=False, domain=False)
-        columns = {int(number): titles[number] for number in part["scenario"].unique()}
+    for protocol, part in cells.groupby("protocol", sort=False):
+        rows = None if panels else plain_axis(labelExpr=called(shifts))
+        columns = {number: titles[number].replace(" of λN", "") for number in part["scenario"].unique()}
         y = alt.Y("shift:N", title=None, axis=rows, sort=list(shifts))
         panel = _squares(part, columns, colour).encode(y=y)
         panels.append(panel.properties(title=cards.title(str(protocol))))
@@ -131,15 +129,9 @@ def winners(results: Results) -> Drawn:
 
 def _squares(cells: pd.DataFrame, titles: dict[int, str], colour: alt.Color) -> Any:
     """Draw the cells of one protocol, one column per scenario."""
-    names = {number: title.replace(" of λN", "") for number, title in titles.items()}
-    columns = alt.Axis(
-        orient="top", labelAngle=0, labelLimit=0, ticks=False, domain=False, labelExpr=called(names)
-    )
-    base = (
-        alt.Chart(cells)
-        .transform_calculate(utility_text=in_percent("utility"))
-        .encode(x=alt.X("scenario:O", title=None, axis=columns, sort=list(titles)))
-    )
+    columns = plain_axis(orient="top", labelAngle=0, labelLimit=0, labelExpr=called(titles))
+    order = [int(number) for number in titles]
+    base = chart_of(cells).encode(x=alt.X("scenario:O", title=None, axis=columns, sort=order))
     squares = base.mark_rect(stroke="white", strokeWidth=2, cornerRadius=5).encode(
         color=colour,
         opacity=alt.condition("datum.undecided", alt.value(0.45), alt.value(1.0)),
@@ -148,7 +140,7 @@ def _squares(cells: pd.DataFrame, titles: dict[int, str], colour: alt.Color) -> 
     text = base.mark_text(fontSize=9, fontWeight="bold").encode(
         text="text:N", color=alt.Color("ink:N", scale=None)
     )
-    width = min(110, max(64, 6 * max(len(name) for name in names.values())))
+    width = min(110, max(64, 6 * max(map(len, titles.values()))))
     return alt.layer(squares, text).properties(width=alt.Step(width), height=alt.Step(28))
 
 
@@ -199,34 +191,22 @@ def chosen_shifts(shifts: list[str]) -> list[str]:
 
 def _panel(rows: pd.DataFrame, titles: dict[int, str], colour: alt.Color, title: str, y_title: str) -> Any:
     """Draw one shift under one protocol: lines, intervals, a ring around the best of each scenario."""
-    wide = rows.pivot_table(index="scenario", columns="method", values="utility", sort=False)
-    order = [int(number) for number in wide.index]
-    ranked = pd.DataFrame(
-        {place: wide.apply(lambda row, at=place: _nth(row, at), axis=1) for place in (0, 1)}
-    )
-    standard = wide[STANDARD] if STANDARD in wide else pd.Series(0.0, index=wide.index)
-    bands = pd.DataFrame(
-        {
-            "scenario": order,
-            "zero": 0.0,
-            "standard": standard.fillna(0.0),
-            "next": ranked[1].fillna(ranked[0]).combine(standard.fillna(0.0), max),
-            "best": ranked[0],
-        }
-    )
-    columns = ["scenario", "method", "utility", "sample_lo", "sample_hi", "rank"]
+    known = rows.dropna(subset="utility")
+    bands = pd.DataFrame([_bands(part) for _, part in known.groupby("scenario", sort=False)])
+    order = bands["scenario"].tolist()
     ticks = {number: _tick(titles[number]) for number in order}
     x = alt.X(
         "scenario:O", title=title, sort=order, scale=alt.Scale(type="point"),
         axis=alt.Axis(labelExpr=called(ticks), labelAngle=0, labelFontSize=9, labelOverlap="greedy", grid=False),
     )  # fmt: skip
     y = utility_axis(title=y_title).scale(zero=True)
+    columns = ["scenario", "method", "utility", "sample_lo", "sample_hi", "rank"]
     band, base = alt.Chart(bands).encode(x=x), alt.Chart(rows[columns]).encode(x=x, color=colour)
     is_standard = f"datum.method == '{STANDARD}'"
     return alt.layer(
-        band.mark_area(color=BELOW, opacity=0.16).encode(y=alt.Y("zero:Q", title=y_title), y2="standard:Q"),
-        band.mark_area(color=BEST, opacity=0.3).encode(y=alt.Y("next:Q", title=y_title), y2="best:Q"),
-        base.mark_rule(opacity=0.8).encode(y=alt.Y("sample_lo:Q", title=y_title), y2="sample_hi:Q"),
+        band.mark_area(color=BELOW, opacity=0.16).encode(**between("zero", "standard", y_title)),
+        band.mark_area(color=BEST, opacity=0.3).encode(**between("next", "best", y_title)),
+        base.mark_rule(opacity=0.8).encode(**between("sample_lo", "sample_hi", y_title)),
         base.mark_line(strokeWidth=1.6).encode(
             y=y, strokeDash=alt.condition(is_standard, alt.value([4, 3]), alt.value([1, 0]))
         ),
@@ -235,9 +215,13 @@ def _panel(rows: pd.DataFrame, titles: dict[int, str], colour: alt.Color, title:
     )
 
 
-def _nth(row: pd.Series[float], place: int) -> float:
-    values = row.dropna().sort_values(ascending=False)
-    return float(values.iloc[place]) if place < len(values) else math.nan
+def _bands(rows: pd.DataFrame) -> dict[str, float]:
+    """Return the ends of the two bands: up to standard inference, and from what is next up to the best."""
+    standard = rows.loc[rows["method"] == STANDARD, "utility"].sum()  # 0 where there is none
+    best, *others = sorted(rows["utility"], reverse=True)
+    after = max(standard, others[0] if others else best)
+    scenario = int(rows["scenario"].iloc[0])
+    return {"scenario": scenario, "zero": 0.0, "standard": standard, "next": after, "best": best}
 
 
 def _axis_title(card: ScenarioCard, label: str) -> str:
@@ -265,6 +249,13 @@ def _tick(label: str) -> str:
 # -- what adaptation costs, and what it buys -----------------------------------------------------------------
 
 
+_PARTS = {
+    "baseline, up to λ": PARTS["baseline"],
+    "intrinsic": PARTS["intrinsic"],
+    "extrinsic": PARTS["extrinsic"],
+}
+
+
 def latency(results: Results) -> Drawn | None:
     """Draw the mean time of a batch per method: baseline, intrinsic overhead, extrinsic overhead."""
     batches, cards = offline_batches(results), results.cards
@@ -273,49 +264,39 @@ def latency(results: Results) -> Drawn | None:
     baseline_ms = float(results.contenders["baseline_ms"].iloc[0])
     rows = analysis.overhead(batches, baseline_ms, cards).set_index("method")
     methods = cards.in_order(rows.index)
-    parts = []
-    for method, row in rows.loc[methods].iterrows():
-        usual = min(row["predict_ms"], baseline_ms)
-        ends = (0.0, usual, row["predict_ms"], row["predict_ms"] + row["adapt_ms"])
-        for name, start, end in zip(_PARTS, ends, ends[1:], strict=False):
-            if end > start:
-                parts.append(
-                    {"method": method, "part": name, "from": start, "to": end, "length": end - start}
-                )
-    whole = [
-        {
-            "method": name,
-            "to": rows["service_ms"][name],
-            "text": f"{rows['service_ms'][name] / baseline_ms:.2f}λ",
-        }
-        for name in methods
-    ]
-    labels = alt.Axis(
-        ticks=False, domain=False, labelExpr=called({name: cards.label(name) for name in methods})
+    rows = rows.loc[methods].reset_index()
+    usual = rows["predict_ms"].clip(upper=baseline_ms)
+    lengths = (usual, rows["predict_ms"] - usual, rows["adapt_ms"])
+    parts = pd.concat(
+        [
+            rows[["method"]].assign(part=name, length=length)
+            for name, length in zip(_PARTS, lengths, strict=True)
+        ]
     )
-    y = alt.Y("method:N", title=None, sort=methods, axis=labels)
+    parts["to"] = parts.groupby("method")["length"].cumsum()
+    parts["from"] = parts["to"] - parts["length"]
+    times = [f"{time_ms / baseline_ms:.2f}" for time_ms in rows["service_ms"]]
+    whole = pd.DataFrame(
+        {"method": methods, "to": rows["service_ms"], "text": [f"{time}λ" for time in times]}
+    )
+    names = called({name: cards.label(name) for name in methods})
+    y = alt.Y("method:N", title=None, sort=methods, axis=plain_axis(labelExpr=names))
     x = alt.X("from:Q", title="Mean milliseconds per batch")
     colour = alt.Color(
         "part:N", scale=alt.Scale(domain=list(_PARTS), range=list(_PARTS.values())),
         legend=alt.Legend(title=None, orient="top", symbolType="square"),
     )  # fmt: skip
-    tooltip = [
-        *hover(Method="method:N", Part="part:N"),
-        alt.Tooltip("length:Q", title="Milliseconds", format=".2f"),
-    ]
+    tooltip = [*hover(Method="method:N", Part="part:N"), number("length", "Milliseconds", 2)]
     chart = alt.layer(
-        alt.Chart(pd.DataFrame(parts)).mark_bar(height={"band": 0.66}).encode(
+        alt.Chart(parts[parts["length"] > 0]).mark_bar(height={"band": 0.66}).encode(
             x=x, x2="to:Q", y=y, color=colour, tooltip=tooltip
         ),
-        alt.Chart(pd.DataFrame(whole)).mark_text(align="left", dx=5, color=GREY).encode(x="to:Q", y=y, text="text:N"),
+        alt.Chart(whole).mark_text(align="left", dx=5, color=GREY).encode(x="to:Q", y=y, text="text:N"),
         alt.Chart(pd.DataFrame({"at": [baseline_ms]})).mark_rule(strokeDash=[3, 3], color=GREY).encode(x="at:Q"),
     )  # fmt: skip
-    times = ", ".join(f"{cards.label(one['method'])} {one['text'][:-1]}" for one in whole)
-    finding = f"Mean time of a batch in multiples of λ, {baseline_ms:.4g} ms: {times}."
+    each = ", ".join(f"{cards.label(method)} {time}" for method, time in zip(methods, times, strict=True))
+    finding = f"Mean time of a batch in multiples of λ, {baseline_ms:.4g} ms: {each}."
     return titled(chart.properties(width=520, height=24 * len(methods)), results), finding
-
-
-_PARTS = {"baseline, up to λ": BASELINE, "intrinsic": INTRINSIC, "extrinsic": EXTRINSIC}
 
 
 def pareto(results: Results) -> Drawn | None:
@@ -328,18 +309,13 @@ def pareto(results: Results) -> Drawn | None:
     curves, front = (
         frame.assign(
             seconds=frame["overhead_ms"] / 1000,
-            text=[f"{cards.label(row['method'])} at {row['label']}" for _, row in frame.iterrows()],
+            text=frame["method"].map(cards.label) + " at " + frame["label"],
         )[columns]
         for frame in (analysis.budget_curves(rows, cards), analysis.pareto_front(rows, cards))
     )
     x, y = _seconds(curves["seconds"]), utility_axis().scale(zero=False)
-    colour = method_colour(cards, cards.in_order(curves["method"]))
-    base = (
-        alt.Chart(curves)
-        .transform_calculate(utility_text=in_percent("utility"))
-        .encode(x=x, y=y, color=colour)
-    )
-    tooltip = [*hover(Method="text:N", Utility="utility_text:N"), alt.Tooltip("seconds:Q", format=".3f")]
+    base = chart_of(curves).encode(x=x, y=y, color=method_colour(cards, cards.in_order(curves["method"])))
+    tooltip = [*hover(Method="text:N", Utility="utility_text:N"), number("seconds", "seconds", 3)]
     best = alt.Chart(front).encode(x=x, y=y)
     turn = best.transform_filter("datum.diminishing").transform_window(place="row_number()")
     chart = alt.layer(
@@ -411,38 +387,29 @@ _MOST_NAMED = 20
 
 def stream(results: Results) -> Drawn | None:
     """Draw offline accuracy over a stream of many shifts, with intervals over seeds and segments shaded."""
-    found = None if results.segments.empty else over_time(results, offline_batches(results))
+    found, cards = over_time(results), results.cards
     if found is None:
         return None
-    cards = results.cards
-    methods = cards.in_order(found.mean)
-    rows = pd.concat([found.line(method).assign(name=cards.label(method)) for method in methods])
-    parts = pd.DataFrame(
-        {
-            "name": [part.name for part in found.parts],
-            "from": [part.first - 0.5 for part in found.parts],
-            "to": [part.first + part.batches - 0.5 for part in found.parts],
-            "shaded": [place % 2 == 1 for place in range(len(found.parts))],
-        }
-    )
+    methods = cards.in_order(found.lines["method"])
+    rows = found.lines.assign(name=found.lines["method"].map(cards.label))
     x = alt.X("batch:Q", title="Batch", axis=alt.Axis(grid=False), scale=alt.Scale(nice=False))
-    y = utility_axis("accuracy", "Offline accuracy")
-    base = alt.Chart(rows).transform_calculate(accuracy_text=in_percent("accuracy", 1)).encode(x=x)
-    base = base.encode(color=method_colour(cards, methods))
-    segments = alt.Chart(parts).encode(x="from:Q", x2="to:Q", tooltip=hover(Segment="name:N"))
+    base = chart_of(rows, "accuracy", 1).encode(x=x, color=method_colour(cards, methods))
+    segments = alt.Chart(found.segments).encode(x="from:Q", x2="to:Q", tooltip=hover(Segment="name:N"))
     layers = [
         segments.transform_filter("datum.shaded").mark_rect(color=GREY, opacity=0.14),
-        base.mark_area(opacity=0.08).encode(y=alt.Y("low:Q", title="Offline accuracy"), y2="high:Q"),
+        base.mark_area(opacity=0.08).encode(**between("low", "high", "Offline accuracy")),
         base.mark_line(strokeWidth=1.5).encode(
-            y=y, tooltip=hover(Method="name:N", Batch="batch:Q", Accuracy="accuracy_text:N")
+            y=utility_axis("accuracy", "Offline accuracy"),
+            tooltip=hover(Method="name:N", Batch="batch:Q", Accuracy="accuracy_text:N"),
         ),
     ]
-    if len(found.parts) <= _MOST_NAMED:
-        turned = 0 if all(part.name.isdigit() for part in found.parts) else -35
-        names = alt.Chart(parts).mark_text(
-            align="left", dx=4, dy=-4, angle=turned % 360, color=GREY, fontSize=9
+    names = found.segments["name"]
+    if len(names) <= _MOST_NAMED:
+        angle = 0 if names.str.isdigit().all() else 325
+        text = alt.Chart(found.segments).mark_text(
+            align="left", dx=4, dy=-4, angle=angle, color=GREY, fontSize=9
         )
-        layers.append(names.encode(x="from:Q", y=alt.value(0), text="name:N"))
+        layers.append(text.encode(x="from:Q", y=alt.value(0), text="name:N"))
     title = f"{shift_title(found.stream)} stream, {found.of}"
     chart = titled(alt.layer(*layers).properties(width=640, height=260), results, title)
     return chart, " ".join(stream_story(results))
@@ -469,7 +436,7 @@ def drawn(results: Results, name: str, shift: str | None = None) -> alt.typing.C
         raise TemporaError(
             f"shift={shift!r}: only the chart 'pressure' takes a shift; leave it out with {name!r}"
         )
-    made = pressure(results, shift) if name == "pressure" else CHARTS[name](results)
+    made = CHARTS[name](results) if shift is None else pressure(results, shift)
     if made is None:
         raise TemporaError(f"this run has no data for the chart {name!r}")
     chart: alt.typing.ChartType = made[0]

@@ -6,13 +6,16 @@ are mixed with white until they stand out, which keeps their hue.
 
 from __future__ import annotations
 
-BASELINE = "#b9bcc2"
-INTRINSIC = "#3d9b70"
-EXTRINSIC = "#8a63b0"
-IDLE = "#f2c53d"
-FROZEN = "#8fb8de"
-FALLBACK = "#e08a5b"
-SKIPPED = "#c8404f"
+PARTS = {
+    "baseline": "#b9bcc2",
+    "intrinsic": "#3d9b70",
+    "extrinsic": "#8a63b0",
+    "idle": "#f2c53d",
+    "frozen": "#8fb8de",
+    "fallback": "#e08a5b",
+    "skipped": "#c8404f",
+}
+"""Parts of a timeline."""
 
 DARK_PAPER = "#15171b"
 _ENOUGH = 3.6
@@ -20,33 +23,30 @@ _ENOUGH = 3.6
 
 
 def on_dark(colour: str) -> str:
-    """The colour as it is shown on dark paper.
+    """Return the colour as it is shown on dark paper.
 
     >>> on_dark("#60c5ff")
     '#60c5ff'
     >>> contrast(on_dark("#3f4aa6"), DARK_PAPER) >= 3
     True
     """
-    for white in range(0, 101, 4):
-        mixed = _mixed(colour, white / 100)
-        if contrast(mixed, DARK_PAPER) >= _ENOUGH:
-            return mixed
-    return "#ffffff"
+    lighter = (_mixed(colour, white / 100) for white in range(0, 101, 4))
+    return next(mixed for mixed in lighter if contrast(mixed, DARK_PAPER) >= _ENOUGH)
 
 
 def text_on(colour: str) -> str:
-    """Black or white, whichever is read more easily on the colour: one of them always has a contrast of 4.5."""
+    """Return black or white, the one that is easier to read on the colour: its contrast is at least 4.5."""
     return "#ffffff" if contrast(colour, "#ffffff") >= contrast(colour, "#000000") else "#000000"
 
 
 def shades(colour: str) -> dict[str, str]:
-    """A method's colour on light and dark paper, and what is written on each."""
+    """Return a method's colour on light and dark paper, and the colour of text on each."""
     dark = on_dark(colour)
     return {"colour": colour, "dark": dark, "text": text_on(colour), "dark_text": text_on(dark)}
 
 
 def contrast(first: str, second: str) -> float:
-    """Contrast ratio of two colours as WCAG defines it: 1 (equal) to 21 (black and white).
+    """Return the contrast ratio of two colours as WCAG defines it: 1 (equal) to 21 (black and white).
 
     >>> round(contrast("#000000", "#ffffff"), 1)
     21.0

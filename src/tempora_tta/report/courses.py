@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,33 +13,21 @@ import pandas as pd
 from tempora_tta.analysis.cells import is_offline
 from tempora_tta.errors import counted
 from tempora_tta.published.methods import STANDARD
-from tempora_tta.report import colours
-from tempora_tta.report.drawing import GREY, Drawn, hover, in_percent, short, titled
+from tempora_tta.report.colours import PARTS
+from tempora_tta.report.drawing import GREY, Drawn, chart_of, hover, number, plain_axis, short, titled
 from tempora_tta.report.vega import alt
-from tempora_tta.scenarios import Course, Resolved, ScenarioCard, serve
+from tempora_tta.scenarios import Deployment, Resolved, ScenarioCard
 from tempora_tta.scenarios.timeline import FREE
 from tempora_tta.store import Results, Trace
-from tempora_tta.store.trace import ADAPTED, FALLBACK, FROZEN, SKIPPED, TIMES
+from tempora_tta.store.trace import FALLBACK, FROZEN, SKIPPED, TIMES
 from tempora_tta.words import shift_title
 
 ON_A_CLOCK, WAITING = 9, 4
 """Batches of a panel: those that do not wait take less time."""
 COMPARED = 10
 """Batches of the chart `protocols`."""
-
-PARTS = {
-    "baseline": colours.BASELINE,
-    "intrinsic": colours.INTRINSIC,
-    "extrinsic": colours.EXTRINSIC,
-    "idle": colours.IDLE,
-    "frozen": colours.FROZEN,
-    "fallback": colours.FALLBACK,
-    "skipped": colours.SKIPPED,
-}
 ARRIVALS, PIPELINE, PREDICTIONS, SECOND = "arrivals", "pipeline", "predictions", "fallback"
 """Lanes, from top to bottom."""
-
-
 LEGEND = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
 
 
@@ -54,53 +43,54 @@ def course_chart(
     Both are tables, or names of data sets that a page fills: `blocks` has lane, part, from, to, length, batch, first,
     accuracy and response; `marks` has lane, batch, from and fate.
     """
-    axis = alt.Axis(ticks=False, domain=False, labelPadding=12)
     y = alt.Y(
-        "lane:N", title=None, sort=lanes, axis=axis, scale=alt.Scale(paddingInner=0.35, paddingOuter=0.1)
+        "lane:N",
+        title=None,
+        sort=lanes,
+        axis=plain_axis(labelPadding=12),
+        scale=alt.Scale(paddingInner=0.35, paddingOuter=0.1),
     )
     scale = alt.Scale(zero=False, nice=False)
     x = alt.X("from:Q", title=x_title, scale=scale, axis=alt.Axis(grid=False, tickCount=8))
-    colour = alt.Color(
-        "part:N", scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values())), legend=legend
-    )
-    times = [alt.Tooltip("length:Q", title="Milliseconds", format=".1f")]
-    times += [alt.Tooltip("response:Q", title="Response (ms)", format=".1f")]
-    bars = alt.Chart(blocks).transform_calculate(accuracy_text=in_percent("accuracy", 1))
-    numbers = alt.Chart(blocks).transform_filter("datum.first")
+    parts = alt.Scale(domain=list(PARTS), range=list(PARTS.values()))
     fates = alt.Scale(
         domain=["served", "fallback", "skipped", "answered"],
         range=["triangle-down", "triangle-down", "M-1,-1L1,1M-1,1L1,-1", "circle"],
     )
-    tests = {"skipped": colours.SKIPPED, "fallback": colours.FALLBACK}
-    return alt.layer(
-        bars.mark_bar(cornerRadius=1, height={"band": 0.9}).encode(
+    tones = [{"test": f"datum.fate == '{fate}'", "value": PARTS[fate]} for fate in ("skipped", "fallback")]
+    bars = (
+        chart_of(blocks, "accuracy", 1)
+        .mark_bar(cornerRadius=1, height={"band": 0.9})
+        .encode(
             x=x,
             x2="to:Q",
             y=y,
-            color=colour,
-            tooltip=[*hover(Batch="batch:Q", Part="part:N", Accuracy="accuracy_text:N"), *times],
-        ),
-        numbers.mark_text(fontSize=10, align="left", dx=2, fontWeight=600, color="#14161a").encode(
-            x="from:Q", y=y, text="batch:Q"
-        ),
+            color=alt.Color("part:N", scale=parts, legend=legend),
+            tooltip=[
+                *hover(Batch="batch:Q", Part="part:N", Accuracy="accuracy_text:N"),
+                number("length", "Milliseconds"),
+                number("response", "Response (ms)"),
+            ],
+        )
+    )
+    numbers = (
+        alt.Chart(blocks)
+        .transform_filter("datum.first")
+        .mark_text(fontSize=10, align="left", dx=2, fontWeight=600, color="#14161a")
+        .encode(x="from:Q", y=y, text="batch:Q")
+    )
+    points = (
         alt.Chart(marks)
         .mark_point(size=60, strokeWidth=2, filled=False, opacity=1)
         .encode(
             x="from:Q",
             y=y,
             shape=alt.Shape("fate:N", scale=fates, legend=None),
-            color=alt.ColorValue(
-                GREY,
-                condition=[
-                    {"test": f"datum.fate == '{fate}'", "value": tone} for fate, tone in tests.items()
-                ],
-            ),
-            tooltip=[
-                *hover(Batch="batch:Q", Fate="fate:N"),
-                alt.Tooltip("from:Q", title="At (ms)", format=".1f"),
-            ],
-        ),
+            color=alt.ColorValue(GREY, condition=tones),
+            tooltip=[*hover(Batch="batch:Q", Fate="fate:N"), number("from", "At (ms)")],
+        )
     )
+    return alt.layer(bars, numbers, points)
 
 
 def blocks_of(
@@ -144,17 +134,33 @@ def marks_of(trace: Trace, shown: Iterable[int]) -> Iterator[dict[str, Any]]:
             yield {"lane": PREDICTIONS, "batch": batch, "from": at, "fate": "answered"}
 
 
+def timed(trace: Trace, baseline_ms: float, resolved: Resolved, until: int | None = None) -> Trace:
+    """Copy a trace, with untimed frozen batches lambda long and skipped ones at their arrivals, up to a batch."""
+    trace = replace(trace, **{name: getattr(trace, name).copy() for name in TIMES})
+    first = slice(0, until)
+    if resolved.arrivals_ms is not None:
+        skipped = ~trace.served[first]
+        trace.arrived_ms[first][skipped] = np.array(resolved.arrivals_ms)[first][skipped]
+    for batch in np.flatnonzero(trace.served[first] & np.isnan(trace.start_ms[first])):
+        start = trace.finish_ms[batch - 1] if batch else 0.0
+        trace.start_ms[batch] = trace.arrived_ms[batch] = start
+        trace.predict_ms[batch], trace.adapt_ms[batch] = baseline_ms, 0.0
+        trace.emission_ms[batch] = trace.finish_ms[batch] = start + baseline_ms
+    return trace
+
+
+# -- panels --------------------------------------------------------------------------------------------------
+
+
 def _panel(
-    trace: Trace,
-    shown: Sequence[int],
-    baseline_ms: float,
-    apart: bool,
-    title: alt.Title,
-    answers: bool = True,
+    trace: Trace, resolved: Resolved, shown: Sequence[int], baseline_ms: float, title: alt.Title, *hidden: str
 ) -> Any:
     """Draw some batches of a placed pass; times count from the start of the first, if that is not the stream's."""
+    trace = timed(trace, baseline_ms, resolved)
+    apart = resolved.fallback is not None and resolved.fallback_cost == FREE
+    lanes = [ARRIVALS, PIPELINE, PREDICTIONS, *([SECOND] if apart else [])]
+    lanes = [lane for lane in lanes if lane not in hidden]
     origin = float(trace.start_ms[shown[0]]) if shown[0] else 0.0
-    lanes = [ARRIVALS, PIPELINE, *([PREDICTIONS] if answers else []), *([SECOND] if apart else [])]
     blocks = pd.DataFrame(blocks_of(trace, shown, baseline_ms, apart))
     marks = pd.DataFrame(marks_of(trace, shown))
     blocks[["from", "to"]] -= origin
@@ -170,40 +176,46 @@ def _stacked(panels: Sequence[Any], results: Results, title: str) -> Any:
     return titled(alt.vconcat(*panels, spacing=16).resolve_scale(x="shared", color="shared"), results, title)
 
 
+def _typical_stream(results: Results) -> pd.DataFrame:
+    """Return the cells of one stream and one adapting method, slow enough to show all; none where nothing adapts.
+
+    Its service is nearest to two and a half times lambda.
+    """
+    done = results.contenders[results.contenders["status"] == "ok"]
+    offline = done[is_offline(done, results.cards) & (done["method"] != STANDARD)].drop_duplicates("method")
+    if offline.empty:
+        return offline
+    distances = [
+        abs(float(np.nanmean(results.trace(row).service_ms)) - 2.5 * row["baseline_ms"])
+        for _, row in offline.iterrows()
+    ]
+    stream = ["method", "shift", "seed"]
+    chosen = offline.iloc[int(np.argmin(distances))]
+    return done[(done[stream] == chosen[stream]).all(axis=1)]
+
+
+def _name(row: pd.Series[Any], results: Results) -> str:
+    return f"{short(results.cards.label(row['method']))} on {short(shift_title(str(row['shift'])))}"
+
+
 # -- figure 2 ------------------------------------------------------------------------------------------------
 
 
 def timelines(results: Results) -> Drawn | None:
     """Draw one panel per protocol: arrivals, what the pipeline does, predictions."""
-    utilities = results.contenders[results.contenders["status"] == "ok"]
-    method = typical_method(utilities, results)
-    if method is None:
+    rows, cards = _typical_stream(results), results.cards
+    if rows.empty:
         return None
-    rows = utilities[(utilities["method"] == method) & (utilities["seed"] == utilities["seed"].min())]
-    rows = rows[rows["shift"] == rows["shift"].iloc[0]]
-    cards = results.cards
-    protocols = [cards.scenario(name) for name in cards.in_protocol_order(rows["protocol"])]
-    chosen = [row for row in (_chosen(rows, card) for card in protocols) if row is not None]
-    panels = [_timeline(row, results, cards.scenario(row["protocol"])) for row in chosen]
-    name = f"{short(cards.label(method))} on {short(shift_title(str(rows['shift'].iloc[0])))}"
+    chosen = [
+        (row, card)
+        for card in map(cards.scenario, cards.in_protocol_order(rows["protocol"]))
+        if (row := _chosen(rows, card)) is not None
+    ]
+    name = _name(rows.iloc[0], results)
     title = f"{name}, λ = {rows['baseline_ms'].iloc[0]:.4g} ms"
-    fates = "; ".join(
-        f"{row['label']}: it {cards.scenario(row['protocol']).short_sentence(dict(row))}" for row in chosen
-    )
+    fates = "; ".join(f"{row['label']}: it {card.short_sentence(dict(row))}" for row, card in chosen)
+    panels = [_timeline(row, results, card) for row, card in chosen]
     return _stacked(panels, results, title), f"The batches of {name}. {fates}."
-
-
-def typical_method(utilities: pd.DataFrame, results: Results) -> str | None:
-    """Choose the adapting method whose service is nearest to two and a half times lambda: slow enough to show all."""
-    offline = utilities[is_offline(utilities, results.cards) & (utilities["method"] != STANDARD)]
-    offline = offline.drop_duplicates("method")
-    if offline.empty:
-        return None
-    distances = {
-        str(row["method"]): abs(float(np.nanmean(results.trace(row).service_ms)) - 2.5 * row["baseline_ms"])
-        for _, row in offline.iterrows()
-    }
-    return min(distances, key=lambda name: distances[name])
 
 
 def _chosen(rows: pd.DataFrame, card: ScenarioCard) -> pd.Series[Any] | None:
@@ -228,25 +240,8 @@ def _timeline(row: pd.Series[Any], results: Results, card: ScenarioCard) -> Any:
     budgeted = card.factor == "cutoff"
     first = max(0, int(row["cutoff"]) - 3) if budgeted else 0
     shown = range(first, min(trace.num_batches, first + count + 2 * budgeted))
-    apart = resolved.fallback is not None and resolved.fallback_cost == FREE
     title = alt.Title(card.title, subtitle=f"{card.story}  ({row['label']})", subtitleColor=GREY)
-    baseline_ms = float(row["baseline_ms"])
-    return _panel(timed(trace, baseline_ms, resolved), shown, baseline_ms, apart, title)
-
-
-def timed(trace: Trace, baseline_ms: float, resolved: Resolved, until: int | None = None) -> Trace:
-    """Copy a trace, with untimed frozen batches lambda long and skipped ones at their arrivals, up to a batch."""
-    trace = replace(trace, **{name: getattr(trace, name).copy() for name in TIMES})
-    first = slice(0, until)
-    if resolved.arrivals_ms is not None:
-        skipped = ~trace.served[first]
-        trace.arrived_ms[first][skipped] = np.array(resolved.arrivals_ms)[first][skipped]
-    for batch in np.flatnonzero(trace.served[first] & np.isnan(trace.start_ms[first])):
-        start = trace.finish_ms[batch - 1] if batch else 0.0
-        trace.start_ms[batch] = trace.arrived_ms[batch] = start
-        trace.predict_ms[batch], trace.adapt_ms[batch] = baseline_ms, 0.0
-        trace.emission_ms[batch] = trace.finish_ms[batch] = start + baseline_ms
-    return trace
+    return _panel(trace, resolved, shown, float(row["baseline_ms"]), title)
 
 
 # -- figure 4 ------------------------------------------------------------------------------------------------
@@ -258,53 +253,36 @@ def protocols(results: Results) -> Drawn | None:
     Dual model: what the pipeline cannot take goes to a second one, which costs nothing. Single model drops it,
     queue 0; the buffered protocol keeps the newest, queue 1.
     """
-    utilities = results.contenders[results.contenders["status"] == "ok"]
-    method = typical_method(utilities, results)
-    if method is None:
+    rows = _typical_stream(results)
+    if rows.empty:
         return None
-    offline = utilities[(utilities["method"] == method) & is_offline(utilities, results.cards)].iloc[0]
-    baseline_ms, trace = float(offline["baseline_ms"]), results.trace(offline)
-    count = min(COMPARED, trace.num_batches)
-    arrivals_ms = baseline_ms * np.arange(count)
-    unbuffered, buffered = (serve(trace.service_ms[:count], arrivals_ms, queue) for queue in (0, 1))
-    stories = {
+    offline = rows[is_offline(rows, results.cards)].iloc[0]
+    trace, baseline_ms = results.trace(offline), float(offline["baseline_ms"])
+    first = replace(trace, **{name: column[:COMPARED] for name, column in vars(trace).items()})
+    second = replace(first, predict_ms=np.full(first.num_batches, baseline_ms))
+    pace = partial(Deployment, interval_ms=baseline_ms)
+    rules = {
         "Dual model": (
             "what the pipeline cannot take goes to a second model, assumed free",
-            unbuffered,
-            True,
+            pace(queue=0, fallback="latest", fallback_cost=FREE),
         ),
         "Single model, no queue": (
             "what arrives meanwhile is lost, and the pipeline idles until the next arrival",
-            unbuffered,
-            False,
+            pace(queue=0),
         ),
-        "Buffered, queue 1": ("the newest batch waits; no forced idling", buffered, False),
+        "Buffered, queue 1": ("the newest batch waits; no forced idling", pace(queue=1)),
     }
-    panels = []
-    for title, (story, course, apart) in stories.items():
-        placed = _placed(trace, course, arrivals_ms, baseline_ms if apart else None)
+    panels, served = [], []
+    for title, (story, deployment) in rules.items():
+        resolved = deployment.resolve(num_batches=first.num_batches)
+        placed = first.on_timeline(resolved, fallback=second)
         heading = alt.Title(title, subtitle=story, subtitleColor=GREY)
-        panels.append(_panel(placed, range(count), baseline_ms, apart, heading, answers=False))
-    name = f"{short(results.cards.label(method))} on {short(shift_title(str(offline['shift'])))}"
+        panels.append(_panel(placed, resolved, range(first.num_batches), baseline_ms, heading, PREDICTIONS))
+        served.append(int(placed.served.sum()))
+    _, unbuffered, buffered = served
+    name = f"{_name(offline, results)}, a batch every λ"
     finding = (
-        f"{name}, a batch every λ: of {counted(count, 'batch')} it serves {unbuffered.served.size} without a queue "
-        f"and {buffered.served.size} with a queue of 1; a second model would answer the others."
+        f"{name}: of {counted(first.num_batches, 'batch')} it serves {unbuffered} without a queue "
+        f"and {buffered} with a queue of 1; a second model would answer the others."
     )
-    return _stacked(panels, results, f"{name}, a batch every λ = {baseline_ms:.4g} ms"), finding
-
-
-def _placed(
-    trace: Trace, course: Course, arrivals_ms: np.ndarray[Any, Any], rescue_ms: float | None
-) -> Trace:
-    """Place the beginning of a pass on another clock; `rescue_ms`: how long a second model takes for what is lost."""
-    count = len(arrivals_ms)
-    columns = {name: getattr(trace, name)[:count].copy() for name in (*TIMES, "phase", "correct", "total")}
-    columns["arrived_ms"][:] = columns["start_ms"][:] = arrivals_ms
-    columns["start_ms"][course.served] = course.start_ms
-    columns["phase"][:] = SKIPPED if rescue_ms is None else FALLBACK
-    columns["phase"][course.served] = ADAPTED
-    lost = np.setdiff1d(np.arange(count), course.served)
-    columns["predict_ms"][lost], columns["adapt_ms"][lost] = rescue_ms or 0.0, 0.0
-    columns["emission_ms"][:] = columns["start_ms"] + columns["predict_ms"]
-    columns["finish_ms"][:] = columns["emission_ms"] + columns["adapt_ms"]
-    return replace(trace, **columns)
+    return _stacked(panels, results, f"{name} = {baseline_ms:.4g} ms"), finding

@@ -18,11 +18,10 @@ Drawn = tuple[Any, str]
 """A chart and one sentence that says what it shows."""
 
 WARNING = "#b3261e"
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-"""vl-convert brings the first, so a file looks the same on every machine."""
 STYLE: dict[str, Any] = {
     "background": "white",
-    "font": FONT,
+    # vl-convert brings the first, so a file looks the same on every machine.
+    "font": "Liberation Sans, Arial, Helvetica, sans-serif",
     "title": {
         "anchor": "start",
         "frame": "group",
@@ -96,19 +95,33 @@ def method_colour(
     return alt.Color("method:N", scale=alt.Scale(domain=list(methods), range=colours), legend=legend)
 
 
+def plain_axis(**more: Any) -> alt.Axis:
+    """Return an axis of names: without ticks and line."""
+    return alt.Axis(ticks=False, domain=False, **more)
+
+
 def utility_axis(field: str = "utility", title: str | None = "Utility") -> alt.Y:
     """Return the vertical axis of a fraction, in per cent."""
-    return alt.Y(f"{field}:Q", title=title, axis=alt.Axis(labelExpr=PERCENT_LABELS, tickCount=5))
+    labels = "format(100 * datum.value, '.4~g') + ' %'"
+    return alt.Y(f"{field}:Q", title=title, axis=alt.Axis(labelExpr=labels, tickCount=5))
 
 
-PERCENT_LABELS = "format(100 * datum.value, '.4~g') + ' %'"
+def between(low: str, high: str, title: str = "Utility") -> dict[str, Any]:
+    """Return the encoding of what reaches from one column to another on the axis of utility."""
+    return {"y": alt.Y(f"{low}:Q", title=title), "y2": f"{high}:Q"}
 
 
-def in_percent(field: str, digits: int = 2) -> str:
-    """Return the expression that writes a fraction as `54.52 %`, and a missing one as nothing."""
-    return f"isValid(datum.{field}) ? format(100 * datum.{field}, '.{digits}f') + ' %' : ''"
+def chart_of(rows: Any, percent: str = "utility", digits: int = 2) -> alt.Chart:
+    """Begin a chart whose tooltips can show a fraction: `54.52 %` in `utility_text`, nothing where it is missing."""
+    text = f"isValid(datum.{percent}) ? format(100 * datum.{percent}, '.{digits}f') + ' %' : ''"
+    return alt.Chart(rows).transform_calculate(**{f"{percent}_text": text})
 
 
 def hover(**columns: str) -> list[alt.Tooltip]:
     """Return a tooltip: the heading of each line, and the column that it shows."""
     return [alt.Tooltip(column, title=title.replace("_", " ")) for title, column in columns.items()]
+
+
+def number(column: str, title: str, digits: int = 1) -> alt.Tooltip:
+    """Return the line of a tooltip that shows a number."""
+    return alt.Tooltip(f"{column}:Q", title=title, format=f".{digits}f")

@@ -1,4 +1,4 @@
-"""What figures and the report read of a run: the batches of the offline passes, names."""
+"""The batches of the offline passes, and names of scenarios, as charts and the page read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BATCH = ("served", "phase", "correct", "total", "predict_ms", "adapt_ms")
 
 
 def scenario_titles(utilities: pd.DataFrame) -> dict[int, str]:
-    """What each scenario is called; its queue and its rule are told where a run has several."""
+    """Return the title of each scenario; with its queue and its rule where a run has several."""
     rows = utilities.drop_duplicates("scenario").set_index("scenario")
     same = rows.groupby(["protocol", "label"])
     queues, rules = (same[name].transform("nunique") > 1 for name in ("queue", "rule"))
@@ -23,7 +23,7 @@ def scenario_titles(utilities: pd.DataFrame) -> dict[int, str]:
 
 
 def offline_batches(results: Results) -> pd.DataFrame:
-    """One row per batch of every offline pass, with the columns that name it: what `analysis.overhead` reads."""
+    """Return one row per batch of every offline pass, as `analysis.overhead` reads it."""
     utilities, folder = results.contenders, results.folder
     offline = utilities[is_offline(utilities, results.cards) & (utilities["status"] == "ok")]
     frames = []

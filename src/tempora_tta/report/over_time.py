@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tempora_tta.analysis.cells import is_offline
+from tempora_tta.report.frames import offline_batches
 from tempora_tta.store import Results
 from tempora_tta.words import shift_title
 
@@ -19,32 +20,15 @@ DRAWN_BATCHES = 400
 
 
 @dataclass(frozen=True)
-class Part:
-    """A segment: what it is called, its first batch and how many it has."""
-
-    name: str
-    first: int
-    batches: int
-
-
-@dataclass(frozen=True)
 class OverTime:
-    """One stream, averaged over the seeds that can be: a line per method, by batch."""
+    """One stream, averaged over the seeds that can be."""
 
     stream: str
     seeds: tuple[int, ...]
-    parts: tuple[Part, ...]
-    mean: dict[str, FloatArray]
-    reach: dict[str, FloatArray]
-    """Half of the 95 % interval of the mean over seeds (Student's); 0 with one seed."""
-
-    def line(self, method: str) -> pd.DataFrame:
-        """Return the line of a method, thinned out to as many points as a screen has: batch, accuracy, low, high."""
-        last = self.parts[-1]
-        at = np.unique(np.linspace(0, last.first + last.batches - 1, DRAWN_BATCHES).round().astype(int))
-        mean, reach = self.mean[method][at], self.reach[method][at]
-        low, high = np.maximum(mean - reach, 0), np.minimum(mean + reach, 1)
-        return pd.DataFrame({"batch": at, "method": method, "accuracy": mean, "low": low, "high": high})
+    segments: pd.DataFrame
+    """`name`, `from` and `to` in batches, and whether it is `shaded`."""
+    lines: pd.DataFrame
+    """`method`, `batch`, `accuracy`, and its 95 % interval over seeds (Student's) from `low` to `high`."""
 
     @property
     def of(self) -> str:
@@ -54,38 +38,44 @@ class OverTime:
         return f"mean and 95 % interval of {len(self.seeds)} seeds"
 
 
-def over_time(results: Results, batches: pd.DataFrame) -> OverTime | None:
-    """Offline accuracy, averaged over neighbouring batches of a segment; None for streams of one shift.
+def over_time(results: Results) -> OverTime | None:
+    """Return offline accuracy, averaged over neighbouring batches of a segment; None for streams of one shift.
 
-    `batches` are those of the offline passes (`frames.offline_batches`). Seeds whose streams go other ways are
-    averaged place by place, and their segments are numbered; if the segments differ in length, only the first seed
-    is drawn.
+    Seeds whose streams go other ways are averaged place by place, and their segments are numbered; if the segments
+    differ in length, only the first seed is drawn. A line has as many points as a screen.
     """
     if results.segments.empty:
         return None
-    segments = results.segments[is_offline(results.segments, results.cards)]
-    name = str(segments["shift"].iloc[0])
-    segments, batches = segments[segments["shift"] == name], batches[batches["shift"] == name]
-    ways = {
-        int(seed): segments[segments["seed"] == seed].drop_duplicates("position").sort_values("position")
-        for seed in segments["seed"].unique()
-    }
-    seeds = sorted(ways)
-    course = ways[seeds[0]]
-    if any(list(way["batches"]) != list(course["batches"]) for way in ways.values()):
-        seeds = seeds[:1]
-    same = all(list(ways[seed]["segment"]) == list(course["segment"]) for seed in seeds)
-    names = [shift_title(str(one)) for one in course["segment"]] if same else range(1, len(course) + 1)
-    lengths = [int(length) for length in course["batches"]]
-    parts = tuple(
-        Part(str(title), int(first), length)
-        for title, first, length in zip(names, course["first_batch"], lengths, strict=True)
+    segments, batches = (
+        results.segments[is_offline(results.segments, results.cards)],
+        offline_batches(results),
     )
-    mean, reach = {}, {}
-    for method, own in batches[batches["seed"].isin(seeds)].groupby("method"):
-        lines = _smoothed(own, lengths)
-        mean[str(method)], reach[str(method)] = lines.mean(axis=0), _reach(lines)
-    return OverTime(name, tuple(seeds), parts, mean, reach)
+    stream = str(segments["shift"].iloc[0])
+    segments, batches = segments[segments["shift"] == stream], batches[batches["shift"] == stream]
+    segments = segments.drop_duplicates(["seed", "position"]).sort_values("position")
+    ways = [way for _, way in segments.groupby("seed")]
+    course = ways[0]
+    lengths = course["batches"].tolist()
+    if any(way["batches"].tolist() != lengths for way in ways):
+        ways = ways[:1]
+    seeds = tuple(int(way["seed"].iloc[0]) for way in ways)
+    same = all(list(way["segment"]) == list(course["segment"]) for way in ways)
+    names = map(shift_title, course["segment"]) if same else map(str, range(1, len(course) + 1))
+    first = course["first_batch"].to_numpy() - 0.5
+    shaded = np.arange(len(course)) % 2 == 1
+    shown = pd.DataFrame({"name": list(names), "from": first, "to": first + lengths, "shaded": shaded})
+    at = np.unique(np.linspace(0, sum(lengths) - 1, DRAWN_BATCHES).round().astype(int))
+    lines = []
+    batches = batches[batches["seed"].isin(seeds)]
+    for method in results.cards.in_order(batches["method"]):
+        own = batches[batches["method"] == method]
+        smoothed = _smoothed(own, lengths)[:, at]
+        mean, reach = smoothed.mean(axis=0), _reach(smoothed)
+        low, high = np.maximum(mean - reach, 0), np.minimum(mean + reach, 1)
+        lines.append(
+            pd.DataFrame({"batch": at, "method": method, "accuracy": mean, "low": low, "high": high})
+        )
+    return OverTime(stream, seeds, shown, pd.concat(lines))
 
 
 def _reach(lines: FloatArray) -> FloatArray:
@@ -99,16 +89,13 @@ def _reach(lines: FloatArray) -> FloatArray:
 
 def _smoothed(batches: pd.DataFrame, lengths: Sequence[int]) -> FloatArray:
     """(seeds, batches): each the mean of the batches around it, of its own segment."""
+    batches = batches.assign(accuracy=batches["correct"] / batches["total"])
     lines = []
-    for _, part in batches.groupby("seed"):
-        accuracy = (part["correct"] / part["total"]).to_numpy()
-        parts = np.split(accuracy, np.cumsum(lengths)[:-1])
-        lines.append(np.concatenate([_running_mean(one, max(1, len(one) // 6)) for one in parts if len(one)]))
+    for _, own in batches.groupby("seed"):
+        parts = np.split(own["accuracy"].to_numpy(), np.cumsum(lengths)[:-1])
+        windows = (
+            pd.Series(part).rolling(2 * max(1, len(part) // 6) + 1, center=True, min_periods=1)
+            for part in parts
+        )
+        lines.append(np.concatenate([window.mean() for window in windows]))
     return np.stack(lines)
-
-
-def _running_mean(values: FloatArray, around: int) -> FloatArray:
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    at = np.arange(len(values))
-    low, high = np.maximum(at - around, 0), np.minimum(at + around + 1, len(values))
-    return np.asarray((sums[high] - sums[low]) / (high - low))

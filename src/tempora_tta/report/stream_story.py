@@ -1,4 +1,4 @@
-"""What became of the methods over a stream, in sentences: who gains, collapses, recovers or forgets, and why."""
+"""Sentences about the methods over a stream: gains, collapses, recoveries, what was forgotten, and why."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ _NOTABLE = 0.01
 
 
 def stream_story(results: Results) -> list[str]:
-    """Sentences about the stream, offline; none for the paper's kind: single shifts, shuffled."""
-    settings, cards, segments = results.manifest.get("stream") or {}, results.cards, results.segments
-    told = []
+    """Return sentences about the stream, offline; none for the paper's kind: single shifts, shuffled."""
+    cards, segments, told = results.cards, results.segments, []
     if len(segments):
         own = segments[is_offline(segments, cards)]
-        found = analysis.over_the_stream(own[own["shift"] == own["shift"].iloc[0]])
-        found = found[found["method"] != STANDARD].set_index("method")
-        found = found.loc[cards.in_order(found.index)].reset_index()
-        told = [_resets(settings), *_gains(found, cards), *_collapses(found, cards), *_visits(found, cards)]
+        found = analysis.over_the_stream(own[own["shift"] == own["shift"].iloc[0]]).set_index("method")
+        found = found.loc[[name for name in cards.in_order(found.index) if name != STANDARD]]
+        told = [_reset(results.manifest), *_gains(found, cards), *_collapses(found, cards)]
+        told += _visits(found, cards)
     return [*told, *_correlated(results)]
 
 
-def _resets(settings: Mapping[str, Any]) -> str:
-    reset = settings.get("reset", "never")
+def _reset(manifest: Mapping[str, Any]) -> str:
+    reset = (manifest.get("stream") or {}).get("reset", "never")
     if reset == "never":
         return "No method is reset on this stream."
     when = "at every new shift" if reset == "shift" else f"every {counted(int(reset), 'batch')}"
@@ -43,27 +42,26 @@ def _resets(settings: Mapping[str, Any]) -> str:
 
 
 def _gains(found: pd.DataFrame, cards: Cards) -> list[str]:
-    """Above and below standard inference over the whole stream, in points."""
-    told = []
-    for what, part in (("above", found[found["gain"] > 0]), ("below", found[found["gain"] < 0])):
-        if len(part):
-            sized = part.reindex(part["gain"].abs().sort_values(ascending=False, kind="stable").index)
-            each = _points(dict(zip(sized["method"], sized["gain"], strict=True)), cards)
-            told.append(f"Over all of it {what} standard inference, in points: {each}.")
-    return told
+    """Return what is above and below standard inference over the whole stream, in points."""
+    gains = found["gain"].sort_values(key=abs, ascending=False, kind="stable")
+    return [
+        f"Over all of it {side} standard inference, in points: {_points(part, cards)}."
+        for side, part in (("above", gains[gains > 0]), ("below", gains[gains < 0]))
+        if len(part)
+    ]
 
 
 def _collapses(found: pd.DataFrame, cards: Cards) -> list[str]:
-    if found.empty or found["seeds_collapsed"].isna().all():
+    if found["seeds_collapsed"].isna().all():
         return []
     told = []
-    for _, row in found[found["seeds_collapsed"] > 0].iterrows():
+    for method, row in found[found["seeds_collapsed"] > 0].iterrows():
         seeds, recovered = int(row["seeds_collapsed"]), int(row["seeds_recovered"])
         end = "recovers before the end" if recovered == seeds else "does not recover"
         if 0 < recovered < seeds:
             end = f"recovers in {recovered} of them"
         told.append(
-            f"{cards.label(row['method'])} collapses in {seeds} of {counted(int(row['seeds']), 'seed')}: "
+            f"{cards.label(str(method))} collapses in {seeds} of {counted(int(row['seeds']), 'seed')}: "
             f"{row['collapsed_batches']:.0f} batches lie among {COLLAPSE_BATCHES} or more on end that are worth less "
             f"than with standard inference; it {end}."
         )
@@ -71,45 +69,49 @@ def _collapses(found: pd.DataFrame, cards: Cards) -> list[str]:
 
 
 def _visits(found: pd.DataFrame, cards: Cards) -> list[str]:
-    """What a shift that returns meets, against its first visit."""
-    told = []
-    for what, part in (
-        ("better than at their first (kept or learnt)", found[found["change"] >= _NOTABLE]),
-        ("worse than at their first (forgotten)", found[found["change"] <= -_NOTABLE]),
+    """Return what a shift that returns meets, against its first visit."""
+    told, change = [], found["change"]
+    for result, part in (
+        ("better than at their first (kept or learnt)", found[change >= _NOTABLE]),
+        ("worse than at their first (forgotten)", found[change <= -_NOTABLE]),
     ):
         if len(part):
-            each = _points(dict(zip(part["method"], part["change"], strict=True)), cards)
             beside = "" if part["gain"].isna().all() else " beside standard inference"
-            told.append(f"At their last visit shifts are {what}, in points{beside}: {each}.")
+            each = _points(part["change"], cards)
+            told.append(f"At their last visit shifts are {result}, in points{beside}: {each}.")
     return told
 
 
 def _correlated(results: Results) -> list[str]:
-    """What few classes in a batch do to those that normalise with the statistics of the batch, in points."""
+    """Return what few classes in a batch do to methods that normalise with the statistics of the batch, in points."""
     how, utilities, cards = how_correlated(results.manifest), results.contenders, results.cards
     if not how:
         return []
     done = utilities[is_offline(utilities, cards) & (utilities["status"] == "ok")]
     accuracy, passes = done.groupby("method")["utility"].mean(), results.folder.passes()
     first = done.drop_duplicates("method").set_index("method")["adapting_pass"]
-    uses = {name: passes[key].facts.get("batch_statistics") for name, key in first.items()}
-    concerned = [name for name in cards.in_order(accuracy.index) if uses[name]]
+    concerned = [
+        name for name in cards.in_order(first.index) if passes[first[name]].facts.get("batch_statistics")
+    ]
     if STANDARD not in accuracy or not concerned:
         return []
-    gains = {name: accuracy[name] - accuracy[STANDARD] for name in concerned}
-    below = {name: gain for name, gain in gains.items() if gain < 0}
-    above = {name: gain for name, gain in gains.items() if gain >= 0}
+    gains = accuracy[concerned] - accuracy[STANDARD]
+    below, above = gains[gains < 0], gains[gains >= 0]
     standard = f"standard inference ({percent(accuracy[STANDARD])})"
     told = [
         f"Classes are correlated in time ({how}), so that a batch holds few of them, and its statistics tell of its "
         "classes more than of the shift."
     ]
-    if below:
+    if len(below):
         told.append(
             f"Methods that normalise with them fall below {standard}, in points: {_points(below, cards)}."
         )
-    if above:
-        who = "Others stay above it" if below else f"Methods that normalise with them stay above {standard}"
+    if len(above):
+        who = (
+            "Others stay above it"
+            if len(below)
+            else f"Methods that normalise with them stay above {standard}"
+        )
         told.append(
             f"{who}, in points: {_points(above, cards)}; what correlation costs them, tempora compare says beside a "
             "run with classes: shuffled."
@@ -117,5 +119,5 @@ def _correlated(results: Results) -> list[str]:
     return [" ".join(told)]
 
 
-def _points(gains: Mapping[str, float], cards: Cards) -> str:
-    return ", ".join(f"{cards.label(name)} {100 * gain:+.1f}" for name, gain in gains.items())
+def _points(gains: pd.Series[float], cards: Cards) -> str:
+    return ", ".join(f"{cards.label(str(name))} {100 * gain:+.1f}" for name, gain in gains.items())

@@ -72,7 +72,6 @@ def packed(slider: Slider, results: Results) -> dict[str, Any]:
         "situation": card.situation,
         "knob": card.knob,
         "unit": card.unit,
-        "rising": card.rising,
         "variant": slider.variant,
         "values": slider.values.tolist(),
         "labels": ["" if number is None else results.scenarios[number].label for number in slider.evaluated],

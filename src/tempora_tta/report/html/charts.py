@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from tempora_tta.report.courses import ARRIVALS, PIPELINE, SECOND, course_chart
-from tempora_tta.report.drawing import PERCENT_LABELS, as_json, in_percent
+from tempora_tta.report.drawing import as_json, between, chart_of, hover, utility_axis
 from tempora_tta.report.vega import alt
 
 
@@ -34,51 +34,36 @@ def specifications(axes: Sequence[tuple[str, str]]) -> dict[str, dict[str, Any]]
 
 
 def curves(title: str) -> Any:
-    """Utility against pressure: dots where evaluated, the best of them ringed, a line at the slider."""
-    rows, here = alt.NamedData("rows"), alt.NamedData("here")
+    """Draw utility against pressure: dots where evaluated, the best of them ringed, a line at the slider."""
     x = alt.X(
         "x:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=12), axis=alt.Axis(grid=False)
     )
-    y = alt.Y(
-        "utility:Q",
-        title="Utility",
-        axis=alt.Axis(labelExpr=PERCENT_LABELS, tickCount=5),
-        scale=alt.Scale(zero=False),
+    tooltip = hover(
+        Method="label:N", Scenario="scenario:N", Utility="utility_text:N", With_other_batches="sample:N"
     )
-    tooltip = [
-        alt.Tooltip("label:N", title="Method"),
-        alt.Tooltip("scenario:N", title="Scenario"),
-        alt.Tooltip("utility_text:N", title="Utility"),
-        alt.Tooltip("sample:N", title="With other batches"),
-    ]
-    colour = alt.Color("colour:N", scale=None, legend=None)
     faded = alt.condition("picked == '' || datum.method == picked", alt.value(1.0), alt.value(0.12))
-    base = (
-        alt.Chart(rows)
-        .transform_calculate(utility_text=in_percent("utility"))
-        .encode(x=x, y=y, color=colour, opacity=faded, detail="method:N")
+    base = chart_of(alt.NamedData("rows")).encode(
+        x=x,
+        y=utility_axis().scale(zero=False),
+        color=alt.Color("colour:N", scale=None, legend=None),
+        opacity=faded,
+        detail="method:N",
     )
     lines = base.mark_line(strokeWidth=2, clip=True).encode(
         strokeDash=alt.condition("datum.guide", alt.value([2, 4]), alt.value([1, 0])),
     )
-    whiskers = (
-        base.transform_filter("isValid(datum.lo)")
-        .mark_rule(strokeWidth=1.4, clip=True)
-        .encode(y=alt.Y("lo:Q", title="Utility"), y2="hi:Q")
-    )
-    dots = (
-        base.transform_filter("datum.evaluated")
-        .mark_point(filled=True, size=46, opacity=1, clip=True)
-        .encode(tooltip=tooltip)
-    )
-    best = (
-        base.transform_filter("datum.best")
-        .mark_point(filled=False, size=190, strokeWidth=1.8, clip=True)
-        .encode(tooltip=tooltip)
-    )
-    rule = alt.Chart(here).mark_rule(strokeWidth=1.2, strokeDash=[2, 3], color="#888").encode(x="x:Q")
+    whiskers = base.transform_filter("isValid(datum.lo)").mark_rule(strokeWidth=1.4, clip=True)
+    dots = base.transform_filter("datum.evaluated").mark_point(filled=True, size=46, opacity=1, clip=True)
+    best = base.transform_filter("datum.best").mark_point(filled=False, size=190, strokeWidth=1.8, clip=True)
+    here = alt.Chart(alt.NamedData("here")).mark_rule(strokeWidth=1.2, strokeDash=[2, 3], color="#888")
     return (
-        alt.layer(rule, lines, whiskers, best, dots)
+        alt.layer(
+            here.encode(x="x:Q"),
+            lines,
+            whiskers.encode(**between("lo", "hi")),
+            best.encode(tooltip=tooltip),
+            dots.encode(tooltip=tooltip),
+        )
         .add_params(alt.param("picked", value=""))
         .properties(width="container", height=320)
     )

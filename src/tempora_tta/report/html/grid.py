@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -11,9 +10,7 @@ from tempora_tta import analysis
 from tempora_tta._numbers import percent
 from tempora_tta.analysis.answer import certainty
 from tempora_tta.analysis.cells import by_shift
-from tempora_tta.analysis.doubt import Judgement
 from tempora_tta.analysis.of_run import cells_of, judgement_of
-from tempora_tta.cards import Cards
 from tempora_tta.report.frames import scenario_titles
 from tempora_tta.report.table import won_by
 from tempora_tta.report.whatif import Names
@@ -28,7 +25,6 @@ class Square:
     place: str
     """`shift-scenario-method`, as positions: the end of a link to the cell."""
     method: int | None
-    utility: float | None
     text: str
     label: str = ""
     """Who wins it; several, if they are equal."""
@@ -54,44 +50,35 @@ class Grid:
 
 
 def winners_grid(results: Results, names: Names) -> Grid:
-    """Who wins where, over all seeds."""
-    cells = by_shift(cells_of(results))
-    judged = {key: judgement_of(rows) for key, rows in cells.groupby(["shift", "scenario"])}
-    best = analysis.winners(cells, results.cards)
-    squares = {(row["shift"], int(row["scenario"])): row for _, row in best.iterrows()}
+    """Return who wins where, over all seeds."""
+    cells, cards = by_shift(cells_of(results)), results.cards
+    best = analysis.winners(cells, cards)
+    scenarios = results.contenders.drop_duplicates("scenario").set_index("scenario").loc[names["scenarios"]]
     titles = scenario_titles(results.contenders)
+    judged = {key: judgement_of(rows) for key, rows in cells.groupby(["shift", "scenario"])}
+    won = {(row["shift"], int(row["scenario"])): row for _, row in best.iterrows()}
     table = []
     for at, shift in enumerate(names["shifts"]):
         line = []
         for column, number in enumerate(names["scenarios"]):
-            won = squares.get((shift, number))
-            place = f"{at}-{column}"
-            if won is None:
-                reasons = _reasons(results.contenders, shift, number)
-                line.append(Square(f"{place}-0", None, None, reasons))
-            else:
-                line.append(_square(place, won, names, titles[number], judged[shift, number], results.cards))
+            row, where = won.get((shift, number)), f"{shift_title(shift)}, {titles[number]}"
+            if row is None:
+                line.append(Square(f"{at}-{column}-0", None, _reasons(results.contenders, shift, number)))
+                continue
+            judgement, label = judged[shift, number], won_by(row, cards)
+            method = names["methods"].index(row["winner"])
+            text = f"{where}: {label} {percent(row['utility'])}. {certainty(judgement, cards)}".strip()
+            verdict = "" if judgement is None else judgement.verdict
+            line.append(Square(f"{at}-{column}-{method}", method, text, label, verdict))
         table.append((shift, line))
-    scenarios = results.contenders.drop_duplicates("scenario").set_index("scenario")
-    protocols = [str(scenarios["protocol"][number]) for number in names["scenarios"]]
-    wins = analysis.wins_of(best, results.cards)
+    wins = analysis.wins_of(best, cards)
     return Grid(
         rows=table,
-        headings=[(name, protocols.count(name)) for name in dict.fromkeys(protocols)],
+        headings=[(str(name), len(own)) for name, own in scenarios.groupby("protocol", sort=False)],
         columns=[titles[number] for number in names["scenarios"]],
         wins=[(names["methods"].index(method), count) for method, count in wins.items()],
         apart=len(analysis.counted(best)) < len(best),
     )
-
-
-def _square(
-    place: str, won: pd.Series[Any], names: Names, title: str, judged: Judgement | None, cards: Cards
-) -> Square:
-    method = names["methods"].index(won["winner"])
-    where, label = f"{shift_title(won['shift'])}, {title}", won_by(won, cards)
-    text = f"{where}: {label} {percent(won['utility'])}. {certainty(judged, cards)}".strip()
-    verdict = "" if judged is None else judged.verdict
-    return Square(f"{place}-{method}", method, float(won["utility"]), text, label, verdict)
 
 
 def _reasons(utilities: pd.DataFrame, shift: str, number: int) -> str:

@@ -22,7 +22,7 @@ from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import check_docstrings
 from tempora_tta.report.charts import CHARTS
-from tempora_tta.report.courses import PARTS
+from tempora_tta.report.colours import PARTS
 from tempora_tta.report.drawing import as_json
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.html import charts

@@ -69,15 +69,13 @@ def payload(results: Results) -> dict[str, Any]:
         "shifts": [{"name": name, "title": shift_title(name)} for name in names["shifts"]],
         "counted": [names["shifts"].index(shift) for shift in analysis.shift_set(names["shifts"])],
         "seeds": names["seeds"],
-        "scenarios": [
-            _scenario(results, number) | {"title": titles[number]} for number in names["scenarios"]
-        ],
+        "scenarios": [_scenario(results, number, titles[number]) for number in names["scenarios"]],
         "sliders": [packed(slider, results) for slider in sliders],
         "first_slider": limits.index("threshold_ms") if "threshold_ms" in limits else 0,
         "first_cell": _first_cell(cells, names, favourite),
         "favourite": 0 if favourite is None else names["methods"].index(favourite),
         "cells": _cells(utilities, names),
-        "intervals": _intervals(results, names, cells),
+        "intervals": _intervals(names, cells),
         "timelines": _timelines(results, utilities),
     }
 
@@ -87,16 +85,10 @@ def _method(name: str, cards: Cards) -> dict[str, Any]:
     return {"name": name, "label": shown.label, "standard": name == STANDARD, **shades(shown.colour)}
 
 
-def _scenario(results: Results, number: int) -> dict[str, Any]:
-    scenario = results.scenarios[number]
-    deployment = scenario.deployment()
-    return {
-        "number": number,
-        "protocol": scenario.protocol,
-        "label": scenario.label,
-        "budgeted": deployment.has_budget,
-        "fallback": deployment.fallback and (deployment.fallback_cost or FREE),
-    }
+def _scenario(results: Results, number: int, title: str) -> dict[str, Any]:
+    deployment = results.scenarios[number].deployment()
+    fallback = deployment.fallback and (deployment.fallback_cost or FREE)
+    return {"number": number, "title": title, "budgeted": deployment.has_budget, "fallback": fallback}
 
 
 def _first_cell(cells: pd.DataFrame, names: Names, favourite: str | None) -> list[int]:
@@ -114,20 +106,13 @@ def _first_cell(cells: pd.DataFrame, names: Names, favourite: str | None) -> lis
     return [*(names[axis].index(value) for axis, value in places.items()), 0]
 
 
-def _intervals(results: Results, names: Names, cells: pd.DataFrame) -> dict[str, Any]:
-    """Of every method in every scenario, on all shifts together and then on each: the 95 % interval of its utility
-    over other batches, and the probability that it is best. Only drawn: four digits will do."""
-    rows = cells[(cells["shift"] != ALL) | ~cells["incomplete"]]
-    shape = (1 + len(names["shifts"]), len(names["scenarios"]), len(names["methods"]))
-    found = {name: np.full(shape, np.nan) for name in ("sample_lo", "sample_hi", "p_best")}
-    places = {"shift": [ALL, *names["shifts"]], "scenario": names["scenarios"], "method": names["methods"]}
-    at = tuple(
-        rows[name].map({value: place for place, value in enumerate(values)}).to_numpy(np.intp)
-        for name, values in places.items()
-    )
-    for name, values in found.items():
-        values[at] = rows[name].to_numpy(np.float64)
-    return {name: pack(np.round(values, 4).astype(np.float32).ravel()) for name, values in found.items()}
+def _intervals(names: Names, cells: pd.DataFrame) -> dict[str, Any]:
+    """Return of every method in every scenario, on all shifts together and then on each: the 95 % interval of its
+    utility over other batches, and the probability that it is best. Only drawn: four digits will do."""
+    rows = cells[(cells["shift"] != ALL) | ~cells["incomplete"]].set_index(["shift", "scenario", "method"])
+    order = pd.MultiIndex.from_product([[ALL, *names["shifts"]], names["scenarios"], names["methods"]])
+    rows = rows[["sample_lo", "sample_hi", "p_best"]].astype(np.float64).reindex(order).round(4)
+    return {str(name): pack(values.to_numpy(np.float32)) for name, values in rows.items()}
 
 
 def _cells(utilities: pd.DataFrame, names: Names) -> dict[str, Any]:
@@ -141,25 +126,21 @@ def _cells(utilities: pd.DataFrame, names: Names) -> dict[str, Any]:
 
 
 def _timelines(results: Results, utilities: pd.DataFrame) -> dict[str, Any]:
-    """The first batches of every cell, on its own clock: (cells, batches), flat. Only drawn: microseconds will do."""
-    shape = (len(utilities), TIMELINE_BATCHES)
-    counts = {name: np.zeros(shape, np.int64) for name in ("phase", "correct", "total")}
-    times = {name: np.zeros(shape) for name in ("arrived_ms", "start_ms", "predict_ms", "adapt_ms")}
+    """Return the first batches of every cell, on its own clock: (cells, batches), flat.
+
+    Only drawn: times in microseconds will do.
+    """
+    times = ("arrived_ms", "start_ms", "predict_ms", "adapt_ms")
+    per = dict.fromkeys(("phase", "correct", "total"), 1) | dict.fromkeys(times, 1000)
+    drawn = {name: np.zeros((len(utilities), TIMELINE_BATCHES), np.int64) for name in per}
     for place, (_, row) in enumerate(utilities.iterrows()):
         if row["status"] != "ok":
             continue
-        placed = results.trace(row, predictions=False)
-        resolved = results.resolved(row, placed.num_batches)
-        trace = timed(placed, float(row["baseline_ms"]), resolved, TIMELINE_BATCHES)
-        shown = min(TIMELINE_BATCHES, trace.num_batches)
-        for name, drawn in (counts | times).items():
-            drawn[place, :shown] = getattr(trace, name)[:shown]
-    microseconds = {name: np.rint(1000 * np.nan_to_num(drawn)) for name, drawn in times.items()}
-    return {
-        "batches": TIMELINE_BATCHES,
-        **{name: pack(drawn.ravel()) for name, drawn in counts.items()},
-        **{
-            name: {**pack(drawn.astype(np.int64).ravel()), "per": 1000}
-            for name, drawn in microseconds.items()
-        },
-    }
+        trace = results.trace(row, predictions=False)
+        resolved = results.resolved(row, trace.num_batches)
+        trace = timed(trace, float(row["baseline_ms"]), resolved, TIMELINE_BATCHES)
+        for name, values in drawn.items():
+            first = np.nan_to_num(getattr(trace, name)[:TIMELINE_BATCHES])
+            values[place, : len(first)] = np.rint(per[name] * first)
+    packed = {name: pack(values.ravel()) for name, values in drawn.items()}
+    return {"batches": TIMELINE_BATCHES, **packed, **{name: packed[name] | {"per": 1000} for name in times}}
