@@ -363,7 +363,7 @@ def first_screen(told: Told, notes: Iterable[str] = (), commands: bool = True) -
     run = about["run"]
     short = textwrap.shorten(timing(about), WIDTH, placeholder=" ...")
     lines += ["", short, f"All methods and shifts: tempora show {run}"]
-    lines.append(f"Your numbers: tempora recommend {run} --fps 30 --cameras 20 --within-ms 200")
+    lines.append(f"Ask next: tempora recommend {run} --fps 30 --cameras 20 --within-ms 200")
     return [*lines, f"Report: {about['report']}"] if about["report"] else lines
 
 

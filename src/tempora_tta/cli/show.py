@@ -246,7 +246,7 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
         console.print(f"To settle more of them: {command}", markup=False, soft_wrap=True)
     elif summary.cells:
         console.print(
-            f"Your numbers: tempora recommend {results.opened_from} --fps 30 --cameras 20 --within-ms 200",
+            f"Ask next: tempora recommend {results.opened_from} --fps 30 --cameras 20 --within-ms 200",
             markup=False,
             soft_wrap=True,
         )
