@@ -28,7 +28,7 @@ from tempora_tta.store import Evaluated, Results
 from tempora_tta.store.verdicts import verdict_of
 
 YES, NO, UNKNOWN = "yes", "no", "unknown"
-"""Whether a deployment fits on the machine: with the method that is advised, with none, or nobody measured it."""
+"""Verdicts on a deployment: it fits on the machine, it does not, or this run has not measured it."""
 
 _NUMBERS = {
     "utility": "utility",
@@ -63,7 +63,7 @@ class Answer:
     ranking: pd.DataFrame
     """Rows of `cells` for this deployment, best first; only methods with an exact answer that keep the limits."""
     judged: Judgement | None = None
-    """Whether the lead of the best is sure: `verdict`, `why`, which methods are equal or may be better."""
+    """Certainty of the lead: `verdict`, `why`, the methods that are equal or may be better."""
     setting: Mapping[str, Any] = field(default_factory=dict)
     """The deployment in numbers: images per second, the machine's limit, waits, patience, budget."""
     question: Mapping[str, Any] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Answer:
     follow_up: str = ""
     """One command that measures what is missing."""
     evaluated: Evaluated | None = None
-    """How `method` was made, for `tempora.deploy(model, answer)`."""
+    """Settings, preset and runtime of `method`, for `tempora.deploy(model, answer)`."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """The run: shifts, batches, machine, timing."""
     cards: Cards = field(default_factory=Cards)
@@ -92,7 +92,7 @@ class Answer:
 
     @property
     def why(self) -> str:
-        """What decided, in sentences."""
+        """The reasons for the choice, in sentences."""
         return " ".join(words.why(self.to_json()))
 
     def could_be(self, method: str) -> bool:

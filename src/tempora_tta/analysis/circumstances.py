@@ -65,7 +65,7 @@ def manifest_differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> 
 
 
 def _told(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What two runs may differ in, as a sentence begins, and what run.json says of it."""
+    """Facts that two runs may differ in: the beginning of a sentence, and the value from run.json."""
     machine, clock = manifest.get("machine", {}), str(manifest.get("clock", ""))
     return {
         "machine is": _processor(machine),

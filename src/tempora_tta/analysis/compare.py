@@ -101,7 +101,7 @@ def _rows(run: Results, without: Collection[str]) -> pd.DataFrame:
 
 
 def _batches(run: Results, rows: pd.DataFrame) -> set[tuple[Any, ...]]:
-    """What decides the batches of each stream."""
+    """Facts that decide the batches of each stream."""
     passes = run.folder.passes()
     identities = [passes[key].identity for key in rows.drop_duplicates(["shift", "seed"])["adapting_pass"]]
     names = ("shift", "seed", "data", "batch_size", "num_batches")
