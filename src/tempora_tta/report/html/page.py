@@ -15,9 +15,7 @@ import pandas as pd
 from tempora_tta import words
 from tempora_tta.analysis.answer import overview
 from tempora_tta.analysis.notes import notes
-from tempora_tta.analysis.of_run import cells_of, summary_of
-from tempora_tta.analysis.remedy import remedy
-from tempora_tta.analysis.tuning import recipe_notes
+from tempora_tta.analysis.of_run import cells_of, remedy, summary_of
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import check_docstrings
@@ -102,7 +100,7 @@ def render(results: Results) -> str:
         sliders=data["sliders"],
         baseline_ms=data["baseline_ms"],
         answer=" ".join(words.summary(told)),
-        notes=[*notes(results), *(note.rstrip(".") for note in recipe_notes(results.manifest))],
+        notes=notes(results),
         told=told,
         legend=words.legend(told["answers"]),
         pictures_of={kind: cards.scenario(kind).situation for kind in pressures},
