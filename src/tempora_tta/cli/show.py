@@ -125,8 +125,8 @@ def _show_table(results: Results, name: str, table: Table, console: Console, shi
     from tempora_tta import words
     from tempora_tta.analysis.answer import about_run
     from tempora_tta.analysis.notes import notes
+    from tempora_tta.analysis.stream import stream_story
     from tempora_tta.report import tables
-    from tempora_tta.report.stream_story import stream_story
 
     console.print(tables.renderable(table, console.width))
     console.print()
