@@ -9,7 +9,6 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from tempora_tta.config import DataConfig, RunConfig, default_of, template
 from tempora_tta.report.html.glossary import WORDS
 from tempora_tta.scenarios.specs import KINDS
 from tempora_tta.store.schema_page import as_markdown
-from tempora_tta.timing.verdict import Limits
 
 DOCS = Path(__file__).parent
 MADE = "Made by `python docs/generate.py` from the code."
@@ -39,7 +37,6 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "config.md": config(),
         **filled("published.md", {"setups": setups(), "inconsistencies": inconsistencies()}),
         **filled("concepts/glossary.md", {"words": words()}),
-        **filled("concepts/timing-and-verdict.md", {"limits": limits()}),
         **filled("tasks/tune-equally.md", {"tuning": tuning()}),
         **filled("concepts/uncertainty.md", {"coverage": coverage(), "noise": noise()}),
     }
@@ -341,21 +338,6 @@ def noise() -> str:
         pairs.append([" and ".join(pair["of"]), *map(str, counted), *points])
     about = f"`{found['command']}` on {found['cores']} cores ({found['machine']}):"
     return "\n\n".join([about, markdown_table(runs), "Distances in points:", markdown_table(pairs)])
-
-
-def limits() -> str:
-    """Where a measurement is worth a warning, and where it is invalid."""
-    given, whole, plain = Limits(), partial(percent, digits=0), "{:g}".format
-    rows = [["observed", "WARN above", "INVALID above"]]
-    for what, bounds, written in (
-        ("drift: the sentinel's median against the baseline's", given.drift, whole),
-        ("outliers: batches that took more than twice their method's median", given.outliers, whole),
-        ("processor time that the hypervisor took", given.stolen, whole),
-        ("page faults per batch, median", given.faults, plain),
-        ("dispersion: λ / median of standard inference", given.dispersion, plain),
-    ):
-        rows.append([what, *map(written, bounds)])
-    return markdown_table(rows)
 
 
 def words() -> str:
