@@ -22,10 +22,10 @@ from tempora_tta._numbers import percent
 from tempora_tta.cli.app import app
 from tempora_tta.cli.examples import EXAMPLES, line
 from tempora_tta.config import DataConfig, RunConfig, default_of, template
-from tempora_tta.measure.verdict import Limits
 from tempora_tta.report.html.glossary import WORDS
 from tempora_tta.scenarios.specs import KINDS
 from tempora_tta.store.schema_page import as_markdown
+from tempora_tta.timing.verdict import Limits
 
 DOCS = Path(__file__).parent
 MADE = "Made by `python docs/generate.py` from the code."

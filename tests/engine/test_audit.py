@@ -15,8 +15,8 @@ from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.plan import make_plan
 from tempora_tta.engine.profiling import overhead_rows, record_profile
-from tempora_tta.measure import load_profile
 from tempora_tta.store import RunFolder
+from tempora_tta.timing import load_profile
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,12 @@ from tempora_tta.engine import Run
 from tempora_tta.engine.build import job_from_python
 from tempora_tta.engine.clocks import open_clock
 from tempora_tta.engine.sentinel import Sentinel
-from tempora_tta.measure import Baseline
 from tempora_tta.methods import Method, create
 from tempora_tta.report.html.page import render
 from tempora_tta.report.tables import build, to_terminal
 from tempora_tta.scenarios import Amortised, Continuous, Discrete
 from tempora_tta.store import UTILITIES, RunFolder, Trace
+from tempora_tta.timing import Baseline
 
 SCENARIOS = [Discrete(utilisation=1), Continuous(threshold_ms=100), Amortised(budget_ms=100)]
 

@@ -28,9 +28,9 @@ from tempora_tta.engine.executors.devices import Devices
 from tempora_tta.engine.executors.ray import RayExecutor, driver_job
 from tempora_tta.engine.schedule import Pending, pick, rough_cost
 from tempora_tta.evaluation import finished
-from tempora_tta.measure import load_profile
 from tempora_tta.methods import Method
 from tempora_tta.store import RunFolder
+from tempora_tta.timing import load_profile
 
 SHIFTS, METHODS = ["contrast", "clean"], ["standard", "lame", "tent"]
 

@@ -18,9 +18,9 @@ from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Run
 from tempora_tta.engine.build import build_job
 from tempora_tta.evaluation import finished
-from tempora_tta.measure import load_profile
 from tempora_tta.store import RunFolder, open_run
 from tempora_tta.store.merge import merge
+from tempora_tta.timing import load_profile
 
 
 @pytest.fixture(scope="module")

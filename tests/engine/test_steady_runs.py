@@ -26,12 +26,12 @@ from tempora_tta.engine.own_profile import added, needs
 from tempora_tta.engine.profiling import allowance, profiled_batches, warming
 from tempora_tta.engine.profiling.stations import Station
 from tempora_tta.engine.profiling.walker import Walker
-from tempora_tta.measure import Verdict, load_profile
-from tempora_tta.measure.profile import Entry, Profile, Residuals, Rounds, Spent
-from tempora_tta.measure.timer import Timer
 from tempora_tta.methods import Method
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete
 from tempora_tta.store import RunFolder
+from tempora_tta.timing import Verdict, load_profile
+from tempora_tta.timing.profile import Entry, Profile, Residuals, Rounds, Spent
+from tempora_tta.timing.timer import Timer
 
 SCENARIOS = [
     Discrete(utilisation=1),
@@ -525,10 +525,10 @@ def test_invalid_passes_are_repeated_and_offline_is_never_marked(network, batche
 def test_stolen_processor_time_does_not_touch_a_gpu(network, batches, monkeypatch):
     """A device that is not the processor: its passes are judged without what the hypervisor took."""
     from tempora_tta.data import from_batches
-    from tempora_tta.measure import Baseline, MeasuredClock
-    from tempora_tta.measure.process import ProcessorTime
     from tempora_tta.methods import create
     from tempora_tta.store import Trace
+    from tempora_tta.timing import Baseline, MeasuredClock
+    from tempora_tta.timing.machine import ProcessorTime
 
     monkeypatch.setattr(ProcessorTime, "stolen_since", lambda self, before: 0.5)
     standard = create("standard", network("fashion_resnet"))
@@ -557,11 +557,3 @@ def test_power_is_that_of_predicting_and_adapting_on_the_way(network, batches, m
     assert found.energy_joules > 0
     assert found.updated_parameters > 0
     assert found.peak_memory_bytes is None, "a processor's memory cannot be told apart"
-
-
-def test_the_energy_of_a_processor_that_others_used_is_not_known():
-    spent = {"tent": Spent(watts=50.0, energy_joules=1.0, updated_parameters=3)}
-    cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert warming.ours_alone(spent, 0.95, cpu) == spent
-    assert warming.ours_alone(spent, 0.2, gpu) == spent
-    assert warming.ours_alone(spent, 0.2, cpu) == {"tent": Spent(updated_parameters=3)}

@@ -20,8 +20,8 @@ from tempora_tta.engine.own_profile import PROFILE_FILE
 from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.task import Task
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, Profile, ProfileClock, load_profile
 from tempora_tta.store import Results, RunFolder, Trace, utility_row
+from tempora_tta.timing import Baseline, Profile, ProfileClock, load_profile
 
 MEASURED_TOLERANCE = 0.02
 """How far a utility may move when a measured cell is run again, beyond its own timing interval."""

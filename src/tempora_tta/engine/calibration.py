@@ -11,8 +11,8 @@ from tempora_tta.data import Stream
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.observer import Observer, Stopped
-from tempora_tta.measure import Baseline
 from tempora_tta.methods.contract import UNTOLD
+from tempora_tta.timing import Baseline
 
 
 def settle(job: Job, stream: Stream, observer: Observer) -> None:

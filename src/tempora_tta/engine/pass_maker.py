@@ -22,12 +22,12 @@ from tempora_tta.engine.runtime import EAGER, compiled_graphs
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.tails import batches_at_once
 from tempora_tta.errors import TemporaError, counted
-from tempora_tta.measure import Baseline, ProfileClock
-from tempora_tta.measure.spent import Spent
 from tempora_tta.methods import Method
 from tempora_tta.store import ADAPTED, RunFolder, StoredPass, Trace, pass_key
 from tempora_tta.store.resources import Resources
 from tempora_tta.store.verdicts import INVALID, WARN, Verdict
+from tempora_tta.timing import Baseline, ProfileClock
+from tempora_tta.timing.device import Spent
 
 MOST_ATTEMPTS = 3
 """How often a pass is made before its timing is called INVALID, or its kinds of work unknown."""

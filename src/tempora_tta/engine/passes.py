@@ -19,12 +19,12 @@ from torch import Tensor
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.predictions import note_predictions
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure.work import NO_WORK, Work
 from tempora_tta.methods import Moment
 from tempora_tta.methods.contract import UNTOLD
 from tempora_tta.scenarios import Budget, Resolved, Timeline, Turn
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, Trace
 from tempora_tta.store.trace import arrivals
+from tempora_tta.timing.work import NO_WORK, Work
 
 Progress = Callable[[Trace, int], None]
 """Called after every batch with the trace so far and the batch's index; may raise to stop the pass."""

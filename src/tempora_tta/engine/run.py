@@ -18,7 +18,6 @@ from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import keep_given
 from tempora_tta.engine.predicting import summarised as predict_with_summary
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, Clock, ProfileClock, Verdict, judge_baseline, judge_run
 from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
 from tempora_tta.store import Cell, Results, RunFolder, StoredPass, Trace, utilities_frame, utility_row
@@ -28,6 +27,7 @@ from tempora_tta.store.schema import PASS_COLUMNS
 from tempora_tta.store.scores import non_finite_scores
 from tempora_tta.store.segments import segments_frame
 from tempora_tta.store.verdicts import VALID, worst
+from tempora_tta.timing import Baseline, Clock, ProfileClock, Verdict, judge_baseline, judge_run
 
 
 class Run:

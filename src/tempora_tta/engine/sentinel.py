@@ -10,11 +10,11 @@ import numpy as np
 
 from tempora_tta.data import Stream
 from tempora_tta.engine.calls import Calls
-from tempora_tta.measure import Baseline, Clock, judge_pass
-from tempora_tta.measure.process import ProcessorTime
 from tempora_tta.methods import Method
 from tempora_tta.methods.contract import UNTOLD
 from tempora_tta.store import Trace
+from tempora_tta.timing import Baseline, Clock, judge_pass
+from tempora_tta.timing.machine import ProcessorTime
 
 SENTINEL_BATCHES = 20
 

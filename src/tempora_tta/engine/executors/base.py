@@ -9,8 +9,8 @@ from typing import Any
 from tempora_tta.engine.job import Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.schedule import Tasks
-from tempora_tta.measure import Baseline, Verdict
 from tempora_tta.store import Cell, RunFolder
+from tempora_tta.timing import Baseline, Verdict
 
 
 class Executor(ABC):

@@ -16,8 +16,8 @@ from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.schedule import Tasks
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.task import Task
-from tempora_tta.measure import Baseline, ProfileClock
 from tempora_tta.store import Cell, RunFolder
+from tempora_tta.timing import Baseline, ProfileClock
 
 
 class LocalExecutor(Executor):

@@ -28,9 +28,9 @@ from tempora_tta.engine.predicting import check_predict_with
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.engine.schedule import Pending, Tasks, pick, rough_cost
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, Profile, ProfileClock, Verdict, load_profile
-from tempora_tta.measure.verdict import Limits, judge
 from tempora_tta.store import Cell, RunFolder
+from tempora_tta.timing import Baseline, Profile, ProfileClock, Verdict, load_profile
+from tempora_tta.timing.verdict import Limits, judge
 
 MOST_LOSSES = 3
 """Workers that one task may take down before it is given up."""

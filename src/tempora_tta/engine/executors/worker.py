@@ -29,8 +29,8 @@ from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.profiling import Replay
 from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.task import Task
-from tempora_tta.measure import Baseline, Profile, ProfileClock
 from tempora_tta.store import Cell, RunFolder, StoredPass, Trace, pass_key
+from tempora_tta.timing import Baseline, Profile, ProfileClock
 
 
 @dataclass(frozen=True)

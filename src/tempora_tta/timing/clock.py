@@ -14,10 +14,10 @@ from typing import Protocol, TypeVar
 import torch
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure.device import synchroniser
-from tempora_tta.measure.process import page_faults
-from tempora_tta.measure.profile import ANY_ACTION, PROVISION_X, STANDARD, Entry, Profile
-from tempora_tta.measure.work import ADAPT, FROZEN, PREDICT, Kind, Piece
+from tempora_tta.timing.device import synchroniser
+from tempora_tta.timing.machine import page_faults
+from tempora_tta.timing.profile import ANY_ACTION, PROVISION_X, STANDARD, Entry, Profile
+from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Kind, Piece
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tempora_tta._numbers import percent
 from tempora_tta.errors import counted
-from tempora_tta.measure.baseline import Baseline
 from tempora_tta.store.verdicts import INVALID, VALID, WARN, Verdict, worst
+from tempora_tta.timing.baseline import Baseline
 
 
 @dataclass(frozen=True)

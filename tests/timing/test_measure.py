@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tempora_tta import TemporaError
-from tempora_tta.measure import (
+from tempora_tta.timing import (
     Baseline,
     MeasuredClock,
     ProfileClock,
@@ -21,8 +21,8 @@ from tempora_tta.measure import (
     machine,
     machine_facts,
 )
-from tempora_tta.measure.process import ProcessorTime
-from tempora_tta.measure.work import ADAPT, FROZEN, PREDICT, Owner, Piece
+from tempora_tta.timing.machine import ProcessorTime
+from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Owner, Piece
 
 GIVEN = {
     "schema_version": 1,
