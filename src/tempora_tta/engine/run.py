@@ -22,8 +22,8 @@ from tempora_tta.errors import TemporaError
 from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
 from tempora_tta.store import Cell, Results, RunFolder, StoredPass, Trace, utilities_frame, utility_row
-from tempora_tta.store.baselines import standard_above
 from tempora_tta.store.pictures import write_pictures
+from tempora_tta.store.record import RunRecord
 from tempora_tta.store.schema import PASS_COLUMNS
 from tempora_tta.store.scores import non_finite_scores
 from tempora_tta.store.segments import segments_frame
@@ -131,7 +131,7 @@ class Run:
     ) -> None:
         job, folder = self.job, self.folder
         cards = Cards(scenario_cards(job.scenarios), {spec.label: spec.card for spec in job.methods})
-        folder.write_manifest(
+        record = RunRecord.model_validate(
             {
                 **job.facts,
                 "config": job.config.plain() if job.named else None,
@@ -148,13 +148,10 @@ class Run:
                 "stream": job.streams[0].walk.settings(),
                 "batch_size": job.streams[0].batch_size,
                 "batches": {source.shift: source.num_batches for source in job.streams},
-                "dropped_samples": {source.shift: source.dropped for source in job.streams},
                 "scenarios": [to_record(scenario) for scenario in job.scenarios],
                 "clock": job.clock.name,
-                "shared": job.config.share,
                 "baseline": baseline.to_json(),
                 "provision_ms": baseline.provision_ms(job.streams[0].num_batches),
-                "standard_above_baseline": standard_above(folder) if finished else None,
                 "finished": finished,
                 "verdict": verdict.to_json() if verdict else None,
                 "non_finite_scores": non_finite_scores(folder, folder.utilities()),
@@ -162,6 +159,7 @@ class Run:
                 **self._executor.facts(),
             }
         )
+        folder.write_manifest(record)
 
 
 def unknowns(job: Job) -> Iterator[str]:

@@ -123,7 +123,6 @@ class RayExecutor(Executor):
         machine = before.get("machine") if before.get("workers") else None
         return {
             **super().facts(),
-            "executor": "ray",
             "workers": {**before.get("workers", {}), **self._workers},
             "machine": machine or (machines[0] if machines else self.job.machine),
         }
