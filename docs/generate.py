@@ -8,7 +8,6 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,12 @@ import yaml
 from typer.models import ArgumentInfo
 
 from tempora_tta import methods, published
-from tempora_tta._numbers import percent
 from tempora_tta.cli.app import app
 from tempora_tta.cli.examples import EXAMPLES, line
 from tempora_tta.config import DataConfig, RunConfig, default_of, template
 from tempora_tta.report.html.glossary import WORDS
 from tempora_tta.scenarios.specs import KINDS
 from tempora_tta.store.schema_page import as_markdown
-from tempora_tta.timing.verdict import Limits
 
 DOCS = Path(__file__).parent
 MADE = "Made by `python docs/generate.py` from the code."
@@ -38,7 +35,6 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "config.md": config(),
         **filled("published.md", {"setups": setups(), "inconsistencies": inconsistencies()}),
         **filled("concepts/glossary.md", {"words": words()}),
-        **filled("concepts/timing-and-verdict.md", {"limits": limits()}),
     }
 
 
@@ -224,24 +220,6 @@ def _setting(field: dataclasses.Field[Any], kind: type[methods.Settings]) -> lis
     ]
     hint = typing.get_type_hints(kind)[field.name]
     return [f"`{field.name}`", default, paper, ", ".join([_type(hint), *allowed])]
-
-
-# -- the verdict -----------------------------------------------------------------------------------------------
-
-
-def limits() -> str:
-    """Where a measurement is worth a warning, and where it is invalid."""
-    given, whole, plain = Limits(), partial(percent, digits=0), "{:g}".format
-    rows = [["observed", "WARN above", "INVALID above"]]
-    for what, bounds, written in (
-        ("drift: the sentinel's median against the baseline's", given.drift, whole),
-        ("outliers: batches that took more than twice their method's median", given.outliers, whole),
-        ("processor time that the hypervisor took", given.stolen, whole),
-        ("page faults per batch, median", given.faults, plain),
-        ("dispersion: λ / median of standard inference", given.dispersion, plain),
-    ):
-        rows.append([what, *map(written, bounds)])
-    return markdown_table(rows)
 
 
 def words() -> str:

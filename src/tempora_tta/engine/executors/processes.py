@@ -52,7 +52,7 @@ class ProcessExecutor(RayExecutor):
         return OwnProfile(self.job, clock, self.folder.path, self.observer).ready()
 
     def facts(self) -> dict[str, Any]:
-        return {**Executor.facts(self), "processes": len(self._workers)}
+        return Executor.facts(self)
 
 
 class Processes:
