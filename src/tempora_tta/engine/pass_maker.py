@@ -198,7 +198,7 @@ class PassMaker:
             "learns": bool(set(method.actions) - set(method.idle)),
             "batch_statistics": method.statistics is not None,
         }
-        if self.source.walk.over_many:
+        if self.source.settings.over_many:
             facts["segments"] = [
                 {**dataclasses.asdict(segment), "name": segment.name} for segment in self.source.segments
             ]
