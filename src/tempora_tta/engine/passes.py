@@ -212,7 +212,7 @@ class Pass:
         faults = calls.clock.faults() - faults if faults >= 0 else -1
         calls.count(said[0], predict_ms * factor, action, adapt_ms * factor)
         work = said if calls.said == NO_WORK else calls.said
-        stepped = not froze_itself and action not in calls.method.idle
+        stepped = not froze_itself and calls.method.learned(action)
         return Row(
             FROZEN if froze_itself else ADAPTED, scores, predict_ms, adapt_ms, action, stepped, work, faults
         )
