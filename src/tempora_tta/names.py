@@ -105,7 +105,7 @@ SUITES: Mapping[str, str] = {
 """Parts of suites, each a file in a package."""
 
 PROFILES: Mapping[str, str] = {
-    name: f"tempora_tta.measure.library:{name}.json" for name in ("h200-resnet50", "h200-vit_b_16")
+    name: f"tempora_tta.timing.library:{name}.json" for name in ("h200-resnet50", "h200-vit_b_16")
 }
 """Latency profiles that ship with Tempora besides the paper's, `--clock library:NAME`, each a file in a package."""
 

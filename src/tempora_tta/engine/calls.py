@@ -13,12 +13,12 @@ from typing import Any
 from torch import Tensor
 
 from tempora_tta.data import Stream
-from tempora_tta.measure import Clock
-from tempora_tta.measure.work import ADAPT, FROZEN, NO_WORK, PREDICT, Owner, Phase, Piece, Work, work_of
 from tempora_tta.methods import Method, Moment
 from tempora_tta.methods.contract import UNTOLD, adapt_at, checked_action, checked_scores, predict_at
 from tempora_tta.methods.guard import Guard
 from tempora_tta.scenarios import Resolved, Timeline, Turn
+from tempora_tta.timing import Clock
+from tempora_tta.timing.work import ADAPT, FROZEN, NO_WORK, PREDICT, Owner, Phase, Piece, Work, work_of
 
 
 @dataclass

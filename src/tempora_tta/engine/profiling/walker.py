@@ -8,11 +8,11 @@ from torch import Tensor
 
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.profiling.stations import Station
-from tempora_tta.measure.timer import Elapsed, Timer
-from tempora_tta.measure.work import ADAPT, FROZEN, PREDICT, Kind, Sample, work_of
 from tempora_tta.methods import Method, Moment
 from tempora_tta.methods.contract import adapt_at, predict_at
 from tempora_tta.methods.guard import Guard
+from tempora_tta.timing.timer import Elapsed, Timer
+from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Kind, Sample, work_of
 
 LEISURE = Moment(now_ms=0.0, arrived_ms=0.0)
 HURRY = Moment(

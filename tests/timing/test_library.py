@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from tempora_tta.cli import app
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import load_profile
-from tempora_tta.measure.profile import Profile
-from tempora_tta.measure.work import Kind
 from tempora_tta.names import PROFILES, file_of
+from tempora_tta.timing import load_profile
+from tempora_tta.timing.profile import Profile
+from tempora_tta.timing.work import Kind
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -41,7 +41,7 @@ def test_it_holds_the_medians_that_were_measured(name: str) -> None:
 
 
 def test_all_files_are_listed_and_an_unknown_name_is_told_the_others() -> None:
-    files = {path.stem for path in file_of("tempora_tta.measure.library:x").parent.glob("*.json")}
+    files = {path.stem for path in file_of("tempora_tta.timing.library:x").parent.glob("*.json")}
     assert files == set(PROFILES)
     with pytest.raises(TemporaError, match="h200-resnet50"):
         load_profile("library:h200-resnet5")

@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from tempora_tta.errors import TemporaError, unknown
-from tempora_tta.measure.profile import (
+from tempora_tta.names import PROFILES, file_of
+from tempora_tta.published import profile as published_profile
+from tempora_tta.published.profiles import PROFILED
+from tempora_tta.timing.profile import (
     ANY_ACTION,
     GIVEN,
     SCHEMA_VERSION,
@@ -27,10 +30,7 @@ from tempora_tta.measure.profile import (
     Profile,
     profile_id,
 )
-from tempora_tta.measure.work import ADAPT, FROZEN, PREDICT
-from tempora_tta.names import PROFILES, file_of
-from tempora_tta.published import profile as published_profile
-from tempora_tta.published.profiles import PROFILED
+from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT
 
 PUBLISHED, LIBRARY = "published:", "library:"
 Times = tuple[float, Mapping[str, float], float | None, bool]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from tempora_tta.measure.work import Kind, Sample
+from tempora_tta.timing.work import Kind, Sample
 
 FloatArray = NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
-from tempora_tta.measure.device import synchroniser
-from tempora_tta.measure.process import ProcessorTime
+from tempora_tta.timing.device import synchroniser
+from tempora_tta.timing.machine import ProcessorTime
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempora_tta.measure.power import LEAST_S, READ_EVERY_S, mean_watts
+from tempora_tta.timing.device import LEAST_S, READ_EVERY_S, mean_watts
 
 
 class Device:

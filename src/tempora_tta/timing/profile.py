@@ -18,11 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tempora_tta._numbers import percent
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure.baseline import Baseline
-from tempora_tta.measure.fits import BLOCK, TAIL_SAMPLES, Fit
-from tempora_tta.measure.work import FROZEN, PREDICT, Kind, Phase
 from tempora_tta.store.atomic import write_atomically
 from tempora_tta.store.verdicts import VALID, WARN, Verdict
+from tempora_tta.timing.baseline import Baseline
+from tempora_tta.timing.fits import BLOCK, TAIL_SAMPLES, Fit
+from tempora_tta.timing.work import FROZEN, PREDICT, Kind, Phase
 
 SCHEMA_VERSION = 2
 PRECISE, ROUGH = 0.01, 0.05

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tempora_tta import TemporaError
-from tempora_tta.measure import Profile, ProfileClock, load_profile
-from tempora_tta.measure import fits as fitting
-from tempora_tta.measure.profile import Entry, Residuals, Rounds, imprecision
-from tempora_tta.measure.timer import clean_device_rounds
-from tempora_tta.measure.work import Kind, Owner, Piece, Sample
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 from tempora_tta.scenarios.deployment import is_relative
+from tempora_tta.timing import Profile, ProfileClock, load_profile
+from tempora_tta.timing import fits as fitting
+from tempora_tta.timing.profile import Entry, Residuals, Rounds, imprecision
+from tempora_tta.timing.timer import clean_device_rounds
+from tempora_tta.timing.work import Kind, Owner, Piece, Sample
 
 STANDARD = Kind("standard", "predict")
 STEP = Kind("tent", "adapt", "", "step")
