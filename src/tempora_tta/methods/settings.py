@@ -134,4 +134,12 @@ def _reason(problem: Any) -> str:
         return suggestion(str(problem["input"]), allowed)
     if problem["type"] == "float_type" and isinstance(problem["input"], str):
         return "must be a number (YAML reads 1e-3 as text: write 0.001 or 1.0e-3)"
-    return str(problem["msg"]).replace("Input should be", "must be")
+    words = {
+        "Input should be": "must be",
+        "greater than or equal to": "at least",
+        "less than or equal to": "at most",
+    }
+    reason = str(problem["msg"])
+    for theirs, ours in words.items():
+        reason = reason.replace(theirs, ours)
+    return reason
