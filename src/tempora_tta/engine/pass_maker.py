@@ -195,7 +195,7 @@ class PassMaker:
             "stateless": method.stateless,
             "family": method.family,
             "time_aware": method.time_aware,
-            "learns": bool(set(method.actions) - set(method.idle)),
+            "learns": method.learns,
             "batch_statistics": method.statistics is not None,
         }
         if self.source.settings.over_many:
