@@ -159,8 +159,8 @@ def _limits(found: Answers, question: Question) -> tuple[dict[str, str], dict[in
         if getattr(question, name) is not None and found.rows[column].isna().all():
             raise TemporaError(
                 f"{name}: {what} is not known in this run; its times come from a clock without it. Profile the "
-                "device where a driver counts it (an NVIDIA GPU; energy also on a processor with RAPL that nothing "
-                "else uses): tempora profile --out profile.json, then tempora run --clock profile.json"
+                "device where a driver counts it (an NVIDIA GPU): tempora profile --out profile.json, then "
+                "tempora run --clock profile.json"
             )
     missed: dict[str, str] = {}
     known: dict[int, dict[str, float]] = {percent: {} for percent in question.limits_ms}

@@ -19,12 +19,12 @@ from tempora_tta.engine.pipeline.operator import Operator
 from tempora_tta.engine.rehearsal import find_example, measured_baseline
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.errors import TemporaError, unknown
-from tempora_tta.measure import choose_device
 from tempora_tta.methods import Method
 from tempora_tta.models import Classifier, load, wrap
 from tempora_tta.scenarios import Deployment
 from tempora_tta.scenarios.deployment import PACES
 from tempora_tta.store import Evaluated
+from tempora_tta.timing import choose_device
 
 TOO_LONG_MS, TOO_LONG_X = 10_000.0, 100
 """A call is taken to hang after so long, or so many lambda where that is more."""

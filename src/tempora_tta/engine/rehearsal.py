@@ -14,9 +14,9 @@ from tempora_tta._tensors import described, is_plain
 from tempora_tta.engine.pipeline.door import all_finite
 from tempora_tta.engine.pipeline.scores import on_host
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure.profile import PROVISION_X
 from tempora_tta.methods import Method
 from tempora_tta.models import Classifier, check_input
+from tempora_tta.timing.profile import PROVISION_X
 
 BASELINE_BATCHES, FEWEST_BATCHES, BASELINE_S = 30, 3, 2.0
 """lambda is measured on so many batches, or on as many as fit into so long and at least a few."""
