@@ -314,7 +314,8 @@ def pareto(results: Results) -> Drawn | None:
         for frame in (analysis.budget_curves(rows, cards), analysis.pareto_front(rows, cards))
     )
     x, y = _seconds(curves["seconds"]), utility_axis().scale(zero=False)
-    base = chart_of(curves).encode(x=x, y=y, color=method_colour(cards, cards.in_order(curves["method"])))
+    colour = method_colour(cards, cards.in_order(curves["method"]), columns=4)
+    base = chart_of(curves).encode(x=x, y=y, color=colour)
     tooltip = [*hover(Method="text:N", Utility="utility_text:N"), number("seconds", "seconds", 3)]
     best = alt.Chart(front).encode(x=x, y=y)
     turn = best.transform_filter("datum.diminishing").transform_window(place="row_number()")
