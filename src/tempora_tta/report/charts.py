@@ -404,7 +404,7 @@ def drawn(results: Results, name: str, shift: str | None = None) -> alt.typing.C
         raise TemporaError(
             f"shift={shift!r}: only the chart 'pressure' takes a shift; leave it out with {name!r}"
         )
-    made = CHARTS[name](results) if shift is None else pressure(results, shift)
+    made = pressure(results, shift) if name == "pressure" else CHARTS[name](results)
     if made is None:
         raise TemporaError(f"this run has no data for the chart {name!r}")
     chart: alt.typing.ChartType = made[0]
