@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 import tempfile
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from tempora_tta.data import Order, Streams
 from tempora_tta.engine.build import build_job
-from tempora_tta.engine.executors.local import make_sentinel
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.load_config import validated
 from tempora_tta.engine.observer import Observer
@@ -131,9 +129,8 @@ def _once_more(job: Job, results: Results, cell: pd.Series, streams: Streams) ->
             source=source,
             baseline=baseline,
             folder=folder,
-            sentinel=cache(lambda: make_sentinel(job, source, streams, baseline)) if job.measured else None,
             observer=Observer(),
-            open_stream=lambda: streams.open(source),
+            streams=streams,
         )
         (made,) = Task(passes).cells()
         if made.status != "ok":

@@ -314,22 +314,6 @@ class Profile(_Part):
         }
         return self.model_copy(update=update)._fresh()
 
-    def with_new(self, other: Profile, rounds_before: int) -> Profile:
-        """With the kinds that somebody else added to this profile when it had `rounds_before` rounds."""
-        new = [position for position, entry in enumerate(other.entries) if entry.kind not in self.by_kind]
-        rounds = Rounds(
-            shift=other.rounds.shift[rounds_before:],
-            clean=other.rounds.clean[rounds_before:],
-            checks=other.rounds.checks[rounds_before:],
-            standard_ms=other.rounds.standard_ms[rounds_before:],
-            ms=[other.rounds.ms[position][rounds_before:] for position in new],
-            amount=[
-                None if (amounts := other.rounds.amount[position]) is None else amounts[rounds_before:]
-                for position in new
-            ],
-        )
-        return self.with_entries([other.entries[position] for position in new], rounds) if new else self
-
     def _fresh(self) -> Profile:
         """Without what was worked out for another list of entries."""
         return Profile.model_validate(self.model_dump())
