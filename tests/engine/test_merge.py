@@ -84,7 +84,7 @@ def test_parts_join_to_the_whole(clock_file, whole, tmp_path, apart):
     assert merged.missing == []
     manifest = merged.results.manifest
     assert manifest["finished"]
-    for name in ("methods", "shifts", "batches", "method_settings", "cards", "standard_above_baseline"):
+    for name in ("methods", "shifts", "batches", "method_settings", "cards"):
         assert manifest[name] == expected.manifest[name]
     for name in ("methods", "data"):
         assert manifest["config"][name] == expected.manifest["config"][name]

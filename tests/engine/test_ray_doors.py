@@ -51,4 +51,6 @@ def test_a_local_cluster_listens_on_loopback_only():
 
 @pytest.mark.slow
 def test_ray_that_could_not_be_told_is_noted():
-    assert any("anyone who reaches its ports can run code here" in line for line in listeners("imported before"))
+    assert any(
+        "anyone who reaches its ports can run code here" in line for line in listeners("imported before")
+    )

@@ -145,7 +145,6 @@ class OnRay(Elsewhere):
         before: Mapping[str, Any] = self.folder.manifest() if self.folder.has_manifest() else {}
         earlier = before["machine"] if before.get("workers") else self.job.machine
         return {
-            "executor": "ray",
             "workers": dict(self._kinds) or before.get("workers", {}),
             "machine": self._machine or earlier,
         }

@@ -14,11 +14,11 @@ from tempora_tta._numbers import percent
 from tempora_tta.data import Order, Stream, Streams
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
+from tempora_tta.engine.measured import Drift
 from tempora_tta.engine.observer import Observer, Stopped
 from tempora_tta.engine.passes import Pass
 from tempora_tta.engine.predicting import predictor
 from tempora_tta.engine.runtime import EAGER, compiled_graphs
-from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.tails import batches_at_once
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.methods import Method
@@ -104,9 +104,8 @@ class PassMaker:
         return self.streams.open(self.source)
 
     @cached_property
-    def _sentinel(self) -> Sentinel:
-        standard = self.job.create(MethodSpec(STANDARD), self.source.seed)
-        return Sentinel(standard, self.stream, self.job.clock, self.baseline)
+    def _drift(self) -> Drift:
+        return Drift(self.job, self.stream, self.baseline)
 
     def _attempt(
         self, identity: dict[str, Any], make: Callable[[Pass], Trace]
@@ -128,7 +127,7 @@ class PassMaker:
         facts: dict[str, Any] = {}
         with own_randomness(self.source.seed):
             if timed and self.job.measured:
-                trace, facts = self._sentinel.around(
+                trace, facts = self._drift.around(
                     work, lambda: run.calls.warm_up(self.job.config.warmup_batches)
                 )
             else:

@@ -25,9 +25,9 @@ from typing import Any, Protocol
 from tempora_tta.config import checked
 from tempora_tta.data import Streams
 from tempora_tta.engine.build import build_job
-from tempora_tta.engine.calibration import calibrate, settle
 from tempora_tta.engine.clocks import STEADY
 from tempora_tta.engine.job import Job
+from tempora_tta.engine.measured import calibrate, warm_up_all
 from tempora_tta.engine.observer import Observer, Stopped
 from tempora_tta.engine.own_profile import Profiles, profile_here, profiled_device
 from tempora_tta.engine.pass_maker import PassMaker, PassMissing
@@ -80,7 +80,7 @@ class Here:
 
     def calibrate(self) -> Baseline:
         stream = self.streams.open(self.job.streams[0])
-        settle(self.job, stream, self.observer)
+        warm_up_all(self.job, stream, self.observer)
         return calibrate(self.job, stream, self.observer)
 
     def profile(self, **what: Any) -> Profile:
@@ -266,6 +266,9 @@ class Elsewhere:
             self.observer.task_finished(*task.name)
             yield task, made.cells
 
+    def facts(self) -> dict[str, Any]:
+        return {}
+
     def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Made | Failed]]:
         """Hand out tasks, longest first, and yield what comes back."""
         raise NotImplementedError
@@ -389,9 +392,6 @@ class OnCores(Elsewhere):
                     made = None
                 yield done, made
         self.close()
-
-    def facts(self) -> dict[str, Any]:
-        return {"processes": self._processes}
 
     def close(self) -> None:
         for core in self._cores:

@@ -11,9 +11,9 @@ import numpy as np
 
 from tempora_tta._numbers import percent
 from tempora_tta.cards import Cards, scenario_cards
-from tempora_tta.engine.calibration import remeasure
 from tempora_tta.engine.clocks import clock_record
 from tempora_tta.engine.job import STANDARD, Job
+from tempora_tta.engine.measured import judged_run
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import OwnProfile, keep_given
 from tempora_tta.engine.pass_maker import PassMaker
@@ -24,13 +24,16 @@ from tempora_tta.errors import TemporaError
 from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
 from tempora_tta.store import Cell, Results, RunFolder, StoredPass, Trace, utilities_frame, utility_row
-from tempora_tta.store.baselines import standard_above
 from tempora_tta.store.pictures import write_pictures
+from tempora_tta.store.record import RunRecord
 from tempora_tta.store.schema import PASS_COLUMNS
 from tempora_tta.store.scores import non_finite_scores
 from tempora_tta.store.segments import segments_frame
-from tempora_tta.store.verdicts import VALID
-from tempora_tta.timing import Baseline, Clock, ProfileClock, Verdict, judge_baseline, judge_run
+from tempora_tta.store.verdicts import VALID, Verdict
+from tempora_tta.timing import Baseline, Clock, ProfileClock
+
+MOST_ROUNDS = 3
+"""How often tasks are made: again where they met work that the profile had no time for."""
 
 MOST_ROUNDS = 3
 """How often tasks are made: again where they met work that the profile had no time for."""
@@ -68,7 +71,7 @@ class Run:
             self._write_manifest(baseline, looked_up_verdict(self.job.clock))
             self.observer.started(len(self.job.streams) * len(self.job.methods), 0)
             self._make(baseline)
-            verdict = self._verdict(baseline)
+            verdict = self._verdict()
         finally:
             self._place.close()
         compare_with_published(self.job, self.rows, self.observer)
@@ -152,16 +155,11 @@ class Run:
         keys = (cell.adapting_pass, cell.frozen_pass, cell.fallback_pass) if ok else (None,)
         return [self.folder.trace(key) if key else None for key in keys]
 
-    def _verdict(self, baseline: Baseline) -> Verdict | None:
+    def _verdict(self) -> Verdict | None:
         if not self.job.measured:
             return looked_up_verdict(self.job.clock)
         facts = (stored.facts.get("verdict") for stored in self._used_passes())
-        streams, after_ms = self._place.streams, None
-        if streams is not None and streams.latest is not None and baseline.median_ms is not None:
-            after_ms = remeasure(self.job, streams.latest, self.observer)
-        return judge_run(
-            judge_baseline(baseline, after_ms), [Verdict.from_json(fact) for fact in facts if fact]
-        )
+        return judged_run(Verdict.from_json(fact) for fact in facts if fact)
 
     def _used_passes(self) -> list[StoredPass]:
         """Those that the table comes from."""
@@ -174,7 +172,7 @@ class Run:
     ) -> None:
         job, folder = self.job, self.folder
         cards = Cards(scenario_cards(job.scenarios), {spec.label: spec.card for spec in job.methods})
-        folder.write_manifest(
+        record = RunRecord.model_validate(
             {
                 **job.facts,
                 "config": job.config.plain() if job.named else None,
@@ -191,13 +189,10 @@ class Run:
                 "stream": job.streams[0].walk.settings(),
                 "batch_size": job.streams[0].batch_size,
                 "batches": {source.shift: source.num_batches for source in job.streams},
-                "dropped_samples": {source.shift: source.dropped for source in job.streams},
                 "scenarios": [to_record(scenario) for scenario in job.scenarios],
                 "clock": job.clock.name,
-                "shared": job.config.share,
                 "baseline": baseline.to_json(),
                 "provision_ms": baseline.provision_ms(job.streams[0].num_batches),
-                "standard_above_baseline": standard_above(folder) if finished else None,
                 "finished": finished,
                 "verdict": verdict.to_json() if verdict else None,
                 "non_finite_scores": non_finite_scores(folder, folder.utilities()),
@@ -206,6 +201,7 @@ class Run:
                 **self._place.facts(),
             }
         )
+        folder.write_manifest(record)
 
 
 def _task_of(row: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -219,7 +215,8 @@ def begun_baselines(job: Job, folder: RunFolder) -> dict[str, Baseline]:
     one that was given, recorded, or measured in another way.
     """
     known: dict[str, Any] = {}
-    if folder.has_manifest() and "baselines" in (manifest := folder.manifest()):
+    if folder.has_manifest():
+        manifest = folder.manifest()
         if (manifest["model"], manifest["batch_size"]) == (job.model.name, job.streams[0].batch_size):
             known = manifest["baselines"]
     else:
