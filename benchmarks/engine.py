@@ -25,10 +25,10 @@ from tempora_tta._numbers import percent
 from tempora_tta.data import from_batches
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.passes import Pass
-from tempora_tta.measure import MeasuredClock
 from tempora_tta.methods import Method
 from tempora_tta.scenarios import Offline, relative_grid
 from tempora_tta.store import Results
+from tempora_tta.timing import MeasuredClock
 
 GRADIENT_FREE = ("standard", "adabn", "lame", "neo")
 
@@ -193,7 +193,7 @@ def fitting(model: models.Classifier) -> list[str]:
     """The methods that `all` means on this network."""
     found = []
     for name in methods.names():
-        if methods.get(name).costly:
+        if methods.get(name).only_by_name:
             continue
         try:
             methods.create(name, model)

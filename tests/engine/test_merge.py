@@ -18,9 +18,9 @@ from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Run
 from tempora_tta.engine.build import build_job
 from tempora_tta.evaluation import finished
-from tempora_tta.measure import load_profile
 from tempora_tta.store import RunFolder, open_run
 from tempora_tta.store.merge import merge
+from tempora_tta.timing import load_profile
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_parts_join_to_the_whole(clock_file, whole, tmp_path, apart):
     assert merged.missing == []
     manifest = merged.results.manifest
     assert manifest["finished"]
-    for name in ("methods", "shifts", "batches", "method_settings", "cards", "standard_above_baseline"):
+    for name in ("methods", "shifts", "batches", "method_settings", "cards"):
         assert manifest[name] == expected.manifest[name]
     for name in ("methods", "data"):
         assert manifest["config"][name] == expected.manifest["config"][name]

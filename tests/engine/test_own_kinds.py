@@ -27,6 +27,7 @@ from tempora_tta.report.charts import save
 from tempora_tta.report.html.page import render
 from tempora_tta.scenarios import Discrete, Scenario, from_spec, to_spec
 from tempora_tta.store import Results, open_run
+from tempora_tta.store.record import RunRecord
 
 LAB = '''
 from dataclasses import dataclass
@@ -272,7 +273,7 @@ def test_two_runs_that_call_one_method_differently_show_their_own_labels(tmp_pat
     manifest = open_run(other).manifest
     manifest["cards"]["methods"]["mine"] |= {"label": "Another name", "family": "gradient-free"}
     manifest["cards"]["scenarios"]["alternating"]["title"] = "To and fro"
-    RunFolder(other).write_manifest({name: manifest[name] for name in manifest if name != "checksum"})
+    RunFolder(other).write_manifest(RunRecord.model_validate(manifest))
     first, second = open_run(run), open_run(other)
 
     def sweep(results: Results) -> str:

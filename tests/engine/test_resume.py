@@ -16,9 +16,9 @@ from latencies import CLOCK
 import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.engine import Observer, Stopped
-from tempora_tta.measure import load_profile
 from tempora_tta.scenarios import Amortised, Deployment, Discrete
 from tempora_tta.store import RunFolder, atomic, pack
+from tempora_tta.timing import load_profile
 
 SCENARIOS = [
     Discrete(utilisation=1),
@@ -185,7 +185,7 @@ def _passes(folder: Path) -> int:
 def test_killed_at_random_moments_and_resumed_loses_nothing(tmp_path):
     """kill -9, many times, at random: no row lost, doubled or changed against an uninterrupted run."""
     clock = tmp_path / "clock.json"
-    from tempora_tta.measure import load_profile
+    from tempora_tta.timing import load_profile
 
     load_profile(CLOCK).save(clock)
     command = [

@@ -34,9 +34,10 @@ from tempora_tta.engine.tuning import (
     label_free,
     one_pass,
     plan,
+    searched,
+    trials,
 )
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.search import searched, trials
 from tempora_tta.report.html.page import render
 from tempora_tta.scenarios import Offline
 from tempora_tta.store import Results, RunFolder, open_run

@@ -140,7 +140,7 @@ def _read(overrides: list[str], whole: bool) -> None:
     from tempora_tta.engine.job import with_offline
     from tempora_tta.engine.load_config import load_config
     from tempora_tta.engine.runtime import Runtime
-    from tempora_tta.measure import choose_device
+    from tempora_tta.timing import choose_device
 
     config = load_config(Path("config.yaml"), overrides)
     stored = json.loads(json.dumps(config.plain()))

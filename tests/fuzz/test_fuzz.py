@@ -99,7 +99,7 @@ def test_a_command_that_shows_the_inside_is_a_failure(monkeypatch):
     def broken(*_: object) -> None:
         raise TemporaError("ArrowInvalid: not a Parquet file, and so on")
 
-    monkeypatch.setattr("tempora_tta.store.folder.RunFolder.manifest", broken)
+    monkeypatch.setattr("tempora_tta.store.folder.RunFolder.record", broken)
     with pytest.raises(AssertionError, match="ArrowInvalid"):
         command.tempora("show", "nowhere")
 

@@ -274,7 +274,7 @@ def test_an_unfinished_run_has_no_verdict_yet(tmp_path: Path) -> None:
 def test_nothing_to_report_is_an_error_that_says_what_to_do(tmp_path: Path, results: Results) -> None:
     folder = RunFolder(tmp_path)
     (tmp_path / "traces").mkdir()
-    folder.write_manifest(results.manifest)
+    folder.write_manifest(results.folder.record())
     with pytest.raises(TemporaError, match="let the run finish"):
         write_report(Results(folder))
 

@@ -22,6 +22,7 @@ from tempora_tta.report.charts import winners as winners_chart
 from tempora_tta.report.html.page import render
 from tempora_tta.scenarios import Continuous, Discrete, Offline
 from tempora_tta.store import Results
+from tempora_tta.store.record import RunRecord
 
 SCENARIOS = (Offline(), Discrete(interval_ms=10.0), Discrete(interval_ms=25.0), Continuous(threshold_ms=15.0))
 TWIN = "mocks"
@@ -162,7 +163,7 @@ def test_a_failed_method_is_shown_and_not_proposed(run: Results, tmp_path: Path)
     )
     frame.loc[gone, list(numbers)] = None
     results.folder.write_utilities(frame)
-    results.folder.write_manifest(results.folder.manifest())
+    results.folder.write_manifest(results.folder.record())
     text = shown("show", tmp_path)
     assert "Tent –" in text
     assert "Tent failed everywhere: RuntimeError: no BatchNorm layer" in text
@@ -175,7 +176,7 @@ def test_the_verdict_keeps_all_its_words(run: Results, tmp_path: Path) -> None:
     text = "INVALID: 13 of 56 passes are INVALID; close other programs"
     results = write_run(tmp_path, scenarios=SCENARIOS, verdict="INVALID")
     manifest = {**results.folder.manifest(), "verdict": {"status": "INVALID", "reasons": [], "text": text}}
-    results.folder.write_manifest(manifest)
+    results.folder.write_manifest(RunRecord.model_validate(manifest))
     said = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", render(Results(results.folder))))
     assert said.count("13 of 56 passes are INVALID") == 2, "in the banner and under provenance"
 

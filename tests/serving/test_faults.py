@@ -55,8 +55,8 @@ class Faulty(Method):
     def setup(self):
         self.seen = 0
 
-    def remember(self):
-        super().remember()
+    def save_initial(self):
+        super().save_initial()
         self.made = True
 
     @torch.no_grad()

@@ -139,7 +139,7 @@ def test_a_steady_run_without_its_profile_is_noticed(tmp_path: Path) -> None:
 
 def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = mixed(runs, tmp_path / "run")
-    monkeypatch.setattr("tempora_tta.store.manifest.MOST_MANIFEST_BYTES", 1 << 20)
+    monkeypatch.setattr("tempora_tta.store.record.MOST_BYTES", 1 << 20)
     (folder / "run.json").write_bytes(b" " * (1 << 20) + (folder / "run.json").read_bytes())
     with pytest.raises(TemporaError, match=r"run\.json is damaged .* more than 1 MiB"):
         open_run(folder)

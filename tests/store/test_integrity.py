@@ -29,6 +29,7 @@ from tempora_tta.store import (
     utilities_frame,
     utility_row,
 )
+from tempora_tta.store.record import RunRecord
 
 SCENARIOS: tuple[Scenario, ...] = (
     Offline(),
@@ -71,7 +72,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 placed = Cell(**{**vars(cell), "adapting_pass": stored.key, "frozen_pass": stored.key})
                 rows.append(utility_row(placed, stored.trace(), stored.trace()))
         folder.write_utilities(utilities_frame(rows))
-        folder.write_manifest(
+        record = RunRecord.model_validate(
             {
                 "model": "net",
                 "methods": ["standard", "tent"],
@@ -85,6 +86,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "baseline": {"baseline_ms": BASELINE_MS},
             }
         )
+        folder.write_manifest(record)
     return path
 
 

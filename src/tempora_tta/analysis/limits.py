@@ -39,8 +39,8 @@ def within_limits(answers: Answers, question: Question) -> WithinLimits:
         if getattr(question, name) is not None and answers.rows[column].isna().all():
             raise TemporaError(
                 f"{name}: {what} is not known in this run; its times come from a clock without it. Profile the "
-                "device where a driver counts it (an NVIDIA GPU; energy also on a processor with RAPL that nobody "
-                "else uses): tempora profile --out profile.json, then tempora run --clock profile.json"
+                "device where a driver counts it (an NVIDIA GPU): tempora profile --out profile.json, then "
+                "tempora run --clock profile.json"
             )
     missed: dict[str, str] = {}
     found: dict[str, dict[int, float]] = {}

@@ -100,7 +100,7 @@ def demo(
 def with_times(methods: list[str], clock: str) -> list[str]:
     """Those of the methods that the clock has times for: a recorded one knows some, this machine's own all."""
     from tempora_tta.engine.clocks import MEASURED, STEADY
-    from tempora_tta.measure import load_profile
+    from tempora_tta.timing import load_profile
 
     if clock in (STEADY, MEASURED):
         return methods

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tempora_tta.measure import Profile
+    from tempora_tta.timing import Profile
 
 
 def profile(
@@ -90,7 +90,7 @@ def profile(
     console.print(f"wrote {file}; use it with: tempora run ... --clock {file}", markup=False, soft_wrap=True)
     if share:
         console.print(
-            "To contribute it: put it into src/tempora_tta/measure/library, and its name into PROFILES of "
+            "To contribute it: put it into src/tempora_tta/timing/library, and its name into PROFILES of "
             "src/tempora_tta/names.py",
             soft_wrap=True,
         )

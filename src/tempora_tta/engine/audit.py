@@ -12,16 +12,16 @@ import pandas as pd
 
 from tempora_tta.data import Order, Streams
 from tempora_tta.engine.build import build_job
-from tempora_tta.engine.executors.local import make_sentinel
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.load_config import validated
+from tempora_tta.engine.measured import Drift
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import PROFILE_FILE
 from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.task import Task
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, Profile, ProfileClock, load_profile
 from tempora_tta.store import Results, RunFolder, Trace, utility_row
+from tempora_tta.timing import Baseline, Profile, ProfileClock, load_profile
 
 MEASURED_TOLERANCE = 0.02
 """How far a utility may move when a measured cell is run again, beyond its own timing interval."""
@@ -131,7 +131,7 @@ def _once_more(job: Job, results: Results, cell: pd.Series, streams: Streams) ->
             source=source,
             baseline=baseline,
             folder=folder,
-            sentinel=cache(lambda: make_sentinel(job, source, streams, baseline)) if job.measured else None,
+            drift=cache(lambda: Drift(job, streams.open(source), baseline)) if job.measured else None,
             observer=Observer(),
             open_stream=lambda: streams.open(source),
         )

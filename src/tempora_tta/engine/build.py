@@ -47,14 +47,14 @@ from tempora_tta.engine.recipes import read_recipes
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.engine.samples import may_be_kept, sample_pictures
 from tempora_tta.errors import TemporaError, counted
-from tempora_tta.measure import choose_device, device_kind, machine_facts
-from tempora_tta.measure.process import keep_freed_memory
+from tempora_tta.methods.contract import samples
 from tempora_tta.methods.guard import Misbehaved
-from tempora_tta.methods.source import samples
 from tempora_tta.models import Classifier
 from tempora_tta.names import GRIDS
 from tempora_tta.scenarios import Scenario, from_spec, grid, to_spec
 from tempora_tta.store.made_with import other_work
+from tempora_tta.timing import choose_device, device_kind, machine_facts
+from tempora_tta.timing.machine import keep_freed_memory
 
 ScenarioLike = Scenario | str | Mapping[str, Any]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from tempora_tta.measure import (
+from tempora_tta.timing import (
     Baseline,
     Clock,
     MeasuredClock,
     ProfileClock,
     load_profile,
 )
-from tempora_tta.measure.profile import PROVISION_X
+from tempora_tta.timing.profile import PROVISION_X
 
 STEADY, MEASURED = "steady", "measured"
 

@@ -22,13 +22,13 @@ from tempora_tta.data import Order, Stream
 from tempora_tta.engine.code_hash import CodeHash, code_hash
 from tempora_tta.engine.runtime import EAGER, Runtime
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, Clock, ProfileClock
 from tempora_tta.methods import Method
 from tempora_tta.methods.guard import Guard
 from tempora_tta.models import Classifier
 from tempora_tta.published.methods import MethodCard, card_of, check_colour, colour_in, family_called
 from tempora_tta.scenarios import Offline, Resolved, Scenario
 from tempora_tta.store.made_with import made_with
+from tempora_tta.timing import Baseline, Clock, ProfileClock
 
 STANDARD = "standard"
 

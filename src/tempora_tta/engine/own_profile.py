@@ -10,7 +10,7 @@ from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.profile_child import profile_job
 from tempora_tta.engine.profiling import Replay
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import (
+from tempora_tta.timing import (
     Baseline,
     Profile,
     ProfileClock,

@@ -13,9 +13,9 @@ from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.passes import Pass
 from tempora_tta.errors import counted
-from tempora_tta.measure import MeasuredClock
 from tempora_tta.scenarios import Offline, route
 from tempora_tta.scenarios.routes import LIVE, OFFLINE, TAIL
+from tempora_tta.timing import MeasuredClock
 
 PROBE_BATCHES = 3
 """Enough to tell minutes from hours."""

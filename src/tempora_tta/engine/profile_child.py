@@ -34,9 +34,9 @@ from tempora_tta.engine.profiling import (
     record_replay,
 )
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Profile
 from tempora_tta.models import Classifier
 from tempora_tta.scenarios import Scenario
+from tempora_tta.timing import Profile
 
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 """Idle OpenMP threads sleep instead of spinning on cores that are timed."""

@@ -14,20 +14,21 @@ from tempora_tta.cards import Cards, scenario_cards
 from tempora_tta.engine.clocks import clock_record
 from tempora_tta.engine.executors import Executor, LocalExecutor
 from tempora_tta.engine.job import STANDARD, Job
+from tempora_tta.engine.measured import judged_run
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import keep_given
 from tempora_tta.engine.predicting import summarised as predict_with_summary
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, Clock, ProfileClock, Verdict, judge_baseline, judge_run
 from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
 from tempora_tta.store import Cell, Results, RunFolder, StoredPass, Trace, utilities_frame, utility_row
-from tempora_tta.store.baselines import standard_above
 from tempora_tta.store.pictures import write_pictures
+from tempora_tta.store.record import RunRecord
 from tempora_tta.store.schema import PASS_COLUMNS
 from tempora_tta.store.scores import non_finite_scores
 from tempora_tta.store.segments import segments_frame
-from tempora_tta.store.verdicts import VALID, worst
+from tempora_tta.store.verdicts import VALID, Verdict
+from tempora_tta.timing import Baseline, Clock, ProfileClock
 
 
 class Run:
@@ -60,7 +61,7 @@ class Run:
             self._write_manifest(baseline, looked_up_verdict(self.job.clock))
             self.observer.started(len(self.job.streams) * len(self.job.methods), 0)
             self._score(self._executor.cells([(source, self.job.methods) for source in self.job.streams]))
-            verdict = self._verdict(baseline)
+            verdict = self._verdict()
         finally:
             self._executor.close()
         compare_with_published(self.job, self.rows, self.observer)
@@ -113,16 +114,11 @@ class Run:
         keys = (cell.adapting_pass, cell.frozen_pass, cell.fallback_pass) if ok else (None,)
         return [self.folder.trace(key) if key else None for key in keys]
 
-    def _verdict(self, baseline: Baseline) -> Verdict | None:
+    def _verdict(self) -> Verdict | None:
         if not self.job.measured:
             return looked_up_verdict(self.job.clock)
         facts = (stored.facts.get("verdict") for stored in self._used_passes())
-        own = judge_run(
-            judge_baseline(baseline, self._executor.final_median(baseline)),
-            [Verdict.from_json(fact) for fact in facts if fact],
-        )
-        devices = self._executor.verdict()
-        return Verdict(worst([own.status, devices.status]), (*own.reasons, *devices.reasons))
+        return judged_run(Verdict.from_json(fact) for fact in facts if fact)
 
     def _used_passes(self) -> list[StoredPass]:
         """Those that the table comes from."""
@@ -135,7 +131,7 @@ class Run:
     ) -> None:
         job, folder = self.job, self.folder
         cards = Cards(scenario_cards(job.scenarios), {spec.label: spec.card for spec in job.methods})
-        folder.write_manifest(
+        record = RunRecord.model_validate(
             {
                 **job.facts,
                 "config": job.config.plain() if job.named else None,
@@ -152,13 +148,10 @@ class Run:
                 "stream": job.streams[0].walk.settings(),
                 "batch_size": job.streams[0].batch_size,
                 "batches": {source.shift: source.num_batches for source in job.streams},
-                "dropped_samples": {source.shift: source.dropped for source in job.streams},
                 "scenarios": [to_record(scenario) for scenario in job.scenarios],
                 "clock": job.clock.name,
-                "shared": job.config.share,
                 "baseline": baseline.to_json(),
                 "provision_ms": baseline.provision_ms(job.streams[0].num_batches),
-                "standard_above_baseline": standard_above(folder) if finished else None,
                 "finished": finished,
                 "verdict": verdict.to_json() if verdict else None,
                 "non_finite_scores": non_finite_scores(folder, folder.utilities()),
@@ -166,6 +159,7 @@ class Run:
                 **self._executor.facts(),
             }
         )
+        folder.write_manifest(record)
 
 
 def unknowns(job: Job) -> Iterator[str]:

@@ -10,7 +10,6 @@ from tempora_tta.engine.observer import Stopped
 from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.passes import BudgetWatch, Pass
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import ProfileClock
 from tempora_tta.methods import Method
 from tempora_tta.methods.guard import MethodTimedOut
 from tempora_tta.scenarios import Offline, Resolved, Scenario, route
@@ -19,6 +18,7 @@ from tempora_tta.store import Cell, StoredPass, Trace, pass_key
 from tempora_tta.store.atomic import CannotWrite
 from tempora_tta.store.resources import Resources
 from tempora_tta.store.verdicts import worst
+from tempora_tta.timing import ProfileClock
 
 OFFLINE, TAIL = "offline", "tail"
 LIVE, DERIVED, REPLAYED = "live", "derived", "replayed"

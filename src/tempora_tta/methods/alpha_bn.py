@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import Method
+from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
 from tempora_tta.methods.mixed import MixedNorm, follow
 from tempora_tta.methods.norm import Copies, replace_batchnorm
 from tempora_tta.methods.registry import register
-from tempora_tta.methods.search import Between
-from tempora_tta.methods.settings import Settings, setting
+from tempora_tta.methods.settings import Range, Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,7 @@ class AlphaBNSettings(Settings):
     frozen_stats: whether a frozen model mixes in what was tracked or still each batch.
     """
 
-    alpha: float = setting(0.1, low=0, high=1, search=Between(0, 1))
+    alpha: float = setting(0.1, low=0, high=1, search=Range(0, 1))
     prior: float | None = setting(None, low=0)
     mode: Literal["mix", "ema"] = "mix"
     passes: Literal[1, 2] = 1
@@ -41,7 +40,8 @@ class AlphaBN(Method):
     name = "alpha_bn"
     label = "AlphaBN"
     modifies = ("activations",)
-    idle = ()  # it learns in predict()
+    actions = {"none": LEARNS | UNTIMED}
+    repeats = True
     history_free = True
     Settings = AlphaBNSettings
 
@@ -62,14 +62,10 @@ class AlphaBN(Method):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        separate = self.settings.passes == 2 and not self.frozen
+        separate = self.settings.passes == 2 and self.follows
         if separate:
             self.forward(x, use="training" if self.settings.mode == "ema" else "batch", track=True)
-        return self.forward(x, self.use, track=not self.frozen and not separate)
-
-    @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
-        return self.forward(x, self.use, track=False)
+        return self.forward(x, self.use, track=self.follows and not separate)
 
     @property
     def use(self) -> str:

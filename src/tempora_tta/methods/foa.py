@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods.cma import Covariance, Search
-from tempora_tta.methods.contract import Method
+from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Method
 from tempora_tta.methods.functions import entropy
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import Settings, setting
@@ -44,10 +44,11 @@ class FOA(Method):
     label = "FOA"
     modifies = ("input", "activations")
     state = ("search", "winner", "mu")
-    actions = ("step", "decomposed", "non_finite", "none")
+    actions = {"step": LEARNS, "decomposed": LEARNS, "non_finite": NO_OP, "none": UNTIMED}
+    repeats = True
     modes = ("candidates",)
     Settings = FOASettings
-    costly = True
+    only_by_name = True
 
     def setup(self) -> None:
         self.tokens = ClassTokens(self.model, self.name)
@@ -74,7 +75,7 @@ class FOA(Method):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        if self.frozen:
+        if not self.follows:
             return self.frozen_scores(x)
         if len(x) < 2:
             raise TemporaError(
@@ -120,10 +121,6 @@ class FOA(Method):
         self.mu = seen if self.mu is None else 0.9 * self.mu + 0.1 * seen
         self.winner = candidates.index_select(0, order[:1])[0]
         return "decomposed" if self.search.update(candidates, order) else "step"
-
-    @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
-        return self.frozen_scores(x)
 
     def frozen_scores(self, x: Tensor) -> Tensor:
         """One forward with the winner and the shift; the network as it is before the first batch."""

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.contract import Moment
+from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Moment
+from tempora_tta.methods.gradient import all_finite
 from tempora_tta.methods.information import entropy_of, most_information, score, spread_of, without_doubt
 from tempora_tta.methods.norm import norm_affine
-from tempora_tta.methods.optimizers import all_finite
 from tempora_tta.methods.price import LOOK_AHEAD, affords, price
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import Settings, setting
@@ -94,10 +94,17 @@ class Pace(Settling):
         *("spread", "velocity", "unwatched", "may_learn", "settled", "usual", "strange"),
         *("arrived_ms", "gaps_ms"),
     )
-    actions = ("settling", "compared", "looked", "step", "none", "back", "alarm", "non_finite")
+    actions = {
+        "settling": LEARNS | UNTIMED,
+        "compared": LEARNS,
+        "looked": NO_OP,
+        "step": LEARNS,
+        "none": UNTIMED,
+        "back": LEARNS | UNTIMED,
+        "alarm": LEARNS | UNTIMED,
+        "non_finite": NO_OP,
+    }
     modes = ("settling", "learning", "settled")
-    idle = ("none", "looked", "non_finite")
-    free = ("none", "settling", "back", "alarm")
     Settings = PaceSettings
 
     def setup(self) -> None:

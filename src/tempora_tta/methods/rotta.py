@@ -6,15 +6,16 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora_tta.errors import TemporaError
+from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED
 from tempora_tta.methods.functions import cross_entropy, sent
-from tempora_tta.methods.gradient import GradientMethod, GradientSettings
+from tempora_tta.methods.gradient import RATE, GradientMethod, GradientSettings, OptimizerName, all_finite
 from tempora_tta.methods.jitter import Draws, Jitter
 from tempora_tta.methods.memory import Memory
 from tempora_tta.methods.norm import (
@@ -26,7 +27,6 @@ from tempora_tta.methods.norm import (
     replace_batchnorm,
     update_stats,
 )
-from tempora_tta.methods.optimizers import all_finite
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import setting
 from tempora_tta.methods.state import overwrite
@@ -42,13 +42,11 @@ class RoTTASettings(GradientSettings):
     draws: whether a view's random draws are shared by the batch or made per sample.
     """
 
+    optimizer: OptimizerName = "adam"
+    lr: float = setting(1e-3, **RATE)
     capacity: int = setting(64, low=2)
     statistics_momentum: float = setting(0.05, above=0, high=1)
     draws: Draws = "batch"
-
-    published: ClassVar[dict[str, dict[str, Any]]] = {
-        column: {"optimizer": "adam", "lr": 1e-3} for column in ("cifar", "imagenet", "vit")
-    }
 
 
 class RobustNorm(OwnNorm):
@@ -174,8 +172,7 @@ class RoTTA(GradientMethod):
     modifies = ("parameters", "activations")
     Settings = RoTTASettings
     state = ("memory", "images", "dice")
-    actions = ("step", "stored", "non_finite", "none")
-    idle = (*GradientMethod.idle, "stored")
+    actions = {"step": LEARNS, "stored": NO_OP, "non_finite": NO_OP, "none": UNTIMED}
     modes = ("updates",)
 
     def setup(self) -> None:
@@ -206,10 +203,6 @@ class RoTTA(GradientMethod):
         z = self.teacher(x)
         self.pending = (x, z) if self.learning and not self.frozen else None
         return z
-
-    @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
-        return self.teacher(x)
 
     def learn(self, x: Tensor, z: Tensor) -> str:
         """Offer every sample to the memory; learn from it after every N-th, in the middle of a batch if so."""
@@ -262,7 +255,7 @@ class RoTTA(GradientMethod):
         gradients = self.gradients(loss)
         if not all_finite(loss, gradients):
             return "non_finite"
-        self.optimizer.step(gradients)
+        self.step(gradients)
         self.after_step()
         return "step"
 
@@ -272,7 +265,7 @@ class RoTTA(GradientMethod):
         layers = [*self.student_norms.values(), *self.teacher_norms.values()]
         proposed = [part for layer in layers for part in layer.proposed]
         overwrite([part for layer in layers for part in (layer.running_mean, layer.running_var)], proposed)
-        torch._foreach_lerp_(self.teacher_weights, self.optimizer.parameters, 1 - TEACHER_MOMENTUM)
+        torch._foreach_lerp_(self.teacher_weights, self.parameters, 1 - TEACHER_MOMENTUM)
 
     def view(self, x: Tensor) -> Tensor:
         """One random view of each image."""

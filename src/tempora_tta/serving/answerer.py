@@ -17,14 +17,13 @@ from torch import Tensor
 
 from tempora_tta.engine.calls import Costs
 from tempora_tta.errors import TemporaError, TemporaWarning
-from tempora_tta.measure.device import synchroniser
-from tempora_tta.measure.work import work_of
 from tempora_tta.methods import Method, Moment
-from tempora_tta.methods.contract import UNTOLD, adapt_at, predict_at
+from tempora_tta.methods.contract import UNTOLD, adapt_at, checked_action, checked_scores, predict_at
 from tempora_tta.methods.guard import Guard, Misbehaved
-from tempora_tta.methods.outputs import checked_action, checked_scores
 from tempora_tta.scenarios import Turn
 from tempora_tta.serving.clock import LiveClock
+from tempora_tta.timing.device import synchroniser
+from tempora_tta.timing.work import work_of
 
 WARM_UP_BATCHES = 3
 SIZES_S = 20.0
@@ -137,7 +136,7 @@ class Answerer:
         """Note what the adaptation just done took; returns how much it was of, if the method says so."""
         mode, amount = work_of(self.method)
         # A prediction that holds the adaptation is part of what the adaptation costs.
-        held = self.method.acted_in_predict is not None
+        held = self.method.action_in_predict is not None
         self.costs.adapted(mode, action, predict_ms + adapt_ms if held else adapt_ms)
         return amount
 

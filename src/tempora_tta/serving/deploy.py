@@ -18,8 +18,6 @@ from tempora_tta.engine.job import STANDARD, MethodSpec, create_method
 from tempora_tta.engine.method_specs import MethodLike, method_spec
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.errors import TemporaError, unknown
-from tempora_tta.measure import choose_device
-from tempora_tta.measure.profile import PROVISION_X
 from tempora_tta.methods import Method
 from tempora_tta.models import Classifier, check_input, load, wrap
 from tempora_tta.scenarios import Deployment
@@ -29,6 +27,8 @@ from tempora_tta.serving.clock import LiveClock
 from tempora_tta.serving.pipeline import Pipeline
 from tempora_tta.serving.requests import all_finite
 from tempora_tta.store import Evaluated
+from tempora_tta.timing import choose_device
+from tempora_tta.timing.profile import PROVISION_X
 
 TOO_LONG_MS, TOO_LONG_X = 10_000.0, 100
 """Milliseconds after which a batch takes too long; or so many lambda, where that is more."""

@@ -23,11 +23,11 @@ from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.profiling.back_to_back import back_to_back_ms
 from tempora_tta.engine.profiling.stations import STATIONS
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Profile, ProfileClock, device_kind, machine_facts
-from tempora_tta.measure.timer import Timer
 from tempora_tta.scenarios import Resolved
 from tempora_tta.serving.life import PREPARED_BYTES, Figures, Life, fits_prepared, live_once
 from tempora_tta.store import Results
+from tempora_tta.timing import Profile, ProfileClock, device_kind, machine_facts
+from tempora_tta.timing.timer import Timer
 
 CLOCK_TOLERANCE = 0.01
 """How far the mean of the lived utilities may be from the simulated one, where a profile can be expected to tell."""

@@ -6,7 +6,6 @@ the folder needs no index that a crash could leave half-written: passes are foun
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import re
@@ -22,11 +21,10 @@ import pyarrow as pa
 
 from tempora_tta.errors import TemporaError, TemporaWarning
 from tempora_tta.store import integrity
-from tempora_tta.store import manifest as manifests
 from tempora_tta.store.atomic import remove_leftovers, write_atomically
 from tempora_tta.store.lock import FolderLock
-from tempora_tta.store.manifest import Manifest
 from tempora_tta.store.plausible import check_trace, check_utilities
+from tempora_tta.store.record import RunRecord
 from tempora_tta.store.schema import CERTAINTY, PASS_COLUMNS, SEGMENTS, TRACE, UTILITIES, arrow_schema
 from tempora_tta.store.trace import Trace
 
@@ -98,7 +96,7 @@ class RunFolder:
         self._kept_bytes = 0
         self._utilities: tuple[tuple[int, ...], pd.DataFrame] | None = None
         """The table as it was last read and found plausible, and which file that was."""
-        self._manifest: tuple[tuple[int, ...], Manifest] | None = None
+        self._record: tuple[tuple[int, ...], RunRecord] | None = None
         """run.json, likewise."""
 
     @classmethod
@@ -137,34 +135,36 @@ class RunFolder:
     def has_manifest(self) -> bool:
         return self.run_json.exists()
 
-    def manifest(self) -> Manifest:
+    def record(self) -> RunRecord:
         """What was run: configuration, machine, lambda, verdict."""
         if not self.has_manifest():
             raise TemporaError(
                 f"{self.path} is not a run folder: it has no run.json (tempora run --out makes one)"
             )
         which = _which(self.run_json)
-        if self._manifest is None or self._manifest[0] != which:
-            self._manifest = which, manifests.read(self.run_json)
-        return copy.deepcopy(self._manifest[1])
+        if self._record is None or self._record[0] != which:
+            self._record = which, RunRecord.read(self.run_json)
+        return self._record[1]
 
-    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+    def manifest(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return self.record().model_dump(exclude={"checksum"})
+
+    def write_manifest(self, record: RunRecord) -> None:
         """Put run.json in place. That of a finished run says which tables and which profile belong to it."""
         seals = {
             "utilities_seal": self.utilities_seal,
             "segments_seal": self.segments_seal,
             "profile_seal": self.profile_seal,
         }
-        finished = manifest.get("finished")
-        belongs = {name: seal() if finished else None for name, seal in seals.items()}
-        text = manifests.as_text({**manifest, **belongs})
+        belongs = {name: seal() if record.finished else None for name, seal in seals.items()}
+        text = record.model_copy(update=belongs).text()
         write_atomically(self.run_json, lambda part: part.write_text(text, encoding="utf-8"))
 
     def seal(self) -> None:
         """Let run.json name the files as they are now; one of a run that goes on names none."""
-        manifest = self.manifest()
-        if manifest["finished"]:
-            self.write_manifest(manifest)
+        if self.record().finished:
+            self.write_manifest(self.record())
 
     # -- traces --------------------------------------------------------------------------------------------
 
@@ -329,7 +329,7 @@ class RunFolder:
         self._keep_if(self.segments_parquet, self.segments)
         self._keep_if(self.certainty_parquet, self.certainty)
         if self.has_manifest():
-            self._keep_if(self.run_json, self.manifest)
+            self._keep_if(self.run_json, self.record)
 
     def _keep_if(self, path: Path, readable: Callable[[], object]) -> None:
         with warnings.catch_warnings():

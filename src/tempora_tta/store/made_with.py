@@ -26,7 +26,7 @@ def made_with(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings_of(results: Results) -> dict[str, dict[str, Any]]:
     """`made_with` of every method; nothing where run.json does not say."""
-    return results.manifest.get("method_settings", {})
+    return results.folder.record().method_settings
 
 
 def differences(mine: Results, theirs: Results) -> dict[str, str]:

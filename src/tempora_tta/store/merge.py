@@ -14,16 +14,16 @@ import pandas as pd
 
 from tempora_tta.errors import TemporaError
 from tempora_tta.store.atomic import write_atomically
-from tempora_tta.store.baselines import standard_above
 from tempora_tta.store.cells import utilities_frame
 from tempora_tta.store.folder import RunFolder
+from tempora_tta.store.record import RunRecord
 from tempora_tta.store.results import Results
 from tempora_tta.store.schema import ABOUT_WINNERS, CELL_COLUMNS
 from tempora_tta.store.scores import non_finite_scores
 from tempora_tta.store.segments import segments_frame
 from tempora_tta.store.verdicts import VERDICTS
 
-_JOB = ("model", "dataset", "severity", "batch_size", "scenarios", "clock", "shared", "stream")
+_JOB = ("model", "dataset", "severity", "batch_size", "scenarios", "clock", "stream")
 """Entries of run.json that are the same in every part of one job."""
 _LISTS = ("methods", "shifts", "seeds")
 _BY_NAME = ("batches", "method_settings")
@@ -60,15 +60,16 @@ def merge(parts: Sequence[Path | str], out: Path | str) -> Merged:
         _copy_profile(folders, target)
         table = _joined_utilities(folders)
         target.write_utilities(table)
-        together = _joined_manifest(folders, manifests)
+        together = _joined_manifest(manifests)
         missing = _missing(together, table)
         target.write_manifest(
-            {
-                **together,
-                "finished": not missing and all(manifest.get("finished") for manifest in manifests),
-                "standard_above_baseline": standard_above(target),
-                "non_finite_scores": non_finite_scores(target, target.utilities()),
-            }
+            RunRecord.model_validate(
+                {
+                    **together,
+                    "finished": not missing and all(manifest["finished"] for manifest in manifests),
+                    "non_finite_scores": non_finite_scores(target, target.utilities()),
+                }
+            )
         )
         joined = Results(target)
         target.write_segments(segments_frame(joined))
@@ -146,13 +147,9 @@ def _missing(manifest: Mapping[str, Any], table: pd.DataFrame) -> list[tuple[str
     return [cell for cell in wanted if cell not in there]
 
 
-def _joined_manifest(folders: Sequence[RunFolder], manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _joined_manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The first part's run.json, with what belongs to the whole."""
-    parts = [
-        {"folder": folder.path.name, "machine": manifest.get("machine"), "verdict": manifest.get("verdict")}
-        for folder, manifest in zip(folders, manifests, strict=True)
-    ]
-    together: dict[str, Any] = {**manifests[0], "merged_from": parts}
+    together = dict(manifests[0])
     together |= {name: _each_once(manifest[name] for manifest in manifests) for name in _LISTS}
     together["seeds"].sort()
     for name in (*_BY_NAME, "baselines", "workers"):

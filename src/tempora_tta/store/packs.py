@@ -28,8 +28,8 @@ from tempora_tta.store import integrity
 from tempora_tta.store.atomic import write_atomically
 from tempora_tta.store.belonging import check_belonging
 from tempora_tta.store.folder import RunFolder
-from tempora_tta.store.manifest import MOST_MANIFEST_BYTES
 from tempora_tta.store.plausible import check_cells
+from tempora_tta.store.record import MOST_BYTES as MOST_RECORD_BYTES
 
 SUFFIX = ".tempora"
 LIST = "pack.json"
@@ -142,7 +142,7 @@ def _listed(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     if LIST not in archive.namelist():
         raise TemporaError(f"{path} is not a pack: it has no {LIST} (tempora pack RUN makes one)")
     with archive.open(_plain(archive.getinfo(LIST), path)) as file:
-        sealed = json.loads(_limited(file, MOST_MANIFEST_BYTES, path, LIST))
+        sealed = json.loads(_limited(file, MOST_RECORD_BYTES, path, LIST))
     if not isinstance(sealed, dict) or not isinstance(sealed.get("format"), int):
         raise _damaged(path, f"its {LIST} is no list")
     if sealed["format"] > FORMAT:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,6 @@ from tempora_tta.scenarios import Resolved, Scenario
 from tempora_tta.store.belonging import check_belonging
 from tempora_tta.store.cells import is_oracle
 from tempora_tta.store.folder import RunFolder
-from tempora_tta.store.manifest import Manifest
 from tempora_tta.store.packs import open_folder
 from tempora_tta.store.plausible import check_cells
 from tempora_tta.store.schema import KEY_COLUMNS
@@ -60,7 +59,7 @@ class Results:
         return self.folder.path
 
     @cached_property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> dict[str, Any]:
         """`run.json`: configuration, machine, lambda, verdict."""
         return self.folder.manifest()
 

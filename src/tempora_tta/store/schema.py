@@ -78,7 +78,6 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
         "Rule strict: predict_ms of an attempt that overran the budget, undone.",
     ),
     "attempt_adapt_ms": (pa.float64(), "Its adapt_ms. An attempt's times enter no timeline."),
-    "page_faults": (pa.int64(), "Minor page faults while the batch was timed; empty under a recorded clock."),
 }
 
 UTILITIES: dict[str, tuple[pa.DataType, str]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tempora_tta.store import manifest
+from tempora_tta.store.record import RunRecord
 from tempora_tta.store.schema import CERTAINTY, SCHEMA_VERSION, SEGMENTS, TRACE, UTILITIES
 
 
@@ -29,7 +29,10 @@ def as_markdown() -> str:
         "- `report.html`: written by `tempora report`.",
     ]
     lines += ["", "## run.json: one object", "", "| field | type | meaning |", "|---|---|---|"]
-    lines += [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in manifest.fields().items()]
+    lines += [
+        f"| `{name}` | {RunRecord.__annotations__[name].replace('|', 'or')} | {field.description} |"
+        for name, field in RunRecord.model_fields.items()
+    ]
     for title, fields in (
         ("Traces: one row per batch", TRACE),
         ("Utilities: one row per cell", UTILITIES),

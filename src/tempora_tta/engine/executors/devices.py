@@ -10,7 +10,7 @@ from typing import Any
 from tempora_tta.config import RunConfig
 from tempora_tta.engine.clocks import MEASURED, STEADY
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure.sources import PUBLISHED
+from tempora_tta.timing.sources import PUBLISHED
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import OwnProfile
 from tempora_tta.engine.schedule import rough_cost
 from tempora_tta.errors import TemporaError
-from tempora_tta.measure import Baseline, ProfileClock
 from tempora_tta.store import RunFolder
+from tempora_tta.timing import Baseline, ProfileClock
 
 WORTH_IT = 2000
 """Batches of standard inference; a smaller job is done before other processes have begun."""
@@ -52,7 +52,7 @@ class ProcessExecutor(RayExecutor):
         return OwnProfile(self.job, clock, self.folder.path, self.observer).ready()
 
     def facts(self) -> dict[str, Any]:
-        return {**Executor.facts(self), "processes": len(self._workers)}
+        return Executor.facts(self)
 
 
 class Processes:

@@ -11,8 +11,8 @@ from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.task import OFFLINE, PassMissing, Task
-from tempora_tta.measure import Baseline
 from tempora_tta.store import Cell, RunFolder, StoredPass, pass_key
+from tempora_tta.timing import Baseline
 
 
 class Finished:
@@ -57,7 +57,7 @@ class Finished:
                 source=source,
                 baseline=baseline,
                 folder=self._folder,
-                sentinel=None,
+                drift=None,
                 observer=Observer(),
                 open_stream=missing,
             )

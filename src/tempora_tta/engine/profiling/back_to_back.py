@@ -13,8 +13,8 @@ from itertools import cycle, islice
 
 from torch import Tensor
 
-from tempora_tta.measure.timer import Timer
 from tempora_tta.methods import Method
+from tempora_tta.timing.timer import Timer
 
 SETTLING = 2
 """Batches of a look that are not counted: the first ones push out what was there before."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tempora_tta.measure import Profile
-from tempora_tta.measure.profile import Spent
-from tempora_tta.measure.work import ADAPT, PREDICT
+from tempora_tta.timing import Profile
+from tempora_tta.timing.profile import Spent
+from tempora_tta.timing.work import ADAPT, PREDICT
 
 
 def overhead_rows(profile: Profile) -> list[dict[str, Any]]:

@@ -20,12 +20,12 @@ from tempora_tta.engine.profiling.back_to_back import back_to_back_ms
 from tempora_tta.engine.profiling.recording import Fitted, Recording, Tell, short
 from tempora_tta.engine.profiling.stations import Station, stations
 from tempora_tta.engine.profiling.walker import Timed, Walker, walker_of
-from tempora_tta.engine.profiling.warming import Memory, ours_alone, taken_by, warmed_up
-from tempora_tta.measure import Profile, device_kind, machine_facts
-from tempora_tta.measure import fits as fitting
-from tempora_tta.measure.process import keep_freed_memory
-from tempora_tta.measure.profile import PRECISE, Entry, Residuals, imprecision, profile_id
-from tempora_tta.measure.timer import CPU_TIME, RoundWatch, Timer
+from tempora_tta.engine.profiling.warming import Memory, taken_by, warmed_up
+from tempora_tta.timing import Profile, device_kind, machine_facts
+from tempora_tta.timing import fits as fitting
+from tempora_tta.timing.machine import keep_freed_memory
+from tempora_tta.timing.profile import PRECISE, Entry, Residuals, imprecision, profile_id
+from tempora_tta.timing.timer import CPU_TIME, RoundWatch, Timer
 
 STANDARD_EVERY = 3
 """Methods between two samples of standard inference."""
@@ -80,7 +80,7 @@ def record_profile(
     met = {walker.label for walker in walkers}
     return recorded.model_copy(
         update={
-            "spent": ours_alone(spent, recorded.clean_share, job.device),
+            "spent": spent,
             "left_out": dict.fromkeys((label for label in wanted if label not in met), ""),
         }
     )
@@ -153,4 +153,4 @@ def _unmet(walker: Walker, entries: Iterable[Entry]) -> list[str]:
     method = walker.method
     met = {word for entry in entries if entry.method == walker.label for word in (entry.mode, entry.action)}
     named = dict.fromkeys((*method.actions, *method.modes))
-    return [word for word in named if word not in met and word not in method.free]
+    return [word for word in named if word not in met and word not in method.untimed]

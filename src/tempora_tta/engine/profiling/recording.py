@@ -9,11 +9,11 @@ import numpy as np
 
 from tempora_tta.engine.job import STANDARD
 from tempora_tta.engine.profiling.walker import Timed
-from tempora_tta.measure import fits as fitting
-from tempora_tta.measure.fits import Fit
-from tempora_tta.measure.profile import Entry, Rounds
-from tempora_tta.measure.timer import CPU_TIME, DEVICE_TIME, RoundWatch, clean_device_rounds
-from tempora_tta.measure.work import PHASES, PREDICT, Kind, Sample
+from tempora_tta.timing import fits as fitting
+from tempora_tta.timing.fits import Fit
+from tempora_tta.timing.profile import Entry, Rounds
+from tempora_tta.timing.timer import CPU_TIME, DEVICE_TIME, RoundWatch, clean_device_rounds
+from tempora_tta.timing.work import PHASES, PREDICT, Kind, Sample
 
 _STANDARD_KIND = Kind(STANDARD, PREDICT)
 

@@ -9,9 +9,9 @@ import torch
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.profiling.recording import Recording, Tell
 from tempora_tta.engine.profiling.walker import HURRY, LEISURE, walker_of
-from tempora_tta.measure import Profile
-from tempora_tta.measure.process import keep_freed_memory
-from tempora_tta.measure.timer import RoundWatch, Timer
+from tempora_tta.timing import Profile
+from tempora_tta.timing.machine import keep_freed_memory
+from tempora_tta.timing.timer import RoundWatch, Timer
 
 REPLAYED_ROUNDS = 12
 

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.profiling.stations import Station
-from tempora_tta.measure.timer import Elapsed, Timer
-from tempora_tta.measure.work import ADAPT, FROZEN, PREDICT, Kind, Sample, work_of
 from tempora_tta.methods import Method, Moment
 from tempora_tta.methods.contract import adapt_at, predict_at
 from tempora_tta.methods.guard import Guard
+from tempora_tta.timing.timer import Elapsed, Timer
+from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Kind, Sample, work_of
 
 LEISURE = Moment(now_ms=0.0, arrived_ms=0.0)
 HURRY = Moment(
@@ -62,7 +62,7 @@ class Walker:
         method: Any = self.method
         with self._guard("predict"):
             _, elapsed = self._timer.time(lambda: predict_at(method, x, moment))
-        kind = Kind(self.label, PREDICT, action=method.acted_in_predict or "")
+        kind = Kind(self.label, PREDICT, action=method.action_in_predict or "")
         predicted = self._sample(kind, number, shift, elapsed, place)
         with self._guard("adapt"):
             did, spent = self._timer.time(lambda: adapt_at(method, moment))

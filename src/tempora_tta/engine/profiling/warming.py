@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import cycle
 
 import numpy as np
@@ -11,14 +11,15 @@ import torch
 from tempora_tta.engine.job import STANDARD, Job
 from tempora_tta.engine.profiling.stations import Station
 from tempora_tta.engine.profiling.walker import Walker, walker_of
-from tempora_tta.measure.device import held_memory_bytes, peak_memory_bytes, reset_peak_memory
-from tempora_tta.measure.energy import energy_joules
-from tempora_tta.measure.power import mean_watts
-from tempora_tta.measure.profile import Spent
-from tempora_tta.measure.timer import Timer
-
-CLEAN_FOR_ENERGY = 0.9
-"""Of the rounds: so many must have been ours alone for a processor's energy to be."""
+from tempora_tta.timing.device import (
+    energy_joules,
+    held_memory_bytes,
+    mean_watts,
+    peak_memory_bytes,
+    reset_peak_memory,
+)
+from tempora_tta.timing.profile import Spent
+from tempora_tta.timing.timer import Timer
 
 
 class Memory:
@@ -84,11 +85,3 @@ def taken_by(walker: Walker, way: list[Station], memory: Memory, device: torch.d
         energy_joules=None if watts is None else watts * float(np.mean(busy_ms)) / 1000,
         updated_parameters=sum(tensor.numel() for tensor in walker.method.trainable.values()),
     )
-
-
-def ours_alone(spent: Mapping[str, Spent], clean_share: float, device: torch.device) -> dict[str, Spent]:
-    """Without energies where others used the processor: its counter counts what they do, too."""
-    if device.type != "cpu" or clean_share >= CLEAN_FOR_ENERGY:
-        return dict(spent)
-    nothing = {"watts": None, "energy_joules": None}
-    return {label: one.model_copy(update=nothing) for label, one in spent.items()}

@@ -1,0 +1,196 @@
+"""run.json: what was run, as one record that says every field, writes itself and refuses what no run leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+
+from tempora_tta.store.integrity import checksum, damaged, opened
+from tempora_tta.store.schema import SCHEMA_VERSION
+
+MOST_BYTES = 64 << 20
+"""Real ones have a few hundred kilobytes."""
+
+Facts = dict[str, Any]
+
+
+class _Open(BaseModel):
+    """Nothing is converted, and fields that are not listed may be there too."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class BaselineRecord(_Open):
+    """lambda, and the sample of standard inference that it comes from."""
+
+    baseline_ms: float = Field(gt=0, allow_inf_nan=False)
+
+
+class VerdictRecord(_Open):
+    """A judgement on timing."""
+
+    status: Literal["VALID", "WARN", "INVALID"]
+    text: str
+    reasons: list[str] = []
+
+
+class MachineRecord(_Open):
+    """Where it ran."""
+
+    command: list[str] = []
+    versions: Facts = {}
+
+
+class ConfigRecord(_Open):
+    """A configuration as `tempora run` takes it."""
+
+    scenarios: list[str | Facts] = []
+    suite: str | None = None
+
+
+class PredictWithRecord(_Open):
+    """Predictions that another runtime made, and how they agree with those of the timed one."""
+
+    runtime: str
+    least_agreement: float
+    mean_agreement: float
+    as_timed: list[str]
+
+
+class NonFiniteRecord(_Open):
+    """How often a method's scores were NaN or infinite."""
+
+    batches: int
+    passes: int
+    shifts: list[str]
+
+
+class RecipesRecord(_Open):
+    """The recipe file that settings come from."""
+
+    select: str
+    oracle: bool
+    tuned_on: list[str]
+    evaluated_too: list[str]
+
+
+class ProfileRecord(_Open):
+    """The profile that times were looked up in."""
+
+    name: str
+    id: str
+    device: str
+
+
+class RunRecord(BaseModel):
+    """run.json."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    schema_version: int = Field(SCHEMA_VERSION, description="Version of the files of this folder.")
+    model: str = Field(description="Name of the network.")
+    methods: list[str] = Field(description="Labels of the methods, in the order given.")
+    shifts: list[str] = Field(description="Names of the shifts; of a stream of many, its kind.")
+    seeds: list[int] = Field(description="Seeds of the streams' orders.")
+    batch_size: PositiveInt = Field(description="Samples of a batch.")
+    batches: dict[str, PositiveInt] = Field(
+        min_length=1, description="How many batches the stream of each shift has."
+    )
+    scenarios: list[Facts] = Field(description="The scenarios; `utilities.scenario` is a place in this list.")
+    clock: str = Field(description="measured, steady:ID of profile.json or recorded:ID of a profile.")
+    baseline: BaselineRecord = Field(description="lambda (`baseline_ms`) and where it comes from.")
+    finished: bool = Field(description="Whether every cell was made.")
+    machine: MachineRecord = Field(
+        MachineRecord(),
+        description="Processor, device, threads, versions, commit, and the command that was run.",
+    )
+    verdict: VerdictRecord | None = Field(
+        None,
+        description="On timing: `status` (VALID, WARN or INVALID), `reasons`, `text`; null until judged.",
+    )
+    config: ConfigRecord | None = Field(
+        None, description="The whole configuration; null where Python gave objects that have no names."
+    )
+    recipes: RecipesRecord | None = Field(
+        None,
+        description="The recipe file (`tempora tune`): who chose (`select`), whether that was an `oracle`, the "
+        "shifts it was `tuned_on`, those of them that are `evaluated_too`, and the `settings` by method.",
+    )
+    weights: str | None = Field(None, description="A hash of the network's weights.")
+    preprocessing: Facts | None = Field(
+        None,
+        description="How images are prepared for the network: `mean`, `std`, `input_size`, `crop_pct`, "
+        "`interpolation`, and which of them are `assumed`; null: unknown, and not needed.",
+    )
+    method_settings: dict[str, Facts] = Field(
+        {}, description="By label: the method's name and the settings that it had, a recipe's included."
+    )
+    profile: ProfileRecord | None = Field(
+        None,
+        description="Whose times these are: `name`, `id`, `device`, and where known `model` and `batch_size` of the "
+        "profile; null: measured.",
+    )
+    cards: dict[str, dict[str, Facts]] = Field(
+        {}, description="What scenarios and methods say of themselves: titles, labels, colours, axes."
+    )
+    dataset: str | None = Field(None, description="Name of the dataset.")
+    severity: Any = Field(None, description="Severity of the shifts.")
+    suite: str | None = Field(None, description="The suite whose results these are.")
+    stream: Facts | None = Field(None, description="Kind and settings of the streams.")
+    provision_ms: float | None = Field(
+        None, description="What lambda provides beyond the mean, over a stream."
+    )
+    baselines: dict[str, BaselineRecord] = Field({}, description="lambda of each kind of device.")
+    workers: dict[str, Facts] = Field({}, description="The workers of a cluster.")
+    non_finite_scores: dict[str, NonFiniteRecord] = Field(
+        {}, description="Methods with NaN or infinite scores."
+    )
+    predict_with: PredictWithRecord | None = Field(
+        None, description="The runtime that predicted, and how it agrees with the timed one."
+    )
+    utilities_seal: str | None = Field(
+        None, description="Which table of utilities belongs to this run, once finished."
+    )
+    segments_seal: str | None = Field(
+        None, description="Which table of segments does; null where it has none."
+    )
+    profile_seal: str | None = Field(None, description="Which profile.json does; null where it has none.")
+    checksum: str = Field("", description="A hash of all other fields.")
+
+    @classmethod
+    def read(cls, path: Path) -> RunRecord:
+        """Read a run.json; warns where it is not what was written, and refuses what no run can leave."""
+        try:
+            found = json.loads(_text(path))
+            opened(found, path)
+            return cls.model_validate(found)
+        except ValidationError as error:
+            raise damaged(path, _first_of(error)) from error
+        except (OSError, ValueError) as error:
+            raise damaged(path, error) from error
+        except RecursionError as error:
+            raise damaged(path, "it is nested too deeply") from error
+
+    def text(self) -> str:
+        """Return what stands in the file."""
+        told = json.loads(json.dumps(self.model_dump(exclude={"checksum"}), default=str))
+        return json.dumps({**told, "checksum": checksum(told)}, indent=2) + "\n"
+
+
+def _first_of(error: ValidationError) -> str:
+    """The first field that is not what it should be, and what it is."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"it lacks {place!r}" if first["type"] == "missing" else f"{place!r} is {first['input']!r:.60}"
+
+
+def _text(path: Path) -> str:
+    """All of it: run.json is small, and a large one is not ours and could fill the memory."""
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
+    return content.decode("utf-8")

@@ -1,0 +1,77 @@
+"""Timing a piece of work for a profile: by this process's processor time or the device's, wall time beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import torch
+
+from tempora_tta.timing.device import synchroniser
+from tempora_tta.timing.machine import ProcessorTime
+
+T = TypeVar("T")
+
+CPU_TIME, DEVICE_TIME, WALL_TIME = "process CPU time", "device time", "wall time"
+CLEAN_CPU_SHARE = 0.97
+"""One thread that nobody interrupts has the processor for all of the time that passes."""
+FOREIGN_SHARE = 0.05
+"""Of the machine's busy time, what others may have used while several threads were timed."""
+CLEAN_DEVICE_X = 1.05
+"""A GPU that somebody else uses too shows in its standard inference."""
+
+
+class Elapsed(NamedTuple):
+    ms: float
+    wall_ms: float
+
+
+class Timer:
+    """`ms` is the processor time of one thread on a CPU, wall time of several, and synchronised time elsewhere."""
+
+    def __init__(self, device: torch.device, threads: int) -> None:
+        self._wait = synchroniser(device)
+        if device.type != "cpu":
+            self.what = DEVICE_TIME
+        else:
+            self.what = CPU_TIME if threads == 1 else WALL_TIME
+
+    def time(self, work: Callable[[], T]) -> tuple[T, Elapsed]:
+        self._wait()
+        wall, cpu = time.perf_counter_ns(), time.process_time_ns()
+        result = work()
+        self._wait()
+        cpu_ms = (time.process_time_ns() - cpu) / 1e6
+        wall_ms = (time.perf_counter_ns() - wall) / 1e6
+        return result, Elapsed(cpu_ms if self.what == CPU_TIME else wall_ms, wall_ms)
+
+
+class RoundWatch:
+    """Whether the processor was ours during a round. A GPU's rounds are told apart later, by their standard
+    inference."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._what = timer.what
+        self._all, self._own_s = ProcessorTime.now(), time.process_time()
+
+    def clean(self, elapsed: list[Elapsed]) -> bool:
+        if self._what == CPU_TIME:
+            wall_ms = sum(one.wall_ms for one in elapsed)
+            return wall_ms > 0 and sum(one.ms for one in elapsed) >= CLEAN_CPU_SHARE * wall_ms
+        if self._what == WALL_TIME:
+            now = ProcessorTime.now()
+            own = (time.process_time() - self._own_s) * ProcessorTime.ticks_per_second()
+            busy = now.busy - self._all.busy
+            return now.stolen_since(self._all) == 0 and busy - own <= FOREIGN_SHARE * max(busy, 1) + 2
+        return True
+
+
+def clean_device_rounds(standard_ms: list[float]) -> list[bool]:
+    """Rounds of a GPU that were its own: their standard inference took about as long as in the quicker half.
+
+    >>> clean_device_rounds([10.0, 10.1, 10.2, 14.0])
+    [True, True, True, False]
+    """
+    usual = sorted(standard_ms)[len(standard_ms) // 2]
+    return [ms <= CLEAN_DEVICE_X * usual for ms in standard_ms]

@@ -1,0 +1,100 @@
+"""The profiles that ship with Tempora, and one that is ready to be added to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tempora_tta.cli import app
+from tempora_tta.errors import TemporaError
+from tempora_tta.names import PROFILES, file_of
+from tempora_tta.timing import load_profile
+from tempora_tta.timing.profile import Profile
+from tempora_tta.timing.work import Kind
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_of_the_library_says_where_it_is_from(name: str) -> None:
+    profile = load_profile(f"library:{name}")
+    assert profile.baseline_ms > 0
+    machine = profile.machine
+    assert machine["gpu"] or machine["cpu"]
+    assert machine["versions"]["torch"]
+    assert "command" not in machine
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_it_holds_the_medians_that_were_measured(name: str) -> None:
+    measured = json.loads((BENCHMARKS / "results" / f"{name.replace('-', '-methods-', 1)}.json").read_text())
+    profile = load_profile(f"library:{name}")
+    rows = {row["name"]: row for row in measured["rows"]}
+    for method in profile.methods:
+        predict, adapt = Kind(method, "predict"), Kind(method, "adapt", action="*")
+        assert profile.by_kind[predict].steady_ms == pytest.approx(rows[method]["predict_ms"], abs=6e-4)
+        assert profile.by_kind[adapt].steady_ms == pytest.approx(rows[method]["adapt_ms"], abs=6e-4)
+    assert profile.baseline_ms == pytest.approx(1.03 * rows["standard"]["predict_ms"], abs=2e-3)
+
+
+def test_all_files_are_listed_and_an_unknown_name_is_told_the_others() -> None:
+    files = {path.stem for path in file_of("tempora_tta.timing.library:x").parent.glob("*.json")}
+    assert files == set(PROFILES)
+    with pytest.raises(TemporaError, match="h200-resnet50"):
+        load_profile("library:h200-resnet5")
+    said = CliRunner().invoke(app, ["list", "clocks"]).output
+    assert all(f"library:{name}" in said for name in PROFILES)
+
+
+def test_times_of_another_network_are_said_and_kept(tmp_path: Path) -> None:
+    small = [
+        "--methods",
+        "standard",
+        "--shifts",
+        "fog",
+        "--batches",
+        "2",
+        "--batch-size",
+        "8",
+        "--grid",
+        "none",
+    ]
+    asked = ["run", *small, "--clock", "library:h200-resnet50", "--out", str(tmp_path / "run")]
+    said = " ".join(CliRunner().invoke(app, asked).output.split())
+    note = "Times are those of resnet50, not of fashion_resnet; batches of 64, not of batches of 8"
+    assert said.count(note) == 2, "when it starts, and with the results"
+    kept = json.loads((tmp_path / "run" / "run.json").read_text())["profile"]
+    assert (kept["device"], kept["model"], kept["batch_size"]) == ("NVIDIA H200", "resnet50", 64)
+
+
+def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
+    recorded = Profile.model_validate(
+        {
+            "name": "this machine",
+            "id": "abc",
+            "made_at": "2026-11-16T08:00:00+00:00",
+            "model": "fashion_resnet",
+            "weights": "w",
+            "batch_size": 64,
+            "device": "AMD EPYC (tm), 1 thread",
+            "threads": 1,
+            "times": "process CPU time",
+            "machine": {
+                "cpu": "AMD EPYC",
+                "versions": {"torch": "2.6"},
+                "command": ["tempora", "--root", "somewhere/private"],
+            },
+            "standard_ms": 5.0,
+            "entries": [],
+            "rounds": {"shift": [], "clean": [], "checks": [], "standard_ms": [], "ms": [], "amount": []},
+        }
+    )
+    shared = recorded.to_share()
+    assert shared.name == "amd-epyc-tm-1-thread-fashion_resnet-batch-64"
+    smaller = recorded.model_copy(update={"batch_size": 16}).to_share()
+    assert smaller.name != shared.name, "one would overwrite the other"
+    assert shared.machine == {"cpu": "AMD EPYC", "versions": {"torch": "2.6"}}
+    assert (shared.made_at, shared.standard_ms) == (recorded.made_at, 5.0)
