@@ -11,14 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from tempora_tta.methods import create, rotta
+from tempora_tta.methods.alpha_bn import MixedNorm, follow
 from tempora_tta.methods.cma import Constants
 from tempora_tta.methods.foa import FOA
 from tempora_tta.methods.functions import cross_entropy
 from tempora_tta.methods.memo import marginal_entropy
-from tempora_tta.methods.memory import Memory
-from tempora_tta.methods.mixed import MixedNorm, follow
 from tempora_tta.methods.norm import Copies
-from tempora_tta.methods.rotta import RobustNorm
+from tempora_tta.methods.rotta import BalancedMemory, RobustNorm
 from tempora_tta.methods.weighted import likelihood_ratio, smoothed_prior
 from tempora_tta.models import Classifier, wrap
 
@@ -174,7 +173,7 @@ def test_cotta_s_masks_are_drawn_in_the_order_of_the_parameters(vit: Classifier)
 
 
 def test_rotta_s_memory() -> None:
-    memory = Memory(capacity=2, num_classes=3)
+    memory = BalancedMemory(capacity=2, num_classes=3)
     offered = [("a", 0, 0.1), ("b", 0, 0.5), ("c", 0, 0.05), ("d", 1, 0.3), ("e", 2, 0.2), ("f", 1, 1.0)]
     taken = {name: memory.offer(label, u) is not None for name, label, u in offered}
     assert taken == {"a": True, "b": False, "c": True, "d": True, "e": True, "f": False}

@@ -20,7 +20,7 @@ from torch import nn
 from tempora_tta import models
 from tempora_tta._own_code import find_function, is_own, module_of
 from tempora_tta.config import RunConfig
-from tempora_tta.data import Walk
+from tempora_tta.data import StreamSettings
 from tempora_tta.data.batches import open_given
 from tempora_tta.engine.arrival_times import with_times
 from tempora_tta.engine.clocks import MEASURED, STEADY, clock_record, open_clock
@@ -96,8 +96,8 @@ def job_from_python(
     one: Any = [scenarios] if isinstance(scenarios, (Scenario, str, Mapping)) else scenarios
     chosen = None if one is None else [_scenario(each) for each in one]
     values = {"stream": None, **options, "seeds": list(seeds)}
-    if isinstance(values["stream"], Walk):
-        values["stream"] = values["stream"].settings()
+    if isinstance(values["stream"], StreamSettings):
+        values["stream"] = values["stream"].changed()
     plain = {name: str(value) for name, value in values.items() if isinstance(value, (Path, torch.device))}
     values |= plain
     if isinstance(model, str):

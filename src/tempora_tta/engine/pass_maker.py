@@ -198,7 +198,7 @@ class PassMaker:
             "learns": method.learns,
             "batch_statistics": method.statistics is not None,
         }
-        if self.source.walk.over_many:
+        if self.source.settings.over_many:
             facts["segments"] = [
                 {**dataclasses.asdict(segment), "name": segment.name} for segment in self.source.segments
             ]

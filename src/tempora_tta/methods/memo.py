@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from tempora_tta.errors import TemporaError
-from tempora_tta.methods.augmix import augmix
+from tempora_tta.methods.alpha_bn import MixedNorm
 from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
 from tempora_tta.methods.gradient import RATE, all_finite, gradients_of
-from tempora_tta.methods.mixed import MixedNorm
 from tempora_tta.methods.norm import Copies, replace_batchnorm
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import Settings, by_classes, by_family, setting
 from tempora_tta.methods.state import overwrite
+from tempora_tta.methods.views import Pixels, augmix
 
 PRIOR = 16  # images that the source's BatchNorm statistics count for
 GROUP = 4  # images that are scored together
@@ -52,16 +51,7 @@ class MEMO(Method):
     only_by_name = True
 
     def setup(self) -> None:
-        preprocessing = self.model.preprocessing
-        if len(preprocessing.mean) not in (1, 3):
-            raise TemporaError(
-                f"memo does not fit {self.model.name}: its views are made of grey or RGB pixels, and its images "
-                f"have {len(preprocessing.mean)} channels."
-            )
-        self.mean, self.std = (
-            torch.tensor(values, device=self.model.device, dtype=self.model.dtype)[:, None, None]
-            for values in (preprocessing.mean, preprocessing.std)
-        )
+        self.pixels = Pixels(self.model, self.name)
         layers = replace_batchnorm(self.model, MixedNorm).values()
         for layer in layers:
             layer.weight_of_batch = 1 / (PRIOR + 1)
@@ -146,8 +136,8 @@ class MEMO(Method):
 
     def views(self, image: Tensor) -> Tensor:
         """Random views of one image."""
-        pixels = (image * self.std + self.mean).clamp(0, 1)
-        return (augmix(pixels, self.settings.views, self.dice) - self.mean) / self.std
+        mean, std = self.pixels.mean, self.pixels.std
+        return (augmix((image * std + mean).clamp(0, 1), self.settings.views, self.dice) - mean) / std
 
     def _normalise(self, use: str) -> None:
         for layer in self.model.modules():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,11 +17,9 @@ from tempora_tta.errors import TemporaError
 from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED
 from tempora_tta.methods.functions import cross_entropy, sent
 from tempora_tta.methods.gradient import RATE, GradientMethod, GradientSettings, OptimizerName, all_finite
-from tempora_tta.methods.jitter import Draws, Jitter
-from tempora_tta.methods.memory import Memory
 from tempora_tta.methods.norm import (
     Copies,
-    OwnNorm,
+    CustomBatchNorm,
     blended,
     few_channels,
     norm_affine,
@@ -30,6 +29,7 @@ from tempora_tta.methods.norm import (
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import setting
 from tempora_tta.methods.state import overwrite
+from tempora_tta.methods.views import Draws, Jitter
 
 TEACHER_MOMENTUM = 0.999
 
@@ -49,7 +49,84 @@ class RoTTASettings(GradientSettings):
     draws: Draws = "batch"
 
 
-class RobustNorm(OwnNorm):
+@dataclass
+class Entry:
+    """A sample in the memory: where its image is, its class, its uncertainty and when it came."""
+
+    place: int
+    label: int
+    uncertainty: float
+    born: int
+
+
+@dataclass
+class BalancedMemory:
+    """A few samples, balanced over predicted classes, certain and recent ones first.
+
+    At most `capacity`, kept by class in the order in which they came.
+    """
+
+    capacity: int
+    num_classes: int
+    seen: int = 0
+    """Samples offered; an entry's age is what it was when it came subtracted from this."""
+    by_class: dict[int, list[Entry]] = field(default_factory=dict)
+    free: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.free = list(range(self.capacity))
+
+    def __len__(self) -> int:
+        return self.capacity - len(self.free)
+
+    def offer(self, label: int, uncertainty: float) -> int | None:
+        """Take a sample in, in place of another if need be; the place for its image, or None if it is dropped.
+
+        One whose uncertainty is not a number has nothing to teach and is never taken in.
+        """
+        place = self._room_for(label, uncertainty) if math.isfinite(uncertainty) else None
+        if place is not None:
+            self.by_class.setdefault(label, []).append(Entry(place, label, uncertainty, self.seen))
+        self.seen += 1
+        return place
+
+    def entries(self) -> list[Entry]:
+        """All of them, by class."""
+        return [entry for label in sorted(self.by_class) for entry in self.by_class[label]]
+
+    def age(self, entry: Entry) -> int:
+        """How many samples were offered since it came, itself included."""
+        return self.seen - entry.born
+
+    def freshness(self, entry: Entry) -> float:
+        """exp(-age/N) / (1 + exp(-age/N)): what it weighs in the loss."""
+        decay = math.exp(-self.age(entry) / self.capacity)
+        return decay / (1 + decay)
+
+    def score(self, age: int, uncertainty: float) -> float:
+        """How dispensable a sample is: old and uncertain ones are."""
+        return 1 / (1 + math.exp(-age / self.capacity)) + uncertainty / math.log(self.num_classes)
+
+    def _room_for(self, label: int, uncertainty: float) -> int | None:
+        own = self.by_class.get(label, [])
+        if len(own) >= self.capacity / self.num_classes:
+            rivals = own
+        elif self.free:
+            return self.free.pop(0)
+        else:
+            most = max(map(len, self.by_class.values()))
+            rivals = [entry for entry in self.entries() if len(self.by_class[entry.label]) == most]
+        worst = max(reversed(rivals), key=self._score_of)  # of equals the last
+        if not self._score_of(worst) > self.score(0, uncertainty):
+            return None
+        self.by_class[worst.label].remove(worst)
+        return worst.place
+
+    def _score_of(self, entry: Entry) -> float:
+        return self.score(self.age(entry), entry.uncertainty)
+
+
+class RobustNorm(CustomBatchNorm):
     """BatchNorm that learns slowly: R' = 0.95 R + 0.05 b, b with biased variance, and normalises with R'.
 
     The gradient flows through b. R' becomes R only when the update that it belongs to was made.
@@ -68,7 +145,7 @@ class RobustNorm(OwnNorm):
         own = self.propose(x.detach())
         if not torch.is_grad_enabled():
             return self.with_statistics(x, *self.proposed)
-        normalised: Tensor = _Slowly.apply(x, self.weight, self.bias, *self.proposed, own, self)
+        normalised: Tensor = RobustNormFunction.apply(x, self.weight, self.bias, *self.proposed, own, self)
         return normalised
 
     def propose(self, x: Tensor) -> Tensor:
@@ -93,7 +170,7 @@ class RobustNorm(OwnNorm):
         return self.counts[count]
 
 
-class _Slowly(torch.autograd.Function):
+class RobustNormFunction(torch.autograd.Function):
     """Batch normalisation with R' = (1 - m) R + m b; the gradient flows through b as well, m times as much.
 
     With x^ the normalised batch, d / d b's mean is -scale sum g, and d / d its variance -scale^2 / 2 sum g x^.
@@ -193,7 +270,7 @@ class RoTTA(GradientMethod):
             for name, layer in norms.items():
                 self.changing[f"{prefix}{name}.running_mean"] = layer.running_mean
                 self.changing[f"{prefix}{name}.running_var"] = layer.running_var
-        self.memory = Memory(self.settings.capacity, self.model.num_classes)
+        self.memory = BalancedMemory(self.settings.capacity, self.model.num_classes)
         self.images: Tensor | None = None  # one per place of the memory
         self.jitter = Jitter(self.model, self.name)
         self.dice = torch.Generator().manual_seed(self.seed)
