@@ -286,7 +286,7 @@ class ProfiledMethod:
         method: Any = self.method
         with self._guard("predict"):
             _, took = self._timer.time(lambda: predict_at(method, batch.x, moment))
-        kind = Kind(self.label, PREDICT, action=method.acted_in_predict or "")
+        kind = Kind(self.label, PREDICT, action=method.action_in_predict or "")
         mode, amount = self._work()
         predicted = Sample(kind._replace(mode=mode), number, batch.shift, *took, amount, batch.place)
         with self._guard("adapt"):
@@ -351,7 +351,7 @@ def _unmet(profiled: ProfiledMethod, entries: Iterable[Entry]) -> list[str]:
     method = profiled.method
     met = {word for entry in entries if entry.method == profiled.label for word in (entry.mode, entry.action)}
     named = dict.fromkeys((*method.actions, *method.modes))
-    return [word for word in named if word not in met and word not in method.free]
+    return [word for word in named if word not in met and word not in method.untimed]
 
 
 # -- rounds ------------------------------------------------------------------------------------------------
