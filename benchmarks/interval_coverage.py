@@ -12,13 +12,14 @@ of twenty rounds is made up around true times, and patience turns times into wor
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from common import JsonFile, console, write
+from common import JsonFile, committed, console, markdown_table, script, write
 from tempora_tta._numbers import percent
 from tempora_tta.analysis.doubt import HOLDS, Replicates, judge, leads, replicate
 from tempora_tta.analysis.doubt.blocks import CONFIDENCE, FloatArray
@@ -136,5 +137,21 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
+def page() -> Iterator[str]:
+    """Yield the title and the paragraphs of results/interval_coverage.md."""
+    found = committed("coverage")["coverage"]
+    yield "How often the 95 % intervals hold the truth"
+    yield (
+        f"{found['simulations']:,} streams of each kind with known truth (`--seed {found['seed']}`), of six methods. "
+        "*interval*: of one utility. *leads*: all five leads of the best method inside their intervals at once. "
+        "*lower*: all above their lower bounds. *wrong*: a winner was said to hold that is not the best."
+    )
+    rows = (
+        [row["batches"], row["correlation"], row["times"], *(percent(row[name]) for name in SHARES)]
+        for row in found["rows"]
+    )
+    yield markdown_table(["batches", "correlation", "times", *SHARES], rows)
+
+
 if __name__ == "__main__":
-    typer.run(main)
+    script(lambda: typer.run(main), page)

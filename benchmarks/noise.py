@@ -1,11 +1,11 @@
 """Do a demo's answers hold on a noisy machine? `python benchmarks/noise.py` (a quarter of an hour on two cores).
 
-Three demos after each other: one alone, two beside a busy loop on each core. Two things are asked of every pair:
+Three demos after each other: one alone, two next to a busy loop on each core. Two things are asked of every pair:
 
 - winners that hold in one run are the winner, or equal with it, in the other;
 - utilities are at most 2 points apart, beyond their own timing intervals.
 
-The table goes into docs/concepts/uncertainty.md: `python docs/generate.py`.
+`python benchmarks/noise.py page` writes benchmarks/results/noise.md.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from common import RESULTS, console, write
+from common import RESULTS, committed, console, markdown_table, script, write
 from tempora_tta.analysis.doubt import EQUAL, HOLDS
 from tempora_tta.analysis.of_run import summary_of, winners_of
 from tempora_tta.store import Results, open_run
 
-ALONE, BESIDE = "alone", "beside a busy loop on each core"
-DEMOS = {"alone": ALONE, "beside-1": BESIDE, "beside-2": BESIDE}
+ALONE, BUSY_CORES = "alone", "next to a busy loop on each core"
+DEMOS = {"alone": ALONE, "busy-1": BUSY_CORES, "busy-2": BUSY_CORES}
 CELL = ["shift", "protocol", "label"]
 MOST_APART = 0.02
 """Of two utilities, beyond their timing intervals."""
@@ -46,7 +46,7 @@ def main(
     """Print and write the figures; exit status 1 if a winner or a utility did not hold."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = out or Path(scratch)
-        runs = [demo(folder / name, beside, quick) for name, beside in DEMOS.items()]
+        runs = [demo(folder / name, load, quick) for name, load in DEMOS.items()]
         opened = {name: open_run(folder / name) for name in DEMOS}
         figures = {
             "command": "tempora demo --quick" if quick else "tempora demo",
@@ -68,23 +68,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def demo(folder: Path, beside: str, quick: bool) -> dict[str, Any]:
+def demo(folder: Path, load: str, quick: bool) -> dict[str, Any]:
     """One demo into a folder of its own, and how long it took."""
     command = [sys.executable, "-m", "tempora_tta", "demo", "--plain", "--out", str(folder)]
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    console.print(f"{folder.name}: {beside}; load average {load} before it")
-    with busy_loops(cores() if beside == BESIDE else 0):
+    average = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    console.print(f"{folder.name}: {load}; load average {average} before it")
+    with busy_loops(cores() if load == BUSY_CORES else 0):
         began = time.monotonic()
         done = subprocess.run([*command, *(["--quick"] if quick else [])], capture_output=True, text=True)
         seconds = time.monotonic() - began
     if done.returncode:
         raise SystemExit(f"tempora demo failed:\n{done.stdout}\n{done.stderr}")
-    return {"name": folder.name, "beside": beside, "load_before": load, "wall_s": round(seconds, 1)}
+    return {"name": folder.name, "load": load, "load_before": average, "wall_s": round(seconds, 1)}
 
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """So many processes that do nothing but use a core, each bound to one."""
+    """Keep `count` cores busy, each by a process bound to it."""
     loops = [subprocess.Popen([sys.executable, "-c", BUSY, str(number)]) for number in range(count)]
     try:
         yield
@@ -185,5 +185,47 @@ def show(figures: dict[str, Any]) -> None:
             console.print(f"  {what}", markup=False, soft_wrap=True)
 
 
+def page() -> Iterator[str]:
+    """Yield the title and the paragraphs of results/noise.md."""
+    found = committed("noise")["noise"]
+    yield "Answers of a demo on a noisy machine"
+    yield (
+        f"`{found['command']}` on {found['cores']} cores ({found['machine']}): alone, and twice next to a busy loop "
+        "on each core."
+    )
+    yield markdown_table(
+        ["run", "next to it", "wall time", "λ ms", "winners", "hold", "equal", "undecided"],
+        (
+            [
+                run["name"],
+                "nothing" if run["name"] == "alone" else "busy loops",
+                f"{run['wall_s']:.0f} s",
+                f"{run['baseline_ms']:.2f}",
+                *(run[name] for name in ("cells", "holds", "equal")),
+                run["by_sampling"] + run["by_timing"],
+            ]
+            for run in found["runs"]
+        ),
+    )
+    yield (
+        "Distances in points. *lost*: a winner that holds in one run and is neither winner nor equal in the other. "
+        f"*beyond the intervals*: from one timing interval to the other; at most {100 * MOST_APART:g}."
+    )
+    points = ("mean_points", "largest_points", "largest_beyond_points")
+    yield markdown_table(
+        ["runs", "hold in one", "lost in the other", "utilities", "mean", "largest", "beyond the intervals"],
+        (
+            [
+                " and ".join(pair["of"]),
+                pair["winners_held"],
+                len(pair["winners_lost"]),
+                pair["utilities"],
+                *(f"{pair[name]:.1f}" for name in points),
+            ]
+            for pair in found["pairs"]
+        ),
+    )
+
+
 if __name__ == "__main__":
-    typer.run(main)
+    script(lambda: typer.run(main), page)

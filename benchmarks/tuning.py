@@ -23,7 +23,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from common import Device, JsonFile, console, write
+from common import Device, JsonFile, committed, console, in_percent, markdown_table, script, write
 from tempora_tta import data, methods, models
 from tempora_tta.config import SourceConfig
 from tempora_tta.data import Stream, bundled, open_stream
@@ -238,5 +238,70 @@ def main(
     write(figures, json_)
 
 
+def page() -> Iterator[str]:
+    """Yield the title and the paragraphs of results/tuning.md, network by network."""
+    yield "Rankings under default, label-free and oracle settings"
+    for found in committed("tuning-*").values():
+        yield from _of_network(found)
+
+
+def _of_network(found: dict[str, Any]) -> Iterator[str]:
+    rows, ways = found["rows"], ("default", MUTUAL_INFORMATION, LABELS)
+    ranks = {way: _ranked({row["method"]: row[way]["evaluated"] for row in rows}) for way in ways}
+    yield (
+        f"**{found['model']}**: tuned on {', '.join(found['tuned_on'])}, evaluated offline on "
+        f"{', '.join(found['evaluated_on'])}, {found['batches']} batches of 64 of each; ranks under default, "
+        "label-free and oracle settings. The last column is the worst of a method's trials where it was tuned."
+    )
+    yield markdown_table(
+        ["method", "trials", *(f"{way.replace('_', ' ')} %" for way in ways), "ranks", "worst trial %"],
+        (
+            [
+                row["method"],
+                row["trials"],
+                *(in_percent(row[way]["evaluated"]) for way in ways),
+                " → ".join(str(ranks[way][row["method"]]) for way in ways),
+                in_percent(row["worst_trial"]),
+            ]
+            for row in sorted(rows, key=lambda row: -row["default"]["evaluated"])
+        ),
+    )
+    yield _moved(rows, ranks, found["batches"] * 64 * len(found["evaluated_on"]))
+    yield "Regret: accuracy given away to the oracle, where it was tuned, by methods with something to tune."
+    tuned = [row for row in rows if row["trials"] > 1]
+    standard = next(row for row in rows if row["trials"] == 1)["default"]["tuned_on"]
+    regrets = []
+    for by in (by for by in LABEL_FREE if by in tuned[0]):
+        lost = [100 * (row[LABELS]["tuned_on"] - row[by]["tuned_on"]) for row in tuned]
+        fallen = sum(row[by]["tuned_on"] < standard - found["collapsed_below_standard"] for row in tuned)
+        regrets.append([by, f"{sum(lost) / len(lost):.1f}", f"{max(lost):.1f}", f"{fallen} of {len(tuned)}"])
+    yield markdown_table(["chosen by", "mean regret, points", "largest", "collapses chosen"], regrets)
+    yield f"Left out, as too slow or of no use on this network: {', '.join(found['left_out'])}."
+
+
+def _moved(rows: list[dict[str, Any]], ranks: dict[str, dict[str, int]], samples: int) -> str:
+    """Say which methods change places with other settings, and whose accuracy changes by more than chance."""
+    chance = 2 * 0.5 / samples**0.5
+    default, told = ranks["default"], []
+    for way in (way for way in ranks if way != "default"):
+        far = {name: abs(rank - default[name]) for name, rank in ranks[way].items()}
+        best = ", ".join(name for name, rank in ranks[way].items() if rank == 1)
+        gains = {row["method"]: row[way]["evaluated"] - row["default"]["evaluated"] for row in rows}
+        sure = ", ".join(f"{name} {100 * gain:+.1f}" for name, gain in gains.items() if abs(gain) > chance)
+        told.append(
+            f"Chosen by {way.replace('_', ' ')}, {sum(map(bool, far.values()))} of {len(far)} change their rank, by "
+            f"up to {max(far.values())} places, and {best} is first; beyond chance: {sure or 'none'}."
+        )
+    first = ", ".join(name for name, rank in default.items() if rank == 1)
+    return (
+        f"Under defaults {first} is first. Two standard errors of an accuracy of {samples:,} samples are at most "
+        f"{100 * chance:.1f} points, so many of these places are chance's. {' '.join(told)}"
+    )
+
+
+def _ranked(values: dict[str, float]) -> dict[str, int]:
+    return {name: 1 + sum(other > value for other in values.values()) for name, value in values.items()}
+
+
 if __name__ == "__main__":
-    typer.run(main)
+    script(lambda: typer.run(main), page)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,12 @@ import yaml
 from typer.models import ArgumentInfo
 
 from tempora_tta import methods, published
-from tempora_tta._numbers import percent
 from tempora_tta.cli.app import app
 from tempora_tta.cli.examples import EXAMPLES, line
 from tempora_tta.config import DataConfig, RunConfig, default_of, template
 from tempora_tta.report.html.glossary import WORDS
 from tempora_tta.scenarios.specs import KINDS
 from tempora_tta.store.schema_page import as_markdown
-from tempora_tta.timing.verdict import Limits
 
 DOCS = Path(__file__).parent
 MADE = "Made by `python docs/generate.py` from the code."
@@ -39,9 +35,6 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "config.md": config(),
         **filled("published.md", {"setups": setups(), "inconsistencies": inconsistencies()}),
         **filled("concepts/glossary.md", {"words": words()}),
-        **filled("concepts/timing-and-verdict.md", {"limits": limits()}),
-        **filled("tasks/tune-equally.md", {"tuning": tuning()}),
-        **filled("concepts/uncertainty.md", {"coverage": coverage(), "noise": noise()}),
     }
 
 
@@ -227,135 +220,6 @@ def _setting(field: dataclasses.Field[Any], kind: type[methods.Settings]) -> lis
     ]
     hint = typing.get_type_hints(kind)[field.name]
     return [f"`{field.name}`", default, paper, ", ".join([_type(hint), *allowed])]
-
-
-# -- the verdict -----------------------------------------------------------------------------------------------
-
-
-def coverage() -> str:
-    """What `benchmarks/interval_coverage.py` found."""
-    found = json.loads((DOCS.parent / "benchmarks" / "results" / "coverage.json").read_text(encoding="utf-8"))
-    shares = ("interval", "leads", "lower", "wrong")
-    lines = [
-        "| batches | correlation | times | " + " | ".join(shares) + " |",
-        "|---:|---:|---|---:|---:|---:|---:|",
-    ]
-    for row in found["rows"]:
-        numbers = " | ".join(percent(row[name]) for name in shares)
-        lines.append(f"| {row['batches']} | {row['correlation']} | {row['times']} | {numbers} |")
-    return "\n".join(lines)
-
-
-def tuning() -> str:
-    """What `benchmarks/tuning.py` found, network by network."""
-    paths = sorted((DOCS.parent / "benchmarks" / "results").glob("tuning-*.json"))
-    if not paths:
-        return "It has yet to be run on this version."
-    return "\n\n".join(_tuned(json.loads(path.read_text(encoding="utf-8"))) for path in paths)
-
-
-def _tuned(found: dict[str, Any]) -> str:
-    rows, ways = found["rows"], ("default", "mutual_information", "labels")
-    standard = next(row for row in rows if row["trials"] == 1)["default"]["tuned_on"]
-    ranks = {way: _ranked({row["method"]: row[way]["evaluated"] for row in rows}) for way in ways}
-    table = [["method", "trials", *(f"{way.replace('_', ' ')} %" for way in ways), "ranks", "worst trial %"]]
-    for row in sorted(rows, key=lambda row: -row["default"]["evaluated"]):
-        table.append(
-            [
-                row["method"],
-                str(row["trials"]),
-                *(f"{100 * row[way]['evaluated']:.1f}" for way in ways),
-                " → ".join(str(ranks[way][row["method"]]) for way in ways),
-                f"{100 * row['worst_trial']:.1f}",
-            ]
-        )
-    tuned = [row for row in rows if row["trials"] > 1]
-    regrets = [["chosen by", "mean regret, points", "largest", "collapses chosen"]]
-    for by in (by for by in ("mutual_information", "confidence", "entropy", "atc") if by in tuned[0]):
-        lost = [100 * (row["labels"]["tuned_on"] - row[by]["tuned_on"]) for row in tuned]
-        fallen = sum(row[by]["tuned_on"] < standard - found["collapsed_below_standard"] for row in tuned)
-        regrets.append([by, f"{sum(lost) / len(lost):.1f}", f"{max(lost):.1f}", f"{fallen} of {len(tuned)}"])
-    about = (
-        f"**{found['model']}**: tuned on {', '.join(found['tuned_on'])}, evaluated offline on "
-        f"{', '.join(found['evaluated_on'])}, {found['batches']} batches of 64 of each; ranks under default, "
-        "label-free and oracle settings. The last column is the worst of a method's trials where it was tuned."
-    )
-    regret = (
-        "Regret: accuracy given away to the oracle, where it was tuned, by methods with something to tune."
-    )
-    moved = _moved(rows, ranks, found["batches"] * 64 * len(found["evaluated_on"]))
-    left_out = "; ".join(
-        f"{name}, which {_first_words(name, why)}" for name, why in found["left_out"].items()
-    )
-    parts = (about, markdown_table(table), moved, regret, markdown_table(regrets), f"Left out: {left_out}.")
-    return "\n\n".join(parts)
-
-
-def _first_words(name: str, why: str) -> str:
-    """The first sentence of a reason, without the method that it is about."""
-    return why.removeprefix(name).lstrip(": ").partition(". ")[0].partition("; ")[0].rstrip(".")
-
-
-def _moved(rows: list[dict[str, Any]], ranks: dict[str, dict[str, int]], samples: int) -> str:
-    """Who changes places with other settings, and whose accuracy changes by more than chance would."""
-    chance = 2 * 0.5 / samples**0.5
-    default, told = ranks["default"], []
-    for way in (way for way in ranks if way != "default"):
-        far = {name: abs(rank - default[name]) for name, rank in ranks[way].items()}
-        best = ", ".join(name for name, rank in ranks[way].items() if rank == 1)
-        gains = {row["method"]: row[way]["evaluated"] - row["default"]["evaluated"] for row in rows}
-        sure = ", ".join(f"{name} {100 * gain:+.1f}" for name, gain in gains.items() if abs(gain) > chance)
-        told.append(
-            f"Chosen by {way.replace('_', ' ')}, {sum(map(bool, far.values()))} of {len(far)} change their rank, by "
-            f"up to {max(far.values())} places, and {best} is first; beyond chance: {sure or 'nobody'}."
-        )
-    first = ", ".join(name for name, rank in default.items() if rank == 1)
-    return (
-        f"Under defaults {first} is first. Two standard errors of an accuracy of {samples:,} samples are at most "
-        f"{100 * chance:.1f} points, so many of these places are chance's. {' '.join(told)}"
-    )
-
-
-def _ranked(values: dict[str, float]) -> dict[str, int]:
-    return {name: 1 + sum(other > value for other in values.values()) for name, value in values.items()}
-
-
-def noise() -> str:
-    """What `benchmarks/noise.py` found."""
-    path = DOCS.parent / "benchmarks" / "results" / "noise.json"
-    if not path.exists():
-        return "It has yet to be run on this version."
-    found = json.loads(path.read_text(encoding="utf-8"))
-    runs = [["run", "beside it", "wall time", "λ ms", "winners", "hold", "equal", "undecided"]]
-    for run in found["runs"]:
-        counts = (*(run[name] for name in ("cells", "holds", "equal")), run["by_sampling"] + run["by_timing"])
-        times = f"{run['wall_s']:.0f} s", f"{run['baseline_ms']:.2f}"
-        beside = "nothing" if run["name"] == "alone" else "busy loops"
-        runs.append([run["name"], beside, *times, *map(str, counts)])
-    pairs = [
-        ["runs", "hold in one", "lost in the other", "utilities", "mean", "largest", "beyond the intervals"]
-    ]
-    for pair in found["pairs"]:
-        points = [f"{pair[name]:.1f}" for name in ("mean_points", "largest_points", "largest_beyond_points")]
-        counted = (pair["winners_held"], len(pair["winners_lost"]), pair["utilities"])
-        pairs.append([" and ".join(pair["of"]), *map(str, counted), *points])
-    about = f"`{found['command']}` on {found['cores']} cores ({found['machine']}):"
-    return "\n\n".join([about, markdown_table(runs), "Distances in points:", markdown_table(pairs)])
-
-
-def limits() -> str:
-    """Where a measurement is worth a warning, and where it is invalid."""
-    given, whole, plain = Limits(), partial(percent, digits=0), "{:g}".format
-    rows = [["observed", "WARN above", "INVALID above"]]
-    for what, bounds, written in (
-        ("drift: the sentinel's median against the baseline's", given.drift, whole),
-        ("outliers: batches that took more than twice their method's median", given.outliers, whole),
-        ("processor time that the hypervisor took", given.stolen, whole),
-        ("page faults per batch, median", given.faults, plain),
-        ("dispersion: λ / median of standard inference", given.dispersion, plain),
-    ):
-        rows.append([what, *map(written, bounds)])
-    return markdown_table(rows)
 
 
 def words() -> str:

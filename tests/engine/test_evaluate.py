@@ -17,17 +17,13 @@ import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.analysis.replays import answer
 from tempora_tta.cli.recommend import recommend
-from tempora_tta.data import from_batches
 from tempora_tta.engine import Run
 from tempora_tta.engine.build import job_from_python
-from tempora_tta.engine.clocks import open_clock
-from tempora_tta.engine.sentinel import Sentinel
-from tempora_tta.methods import Method, create
+from tempora_tta.methods import Method
 from tempora_tta.report.html.page import render
 from tempora_tta.report.tables import build, to_terminal
 from tempora_tta.scenarios import Amortised, Continuous, Discrete
-from tempora_tta.store import UTILITIES, RunFolder, Trace
-from tempora_tta.timing import Baseline
+from tempora_tta.store import UTILITIES, RunFolder
 
 SCENARIOS = [Discrete(utilisation=1), Continuous(threshold_ms=100), Amortised(budget_ms=100)]
 
@@ -96,23 +92,12 @@ def test_measured_clock_predicts_the_same_and_judges_itself(network, batches):
     assert manifest["baseline"]["baseline_ms"] >= manifest["baseline"]["median_ms"]
     assert manifest["machine"]["threads"] == torch.get_num_threads()
     assert set(first.utilities["timing"]) <= {"VALID", "WARN", "INVALID"}
-    assert (first.traces["page_faults"] >= 0).all()
     assert (first.utilities["utility_lo"] <= first.utilities["utility"]).all()
 
 
 def test_a_given_lambda_is_used(network, batches):
     results = evaluate(network("fashion_resnet"), batches[:2], ["standard"], baseline_ms=50)
     assert set(results.utilities["baseline_ms"]) == {50}
-
-
-def test_a_given_lambda_does_not_make_times_invalid(network, batches):
-    """How far it is from this machine's standard inference says nothing about the machine's noise."""
-    clock, _ = open_clock(CLOCK, torch.device("cpu"))
-    stream = from_batches("a", batches)
-    for baseline, drifted in ((Baseline(1000, source="given"), False), (Baseline(1000, median_ms=990), True)):
-        sentinel = Sentinel(create("standard", network("fashion_resnet")), stream, clock, baseline)
-        _, facts = sentinel.around(lambda: Trace.empty(1, 8))
-        assert any("drifted" in reason for reason in facts["verdict"]["reasons"]) == drifted
 
 
 def test_thresholds_below_lambda_are_not_applicable_and_nothing_else_suffers(network, batches):

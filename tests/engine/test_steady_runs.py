@@ -18,7 +18,6 @@ import tempora_tta as tempora
 from tempora_tta import TemporaError, methods
 from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Observer, Run
-from tempora_tta.engine import sentinel as sentinels
 from tempora_tta.engine.build import build_job, job_from_python, settle_torch
 from tempora_tta.engine.executors import LocalExecutor
 from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
@@ -29,7 +28,7 @@ from tempora_tta.engine.profiling.walker import Walker
 from tempora_tta.methods import Method
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete
 from tempora_tta.store import RunFolder
-from tempora_tta.timing import Verdict, load_profile
+from tempora_tta.timing import load_profile
 from tempora_tta.timing.profile import Entry, Profile, Residuals, Rounds, Spent
 from tempora_tta.timing.timer import Timer
 
@@ -177,7 +176,7 @@ def test_the_devices_own_variation_is_applied_where_the_tail_is_the_answer(netwo
     assert (queued["finish_ms"] - queued["start_ms"]).to_numpy() == pytest.approx(10.0)
 
 
-def test_no_warm_up_and_no_sentinel(network, batches, clock, monkeypatch):
+def test_no_warm_up_and_no_look_at_the_machine(network, batches, clock, monkeypatch):
     """Predictions that nobody times are made once each."""
     calls = []
     predict = Method.logits
@@ -497,48 +496,6 @@ def test_kinds_that_a_worker_added_join_the_profile_once():
     assert both.rounds.shift == ["x", "y", "y"]
     assert [row[-2:] for row in both.rounds.ms[-2:]] == [[3.0, None], [None, 3.0]]
     assert both.with_new(theirs, rounds_before=1) is both
-
-
-# -- measured, mended ---------------------------------------------------------------------------------------
-
-
-def test_invalid_passes_are_repeated_and_offline_is_never_marked(network, batches, monkeypatch):
-    verdicts = iter([Verdict("INVALID", ("somebody else",))] * 2 + [Verdict()] * 100)
-    monkeypatch.setattr(sentinels, "judge_pass", lambda *observed: next(verdicts))
-    options = {"clock": "measured", "calibration_batches": 4, "warmup_batches": 0}
-    run = evaluate(network("fashion_resnet"), batches[:3], ["standard"], scenarios=[], **options)
-    (stored,) = run.folder.passes().values()
-    assert stored.facts["attempts"] == 3
-    assert stored.facts["verdict"]["status"] == "VALID"
-
-    monkeypatch.setattr(sentinels, "judge_pass", lambda *observed: Verdict("INVALID", ("always",)))
-    scenarios = [Continuous(threshold_ms=1e6)]
-    run = evaluate(network("fashion_resnet"), batches[:3], ["standard"], scenarios=scenarios, **options)
-    assert dict(zip(run.utilities["protocol"], run.utilities["timing"], strict=True)) == {
-        "offline": "VALID",
-        "continuous": "INVALID",
-    }
-    offline = run.utilities[run.utilities["protocol"] == "offline"].iloc[0]
-    assert offline["utility_lo"] == offline["utility"] == offline["utility_hi"]
-
-
-def test_stolen_processor_time_does_not_touch_a_gpu(network, batches, monkeypatch):
-    """A device that is not the processor: its passes are judged without what the hypervisor took."""
-    from tempora_tta.data import from_batches
-    from tempora_tta.methods import create
-    from tempora_tta.store import Trace
-    from tempora_tta.timing import Baseline, MeasuredClock
-    from tempora_tta.timing.machine import ProcessorTime
-
-    monkeypatch.setattr(ProcessorTime, "stolen_since", lambda self, before: 0.5)
-    standard = create("standard", network("fashion_resnet"))
-    stream = from_batches("fog", batches[:1], device=torch.device("cpu"))
-    watch = sentinels.Sentinel(standard, stream, MeasuredClock(torch.device("cpu")), Baseline(1.0))
-    shares = []
-    for device in ("cpu", "cuda"):
-        monkeypatch.setattr(type(standard.model), "device", torch.device(device))
-        shares.append(watch.around(lambda: Trace.empty(1, 8))[1]["stolen_share"])
-    assert shares == [0.5, 0.0]
 
 
 # -- joules and megabytes -----------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ def a_trace() -> Trace:
     trace.predict_ms[[0, 2]] = 41.5, 40.25
     trace.adapt_ms[[0, 2]] = 56.0, 57.0
     trace.attempt_predict_ms[3], trace.attempt_adapt_ms[3] = 41.0, 58.0
-    trace.page_faults[0] = 12
     return trace
 
 
@@ -74,7 +73,7 @@ def test_passes_are_read_without_their_predictions_where_nobody_asks(tmp_path: P
     whole, slim = (RunFolder(tmp_path).trace(key, predictions) for predictions in (True, False))
     assert (whole.predicted == 7).all()
     assert slim.predicted.shape == (3, 0)
-    for name in ("phase", "correct", "total", "predict_ms", "adapt_ms", "action", "page_faults"):
+    for name in ("phase", "correct", "total", "predict_ms", "adapt_ms", "action"):
         np.testing.assert_array_equal(getattr(slim, name), getattr(whole, name))
     path = RunFolder(tmp_path).stored(key).path
     table = pq.read_table(path)

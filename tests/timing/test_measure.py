@@ -1,4 +1,4 @@
-"""Profiles, baselines and verdicts: what is decided from times, not the times themselves."""
+"""Profiles of constants, lambda and the machine: what is decided from times, not the times themselves."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ from tempora_tta.timing import (
     Baseline,
     MeasuredClock,
     ProfileClock,
-    Verdict,
-    judge_baseline,
-    judge_pass,
-    judge_run,
     load_profile,
     machine,
     machine_facts,
@@ -120,41 +116,6 @@ def test_lambda_is_mean_plus_six_sigma():
     baseline = Baseline.from_times(times.tolist(), 6)
     assert baseline.baseline_ms == pytest.approx(times.mean() + 6 * times.std())
     assert baseline.provision_ms(100) == pytest.approx(600 * times.std())
-    assert Baseline.from_times([10.0] * 5, 6).dispersion == 1.0
-
-
-QUIET = Baseline.from_times([10.0] * 50, 6)
-
-
-def verdict_of(drift=0.0, services=None, actions="step", faults=0, stolen=0.0) -> Verdict:
-    services = np.full(40, 30.0) if services is None else services
-    actions = np.broadcast_to(np.asarray(actions), services.shape)
-    return judge_pass(drift, services, actions, np.full(40, faults), stolen)
-
-
-STEPS = np.tile([True, False, False, False], 10)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "status", "reason"),
-    [
-        (verdict_of(), "VALID", None),
-        (verdict_of(drift=0.08), "WARN", "drifted 8 %"),
-        (verdict_of(drift=0.23), "INVALID", "drifted 23 %"),
-        (verdict_of(services=np.r_[np.full(38, 30.0), 90.0, 90.0]), "WARN", "5 % of batches took over twice"),
-        (
-            verdict_of(services=np.where(STEPS, 90.0, 30.0), actions=np.where(STEPS, "step", "nothing_kept")),
-            *("VALID", None),
-        ),
-        (verdict_of(services=np.where(STEPS, 90.0, 30.0)), "INVALID", "25 % of batches took over twice"),
-        (verdict_of(faults=9000), "INVALID", "9000 page faults"),
-        (verdict_of(stolen=0.2), "INVALID", "20 % of processor time was stolen"),
-    ],
-)
-def test_verdicts_on_passes(verdict, status, reason):
-    assert verdict.status == status
-    assert reason is None or reason in str(verdict)
-    assert reason is None or "close other programs" in str(verdict)
 
 
 def test_stolen_time_is_a_share_of_what_was_wanted():
@@ -164,20 +125,6 @@ def test_stolen_time_is_a_share_of_what_was_wanted():
     assert ProcessorTime(1003, 21).stolen_since(before) == 0
     assert before.stolen_since(before) == 0
     assert ProcessorTime.now().stolen_since(ProcessorTime.now()) == 0
-
-
-def test_the_runs_verdict_is_its_worst():
-    quiet = judge_baseline(QUIET, 10.0)
-    assert str(judge_run(quiet, [verdict_of()])) == "VALID"
-    noisy = Baseline.from_times([10.0] * 30 + [12.0] * 10, 6)
-    assert judge_run(judge_baseline(noisy, None), []).status == "INVALID"
-    given = Baseline(100.0, median_ms=10.0, source="given")
-    assert judge_baseline(given, 10.0).status == "VALID"
-    drifted = judge_run(judge_baseline(QUIET, 12.3), [])
-    assert str(drifted).startswith("INVALID: baseline drifted 23 % during the run; close other programs")
-    mixed = judge_run(quiet, [verdict_of(), verdict_of(drift=0.08), verdict_of(drift=0.23)])
-    assert mixed.status == "INVALID"
-    assert "1 of 3 passes is INVALID" in str(mixed)
 
 
 def test_the_measured_clock_returns_what_the_work_did():

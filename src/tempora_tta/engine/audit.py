@@ -12,9 +12,9 @@ import pandas as pd
 
 from tempora_tta.data import Order, Streams
 from tempora_tta.engine.build import build_job
-from tempora_tta.engine.executors.local import make_sentinel
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.load_config import validated
+from tempora_tta.engine.measured import Drift
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import PROFILE_FILE
 from tempora_tta.engine.pass_maker import PassMaker
@@ -131,7 +131,7 @@ def _once_more(job: Job, results: Results, cell: pd.Series, streams: Streams) ->
             source=source,
             baseline=baseline,
             folder=folder,
-            sentinel=cache(lambda: make_sentinel(job, source, streams, baseline)) if job.measured else None,
+            drift=cache(lambda: Drift(job, streams.open(source), baseline)) if job.measured else None,
             observer=Observer(),
             open_stream=lambda: streams.open(source),
         )

@@ -14,12 +14,12 @@ from tempora_tta._numbers import percent
 from tempora_tta.data import Order, Stream
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
+from tempora_tta.engine.measured import Drift
 from tempora_tta.engine.observer import Observer, Stopped
 from tempora_tta.engine.passes import Pass
 from tempora_tta.engine.predicting import predictor
 from tempora_tta.engine.profiling import Replay
 from tempora_tta.engine.runtime import EAGER, compiled_graphs
-from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.tails import batches_at_once
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.methods import Method
@@ -42,7 +42,7 @@ class PassMaker:
     source: Order
     baseline: Baseline
     folder: RunFolder
-    sentinel: Callable[[], Sentinel] | None
+    drift: Callable[[], Drift] | None
     observer: Observer
     open_stream: Callable[[], Stream]
     learn: Callable[[Replay], None] | None = None
@@ -137,8 +137,8 @@ class PassMaker:
 
         facts: dict[str, Any] = {}
         with own_randomness(self.source.seed):
-            if timed and self.sentinel is not None:
-                trace, facts = self.sentinel().around(
+            if timed and self.drift is not None:
+                trace, facts = self.drift().around(
                     work, lambda: run.calls.warm_up(self.job.config.warmup_batches)
                 )
             else:

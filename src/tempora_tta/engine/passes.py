@@ -40,7 +40,6 @@ class Row(NamedTuple):
     action: str = "none"
     stepped: bool = False
     work: Work = NO_WORK
-    faults: int = -1
 
     def times(self, factor: float) -> tuple[float, float]:
         """Its times as a deployment meets them. Two products, as in a replay: a budget may end on a last digit."""
@@ -203,30 +202,21 @@ class Pass:
         self._reset_for(index)
         x = calls.stream.batch(index)
         moment = self._moment(turn, timeline, deployment)
-        faults = calls.clock.faults()
         froze_itself = calls.method.frozen
         scores, predict_ms = calls.predict(index, x, moment, froze_itself)
         said = calls.said
         now_ms = turn.start_ms + predict_ms * factor
         action, adapt_ms = calls.adapt(index, calls.moment(now_ms, turn, timeline, deployment, emitted=True))
-        faults = calls.clock.faults() - faults if faults >= 0 else -1
         calls.count(said[0], predict_ms * factor, action, adapt_ms * factor)
         work = said if calls.said == NO_WORK else calls.said
         stepped = not froze_itself and action not in calls.method.idle
-        return Row(
-            FROZEN if froze_itself else ADAPTED, scores, predict_ms, adapt_ms, action, stepped, work, faults
-        )
+        return Row(FROZEN if froze_itself else ADAPTED, scores, predict_ms, adapt_ms, action, stepped, work)
 
     def _frozen(self, index: int, timed: bool, in_order: bool, moment: Moment = UNTOLD) -> Row:
         """`in_order`: every batch after this one will be served too, so that some may be predicted ahead."""
         calls = self.calls
         if timed and not (calls.clock.looks_up and in_order):
-            x = calls.stream.batch(index)
-            faults = calls.clock.faults()
-            scores, predict_ms = calls.predict(index, x, moment, frozen=True)
-            return Row(
-                FROZEN, scores, predict_ms, faults=calls.clock.faults() - faults if faults >= 0 else -1
-            )
+            return Row(FROZEN, *calls.predict(index, calls.stream.batch(index), moment, frozen=True))
         scores = self._scores_ahead(index, moment)
         if timed:
             return Row(FROZEN, scores, calls.frozen_ms(index))
@@ -294,7 +284,6 @@ class Pass:
         trace.mode[index], amount = row.work
         trace.amount[index] = math.nan if amount is None else amount
         trace.residual[index] = self._residual(index)
-        trace.page_faults[index] = row.faults
         if self.progress is not None:
             self.progress(trace, index)
 

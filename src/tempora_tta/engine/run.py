@@ -14,6 +14,7 @@ from tempora_tta.cards import Cards, scenario_cards
 from tempora_tta.engine.clocks import clock_record
 from tempora_tta.engine.executors import Executor, LocalExecutor
 from tempora_tta.engine.job import STANDARD, Job
+from tempora_tta.engine.measured import judged_run
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import keep_given
 from tempora_tta.engine.predicting import summarised as predict_with_summary
@@ -26,8 +27,8 @@ from tempora_tta.store.record import RunRecord
 from tempora_tta.store.schema import PASS_COLUMNS
 from tempora_tta.store.scores import non_finite_scores
 from tempora_tta.store.segments import segments_frame
-from tempora_tta.store.verdicts import VALID, worst
-from tempora_tta.timing import Baseline, Clock, ProfileClock, Verdict, judge_baseline, judge_run
+from tempora_tta.store.verdicts import VALID, Verdict
+from tempora_tta.timing import Baseline, Clock, ProfileClock
 
 
 class Run:
@@ -60,7 +61,7 @@ class Run:
             self._write_manifest(baseline, looked_up_verdict(self.job.clock))
             self.observer.started(len(self.job.streams) * len(self.job.methods), 0)
             self._score(self._executor.cells([(source, self.job.methods) for source in self.job.streams]))
-            verdict = self._verdict(baseline)
+            verdict = self._verdict()
         finally:
             self._executor.close()
         compare_with_published(self.job, self.rows, self.observer)
@@ -113,16 +114,11 @@ class Run:
         keys = (cell.adapting_pass, cell.frozen_pass, cell.fallback_pass) if ok else (None,)
         return [self.folder.trace(key) if key else None for key in keys]
 
-    def _verdict(self, baseline: Baseline) -> Verdict | None:
+    def _verdict(self) -> Verdict | None:
         if not self.job.measured:
             return looked_up_verdict(self.job.clock)
         facts = (stored.facts.get("verdict") for stored in self._used_passes())
-        own = judge_run(
-            judge_baseline(baseline, self._executor.final_median(baseline)),
-            [Verdict.from_json(fact) for fact in facts if fact],
-        )
-        devices = self._executor.verdict()
-        return Verdict(worst([own.status, devices.status]), (*own.reasons, *devices.reasons))
+        return judged_run(Verdict.from_json(fact) for fact in facts if fact)
 
     def _used_passes(self) -> list[StoredPass]:
         """Those that the table comes from."""

@@ -1,7 +1,7 @@
 """How PyTorch runs a method: eager, or one of the ways that a practitioner may choose to make it faster.
 
 A runtime belongs to a method of a run, `tent@tf32`. It is switched on for that method's predictions and updates and
-off again, so that nothing else changes: lambda and the sentinels stay those of eager standard inference.
+off again, so that nothing else changes: lambda and the looks around passes stay those of eager standard inference.
 """
 
 from __future__ import annotations

@@ -81,7 +81,6 @@ TRACE: Fields = {
         "Rule strict: predict_ms of an attempt that overran the budget, undone.",
     ),
     "attempt_adapt_ms": (pa.float64(), "Its adapt_ms. An attempt's times enter no timeline."),
-    "page_faults": (pa.int64(), "Minor page faults while the batch was timed; empty under a recorded clock."),
 }
 
 UTILITIES: Fields = {

@@ -22,7 +22,7 @@ SKIPPED, ADAPTED, FROZEN, FALLBACK = 0, 1, 2, 3
 TIMES = [name for name in TRACE if name.endswith("_ms")]
 _OF_THE_PASS = (
     *("correct", "right", "predicted", "action", "mode", "amount"),
-    *("confidence", "calibration", "residual", "page_faults"),
+    *("confidence", "calibration", "residual"),
 )
 """What a batch brings along from the pass that it is taken from."""
 
@@ -55,7 +55,6 @@ class Trace:
     """The device's own factor on the times of this batch; NaN where they hold it already."""
     attempt_predict_ms: FloatArray
     attempt_adapt_ms: FloatArray
-    page_faults: NDArray[np.int64]
     """-1 where not counted."""
     arrived_ms: FloatArray
     start_ms: FloatArray
@@ -79,7 +78,6 @@ class Trace:
             confidence=np.full(num_batches, np.nan),
             calibration=np.full((num_batches, BINS), np.nan),
             residual=np.full(num_batches, np.nan),
-            page_faults=np.full(num_batches, -1, np.int64),
             **times,
         )
 
@@ -292,7 +290,6 @@ class Trace:
             "confidence": pa.array(self.confidence, from_pandas=True),
             "calibration": _lists(self.calibration, ~np.isnan(self.calibration[:, 0])),
             "residual": pa.array(self.residual, from_pandas=True),
-            "page_faults": pa.array(self.page_faults, mask=self.page_faults < 0),
         }
         for name in TIMES:
             columns[name] = pa.array(getattr(self, name), from_pandas=True)
@@ -319,7 +316,6 @@ class Trace:
             known_words = np.array(words.dictionary.to_pylist(), trace.action.dtype)
             getattr(trace, name)[:] = known_words[words.indices.to_numpy()]
         trace.stepped[:] = pc.fill_null(table["stepped"].cast(pa.int8()), -1).to_numpy()
-        trace.page_faults[:] = pc.fill_null(table["page_faults"], -1).to_numpy()
         for name in (*TIMES, "amount", "confidence", "residual"):
             getattr(trace, name)[:] = table[name].to_numpy()
         return trace

@@ -32,11 +32,6 @@ class Baseline:
         mean, sigma = float(times.mean()), float(times.std())
         return cls(mean + provision * sigma, mean, sigma, float(np.median(times)), provision, times.size)
 
-    @property
-    def dispersion(self) -> float | None:
-        """lambda / median: how much of lambda is provision against this machine's own noise."""
-        return None if self.median_ms is None else self.baseline_ms / self.median_ms
-
     def provision_ms(self, num_batches: int) -> float | None:
         """lambda's provision over a stream, (lambda - mean) N: overhead that costs no budget, to print beside B."""
         return None if self.mean_ms is None else (self.baseline_ms - self.mean_ms) * num_batches

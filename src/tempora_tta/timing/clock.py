@@ -15,7 +15,6 @@ import torch
 
 from tempora_tta.errors import TemporaError
 from tempora_tta.timing.device import synchroniser
-from tempora_tta.timing.machine import page_faults
 from tempora_tta.timing.profile import ANY_ACTION, PROVISION_X, STANDARD, Entry, Profile
 from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Kind, Piece
 
@@ -33,9 +32,6 @@ class Clock(Protocol):
 
     def timed(self, work: Callable[[], T], piece: Callable[[T], Piece]) -> tuple[T, float]:
         """Do the work; return its result and its milliseconds. `piece` says afterwards what it was."""
-
-    def faults(self) -> int:
-        """Page faults so far; -1 where they are not counted."""
 
     def residual(self, shift: str, seed: int, index: int) -> float:
         """The device's own factor on the times of a batch; NaN where the times hold it already."""
@@ -59,9 +55,6 @@ class MeasuredClock:
         result = work()
         self._wait()
         return result, (time.perf_counter_ns() - start) / 1e6
-
-    def faults(self) -> int:
-        return page_faults()
 
     def residual(self, shift: str, seed: int, index: int) -> float:
         return math.nan
@@ -148,9 +141,6 @@ class ProfileClock:
         if piece.action == "none":
             return forward_ms
         return forward_ms + (self._look_up(kind._replace(phase=ADAPT), piece) + forward_ms)
-
-    def faults(self) -> int:
-        return -1
 
     def residual(self, shift: str, seed: int, index: int) -> float:
         return self.profile.residuals.factor(shift, seed, index)

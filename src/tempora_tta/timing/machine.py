@@ -153,15 +153,6 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(_M_MMAP_THRESHOLD, 32 << 20)) and bool(mallopt(_M_TRIM_THRESHOLD, _KEEP_BYTES))
 
 
-def page_faults() -> int:
-    """Minor page faults of this process so far; 0 where the system does not count them."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
 class ProcessorTime(NamedTuple):
     """Clock ticks of all of this machine's processors since it started."""
 

@@ -10,7 +10,7 @@ from tempora_tta.engine.job import Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.schedule import Tasks
 from tempora_tta.store import Cell, RunFolder
-from tempora_tta.timing import Baseline, Verdict
+from tempora_tta.timing import Baseline
 
 
 class Executor(ABC):
@@ -34,14 +34,6 @@ class Executor(ABC):
     def facts(self) -> dict[str, Any]:
         """What run.json should say about where the tasks ran."""
         return {"baselines": {kind: baseline.to_json() for kind, baseline in self.baselines.items()}}
-
-    def final_median(self, baseline: Baseline) -> float | None:
-        """The median of standard inference at the end, on the one device of the run; None if there is no such."""
-        return None
-
-    def verdict(self) -> Verdict:
-        """What standard inference says about the devices, besides the verdicts of the passes."""
-        return Verdict()
 
     @abstractmethod
     def close(self) -> None:

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from tempora_tta.data import Order, Streams
-from tempora_tta.engine.calibration import calibrate, remeasure, settle
 from tempora_tta.engine.executors.base import Executor, begun_baselines
-from tempora_tta.engine.job import STANDARD, Job, MethodSpec
+from tempora_tta.engine.job import Job, MethodSpec
+from tempora_tta.engine.measured import Drift, calibrate, warm_up_all
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import OwnProfile
 from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.schedule import Tasks
-from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.task import Task
 from tempora_tta.store import Cell, RunFolder
 from tempora_tta.timing import Baseline, ProfileClock
@@ -39,7 +38,7 @@ class LocalExecutor(Executor):
         baseline = self.job.baseline or begun_baselines(self.job, self.folder).get(self.job.machine_kind)
         if baseline is None:
             stream = self._streams.open(self.job.streams[0])
-            settle(self.job, stream, self.observer)
+            warm_up_all(self.job, stream, self.observer)
             baseline = calibrate(self.job, stream, self.observer)
         self.baselines = {self.job.machine_kind: baseline}
         return baseline
@@ -48,11 +47,6 @@ class LocalExecutor(Executor):
         (baseline,) = self.baselines.values()
         for source, specs in tasks:
             yield from self._stream_cells(source, specs, baseline)
-
-    def final_median(self, baseline: Baseline) -> float | None:
-        if not self.job.measured or baseline.median_ms is None or self._streams.latest is None:
-            return None
-        return remeasure(self.job, self._streams.latest, self.observer)
 
     def close(self) -> None:
         self._streams.close()
@@ -65,8 +59,8 @@ class LocalExecutor(Executor):
         random.Random(f"{source.shift} {source.seed}").shuffle(order)
 
         @cache  # made with the first pass: a resumed run may need none, and no stream
-        def sentinel() -> Sentinel:
-            return make_sentinel(self.job, source, self._streams, baseline)
+        def drift() -> Drift:
+            return Drift(self.job, self._streams.open(source), baseline)
 
         for spec in order:
             self.observer.task_started(spec.label, source.shift, source.seed)
@@ -77,7 +71,7 @@ class LocalExecutor(Executor):
                     source=source,
                     baseline=baseline,
                     folder=self.folder,
-                    sentinel=sentinel if self.job.measured else None,
+                    drift=drift if self.job.measured else None,
                     observer=self.observer,
                     open_stream=lambda: self._streams.open(source),
                     learn=self._profile.learn if self._profile else None,
@@ -86,8 +80,3 @@ class LocalExecutor(Executor):
             cells = task.cells()
             self.observer.task_finished(spec.label, source.shift, source.seed)
             yield cells
-
-
-def make_sentinel(job: Job, source: Order, streams: Streams, baseline: Baseline) -> Sentinel:
-    standard = job.create(MethodSpec(STANDARD), source.seed)
-    return Sentinel(standard, streams.open(source), job.clock, baseline)

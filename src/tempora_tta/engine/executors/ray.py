@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tempora_tta._numbers import percent
 from tempora_tta.config import RunConfig
 from tempora_tta.data import Order
 from tempora_tta.engine.build import build_job
@@ -29,8 +28,7 @@ from tempora_tta.engine.runtime import EAGER
 from tempora_tta.engine.schedule import Pending, Tasks, pick, rough_cost
 from tempora_tta.errors import TemporaError
 from tempora_tta.store import Cell, RunFolder
-from tempora_tta.timing import Baseline, Profile, ProfileClock, Verdict, load_profile
-from tempora_tta.timing.verdict import Limits, judge
+from tempora_tta.timing import Baseline, Profile, ProfileClock, load_profile
 
 MOST_LOSSES = 3
 """Workers that one task may take down before it is given up."""
@@ -129,18 +127,6 @@ class RayExecutor(Executor):
             "machine": machine or (machines[0] if machines else self.job.machine),
         }
 
-    def verdict(self) -> Verdict:
-        """Every worker's own standard inference against the lambda it was given."""
-        limits = Limits()
-        observed = {}
-        for name, worker in self._workers.items():
-            reference = self._baseline(worker["kind"]).median_ms if worker["median_ms"] else None
-            if reference:
-                drift = abs(worker["median_ms"] / reference - 1)
-                sentence = f"standard inference on {name} is {percent(drift, 0)} off lambda's"
-                observed[name] = (drift, limits.drift, sentence)
-        return judge(observed)
-
     def close(self) -> None:
         self.cluster.close()
 
@@ -172,7 +158,7 @@ class RayExecutor(Executor):
         return made
 
     def _employ(self, hand: Hand) -> None:
-        """Give an idle worker what is next for it: lambda first, then its own look at the device, then a task."""
+        """Give an idle worker what is next for it: lambda first, then a task."""
         if isinstance(self.job.clock, ProfileClock) and not self.job.clock.recorded:
             if self._calibrating is None:
                 self._calibrating = hand
@@ -181,8 +167,6 @@ class RayExecutor(Executor):
             if self._calibrating is None:
                 self._calibrating = hand
                 self.cluster.ask(hand, "calibrate")
-        elif self.job.measured and hand.median_ms is None:
-            self.cluster.ask(hand, "median")
         elif self._pending:
             task = hand.task = pick(self._pending, hand.open_shift)
             self._pending.remove(task)
@@ -206,9 +190,6 @@ class RayExecutor(Executor):
         elif asked == "calibrate":
             self._calibrating = None
             self.baselines[hand.kind] = answer
-            self._note_median(hand, answer.median_ms)
-        elif asked == "median":
-            self._note_median(hand, answer)
         else:
             finished = self._finish(hand, answer)
             return [] if finished is None else [finished]
@@ -222,10 +203,7 @@ class RayExecutor(Executor):
         hand.about = about
         if self.job.baseline is not None:
             self.baselines[about.kind] = self.job.baseline
-        self._workers[hand.node] = {"kind": about.kind, "median_ms": None, "tasks": 0}
-
-    def _note_median(self, hand: Hand, median_ms: float) -> None:
-        hand.median_ms = self._workers[hand.node]["median_ms"] = median_ms
+        self._workers[hand.node] = {"kind": about.kind, "tasks": 0}
 
     def _check_kind(self, kind: str) -> None:
         """Times of unlike devices do not compare. Where times are looked up, any device may predict."""

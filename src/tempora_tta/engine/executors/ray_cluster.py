@@ -34,7 +34,6 @@ class Hand:
 
     actor: Any
     about: Introduction | None = None
-    median_ms: float | None = None
     task: Pending | None = None
     open_shift: str | None = None
 

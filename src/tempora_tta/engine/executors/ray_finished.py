@@ -57,7 +57,7 @@ class Finished:
                 source=source,
                 baseline=baseline,
                 folder=self._folder,
-                sentinel=None,
+                drift=None,
                 observer=Observer(),
                 open_stream=missing,
             )

@@ -20,14 +20,12 @@ from typing import Any
 from tempora_tta.config import checked
 from tempora_tta.data import Streams
 from tempora_tta.engine.build import build_job
-from tempora_tta.engine.calibration import calibrate, remeasure, settle
-from tempora_tta.engine.executors.local import make_sentinel
 from tempora_tta.engine.job import Job
+from tempora_tta.engine.measured import Drift, calibrate, warm_up_all
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import OwnProfile, profiled_device, recorded_alone
 from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.profiling import Replay
-from tempora_tta.engine.sentinel import Sentinel
 from tempora_tta.engine.task import Task
 from tempora_tta.store import Cell, RunFolder, StoredPass, Trace, pass_key
 from tempora_tta.timing import Baseline, Profile, ProfileClock
@@ -95,14 +93,8 @@ class Worker:
     def calibrate(self) -> Baseline:
         """lambda of this kind of device."""
         stream = self._streams.open(self._job.streams[0])
-        settle(self._job, stream, Observer())
+        warm_up_all(self._job, stream, Observer())
         return calibrate(self._job, stream, Observer())
-
-    def median(self) -> float:
-        """Milliseconds of standard inference here, to be compared with lambda's."""
-        stream = self._streams.open(self._job.streams[0])
-        settle(self._job, stream, Observer())
-        return remeasure(self._job, stream, Observer())
 
     def profile(self) -> dict[str, Any]:
         """The steady profile of this device, recorded in a process of its own."""
@@ -129,8 +121,8 @@ class Worker:
         source = next(found for found in job.streams if (found.shift, found.seed) == (shift, seed))
 
         @cache
-        def sentinel() -> Sentinel:
-            return make_sentinel(job, source, self._streams, baseline)
+        def drift() -> Drift:
+            return Drift(job, self._streams.open(source), baseline)
 
         with tempfile.TemporaryDirectory(prefix="tempora-") as place, RunFolder.for_writing(place) as folder:
             known = {
@@ -143,7 +135,7 @@ class Worker:
                     source=source,
                     baseline=baseline,
                     folder=folder,
-                    sentinel=sentinel if job.measured else None,
+                    drift=drift if job.measured else None,
                     observer=Observer(),
                     open_stream=lambda: self._streams.open(source),
                     learn=self._learns(given, folder),
