@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tempora_tta.errors import counted
 from tempora_tta.scenarios import SIX_TERMS
-from tempora_tta.store.files import changed, damaged, hash_of, read_about
+from tempora_tta.store.files import changed, damaged, hash_of, read_about, warn
 from tempora_tta.store.schema import CELL_COLUMNS
 from tempora_tta.store.trace import BINS, PHASES
 from tempora_tta.store.verdicts import ON_WINNERS, VERDICTS
@@ -58,6 +58,11 @@ def problems(folder: RunFolder) -> Iterator[str]:
         elif lacking:
             traces = counted(len(lacking), "trace")
             yield f"{folder.utilities_parquet} refers to {traces} that are missing, renamed or of another run"
+
+
+def warn_of_problems(folder: RunFolder) -> None:
+    for problem in problems(folder):
+        warn(problem)
 
 
 def changed_files(folder: RunFolder) -> Iterator[Path]:
@@ -139,9 +144,7 @@ def check_cells(table: pd.DataFrame, record: RunRecord | None, path: Path) -> No
             raise damaged(path, f"{row['method']} on {row['shift']}, {row['label']}: {what}")
 
 
-def _impossible_cells(
-    table: pd.DataFrame, record: RunRecord | None
-) -> Iterator[tuple[str, pd.Series[bool]]]:
+def _impossible_cells(table: pd.DataFrame, record: RunRecord | None) -> Iterator[tuple[str, pd.Series[bool]]]:
     """Say what would be wrong, and in which rows it is."""
     ok = table["status"] == "ok"
     for name in _ALWAYS:

@@ -22,7 +22,7 @@ LOCAL = LocalFileSystem()
 """Paths are files here: Arrow would take one that begins with `a:/` for an address."""
 MOST_TEXT_BYTES, MOST_ROW_BYTES = 8 << 20, 1 << 10
 """Of the texts in one column: so much anyway, and so much for every row. Real ones have a few words."""
-AGAIN = "run the same command again, which makes it anew"
+PUT_BACK = "put the original back, or run the same command again, which makes it anew"
 """Advice to the owner of a run; the reader of a pack has no command to run."""
 _METADATA = b"tempora"
 
@@ -43,13 +43,12 @@ class FileWarning(TemporaWarning):
     """A file that can be read, but is not as it was written. `what` is wrong, without the remedy."""
 
     def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what}: {remedy}")
+        super().__init__(f"{what}: {remedy}" if remedy else what)
         self.what = what
 
 
 def damaged(path: Path, why: object) -> TemporaError:
-    kind = "trace" if path.parent.name == "traces" else path.name
-    return Damaged(f"{path} is damaged or no {kind} of a run ({why})", f"put the original back, or {AGAIN}")
+    return Damaged(f"{path} is damaged, or not a file of a run ({why})", PUT_BACK)
 
 
 def changed(path: Path) -> str:
@@ -57,8 +56,8 @@ def changed(path: Path) -> str:
     return f"{path} was changed after Tempora wrote it, or is of another run, so its numbers may be wrong"
 
 
-def warn(what: str) -> None:
-    warnings.warn(FileWarning(what, f"put the original back, or {AGAIN}"), stacklevel=2)
+def warn(what: str, remedy: str = PUT_BACK) -> None:
+    warnings.warn(FileWarning(what, remedy), stacklevel=2)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """A run folder on disk: `run.json`, a trace file per pass, the tables that follow from them.
 
-Every trace file carries what decided it (its identity) and what was noticed while it was made (its facts), and is named
-by its content, so the folder needs no index that a crash could leave half-written: passes are found by looking.
+Every trace file carries what decided it (its identity) and what was noticed while it was made (its facts), and is
+named by its content, so the folder needs no index that a crash could leave half-written: passes are found by looking.
 """
 
 from __future__ import annotations
@@ -298,10 +298,9 @@ class RunFolder:
             self._keep_if(self.run_json, self.record)
         for path in self.trace_files():
             self._keep_if(path, partial(_look_at_trace, path))
-        passes = [stored.path for stored in self.passes().values()]
-        for path in self.trace_files():
-            if path not in passes:  # another run has made the same pass
-                self._set_aside(path)
+        by_key = {path.stem.split("--")[-2]: path for path in self.trace_files()}
+        for path in set(self.trace_files()) - set(by_key.values()):  # another run has made the same pass
+            self._set_aside(path)
         changed = list(check.changed_files(self)) if self.has_manifest() else []
         for path, read in (
             (self.utilities_parquet, self.utilities),

@@ -1,8 +1,8 @@
 """A run in one file to send: the files of its folder in a ZIP archive.
 
-Nothing in a pack is trusted: only the files that a run folder has are taken, none larger than a run's can be; they must
-be those that its run.json lists, and what they hold is checked before anything is shown. The same run gives the same
-bytes.
+Nothing in a pack is trusted: only the files that a run folder has are taken, none larger than a run's can be; they
+must be those that its run.json lists, and what they hold is checked before anything is shown. The same run gives the
+same bytes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _unpacked(path: Path, target: Path) -> RunFolder:
             members = _members(archive, path)
             (target / "traces").mkdir()
             for member in members:
-                (target / member.filename).write_bytes(archive.read(member))  # no more than it says it has
+                with archive.open(member) as packed:
+                    # One byte more than it says it has: a liar is caught by its checksum, and fills no memory.
+                    (target / member.filename).write_bytes(packed.read(member.file_size + 1))
     except TemporaError:
         raise
     except _UNREADABLE as error:
@@ -92,7 +94,7 @@ def _unpacked(path: Path, target: Path) -> RunFolder:
 
 def _check_all(folder: RunFolder) -> None:
     """Read every file of a run; warns where one is not as it was written, and refuses what no run leaves."""
-    check.warn_of(folder)
+    check.warn_of_problems(folder)
     check.check_cells(folder.utilities(), folder.record(), folder.utilities_parquet)
     folder.segments()
     folder.certainty()

@@ -153,7 +153,8 @@ class RunRecord(BaseModel):
         None, description="The runtime that predicted, and how it agrees with the timed one."
     )
     files: dict[str, str] = Field(
-        {}, description="The SHA-256 of every other file but traces, once finished: a trace is named by its own."
+        {},
+        description="The SHA-256 of every other file but traces, once finished: a trace is named by its own.",
     )
     checksum: str = Field("", description="A hash of all other fields.")
 

@@ -24,7 +24,7 @@ from tempora_tta.analysis.doubt.timing import Exact, Measured, Steady, Times, ro
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import order
 from tempora_tta.store import Results
-from tempora_tta.store.integrity import damaged, warn
+from tempora_tta.store.files import damaged, warn
 from tempora_tta.store.schema import ABOUT_WINNERS, SCENARIO_NAME, STREAM_COLUMNS
 
 _OF_WINNER = ("verdict", "why", "equal_with", "rivals")
@@ -147,7 +147,7 @@ def _cells(results: Results, rows: pd.DataFrame) -> Iterable[tuple[tuple[Stream,
                 found.setdefault(scenario, []).append(Scored(cell["method"], worth, phase, timed))
             except TemporaError as error:
                 if _is_there(results, cell):  # a pack may come without its batches, which is no damage
-                    warn(f"{error}. How sure {cell['label']} on {cell['shift']} is cannot be said")
+                    warn(f"{error}. How sure {cell['label']} on {cell['shift']} is cannot be said", "")
                 unknown.add(scenario)
         for scenario, methods in found.items():
             # Logs of different length cannot be paired batch by batch either.
