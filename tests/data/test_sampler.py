@@ -339,24 +339,25 @@ def _values(batch: torch.Tensor) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["continual", "recurring", "mixed"])
-def test_batches_are_prepared_ahead_and_show_what_the_order_says(
+def test_batches_decoded_in_windows_show_what_the_order_says(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "_AHEAD_BATCHES", 7)
+    monkeypatch.setattr(pictures, "_WINDOW_BATCHES", 7)
     order = _one({"kind": kind, "batches": 8})
     stream = open_stream(order, GREY)
     for i in [*range(order.num_batches), 0, 20, 3, 2]:  # passes start again, tails start late
         which, samples = order.samples(i)
         assert _values(stream.batch(i)) == (samples % 200 + which).tolist()
-        assert len(stream._pictures._ready) <= 7  # type: ignore[union-attr]
 
 
 def test_pictures_that_took_decoding_are_kept_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     source = type(SHIFTS[0].source)
     real = source.read
-    monkeypatch.setattr(source, "parallel", True)
-    monkeypatch.setattr(source, "read", lambda self, rows, of: read.extend(rows) or real(self, rows, of))
+    monkeypatch.setattr(source, "slow_to_read", True)
+    monkeypatch.setattr(
+        source, "read", lambda self, rows, geometry: read.extend(rows) or real(self, rows, geometry)
+    )
     order = _one({"kind": "recurring", "batches": 20, "visits": 3})
     stream = open_stream(order, GREY, workers=0)
     for _ in range(2):
@@ -364,8 +365,10 @@ def test_pictures_that_took_decoding_are_kept_once_each(monkeypatch: pytest.Monk
             which, samples = order.samples(i)
             assert _values(stream.batch(i)) == (samples % 200 + which).tolist()
     assert len(read) == len(set(_pairs(order)))
+    read.clear()
     monkeypatch.setattr(pictures, "_KEPT_BYTES", 100)
-    assert isinstance(open_stream(order, GREY, workers=0)._pictures, pictures.Ahead)
+    open_stream(order, GREY, workers=0)
+    assert not read  # too many to be kept
 
 
 def test_a_stream_however_long_takes_the_memory_of_a_few_batches() -> None:

@@ -25,7 +25,7 @@ def pixels(jpeg: bytes) -> np.ndarray:
 
 
 def test_the_bundled_images_are_there_with_clean_ones_first() -> None:
-    shifts = bundled.shifts(names=["brightness"], severity=5)
+    shifts = bundled.fashion(shifts=["brightness"])
     orders = draw(Walk(), list(shifts.values()), 64, 1)
     found = sample_pictures(DataConfig(), orders, SMALL)
     assert list(found) == ["clean", "brightness"]

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tempora_tta.data.shift import Shift, digest
+from tempora_tta.data.fingerprint import digest
+from tempora_tta.data.shift import Shift
 from tempora_tta.data.walk import Walk
 
 Samples = tuple[np.ndarray, np.ndarray]

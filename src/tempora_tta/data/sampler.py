@@ -12,8 +12,9 @@ import numpy as np
 
 from tempora_tta import names
 from tempora_tta._own_code import find_function, is_own
+from tempora_tta.data.fingerprint import digest
 from tempora_tta.data.order import Order, Samples, Segment
-from tempora_tta.data.shift import Shift, digest
+from tempora_tta.data.shift import Shift
 from tempora_tta.data.walk import Walk
 from tempora_tta.errors import TemporaError, unknown
 

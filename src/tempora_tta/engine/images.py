@@ -17,8 +17,8 @@ from tempora_tta._own_code import is_own
 from tempora_tta.config import DataConfig, MethodConfig, RunConfig, SourceConfig
 from tempora_tta.data import Order, Shift, Stream, Walk, draw, open_stream
 from tempora_tta.data.batches import given_order, given_shape, given_shift
-from tempora_tta.data.contents import Progress
 from tempora_tta.data.registry import find
+from tempora_tta.data.threads import Progress
 from tempora_tta.engine.code_hash import code_hash
 from tempora_tta.engine.job import may_ask_for_source
 from tempora_tta.engine.observer import Observer, Stopped
