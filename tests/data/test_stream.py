@@ -13,7 +13,7 @@ from tempora_tta.data import (
     Shift,
     Stream,
     Streams,
-    Walk,
+    StreamSettings,
     array_shift,
     draw,
     open_stream,
@@ -215,7 +215,7 @@ def test_files_are_decoded_when_the_stream_opens_and_never_again(noise_pictures:
         Shift(place, labels, 7, _Counted(noise_pictures[0].parent, some), place)
         for place, some in (("here", names[:20]), ("there", names[20:]))
     ]
-    for order in (single(shifts[0], 4), *draw(Walk("mixed"), shifts, 4, 1)):
+    for order in (single(shifts[0], 4), *draw(StreamSettings("mixed"), shifts, 4, 1)):
         _Counted.reads = 0
         stream = open_stream(order, CIFAR_LIKE, workers=2)
         assert _Counted.reads == sum(map(len, order.shifts))
