@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tempora_tta.data import Stream
-from tempora_tta.engine.deploy import TOO_LONG_MS, TOO_LONG_X
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
-from tempora_tta.engine.pipeline import Pipeline, Request, Response
-from tempora_tta.engine.pipeline.line import driven_live
-from tempora_tta.engine.pipeline.live_time import Lived
-from tempora_tta.engine.pipeline.operator import Operator
 from tempora_tta.engine.predictions import note_predictions
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Resolved, Score, percentiles
+from tempora_tta.serving.deploy import longest_ms
+from tempora_tta.serving.pipeline import Pipeline, driven_live
+from tempora_tta.serving.requests import Request, Response, ServedBatch
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, Trace
 
 PHASE = {"adapt": ADAPTED, "frozen": FROZEN, "fallback": FALLBACK}
@@ -81,16 +79,18 @@ class Life:
 def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved, speed_x: float = 1.0) -> Life:
     """Serve a stream in real time, as its deployment's clients would ask for it: on a machine whose work takes
     `speed_x` times as long as what it is compared with, all times of the deployment do."""
-    journal: list[Lived] = []
+    journal: list[ServedBatch] = []
     resolved = resolved.stretched(speed_x)
     prepared = fits_prepared(stream)
     inputs = [stream.batch(index) for index in range(stream.num_batches)] if prepared else []
     batch = inputs.__getitem__ if prepared else stream.batch
     with Pipeline(
-        _operator(job, spec, stream, resolved),
+        job.create(spec, stream.seed),
+        job.create(MethodSpec(STANDARD).under(spec.runtime), stream.seed),
         resolved,
         shape=tuple(stream.batch(0).shape[1:]),
-        too_long_ms=max(TOO_LONG_MS, TOO_LONG_X * (resolved.baseline_ms or 0.0)),
+        example=1.1 * stream.batch(0).flip(-1),
+        too_long_ms=longest_ms(resolved.baseline_ms),
         journal=journal.append,
     ) as pipeline:
         requests = _ask(pipeline, batch, stream.num_batches, resolved)
@@ -156,16 +156,6 @@ def _rescued(trace: Trace) -> Trace:
     )
 
 
-def _operator(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) -> Operator:
-    """The method as the run makes it."""
-    return Operator(
-        job.create(spec, stream.seed),
-        job.create(MethodSpec(STANDARD).under(spec.runtime), stream.seed),
-        fallback=resolved.fallback,
-        example=1.1 * stream.batch(0).flip(-1),
-    )
-
-
 def _ask(
     pipeline: Pipeline, batch: Callable[[int], Tensor], num_batches: int, resolved: Resolved
 ) -> list[Request]:
@@ -184,7 +174,9 @@ def _ask(
     return futures
 
 
-def _trace(journal: list[Lived], answers: list[Response], requests: list[Request], stream: Stream) -> Trace:
+def _trace(
+    journal: list[ServedBatch], answers: list[Response], requests: list[Request], stream: Stream
+) -> Trace:
     """What was lived, as a pass: its times are those that the timeline was told."""
     trace = Trace.empty(stream.num_batches, stream.batch_size)
     trace.arrived_ms[:] = [request.arrived_ms for request in requests]

@@ -19,12 +19,12 @@ from scipy import stats
 from tempora_tta.data import Stream, Streams
 from tempora_tta.engine.audit import _found, _job, _source
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
-from tempora_tta.engine.life import PREPARED_BYTES, Figures, Life, fits_prepared, live_once
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.profiling.back_to_back import back_to_back_ms
 from tempora_tta.engine.profiling.stations import STATIONS
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Resolved
+from tempora_tta.serving.life import PREPARED_BYTES, Figures, Life, fits_prepared, live_once
 from tempora_tta.store import Results
 from tempora_tta.timing import Profile, ProfileClock, device_kind, machine_facts
 from tempora_tta.timing.timer import Timer

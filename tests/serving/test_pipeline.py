@@ -6,21 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from live_clock import FakeClock, Scripted, ScriptedStandard, numbered, tiny_network
 
-from tempora_tta.engine.pipeline import Pipeline
-from tempora_tta.engine.pipeline.operator import Operator
+from live_clock import FakeClock, Scripted, ScriptedStandard, numbered, tiny_network
 from tempora_tta.scenarios import Deployment, replay
+from tempora_tta.serving import Pipeline
 
 NETWORK = tiny_network()
 LAMBDA_MS = 10.0
 
 
-def pipeline_of(resolved, clock, times, journal=None):
+def pipeline_of(resolved, clock, times, journal):
     kinds = [type(kind.__name__, (kind,), {"clock": clock, **times}) for kind in (Scripted, ScriptedStandard)]
     method, standard = (kind(NETWORK) for kind in kinds)
-    operator = Operator(method, standard, fallback=resolved.fallback)
-    return Pipeline(operator, resolved, clock=clock, journal=journal)
+    return Pipeline(method, standard, resolved, clock=clock, journal=journal)
 
 
 def lived(resolved, times):

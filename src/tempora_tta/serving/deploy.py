@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tempora_tta._tensors import described, is_plain
 from tempora_tta.engine.job import STANDARD, MethodSpec, create_method
 from tempora_tta.engine.method_specs import MethodLike, method_spec
-from tempora_tta.engine.pipeline import Pipeline
-from tempora_tta.engine.pipeline.live_time import LiveClock
-from tempora_tta.engine.pipeline.operator import Operator
-from tempora_tta.engine.rehearsal import find_example, measured_baseline
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.methods import Method
-from tempora_tta.models import Classifier, load, wrap
+from tempora_tta.models import Classifier, check_input, load, wrap
 from tempora_tta.scenarios import Deployment
 from tempora_tta.scenarios.deployment import PACES
+from tempora_tta.serving.answerer import on_host
+from tempora_tta.serving.clock import LiveClock
+from tempora_tta.serving.pipeline import Pipeline
+from tempora_tta.serving.requests import all_finite
 from tempora_tta.store import Evaluated
 from tempora_tta.timing import choose_device
+from tempora_tta.timing.profile import PROVISION_X
 
 TOO_LONG_MS, TOO_LONG_X = 10_000.0, 100
-"""A call is taken to hang after so long, or so many lambda where that is more."""
+"""Milliseconds after which a batch takes too long; or so many lambda, where that is more."""
+BASELINE_BATCHES, FEWEST_BATCHES, BASELINE_S = 30, 3, 2.0
+"""Batches that lambda is measured on; or as many as fit into these seconds, and at least a few."""
 KNOBS = tuple(field.name for field in fields(Deployment))
 
 
@@ -73,57 +79,54 @@ def deploy(
     too_long_ms: a method that takes longer for one batch is replaced by Standard; default, 10 s or 100 lambda.
     source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); used once, here.
     """
-    chosen = choose_device(device)
-    classifier = _classifier(model, chosen)
     _check_numbers(batch_size, max_wait_ms, too_long_ms, seed)
     deployment = _deployment(knobs)
-    maker = _maker(method, seed, source)
-    made, eager = maker.make(classifier), create_method(MethodSpec(STANDARD), classifier, seed)
-    found = find_example(classifier, eager, batch_size, example)
-    measured = baseline_ms is None and (made.time_aware or _needs_baseline(deployment))
+    spec, preset = _spec(method)
+    classifier = _classifier(model, choose_device(device))
+    served = create_method(
+        spec,
+        classifier,
+        seed,
+        preset=preset,
+        source=source.clone()
+        if isinstance(source, Tensor)
+        else source,  # the caller's may be of inference mode
+    )
+    eager = create_method(MethodSpec(STANDARD), classifier, seed)
+    x = _noise(eager, batch_size or 2) if example is None else _checked(example, eager)
+    measured = baseline_ms is None and (served.time_aware or _needs_baseline(deployment))
     if measured:
-        baseline_ms = _measured_on(found.x, eager)
+        baseline_ms = _measured_baseline(eager, x)
     resolved = deployment.resolve(
         num_batches=1, batch_size=batch_size or 1, baseline_ms=baseline_ms, seed=seed
     )
+    standard = eager
+    if spec.runtime != EAGER:
+        standard = create_method(MethodSpec(STANDARD).under(spec.runtime), classifier, seed)
     return Pipeline(
-        Operator(
-            made,
-            eager if maker.spec.runtime == EAGER else maker.standard(classifier),
-            fallback=resolved.fallback,
-            example=found.x,
-            make=lambda: replace(maker, source=None).make(eager.model),  # clean images are not kept
-        ),
+        served,
+        standard,
         resolved,
-        shape=found.shape,
-        measured_on=len(found.x) if found.x is not None and (measured or made.time_aware) else None,
+        example=x,
+        # The size that a network names is only the usual one: the first answer shows the shape.
+        shape=None if example is None or x is None else tuple(x.shape[1:]),
+        measured_on=len(x) if x is not None and (measured or served.time_aware) else None,
         batch_size=batch_size or 1,
         max_wait_ms=max_wait_ms,
-        too_long_ms=too_long_ms or max(TOO_LONG_MS, TOO_LONG_X * (resolved.baseline_ms or 0.0)),
+        too_long_ms=too_long_ms or longest_ms(resolved.baseline_ms),
         clock=clock,
     )
 
 
-@dataclass(frozen=True)
-class _Maker:
-    """Makes the method of a deployment, and Standard in its runtime."""
-
-    spec: MethodSpec
-    preset: str | None
-    seed: int
-    source: Tensor | None
-
-    def make(self, model: Classifier) -> Method:
-        return create_method(self.spec, model, self.seed, preset=self.preset, source=self.source)
-
-    def standard(self, model: Classifier) -> Method:
-        return create_method(MethodSpec(STANDARD).under(self.spec.runtime), model, self.seed)
+def longest_ms(baseline_ms: float | None) -> float:
+    """Milliseconds after which a batch has taken too long."""
+    return max(TOO_LONG_MS, TOO_LONG_X * (baseline_ms or 0.0))
 
 
-def _maker(method: MethodLike | Advised, seed: int, source: Tensor | None) -> _Maker:
-    source = source.clone() if isinstance(source, Tensor) else source
+def _spec(method: MethodLike | Advised) -> tuple[MethodSpec, str | None]:
+    """The method, and the preset that an advice was evaluated with."""
     if not isinstance(method, Advised):
-        return _Maker(method_spec(method), None, seed, source)
+        return method_spec(method), None
     made = method.evaluated
     if method.method is None:
         raise TemporaError(
@@ -134,9 +137,7 @@ def _maker(method: MethodLike | Advised, seed: int, source: Tensor | None) -> _M
             f"the advice is {method.method}, and its run does not say how that was made: give the method as a name, "
             "a class, or (name, settings)"
         )
-    return _Maker(
-        MethodSpec(made.name, made.settings, method.method, runtime=made.runtime), made.preset, seed, source
-    )
+    return MethodSpec(made.name, made.settings, method.method, runtime=made.runtime), made.preset
 
 
 def _classifier(model: nn.Module | str, device: torch.device) -> Classifier:
@@ -189,13 +190,46 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _measured_on(example: Tensor | None, standard: Method) -> float:
-    if example is None:
+def _checked(example: Any, standard: Method) -> Tensor:
+    """The user's example, on the device."""
+    try:
+        x = torch.as_tensor(example).detach()
+    except (TypeError, ValueError, RuntimeError):
         raise TemporaError(
-            "lambda is needed, and this network does not say what its images look like: give baseline_ms=, or "
-            "example=, a batch like those to come"
+            f"example={example!r:.60}: must be a batch of normalised images (n, channels, height, width)"
+        ) from None
+    if not is_plain(x) or not x.is_floating_point() or x.ndim != 4 or 0 in x.shape:
+        raise TemporaError(
+            f"example= is {described(x)}: give a batch of normalised images (n, channels, height, width), dense and "
+            "float32, like those to come; one image is example=image[None]"
         )
-    return measured_baseline(standard, example)
+    x = x.to(standard.model.device, torch.float32, copy=True)
+    if not all_finite(x):
+        raise TemporaError("example= holds NaN or infinite values: check how the images were normalised")
+    check_input(standard.model, x.shape[1:])
+    try:
+        standard.predict(x)
+    except RuntimeError as error:
+        raise TemporaError(
+            f"the network cannot answer example= ({error}): give a batch like those to come"
+        ) from None
+    return x
+
+
+def _noise(standard: Method, size: int) -> Tensor | None:
+    """Images of the size that the network names; None: it names none, or none that it takes."""
+    model, generator = standard.model, torch.Generator().manual_seed(0)
+    try:
+        x = torch.randn(size, *model.preprocessing.image_shape, generator=generator).to(model.device)
+        standard.predict(x)
+    except (TemporaError, RuntimeError, AssertionError):
+        if model.dtype == torch.float32:
+            return None
+        kind = str(model.dtype).removeprefix("torch.")
+        raise TemporaError(
+            f"{model.name}: its weights are {kind}, but images come as float32: give network.float()"
+        ) from None
+    return x
 
 
 def _needs_baseline(deployment: Deployment) -> bool:
@@ -204,3 +238,20 @@ def _needs_baseline(deployment: Deployment) -> bool:
     return any(getattr(deployment, name) is not None for name in relative) or (
         schedule is not None and getattr(schedule, "utilisation", None) is not None
     )
+
+
+def _measured_baseline(standard: Method, example: Tensor | None) -> float:
+    """lambda: the median of standard inference here, with a provision; answers in the processor's memory."""
+    if example is None:
+        raise TemporaError(
+            "lambda is needed, and the size of this network's images is unknown: pass baseline_ms=, or example=, a "
+            "batch like those to come"
+        )
+    times_ms: list[float] = []
+    for done in range(BASELINE_BATCHES):
+        if done >= FEWEST_BATCHES and sum(times_ms) > 1000 * BASELINE_S:
+            break
+        begin = time.perf_counter_ns()
+        on_host(standard.predict(example))
+        times_ms.append((time.perf_counter_ns() - begin) / 1e6)
+    return PROVISION_X * float(np.median(times_ms[len(times_ms) // 3 :]))

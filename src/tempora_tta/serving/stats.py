@@ -1,4 +1,4 @@
-"""What a live pipeline has come to so far: the terms of the equation, and percentiles, in memory that stays small."""
+"""Statistics of a live pipeline: counts, the terms of the equation, and percentiles, in memory that stays small."""
 
 from __future__ import annotations
 
@@ -12,56 +12,75 @@ from tempora_tta.scenarios import percentiles
 from tempora_tta.scenarios.utility import SIX_TERMS
 
 WINDOW = 100_000
-"""Percentiles are those of the last so many requests."""
+"""Requests that percentiles are of: the last ones."""
 
 
-class Tally:
-    """Counts requests. A term is over all of them, an accuracy over those that were labelled.
+class Stats:
+    """Counts of requests. A term is over all of them, an accuracy over those that were labelled.
 
     Not safe for threads: the pipeline calls it under its lock.
     """
 
     def __init__(self) -> None:
-        self.counts = dict.fromkeys(("answered", "dropped", "refused", "adapted", "fallback", "replaced"), 0)
+        self._counts = dict.fromkeys(("answered", "dropped", "refused", "adapted", "fallback", "replaced"), 0)
         self.steps = 0
         """Batches adapted on."""
-        self.failure: str | None = None
-        """Why the method was given up."""
         self._kappa = 0.0
         self._responses_ms = array("d")
         self._oldest = 0
         self._labelled = {"adapted": [0, 0.0], "frozen": [0, 0.0], "fallback": [0, 0.0]}
-        """Per kind of answer: how many, and the sum of their accuracies."""
+        """Per kind of answer: how many were labelled, and the sum of their accuracies."""
         self._labelled_kappa = self._products = 0.0
 
-    def answered(
-        self, response_ms: float, kappa: float, adapted: bool, fallback: bool, replaced: bool
-    ) -> None:
-        for name, counts in (
-            ("answered", True),
-            ("adapted", adapted),
-            ("fallback", fallback),
-            ("replaced", replaced),
-        ):
-            self.counts[name] += counts
+    def answered(self, response_ms: float, kappa: float, **kinds: bool) -> None:
+        """Count an answer; `kinds`: whether it was adapted, fallback, replaced."""
+        for name, counts in {"answered": True, **kinds}.items():
+            self._counts[name] += counts
         self._kappa += kappa
         self._respond(response_ms)
 
     def dropped(self) -> None:
-        """A request is never answered."""
-        self.counts["dropped"] += 1
+        """Count a request that is never answered."""
+        self._counts["dropped"] += 1
         self._respond(float("inf"))
 
     def refused(self) -> None:
-        """A request was wrong, or came after the end: no term counts it."""
-        self.counts["refused"] += 1
+        """Count a request that was wrong, or came after the end: no term counts it."""
+        self._counts["refused"] += 1
 
     def labelled(self, accuracy: float, kappa: float, adapted: bool, fallback: bool) -> None:
-        found = self._labelled["adapted" if adapted else "fallback" if fallback else "frozen"]
-        found[0] += 1
-        found[1] += accuracy
+        """Count an answer whose label is known."""
+        kind = self._labelled["adapted" if adapted else "fallback" if fallback else "frozen"]
+        kind[0] += 1
+        kind[1] += accuracy
         self._labelled_kappa += kappa
         self._products += accuracy * kappa
+
+    def summary(self) -> dict[str, Any]:
+        """Counts, the six terms and the utility that they make, and percentiles of the response."""
+        answered = self._counts["answered"]
+        arrived = answered + self._counts["dropped"]
+        terms = {
+            "availability": _ratio(answered, arrived),
+            "adapted_fraction": _ratio(self._counts["adapted"], answered),
+            "adapt_accuracy": self._accuracy("adapted"),
+            "frozen_accuracy": self._accuracy("frozen", "fallback"),
+            "responsiveness": _ratio(self._kappa, answered),
+            "covariance": self._covariance(),
+        }
+        responses = np.array(self._responses_ms)
+        return {
+            "arrived": arrived,
+            **self._counts,
+            "labelled": sum(int(count) for count, _ in self._labelled.values()),
+            "steps": self.steps,
+            "utility": _utility(terms),
+            **terms,
+            "accuracy": self._accuracy(*self._labelled),
+            "fallback_fraction": _ratio(self._counts["fallback"], arrived),
+            "fallback_accuracy": self._accuracy("fallback"),
+            **percentiles(responses, responses.size),
+        }
 
     def _respond(self, response_ms: float) -> None:
         if len(self._responses_ms) < WINDOW:
@@ -69,36 +88,6 @@ class Tally:
         else:
             self._responses_ms[self._oldest] = response_ms
             self._oldest = (self._oldest + 1) % WINDOW
-
-    def stats(self, spent_ms: float, waiting: int) -> dict[str, Any]:
-        """The counts, the six terms and the utility that they make, and percentiles of the response."""
-        answered = self.counts["answered"]
-        arrived = answered + self.counts["dropped"]
-        terms = {
-            "availability": _ratio(answered, arrived),
-            "adapted_fraction": _ratio(self.counts["adapted"], answered),
-            "adapt_accuracy": self._accuracy("adapted"),
-            "frozen_accuracy": self._accuracy("frozen", "fallback"),
-            "responsiveness": _ratio(self._kappa, answered),
-            "covariance": self._covariance(),
-        }
-        responses = np.frombuffer(self._responses_ms, dtype=np.float64)
-        found = percentiles(responses, responses.size) if responses.size else percentiles(np.zeros(0), 0)
-        return {
-            "arrived": arrived,
-            **self.counts,
-            "waiting": waiting,
-            "labelled": sum(int(count) for count, _ in self._labelled.values()),
-            "steps": self.steps,
-            "failure": self.failure,
-            "utility": _utility(terms),
-            **terms,
-            "accuracy": self._accuracy(*self._labelled),
-            "fallback_fraction": _ratio(self.counts["fallback"], arrived),
-            "fallback_accuracy": self._accuracy("fallback"),
-            "spent_ms": spent_ms,
-            **found,
-        }
 
     def _accuracy(self, *kinds: str) -> float | None:
         return _ratio(*(sum(self._labelled[kind][place] for kind in kinds) for place in (1, 0)))
@@ -128,7 +117,7 @@ def _utility(terms: Mapping[str, float | None]) -> float | None:
 
 
 def prometheus(stats: Mapping[str, Any]) -> str:
-    """`stats()` as Prometheus reads it.
+    """Write `stats()` as Prometheus reads it.
 
     >>> print(prometheus({"answered": 3, "failure": None, "availability": 0.75}), end="")
     # TYPE tempora_answered gauge

@@ -14,22 +14,20 @@ from tempora_tta.methods import Method
 
 
 class FakeClock:
-    """Whoever works moves it, and on the way the arrivals that fall into that time come in: those of the very instant
-    in which the work ends, too."""
+    """Moved by whoever works. On the way the arrivals that fall into that time come in: those of the very instant in
+    which the work ends, too."""
 
-    def __init__(self, minding: bool = True) -> None:
+    def __init__(self) -> None:
         self.lock = threading.RLock()
         self.arrivals: list[float] = []
         self.arrive: Callable[[], None] = lambda: None
         self._now_ms = 0.0
-        self._minding = minding
 
     def now_ms(self) -> float:
         return self._now_ms
 
     def wait(self, condition: threading.Condition, timeout_ms: float) -> None:
-        # Looks again at the fake time, which is all that decides; not `minding`, only when it is called.
-        condition.wait(0.002 if self._minding else None)
+        condition.wait(0.002)  # looks again at the fake time, which is all that decides
 
     def advance(self, by_ms: float) -> None:
         with self.lock:
@@ -40,7 +38,7 @@ class FakeClock:
             self._now_ms = until_ms
 
     def to_next_arrival(self) -> None:
-        """Nobody works: all arrivals of the next instant come."""
+        """Nothing is at work: all arrivals of the next instant come."""
         with self.lock:
             self._now_ms = self.arrivals[0]
             while self.arrivals and self.arrivals[0] == self._now_ms:
@@ -52,6 +50,10 @@ def tiny_network() -> models.Classifier:
     """Images of one channel and 2 x 2 pixels, three classes."""
     parts = OrderedDict(flat=nn.Flatten(), head=nn.Linear(4, 3))
     return models.wrap(nn.Sequential(parts), features="flat", head="head")
+
+
+def image(value: float = 1.0) -> torch.Tensor:
+    return torch.full((1, 2, 2), value)
 
 
 def numbered(index: int, size: int = 1) -> torch.Tensor:
