@@ -9,8 +9,6 @@ from typing import Protocol
 
 from tempora_tta.engine.job import STANDARD, Job
 from tempora_tta.engine.observer import Observer
-from tempora_tta.engine.profile_child import profile_job
-from tempora_tta.engine.profiling import Replay
 from tempora_tta.errors import TemporaError
 from tempora_tta.store import ADAPTED, StoredPass
 from tempora_tta.timing import (
@@ -20,6 +18,7 @@ from tempora_tta.timing import (
     device_kind,
     load_profile,
 )
+from tempora_tta.timing.record import MissingWork
 from tempora_tta.timing.work import Kind
 
 PROFILE_FILE = "profile.json"
@@ -33,9 +32,13 @@ class Profiles(Protocol):
         """The kind of device that a profile recorded there is of; None: that is not known yet."""
 
     def profile(
-        self, *, labels: list[str] | None = None, replay: Replay | None = None, profile: Profile | None = None
+        self,
+        *,
+        labels: list[str] | None = None,
+        missing: MissingWork | None = None,
+        profile: Profile | None = None,
     ) -> Profile:
-        """Profile the methods with these labels, or add the work that a replay meets to a profile."""
+        """Profile the methods with these labels, or add missing work to a profile."""
 
 
 class OwnProfile:
@@ -61,7 +64,7 @@ class OwnProfile:
             self._keep(self._place.profile(labels=missing))
         elif missing:
             self._say_changed(profile, missing)
-            self._keep(added(profile, self._place.profile(labels=missing)))
+            self._keep(profile.with_methods(self._place.profile(labels=missing)))
         else:
             self._clock.profile = profile
         return self._clock.profile.baseline(self._clock.provision_x)
@@ -71,13 +74,13 @@ class OwnProfile:
         before = len(self._clock.profile.entries)
         for stored in passes:
             for kind, index in stored.facts["missing"].items():
-                replay = _replay(self._job, stored, index)
-                if replay is not None and Kind.parse(kind) not in self._clock.profile.by_kind:
-                    self._keep(self._place.profile(replay=replay, profile=self._clock.profile))
+                missing = _missing_work(self._job, stored, index)
+                if missing is not None and Kind.parse(kind) not in self._clock.profile.by_kind:
+                    self._keep(self._place.profile(missing=missing, profile=self._clock.profile))
         return len(self._clock.profile.entries) > before
 
     def _say_changed(self, profile: Profile, missing: list[str]) -> None:
-        known = profile.methods | set(profile.left_out)
+        known = profile.methods | set(profile.facts)
         if changed := [label for label in missing if label in known]:
             self._observer.note(
                 f"{', '.join(changed)}: edited or set otherwise since profiled, so profiled again"
@@ -100,7 +103,7 @@ class OwnProfile:
         return profile if fits(profile, self._job, self._place.profiled_device) else None
 
 
-def _replay(job: Job, stored: StoredPass, index: int) -> Replay | None:
+def _missing_work(job: Job, stored: StoredPass, index: int) -> MissingWork | None:
     """The way to a batch of a pass; None where the times are another method's, which are not its own to measure."""
     label, shift, seed = (stored.identity[name] for name in ("method", "shift", "seed"))
     source = next(one for one in job.streams if (one.shift, one.seed) == (shift, seed))
@@ -111,7 +114,7 @@ def _replay(job: Job, stored: StoredPass, index: int) -> Replay | None:
     resets = [
         then for last, then in zip((-1, *served), served, strict=False) if source.resets_between(last, then)
     ]
-    return Replay(label, shift, seed, served, tuple(resets))
+    return MissingWork(label, shift, seed, served, tuple(resets))
 
 
 def keep_given(job: Job, folder: Path) -> None:
@@ -139,7 +142,7 @@ def needs(job: Job, profile: Profile | None) -> list[str]:
     """The methods of a job that have yet to be profiled."""
     known: frozenset[str] = frozenset()
     if profile is not None:
-        known = profile.methods | set(profile.left_out)
+        known = profile.methods | set(profile.facts)
         known -= profile.changed(job.made_by_label)
     own = [spec.label for spec in job.methods if not spec.times_as]
     for spec in job.methods:
@@ -149,59 +152,3 @@ def needs(job: Job, profile: Profile | None) -> list[str]:
                 f"run; add {spec.times_as!r} to them, or use a clock that has its times"
             )
     return [label for label in own if label not in known]
-
-
-def profile_here(
-    job: Job,
-    observer: Observer,
-    *,
-    labels: list[str] | None = None,
-    replay: Replay | None = None,
-    profile: Profile | None = None,
-) -> Profile:
-    """A profile of the methods with these labels; or `profile`, if it is of this device, with a replay's work."""
-    if replay is not None and profile is not None and profile.device != profiled_device(job):
-        return profile
-    found = profile_job(
-        job,
-        seconds=job.config.profile_s,
-        threads=job.profile_threads,
-        name=job.model.name,
-        observer=observer,
-        labels=labels,
-        replay=replay,
-        profile=profile,
-    )
-    return (
-        found
-        if replay is not None
-        else found.model_copy(update={"name": f"{job.model.name} on {found.device}"})
-    )
-
-
-def added(profile: Profile, more: Profile) -> Profile:
-    """The methods of a later recording, as if standard inference had taken what it did in the first.
-
-    Those that the first had too were others then.
-    """
-    again = {entry.method for entry in more.entries if entry.method != STANDARD} | set(more.left_out)
-    profile = profile.without(again)
-    factor = profile.standard_ms / more.standard_ms
-    entries = [
-        entry.model_copy(
-            update={"steady_ms": entry.steady_ms * factor, "per_amount_ms": entry.per_amount_ms * factor}
-        )
-        for entry in more.entries
-    ]
-    joined = profile.with_entries(entries, more.rounds)
-    return joined.model_copy(
-        update={
-            "spent": {**more.spent, **profile.spent},
-            "left_out": {
-                method: known
-                for method, known in {**profile.left_out, **more.left_out}.items()
-                if method not in joined.methods
-            },
-            "unmet": {**profile.unmet, **more.unmet},
-        }
-    )

@@ -29,9 +29,10 @@ from tempora_tta.engine.clocks import STEADY
 from tempora_tta.engine.job import Job
 from tempora_tta.engine.measured import calibrate, warm_up_all
 from tempora_tta.engine.observer import Observer, Stopped
-from tempora_tta.engine.own_profile import Profiles, profile_here, profiled_device
+from tempora_tta.engine.own_profile import Profiles, profiled_device
 from tempora_tta.engine.pass_maker import PassMaker, PassMissing
 from tempora_tta.engine.plan import rough_cost
+from tempora_tta.engine.profile_child import profile_job
 from tempora_tta.engine.task import OFFLINE, Task
 from tempora_tta.errors import TemporaError
 from tempora_tta.store import Cell, RunFolder, StoredPass, Trace, pass_key
@@ -84,7 +85,7 @@ class Here:
         return calibrate(self.job, stream, self.observer)
 
     def profile(self, **what: Any) -> Profile:
-        return profile_here(self.job, self.observer, **what)
+        return profile_job(self.job, self.observer, **what)
 
     def each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Cell]]]:
         """Stream by stream; its methods in any order, so that none always runs on the hot machine."""
@@ -167,6 +168,12 @@ class Worker(Here):
             raise TemporaError(
                 f"{socket.gethostname()} has other weights, data or versions than the machine that hands out tasks"
             )
+
+    def profile(self, *, profile: Profile | None = None, **what: Any) -> Profile:
+        """A profile of another device gets nothing of this one."""
+        if profile is not None and profile.device != self.profiled_device:
+            return profile
+        return super().profile(profile=profile, **what)
 
     def make(self, asked: Asked) -> Made:
         """Make one task, in a folder of its own."""
@@ -346,7 +353,7 @@ class OnCores(Elsewhere):
 
     def profile(self, **what: Any) -> Profile:
         """Record before the first process starts, so that nothing of ours runs meanwhile."""
-        return profile_here(self.job, self.observer, **what)
+        return profile_job(self.job, self.observer, **what)
 
     def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Made | Failed]]:
         """A task whose process died is made again when all others are done: alone, it has all of the memory."""
