@@ -149,7 +149,7 @@ class RunRecord(BaseModel):
         None, description="What lambda provides beyond the mean, over a stream."
     )
     baselines: dict[str, BaselineRecord] = Field({}, description="lambda of each kind of device.")
-    workers: dict[str, Facts] = Field({}, description="The workers of a cluster.")
+    workers: dict[str, int] = Field({}, description="How many tasks each kind of device of a cluster made.")
     non_finite_scores: dict[str, NonFiniteRecord] = Field(
         {}, description="Methods with NaN or infinite scores."
     )
