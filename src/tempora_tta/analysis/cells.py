@@ -6,7 +6,6 @@
 - Clean images are shown apart: they are part of no mean and no count, unless a run has nothing else.
 - A method *wins* a cell with the highest utility, to twelve digits. Methods that are equal to that *tie*: the cell is
   a win of each. A method that failed on part of a cell ranks last there.
-- The *champion* of a scenario wins it over all shifts together.
 
 Runs and published tables go through the same code: `cells` takes a *utilities* frame (columns of
 `utilities.parquet`). `cards` say how scenarios and methods are ordered and called.
@@ -24,7 +23,6 @@ import pandas as pd
 
 from tempora_tta.cards import CATALOGUE, OVERALL, TEMPORAL, Cards
 from tempora_tta.errors import TemporaError
-from tempora_tta.errors import counted as number_of
 from tempora_tta.published.methods import STANDARD, order
 from tempora_tta.published.setups import CORRUPTIONS
 from tempora_tta.scenarios.course import SIX_TERMS
@@ -246,17 +244,6 @@ def shift_set(shifts: Iterable[str]) -> list[str]:
     return [shift for shift in distinct if shift != CLEAN] or distinct
 
 
-def shift_words(shifts: Iterable[str]) -> str:
-    """Say how many shifts there are; clean images are named apart.
-
-    >>> shift_words(["fog", "clean", "snow"]), shift_words(["clean"])
-    ('2 shifts and clean', '1 shift')
-    """
-    distinct = set(shifts)
-    counting = shift_set(distinct)
-    return number_of(len(counting), "shift") + (" and clean" if len(counting) < len(distinct) else "")
-
-
 def counted(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows whose shift counts."""
     if "shift" not in frame or CLEAN not in set(frame["shift"]):
@@ -427,11 +414,6 @@ def wins_of(winners: pd.DataFrame, cards: Cards = CATALOGUE, group: str = OVERAL
     counts = win_counts(winners, cards)
     counts = counts[counts["group"] == group]
     return {str(name): int(wins) for name, wins in zip(counts["method"], counts["wins"], strict=True)}
-
-
-def champions(table: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
-    """Return `winners` of every scenario over all shifts together."""
-    return winners(over_all(table), cards)
 
 
 def offline_champion(table: pd.DataFrame) -> str | None:
