@@ -6,6 +6,7 @@
 - Clean images are shown apart: they are part of no mean and no count, unless a run has nothing else.
 - A method *wins* a cell with the highest utility, to twelve digits. Methods that are equal to that *tie*: the cell is
   a win of each. A method that failed on part of a cell ranks last there.
+- The *champion* of a scenario wins it over all shifts together.
 
 Runs and published tables go through the same code: `cells` takes a *utilities* frame (columns of
 `utilities.parquet`). `cards` say how scenarios and methods are ordered and called.

@@ -129,7 +129,7 @@ def print_warning(message: str) -> None:
 
 
 def _print_message(kind: str, message: str, style: str) -> None:
-    """Print to stderr: to a log as it is, to a terminal wrapped, except for commands, which are there to be copied."""
+    """Print to stderr: to a log as it is, to a terminal wrapped, but for commands, which are there to be copied."""
     from rich.text import Text
 
     out = console(stderr=True)
