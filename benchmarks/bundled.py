@@ -95,7 +95,7 @@ def material(task: Task, model: Classifier) -> Any:
     names = (task.shift,) if task.kind == "single" else CORRUPTIONS
     streams = {
         name: open_stream(shift, model.preprocessing, seed=task.seed, limit_batches=task.batches)
-        for name, shift in bundled.shifts(names).items()
+        for name, shift in bundled.fashion(shifts=names).items()
     }
     return {
         name: [

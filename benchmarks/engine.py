@@ -193,7 +193,7 @@ def fitting(model: models.Classifier) -> list[str]:
     """The methods that `all` means on this network."""
     found = []
     for name in methods.names():
-        if methods.get(name).costly:
+        if methods.get(name).only_by_name:
             continue
         try:
             methods.create(name, model)

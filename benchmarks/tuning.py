@@ -200,7 +200,7 @@ def main(
         except TemporaError as error:  # it does not fit this network
             left_out[name] = str(error)
     kept = Passes(passes, size)
-    costly_first = sorted(planned, key=lambda name: not methods.get(name).costly)
+    costly_first = sorted(planned, key=lambda name: not methods.get(name).only_by_name)
     with pool_of(jobs) as pool:
         kept.make(
             (

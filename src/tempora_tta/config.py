@@ -128,7 +128,7 @@ class DataConfig:
         "Instead of a dataset: module:function of your own, which returns batches or a mapping of shifts to "
         "batches as `tempora.evaluate` takes them.",
     )
-    workers: Whole | None = key(None, "Decoding processes; default one per core, 0 for none.", ge=0)
+    workers: Whole | None = key(None, "Decoding threads; default one per core, 0 for none.", ge=0)
     cache_dir: Path | None = key(None, "Keep decoded shifts here for later runs.")
     pictures: bool | None = key(
         None,

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tempora_tta.analysis.of_run import keep_doubt
-from tempora_tta.data import Walk
+from tempora_tta.data import StreamSettings
 from tempora_tta.engine.build import ScenarioLike, job_from_python
 from tempora_tta.engine.images import Given
 from tempora_tta.engine.method_specs import MethodLike
@@ -35,7 +35,7 @@ class Options(TypedDict, total=False):
     rule: Literal["strict", "overshoot"]
     runtimes: str | list[str]
     predict_with: str | None
-    stream: str | Mapping[str, Any] | Walk | None
+    stream: str | Mapping[str, Any] | StreamSettings | None
     preset: Literal["paper"] | None
     device: str | torch.device
     threads: int | None

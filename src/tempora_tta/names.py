@@ -52,19 +52,19 @@ BUNDLED = tuple(name for name, path in MODELS.items() if path.endswith(":bundled
 """Those whose weights ship with the package."""
 
 DATASETS: Mapping[str, str] = {
-    "cifar10": "tempora_tta.data.loaders.cifar:cifar10",
-    "cifar100": "tempora_tta.data.loaders.cifar:cifar100",
-    "cifar100_c": "tempora_tta.data.loaders.cifar_c:cifar100_c",
-    "cifar10_1": "tempora_tta.data.loaders.cifar10_1:cifar10_1",
-    "cifar10_c": "tempora_tta.data.loaders.cifar_c:cifar10_c",
-    "fashion": "tempora_tta.data.loaders.fashion:fashion",
-    "fashion_train": "tempora_tta.data.loaders.fashion:fashion_train",
-    "folder": "tempora_tta.data.loaders.folder:folder",
-    "imagenet": "tempora_tta.data.loaders.imagenet:imagenet",
-    "imagenet_a": "tempora_tta.data.loaders.imagenet_a:imagenet_a",
-    "imagenet_c": "tempora_tta.data.loaders.imagenet_c:imagenet_c",
-    "imagenet_r": "tempora_tta.data.loaders.imagenet_r:imagenet_r",
-    "imagenet_v2": "tempora_tta.data.loaders.imagenet_v2:imagenet_v2",
+    "cifar10": "tempora_tta.data.cifar:cifar10",
+    "cifar100": "tempora_tta.data.cifar:cifar100",
+    "cifar100_c": "tempora_tta.data.cifar:cifar100_c",
+    "cifar10_1": "tempora_tta.data.cifar:cifar10_1",
+    "cifar10_c": "tempora_tta.data.cifar:cifar10_c",
+    "fashion": "tempora_tta.data.bundled:fashion",
+    "fashion_train": "tempora_tta.data.bundled:fashion_train",
+    "folder": "tempora_tta.data.folders:folder",
+    "imagenet": "tempora_tta.data.imagenet:imagenet",
+    "imagenet_a": "tempora_tta.data.imagenet:imagenet_a",
+    "imagenet_c": "tempora_tta.data.imagenet:imagenet_c",
+    "imagenet_r": "tempora_tta.data.imagenet:imagenet_r",
+    "imagenet_v2": "tempora_tta.data.imagenet:imagenet_v2",
 }
 
 GRIDS: Mapping[str, str] = {

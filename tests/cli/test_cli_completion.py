@@ -76,7 +76,7 @@ def test_the_names_are_those_that_there_are() -> None:
     cards = [card.name for card in datasets().values() if card.opener.__module__.startswith("tempora_tta.")]
     assert ours == list(names.METHODS)
     assert all(methods.get(name).name == name for name in names.METHODS)
-    for room, listed in (("methods", names.METHODS), ("data/loaders", names.DATASETS)):
+    for room, listed in (("methods", names.METHODS), ("data", names.DATASETS)):
         for path in (Path(tempora.__file__).parent / room).glob("*.py"):
             if re.search(r"^@(register|dataset)\b", path.read_text(encoding="utf-8"), re.MULTILINE):
                 module = f"tempora_tta.{room.replace('/', '.')}.{path.stem}"

@@ -9,12 +9,13 @@ import pytest
 import torch
 from PIL import Image
 
+from tempora_tta import data
 from tempora_tta.data.corruptions import corrupt
 from tempora_tta.data.corruptions import folder as corrupt_folder_module
 from tempora_tta.data.corruptions.folder import corrupt_folder
 from tempora_tta.errors import TemporaError
 
-from .trees import save_picture
+from .trees import CIFAR_LIKE, save_picture
 
 
 @pytest.fixture
@@ -152,3 +153,26 @@ def test_small_images_are_not_enlarged_unless_asked(photos: Path, tmp_path: Path
     corrupt_folder(photos, tmp_path / "out", "contrast", size=64)
     with Image.open(tmp_path / "out" / "clean" / "cat" / "a.png") as made:
         assert made.size == (64, 64)
+
+
+def test_a_clean_folder_is_corrupted_as_it_is_read(photos: Path) -> None:
+    """At the size that the model takes, each image with the noise of its place."""
+    (photos / "classes.txt").write_text("cat\ndog\n")
+    (clean,) = data.open("folder", photos).values()
+    shifts = data.open("folder", photos, corrupt="noise,fog", shifts="fog,shot_noise", severity=3)
+    assert [(name, one.group, one.severity) for name, one in shifts.items()] == [
+        ("fog", "weather", 3),
+        ("shot_noise", "noise", 3),
+    ]
+    for name, shift in shifts.items():
+        expected = corrupt(clean.images(range(4), CIFAR_LIKE), name, 3, "cifar")
+        assert torch.equal(shift.images([2, 0], CIFAR_LIKE), expected[[2, 0]])
+        assert shift.labels.tolist() == clean.labels.tolist()
+    milder = data.open("folder", photos, corrupt="fog", severity=2)["fog"]
+    assert len({clean.fingerprint, milder.fingerprint, *(one.fingerprint for one in shifts.values())}) == 4
+    (photos / "day" / "cat").mkdir(parents=True)
+    (photos / "night" / "cat").mkdir(parents=True)
+    for place in ("day", "night"):
+        save_picture(photos / place / "cat" / "a.png")
+    with pytest.raises(TemporaError, match=r"corrupt: .* has several shifts"):
+        data.open("folder", photos, corrupt="fog")

@@ -27,7 +27,7 @@ def test_verify_ends_with_status_1_where_something_is_wrong(class_tree: Callable
     root = class_tree("mine", ["cat", "dog"])
     (root / "classes.txt").write_text("cat\ndog\n")
     code, output = _run("verify", root, "--name", "folder")
-    assert (code, "2 images, 2 classes" in output) == (0, True)
+    assert (code, "2 images, 2 of 2 classes" in output) == (0, True)
     bad = root / "dog" / "0.jpg"
     bad.write_bytes(bad.read_bytes()[:300])
     code, output = _run("verify", root, "--name", "folder", "--decode")

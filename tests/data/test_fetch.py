@@ -1,8 +1,7 @@
-"""Downloads against a server on this machine, archives that mean harm, and checks of what is on disk."""
+"""Downloads from a server on this machine, archives that mean harm, and checks of what is on disk."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import http.server
 import io
@@ -18,12 +17,10 @@ import numpy as np
 import pytest
 
 import tempora_tta.data as data
-from tempora_tta.data import imagenet_classes, registry
-from tempora_tta.data.download import download
-from tempora_tta.data.fetch import fetch
+from tempora_tta.data import imagenet, registry
+from tempora_tta.data.fetch import download, fetch, unpack
 from tempora_tta.data.registry import Archive
-from tempora_tta.data.unpack import unpack
-from tempora_tta.data.verify import Check, verify
+from tempora_tta.data.verify import verify
 from tempora_tta.errors import TemporaError
 
 
@@ -32,9 +29,6 @@ class _Server:
     """What the little file server has, how it behaves, and what it was asked."""
 
     content: bytes = b""
-    etag: str = '"1"'
-    break_after: int | None = None
-    """Close each connection after so many bytes."""
     stop_at: int | None = None
     """Send nothing beyond this position."""
     ranges: bool = True
@@ -53,7 +47,7 @@ def server() -> Iterator[_Server]:
             if "absent" in self.path:
                 self.send_error(404)
                 return
-            resume = wanted and state.ranges and self.headers.get("If-Range") == state.etag
+            resume = wanted and state.ranges
             start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and resume else 0
             if start >= len(state.content):
                 self.send_error(416)
@@ -61,10 +55,9 @@ def server() -> Iterator[_Server]:
             body = state.content[start:]
             self.send_response(206 if resume else 200)
             self.send_header("Content-Length", str(len(body)))
-            self.send_header("ETag", state.etag)
             self.end_headers()
             end = None if state.stop_at is None else max(0, state.stop_at - start)
-            self.wfile.write(body[:end][: state.break_after])
+            self.wfile.write(body[:end])
 
         def log_message(self, *_: object) -> None:
             pass
@@ -103,12 +96,6 @@ class TestDownload:
         assert server.asked == [None]
         assert [file.name for file in path.parent.iterdir()] == ["a.tar"]
 
-    def test_goes_on_where_it_broke_off(self, server: _Server, tmp_path: Path) -> None:
-        server.content, server.break_after = bytes(range(200)), 60
-        path = download(Archive(f"{server.url}/a.tar", _md5(server.content)), tmp_path / "kept")
-        assert path.read_bytes() == server.content
-        assert server.asked == [None, "bytes=60-", "bytes=120-", "bytes=180-"]
-
     def test_a_later_run_resumes(self, server: _Server, tmp_path: Path) -> None:
         server.content, server.stop_at = bytes(range(200)), 60
         archive = Archive(f"{server.url}/a.tar", _md5(server.content))
@@ -118,26 +105,31 @@ class TestDownload:
             download(archive, tmp_path)
         server.stop_at = None
         assert download(archive, tmp_path).read_bytes() == server.content
-        assert server.asked == [None, *["bytes=60-"] * 4]
+        assert server.asked == [None, "bytes=60-"]
 
-    @pytest.mark.parametrize("change", [{"etag": '"2"'}, {"ranges": False}])
-    def test_starts_over_where_the_rest_would_not_fit(
-        self, server: _Server, tmp_path: Path, change: dict[str, object]
+    @pytest.mark.parametrize("change", [{"checked": False}, {"ranges": False}])
+    def test_starts_over_where_the_rest_might_not_fit(
+        self, server: _Server, tmp_path: Path, change: dict[str, bool]
     ) -> None:
+        """Without a checksum nothing tells that the file on the server is still the same."""
+        content = b"new" * 50
+        archive = Archive(f"{server.url}/a.tar", _md5(content) if change.get("checked", True) else None)
+        server.ranges = change.get("ranges", True)
         server.content, server.stop_at = b"old" * 50, 20
-        archive = Archive(f"{server.url}/a.tar")
         with pytest.raises(TemporaError):
             download(archive, tmp_path)
-        server.content, server.stop_at = b"new" * 50, None
-        for name, value in change.items():
-            setattr(server, name, value)
-        assert download(archive, tmp_path).read_bytes() == server.content
+        server.content, server.stop_at = content, None
+        assert download(archive, tmp_path).read_bytes() == content
 
-    def test_a_complete_part_of_another_length(self, server: _Server, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("left", [b"right", b"too long"])
+    def test_a_part_that_is_whole_or_longer(self, server: _Server, tmp_path: Path, left: bytes) -> None:
         server.content = b"right"
-        (tmp_path / "a.tar.part").write_bytes(b"too long")
-        (tmp_path / "a.tar.part.tag").write_text(server.etag)
-        assert download(Archive(f"{server.url}/a.tar"), tmp_path).read_bytes() == b"right"
+        archive = Archive(f"{server.url}/a.tar", _md5(server.content))
+        (tmp_path / "a.tar.part").write_bytes(left)
+        if left != server.content:
+            with pytest.raises(TemporaError, match="damaged, or another file"):
+                download(archive, tmp_path)
+        assert download(archive, tmp_path).read_bytes() == b"right"
 
     def test_a_wrong_checksum(self, server: _Server, tmp_path: Path) -> None:
         server.content = b"damaged"
@@ -170,23 +162,30 @@ class TestUnpack:
         assert (tmp_path / "out/x/y/b.txt").read_bytes() == b"two"
 
     @pytest.mark.parametrize("name", ["/etc/evil", "../evil", "x/../../evil", "C:/evil", "x\\..\\evil"])
-    def test_paths_that_lead_out(self, tmp_path: Path, name: str) -> None:
+    def test_nothing_is_written_outside_the_folder(self, tmp_path: Path, name: str) -> None:
         archive = tmp_path / "a.tar.gz"
         archive.write_bytes(_tar({"good": b"1", name: b"2"}))
-        with pytest.raises(TemporaError, match="leads out of its folder"):
+        with suppress(TemporaError):
             unpack(archive, tmp_path / "out")
-        assert [path.name for path in tmp_path.rglob("*evil*")] == []
+        assert not Path("/etc/evil").exists()
+        assert all((tmp_path / "out") in path.parents for path in tmp_path.rglob("*evil*"))
 
     @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
-    def test_links_and_devices(self, tmp_path: Path, kind: bytes) -> None:
+    def test_devices_and_links_to_the_outside_are_refused(self, tmp_path: Path, kind: bytes) -> None:
         archive = tmp_path / "a.tar"
         with tarfile.open(archive, "w") as tar:
             info = tarfile.TarInfo("innocent")
             info.type, info.linkname = kind, "/etc/passwd"
             tar.addfile(info)
-        with pytest.raises(TemporaError, match="a link or a device"):
+        with pytest.raises(TemporaError, match="cannot be unpacked"):
             unpack(archive, tmp_path / "out")
-        assert not (tmp_path / "out").exists()
+        assert list((tmp_path / "out").iterdir()) == []
+
+    @pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("x" * 300,)])
+    def test_names_that_cannot_be_written(self, tmp_path: Path, names: tuple[str, ...]) -> None:
+        (tmp_path / "a.tar.gz").write_bytes(_tar(dict.fromkeys(names, b"")))
+        with pytest.raises(TemporaError, match="cannot be unpacked"):
+            unpack(tmp_path / "a.tar.gz", tmp_path / "out")
 
     @pytest.mark.parametrize("content", [b"no archive", _tar({"a": bytes(range(256)) * 400})[:-40]])
     def test_damaged(self, tmp_path: Path, content: bytes) -> None:
@@ -194,80 +193,23 @@ class TestUnpack:
         with pytest.raises(TemporaError, match="cannot be unpacked"):
             unpack(tmp_path / "a.tar.gz", tmp_path / "out")
 
-    @pytest.mark.parametrize("compression", ["gz", "bz2", "xz"])
-    def test_one_flipped_bit_is_caught_before_anything_is_written(
-        self, tmp_path: Path, compression: str
-    ) -> None:
+    def test_a_flipped_bit_changes_no_file_without_an_error(self, tmp_path: Path) -> None:
         """Wherever it is: in the pictures, in the padding after the last one, or in the checksum itself."""
         members = {f"x/{i}": bytes([i]) * 3000 for i in range(3)}
-        sound = _tar(members, compression)
-        archive, out = tmp_path / "a.tar", tmp_path / "out"
-        archive.write_bytes(sound)
-        assert unpack(archive, out) == 3
-        expected = {path.name: path.read_bytes() for path in (out / "x").iterdir()}
+        sound = _tar(members)
+        archive, out = tmp_path / "a.tar.gz", tmp_path / "out"
         caught = 0
         for position in range(len(sound)):
             shutil.rmtree(out, ignore_errors=True)
             archive.write_bytes(sound[:position] + bytes([sound[position] ^ 4]) + sound[position + 1 :])
-            with suppress(TemporaError):
+            try:
                 unpack(archive, out)
-            if out.exists():  # there are bits that mean nothing, such as the time in gzip's header
-                assert {path.name: path.read_bytes() for path in (out / "x").iterdir()} == expected
-            else:
+            except TemporaError:
                 caught += 1
+                continue
+            # there are bits that mean nothing, such as the time in gzip's header
+            assert {f"x/{path.name}": path.read_bytes() for path in (out / "x").iterdir()} == members
         assert caught > 0.9 * len(sound)
-
-    def test_a_damaged_header_is_not_taken_for_the_end(self, tmp_path: Path) -> None:
-        content = bytearray(gzip.decompress(_tar({"a": b"1" * 600, "b": b"2" * 600})))
-        content[3 * 512 + 2] ^= 1  # the name of b, whose header then does not sum up
-        (tmp_path / "a.tar").write_bytes(content)
-        with pytest.raises(TemporaError, match="a header in it is damaged"):
-            unpack(tmp_path / "a.tar", tmp_path / "out")
-        (tmp_path / "a.tar").write_bytes(content[: 3 * 512])
-        with pytest.raises(TemporaError, match="its end is missing"):
-            unpack(tmp_path / "a.tar", tmp_path / "out")
-        assert not (tmp_path / "out").exists()
-
-    @pytest.mark.parametrize("path", ["a\0b", ".", "", "x" * 300])
-    def test_names_that_no_file_can_have(self, tmp_path: Path, path: str) -> None:
-        with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as tar:
-            info = tarfile.TarInfo("innocent")
-            info.pax_headers = {"path": path}
-            tar.addfile(info)
-        with pytest.raises(TemporaError, match=r"is no name that a file can have|File name too long"):
-            unpack(tmp_path / "a.tar", tmp_path / "out")
-
-    @pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a")])
-    def test_a_file_that_is_a_folder_too(self, tmp_path: Path, names: tuple[str, str]) -> None:
-        (tmp_path / "a.tar.gz").write_bytes(_tar(dict.fromkeys(names, b"")))
-        with pytest.raises(TemporaError, match="is a file and a folder at once"):
-            unpack(tmp_path / "a.tar.gz", tmp_path / "out")
-
-    def test_a_place_that_cannot_be_written(self, tmp_path: Path) -> None:
-        (tmp_path / "a.tar.gz").write_bytes(_tar({"x/a": b""}))
-        (tmp_path / "x").write_text("")
-        with pytest.raises(TemporaError, match=r"cannot be unpacked into .* name another folder"):
-            unpack(tmp_path / "a.tar.gz", tmp_path)
-
-
-class TestWithoutAPublishedChecksum:
-    def test_the_first_one_is_noted_and_a_later_file_compared(self, server: _Server, tmp_path: Path) -> None:
-        server.content = b"first"
-        archive = Archive(f"{server.url}/a.npy")
-        path = download(archive, tmp_path)
-        assert (tmp_path / "a.npy.md5").read_text() == f"{_md5(b'first')}  a.npy\n"
-        assert download(archive, tmp_path) == path
-        path.write_bytes(b"later")
-        with pytest.raises(
-            TemporaError, match=f"MD5 {_md5(b'later')}, when first fetched it had.*{_md5(b'first')}"
-        ):
-            download(archive, tmp_path)
-        assert not path.exists()
-
-    def test_it_is_said(self, toy: _Server, tmp_path: Path) -> None:
-        said: list[str] = []
-        fetch("toy", tmp_path, say=said.append)
-        assert sum("no checksum is published, so it cannot be verified" in line for line in said) == 2
 
 
 @pytest.fixture
@@ -309,7 +251,7 @@ class TestFetch:
 
     def test_only_one(self, toy: _Server, tmp_path: Path) -> None:
         fetch("toy", tmp_path, only=["plain.npy"])
-        assert {path.name for path in tmp_path.rglob("*")} == {"Toy", "plain.npy", "plain.npy.md5"}
+        assert {path.name for path in tmp_path.rglob("*")} == {"Toy", "plain.npy"}
         with pytest.raises(TemporaError, match=r"unknown archive of toy 'toy.tar': did you mean"):
             fetch("toy", tmp_path, only=["toy.tar"])
 
@@ -324,75 +266,27 @@ class TestFetch:
 
 
 class TestVerify:
-    @staticmethod
-    def _outcome(checks: Iterator[Check]) -> dict[str, bool]:
-        return {f"{check.what}: {check.detail.splitlines()[0]}": check.ok for check in checks}
-
-    def test_an_archive(self, tmp_path: Path) -> None:
-        (tmp_path / "noise.tar").write_bytes(b"x")
-        (check,) = verify(tmp_path / "noise.tar")
-        assert not check.ok
-        assert "published e80562d7f6c3f8834afb1ecf27252745" in check.detail
-        (tmp_path / "imagenetv2-matched-frequency.tar.gz").write_bytes(b"x")
-        (check,) = verify(tmp_path / "imagenetv2-matched-frequency.tar.gz")
-        assert not check.ok
-        assert "it is no tar archive" in check.detail
-        content = _tar({"0/a.jpg": b"a"})
-        (tmp_path / "imagenetv2-matched-frequency.tar.gz").write_bytes(content)
-        (check,) = verify(tmp_path / "imagenetv2-matched-frequency.tar.gz")
-        assert (check.ok, check.note) == (True, True)
-        assert check.detail == f"no checksum is published for it, but it is whole; MD5 {_md5(content)}"
-
     def test_what_it_cannot_tell(self, tmp_path: Path) -> None:
         with pytest.raises(TemporaError, match="which dataset is it"):
             list(verify(tmp_path))
-        with pytest.raises(TemporaError, match="no file or folder"):
+        with pytest.raises(TemporaError, match="there is no folder"):
             list(verify(tmp_path / "absent"))
-        (tmp_path / "other.tar").write_bytes(b"")
-        with pytest.raises(TemporaError, match="none of the official archives"):
-            list(verify(tmp_path / "other.tar"))
 
-    def test_counts_and_checksums_of_every_severity(self, tmp_path: Path) -> None:
+    def test_all_severities_are_opened_and_counted(self, tmp_path: Path) -> None:
         root = tmp_path / "CIFAR-10-C"
         root.mkdir()
         np.save(root / "labels.npy", np.tile(np.arange(10_000) % 10, 5))
         np.lib.format.open_memmap(root / "fog.npy", "w+", np.uint8, (50_000, 32, 32, 3))
         np.lib.format.open_memmap(root / "snow.npy", "w+", np.uint8, (50_001, 32, 32, 3))
-        outcome = self._outcome(verify(tmp_path))
-        assert outcome["cifar10_c: fog 5: 10000 images, 10 classes (16 left out by batches of 64)"]
-        wrong = {what.split(": ")[1] for what, ok in outcome.items() if not ok}
-        assert wrong == {
-            "labels.npy",
-            "fog.npy",
-            "snow.npy",
-            "all fifteen corruptions",
-            *(f"snow {severity}" for severity in range(1, 6)),
+        checks = list(verify(tmp_path))
+        assert ("cifar10_c: fog 5", True, "10000 images, 10 of 10 classes") in {
+            (check.what, check.ok, check.detail) for check in checks
         }
-
-    def test_missing_corruptions_and_severities(self, tmp_path: Path) -> None:
-        root = tmp_path / "ImageNet-C"
-
-        def finding() -> tuple[bool, str]:
-            (found,) = [
-                check for check in verify(tmp_path) if check.what == "imagenet_c: all fifteen corruptions"
-            ]
-            return found.ok, found.detail
-
-        for name in data.CORRUPTIONS:
-            (root / name / "5").mkdir(parents=True)
-        assert finding() == (True, "are there")  # who wants severity 5 alone need not have the others
-        (root / "snow" / "5").rmdir()
-        (root / "fog" / "5").rmdir()
-        (root / "fog" / "4").mkdir()
-        (root / "spatter" / "5").mkdir(parents=True)
-        ok, detail = finding()
-        assert not ok
-        assert "; snow; " in detail
-        assert "; fog at severity 5; " in detail
-        assert "spatter" not in detail
+        wrong = [check.what for check in checks if not check.ok]
+        assert wrong == [f"cifar10_c: snow {severity}" for severity in range(1, 6)]
 
     def test_every_image(self, class_tree: Callable[..., Path]) -> None:
-        wnids = list(imagenet_classes.label_of())
+        wnids = list(imagenet.label_of())
         root = class_tree("val", wnids[:2], each=3)
         bad = root / wnids[1] / "2.jpg"
         bad.write_bytes(bad.read_bytes()[:300])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tempora_tta import data
+from tempora_tta.data.order import StreamSettings
 from tempora_tta.data.sampler import draw
-from tempora_tta.data.walk import Walk
 from tempora_tta.errors import TemporaError
 
 from .trees import save_picture
@@ -40,7 +40,7 @@ def test_scores_can_be_restricted_to_the_classes_that_are_there(places: Path) ->
     shifts = data.open("folder", places, restrict=True)
     assert all(shift.classes is not None and shift.classes.tolist() == [1, 2] for shift in shifts.values())
     assert data.open("folder", places)["day"].classes is None
-    (order,) = draw(Walk("continual", batches=1), list(shifts.values()), 3, 1)
+    (order,) = draw(StreamSettings("continual", batches=1), list(shifts.values()), 3, 1)
     assert order.num_batches == 3
 
 

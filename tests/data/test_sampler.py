@@ -13,7 +13,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tempora_tta.data import Order, Shift, Walk, array_shift, draw, open_stream, pictures, stream_order
+from tempora_tta.data import (
+    Order,
+    Shift,
+    StreamSettings,
+    array_shift,
+    draw,
+    open_stream,
+    pictures,
+    stream_order,
+)
 from tempora_tta.data.sampler import by_class
 from tempora_tta.errors import TemporaError
 from tempora_tta.models.preprocessing import Preprocessing
@@ -42,8 +51,8 @@ def _pairs(order: Order) -> list[tuple[str, int]]:
     ]
 
 
-def _one(walk: Any, shifts: list[Shift] = SHIFTS, batch_size: int = 4, seed: int = 7) -> Order:
-    (order,) = draw(Walk.of(walk), shifts, batch_size, seed)
+def _one(settings: Any, shifts: list[Shift] = SHIFTS, batch_size: int = 4, seed: int = 7) -> Order:
+    (order,) = draw(StreamSettings.of(settings), shifts, batch_size, seed)
     return order
 
 
@@ -59,10 +68,10 @@ def _one(walk: Any, shifts: list[Shift] = SHIFTS, batch_size: int = 4, seed: int
 def test_whatever_the_kind_batches_are_whole_and_samples_come_once(
     kind: str, batches: int | None, classes: Any, by: str, batch_size: int, seed: int
 ) -> None:
-    walk = Walk(kind, batches=batches, classes=classes, by=by)
+    settings = StreamSettings(kind, batches=batches, classes=classes, by=by)
     shifts = RAMP if kind == "gradual" else SHIFTS
     for order, again in zip(
-        draw(walk, shifts, batch_size, seed), draw(walk, shifts, batch_size, seed), strict=True
+        draw(settings, shifts, batch_size, seed), draw(settings, shifts, batch_size, seed), strict=True
     ):
         pairs = _pairs(order)
         assert pairs == _pairs(again)
@@ -92,7 +101,7 @@ def test_a_single_shuffled_stream_is_the_order_of_its_seed(length: int, batch_si
 
 def test_continual_is_the_single_streams_one_after_the_other() -> None:
     order = _one("continual")
-    singles = {one.shift: _pairs(one) for one in draw(Walk(), SHIFTS, 4, 7)}
+    singles = {one.shift: _pairs(one) for one in draw(StreamSettings(), SHIFTS, 4, 7)}
     visited = [segment.name for segment in order.segments]
     assert sorted(visited) == ["fog", "frost", "snow"]
     assert _pairs(order) == [pair for name in visited for pair in singles[name]]
@@ -101,7 +110,9 @@ def test_continual_is_the_single_streams_one_after_the_other() -> None:
     part = _one({"kind": "continual", "batches": 2})
     assert _pairs(part) == [pair for name in visited for pair in singles[name][:8]]
     classes = {"kind": "continual", "classes": {"dirichlet": 0.1}}
-    alone = {one.shift: _pairs(one) for one in draw(Walk.of({**classes, "kind": "single"}), SHIFTS, 4, 7)}
+    alone = {
+        one.shift: _pairs(one) for one in draw(StreamSettings.of({**classes, "kind": "single"}), SHIFTS, 4, 7)
+    }
     assert _pairs(_one(classes)) == [pair for name in visited for pair in alone[name]]
 
 
@@ -164,15 +175,15 @@ def test_classes_sorted() -> None:
 @given(alpha=st.floats(0.001, 1000), slots=st.integers(1, 30), seed=st.integers(0, 5))
 def test_dirichlet_is_a_permutation_whatever_the_concentration(alpha: float, slots: int, seed: int) -> None:
     labels = np.arange(200) % 7
-    walk = Walk(classes={"dirichlet": alpha}, slots=slots)
-    order = by_class(walk, labels, 20, np.random.default_rng(seed))
+    settings = StreamSettings(classes={"dirichlet": alpha}, slots=slots)
+    order = by_class(settings, labels, 20, np.random.default_rng(seed))
     assert sorted(order) == list(range(200))
 
 
 def test_a_small_concentration_puts_few_classes_into_a_batch_and_a_large_one_all() -> None:
     def classes_per_batch(alpha: float, slots: int | None = None) -> float:
-        walk = Walk(classes={"dirichlet": alpha}, slots=slots)
-        (order,) = draw(walk, [_shift("fog", 4000)], 40, 1)
+        settings = StreamSettings(classes={"dirichlet": alpha}, slots=slots)
+        (order,) = draw(settings, [_shift("fog", 4000)], 40, 1)
         return float(np.mean([len(set(order.labels(i))) for i in range(order.num_batches)]))
 
     few, more, all_of_them = classes_per_batch(0.01), classes_per_batch(0.5), classes_per_batch(1000)
@@ -184,9 +195,9 @@ def test_a_class_is_divided_as_dirichlet_says() -> None:
     """Per slot, the share of a class has the variance of the distribution: p (1 - p) / (slots * alpha + 1)."""
     slots, alpha, shares = 8, 0.5, []
     for seed in range(300):
-        walk = Walk(classes={"dirichlet": alpha}, slots=slots)
+        settings = StreamSettings(classes={"dirichlet": alpha}, slots=slots)
         labels = np.repeat([0, 1], 800)
-        order = by_class(walk, labels, 10, np.random.default_rng(seed))
+        order = by_class(settings, labels, 10, np.random.default_rng(seed))
         drawn = np.random.default_rng(seed).dirichlet(np.full(slots, alpha))
         shares.append((labels[order[: len(order) // 10]] == 0).mean())
         counts = np.histogram(np.arange(800) + 0.5, np.concatenate([[0], np.cumsum(drawn)]) * 800)[0]
@@ -218,7 +229,7 @@ def test_resets() -> None:
 
 
 def test_identity_tells_orders_apart() -> None:
-    walks: list[Any] = [
+    given: list[Any] = [
         "continual",
         {"kind": "continual", "reset": "shift"},
         {"kind": "continual", "batches": 3},
@@ -227,14 +238,14 @@ def test_identity_tells_orders_apart() -> None:
         "recurring",
         "mixed",
     ]
-    identities = [str(_one(walk).identity()) for walk in walks]
-    assert len(set(identities)) == len(walks)
+    identities = [str(_one(settings).identity()) for settings in given]
+    assert len(set(identities)) == len(given)
     assert _one({"kind": "single", "batches": 3}, SHIFTS[:1]).identity() == {}
     assert _one({"kind": "single", "classes": "sorted"}, SHIFTS[:1]).identity() != {}
 
 
 @pytest.mark.parametrize(
-    ("walk", "match"),
+    ("settings", "match"),
     [
         ("continuous", "unknown kind of stream 'continuous'.*continual"),
         ({"kind": "continual", "batch": 3}, "unknown setting of a stream 'batch'.*batches"),
@@ -255,9 +266,9 @@ def test_identity_tells_orders_apart() -> None:
         ),
     ],
 )
-def test_wrong_walks(walk: Any, match: str) -> None:
+def test_wrong_settings(settings: Any, match: str) -> None:
     with pytest.raises(TemporaError, match=match):
-        _one(walk)
+        _one(settings)
 
 
 def test_shifts_of_other_classes_do_not_mix() -> None:
@@ -339,24 +350,25 @@ def _values(batch: torch.Tensor) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["continual", "recurring", "mixed"])
-def test_batches_are_prepared_ahead_and_show_what_the_order_says(
+def test_batches_decoded_in_windows_show_what_the_order_says(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "_AHEAD_BATCHES", 7)
+    monkeypatch.setattr(pictures, "_WINDOW_BATCHES", 7)
     order = _one({"kind": kind, "batches": 8})
     stream = open_stream(order, GREY)
     for i in [*range(order.num_batches), 0, 20, 3, 2]:  # passes start again, tails start late
         which, samples = order.samples(i)
         assert _values(stream.batch(i)) == (samples % 200 + which).tolist()
-        assert len(stream._pictures._ready) <= 7  # type: ignore[union-attr]
 
 
 def test_pictures_that_took_decoding_are_kept_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     source = type(SHIFTS[0].source)
     real = source.read
-    monkeypatch.setattr(source, "parallel", True)
-    monkeypatch.setattr(source, "read", lambda self, rows, of: read.extend(rows) or real(self, rows, of))
+    monkeypatch.setattr(source, "slow_to_read", True)
+    monkeypatch.setattr(
+        source, "read", lambda self, rows, geometry: read.extend(rows) or real(self, rows, geometry)
+    )
     order = _one({"kind": "recurring", "batches": 20, "visits": 3})
     stream = open_stream(order, GREY, workers=0)
     for _ in range(2):
@@ -364,8 +376,10 @@ def test_pictures_that_took_decoding_are_kept_once_each(monkeypatch: pytest.Monk
             which, samples = order.samples(i)
             assert _values(stream.batch(i)) == (samples % 200 + which).tolist()
     assert len(read) == len(set(_pairs(order)))
+    read.clear()
     monkeypatch.setattr(pictures, "_KEPT_BYTES", 100)
-    assert isinstance(open_stream(order, GREY, workers=0)._pictures, pictures.Ahead)
+    open_stream(order, GREY, workers=0)
+    assert not read  # too many to be kept
 
 
 def test_a_stream_however_long_takes_the_memory_of_a_few_batches() -> None:

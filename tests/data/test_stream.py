@@ -8,7 +8,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tempora_tta.data import Order, Shift, Stream, Streams, array_shift, open_stream, pictures, stream_order
+from tempora_tta.data import (
+    Order,
+    Shift,
+    Stream,
+    Streams,
+    StreamSettings,
+    array_shift,
+    draw,
+    open_stream,
+    pictures,
+    stream_order,
+)
+from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.images import FileImages
 from tempora_tta.data.sampler import single
 from tempora_tta.errors import TemporaError
@@ -137,20 +149,17 @@ def _files(paths: list[Path]) -> Shift:
     return Shift("files", np.arange(len(paths)) % 7, 7, source, fingerprint="files")
 
 
-def test_workers_cache_and_this_process_give_the_same_pixels(
-    noise_pictures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_threads_cache_and_the_calling_thread_give_the_same_pixels(
+    noise_pictures: list[Path], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(
-        "tempora_tta.data.decode._BLOCK_BYTES", 5 * 3 * 32 * 32
-    )  # several blocks for each worker
     shift, progress = _files(noise_pictures), []
     here = open_stream(shift, CIFAR_LIKE, 8, workers=0)
-    workers = open_stream(shift, CIFAR_LIKE, 8, workers=2, progress=lambda *counts: progress.append(counts))
+    threads = open_stream(shift, CIFAR_LIKE, 8, workers=2, progress=lambda *counts: progress.append(counts))
     cached = open_stream(shift, CIFAR_LIKE, 8, workers=0, cache_dir=tmp_path / "cache")
     for i in range(5):
-        assert torch.equal(here.batch(i), workers.batch(i))
+        assert torch.equal(here.batch(i), threads.batch(i))
         assert torch.equal(here.batch(i), cached.batch(i))
-    assert progress == [(done, 40) for done in range(5, 41, 5)]
+    assert progress == [(done, 40) for done in range(8, 41, 8)]
 
 
 def test_a_cached_shift_is_not_decoded_again(noise_pictures: list[Path], tmp_path: Path) -> None:
@@ -180,10 +189,7 @@ def test_a_damaged_cache_is_made_again(noise_pictures: list[Path], tmp_path: Pat
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_truncated_image_is_named(
-    noise_pictures: list[Path], tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempora_tta.data.decode._BLOCK_BYTES", 8 * 3 * 32 * 32)
+def test_a_truncated_image_is_named(noise_pictures: list[Path], tmp_path: Path, workers: int) -> None:
     bad = noise_pictures[23]
     bad.write_bytes(bad.read_bytes()[:-200])
     with pytest.raises(TemporaError, match=f"{bad.name}: cannot be read as an image"):
@@ -191,11 +197,31 @@ def test_a_truncated_image_is_named(
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_a_worker_that_dies_is_noticed(noise_pictures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempora_tta.data.decode._BLOCK_BYTES", 8 * 3 * 32 * 32)
-    monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(RuntimeError, match=r"ended early .exit status 1.; workers=0"):
-        open_stream(_files(noise_pictures), CIFAR_LIKE, 8, workers=2)
+class _Counted(FileImages):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        type(self).reads += len(indices)
+        return super().read(indices, geometry)
+
+
+def test_files_are_decoded_when_the_stream_opens_and_never_again(noise_pictures: list[Path]) -> None:
+    """A batch whose clock is running has the machine to itself."""
+    names = [path.name for path in noise_pictures]
+    labels = np.arange(20) % 7
+    shifts = [
+        Shift(place, labels, 7, _Counted(noise_pictures[0].parent, some), place)
+        for place, some in (("here", names[:20]), ("there", names[20:]))
+    ]
+    for order in (single(shifts[0], 4), *draw(StreamSettings("mixed"), shifts, 4, 1)):
+        _Counted.reads = 0
+        stream = open_stream(order, CIFAR_LIKE, workers=2)
+        assert _Counted.reads == sum(map(len, order.shifts))
+        for i in range(stream.num_batches):
+            stream.batch(i)
+        assert _Counted.reads == sum(map(len, order.shifts))
 
 
 def test_shift_images_are_uint8(tmp_path: Path) -> None:

@@ -542,12 +542,12 @@ def breaking(call, **attributes):
             raise RuntimeError("out of luck")
         return getattr(Held, call)(self, *given)
 
-    def remember(self):
+    def save_initial(self):
         self.made = False
-        Held.remember(self)
+        Held.save_initial(self)
         self.made = True
 
-    return held(made=False, remember=remember, **{call: fail}, **attributes)
+    return held(made=False, save_initial=save_initial, **{call: fail}, **attributes)
 
 
 @pytest.mark.parametrize("call", ["freeze", "reset"])

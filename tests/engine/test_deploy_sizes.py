@@ -37,7 +37,7 @@ class Aware(Method):
     name = "aware"
     state = ("seen",)
     time_aware = True
-    told: list = []  # noqa: RUF012
+    told: list = []
 
     def setup(self):
         self.seen = 0

@@ -11,7 +11,7 @@ from live_clock import FakeClock, tiny_network
 from torch import Tensor
 
 import tempora_tta as tempora
-from tempora_tta.methods import Method, Moment
+from tempora_tta.methods import LEARNS, Method, Moment
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Poisson, Scenario
 
 CLOCK = {"baseline_ms": 40, "standard": (38, 0), "listener": (42, 30)}
@@ -32,7 +32,7 @@ class Listener(Method):
 
     name = "listener"
     time_aware = True
-    actions = ("step",)
+    actions = {"step": LEARNS}
     modes = ("looking", "learning")
 
     @torch.no_grad()
@@ -102,7 +102,7 @@ class Beginner(Listener):
     """Does something else with its first batch."""
 
     name = "beginner"
-    actions = ("begun", "step")
+    actions = {"begun": LEARNS, "step": LEARNS}
     state = ("seen",)
 
     def setup(self) -> None:
@@ -167,7 +167,7 @@ class Hurrying(Method):
 
     name = "hurrying"
     time_aware = True
-    actions = ("none", "hurry")
+    actions = {"hurry": LEARNS}
     state = ("shift",)
 
     def setup(self) -> None:

@@ -30,7 +30,7 @@ class Promises(methods.Method):
 
     name = "promises"
     label = "Promises"
-    actions = ("step", "none")
+    actions = {"step": methods.LEARNS}
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:

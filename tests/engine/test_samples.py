@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tempora_tta.config import DataConfig
-from tempora_tta.data import Walk, array_shift, bundled, draw
+from tempora_tta.data import StreamSettings, array_shift, bundled, draw
 from tempora_tta.engine.samples import SAMPLES, SIDE, may_be_kept, sample_pictures
 from tempora_tta.models.preprocessing import Preprocessing
 
@@ -25,8 +25,8 @@ def pixels(jpeg: bytes) -> np.ndarray:
 
 
 def test_the_bundled_images_are_there_with_clean_ones_first() -> None:
-    shifts = bundled.shifts(names=["brightness"], severity=5)
-    orders = draw(Walk(), list(shifts.values()), 64, 1)
+    shifts = bundled.fashion(shifts=["brightness"])
+    orders = draw(StreamSettings(), list(shifts.values()), 64, 1)
     found = sample_pictures(DataConfig(), orders, SMALL)
     assert list(found) == ["clean", "brightness"]
     clean, brighter = (pixels(jpeg).astype(int) for jpeg in found.values())
@@ -38,7 +38,7 @@ def test_the_bundled_images_are_there_with_clean_ones_first() -> None:
 def test_large_pictures_are_made_small() -> None:
     images = np.random.default_rng(0).integers(0, 256, (12, 224, 224, 3), np.uint8)
     shift = array_shift("mine", images, np.arange(12) % 3, 3)
-    found = sample_pictures(DataConfig(dataset="folder"), draw(Walk(), [shift], 4, 1), LARGE)
+    found = sample_pictures(DataConfig(dataset="folder"), draw(StreamSettings(), [shift], 4, 1), LARGE)
     assert list(found) == ["mine"], "folders have no clean images of their own"
     assert pixels(found["mine"]).shape == (SIDE, 3 * SIDE, 3), "one of each class"
     assert len(found["mine"]) < 40_000

@@ -17,13 +17,14 @@ from tempora_tta import data, models
 from tempora_tta._numbers import percent
 from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.of_run import keep_doubt
-from tempora_tta.data import Walk, draw
+from tempora_tta.analysis.stream import stream_story
+from tempora_tta.data import StreamSettings, draw
 from tempora_tta.data.batches import given_shift, open_given
 from tempora_tta.engine.audit import audit
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.clocks import open_clock
-from tempora_tta.engine.images import walk_of
+from tempora_tta.engine.images import stream_settings
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.passes import Pass
 from tempora_tta.engine.run import Run
@@ -34,7 +35,6 @@ from tempora_tta.report import tables
 from tempora_tta.report.charts import save
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.html.page import render
-from tempora_tta.report.stream_story import stream_story
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 from tempora_tta.store import RunFolder
 from tempora_tta.store.merge import merge
@@ -263,7 +263,9 @@ def test_a_reset_takes_no_time_and_each_is_made_once(network, shifts):
             resets.append(self.count)
             super().reset()
 
-    (order,) = draw(Walk.of(RESET), [given_shift(name, given, 10) for name, given in shifts.items()], 8, 1)
+    (order,) = draw(
+        StreamSettings.of(RESET), [given_shift(name, given, 10) for name, given in shifts.items()], 8, 1
+    )
     method = create(Watched, network("fashion_resnet"))
     clock, _ = open_clock({"baseline_ms": 40, "watched": (41, 56)}, torch.device("cpu"))
     run = Pass(Calls(method, "watched", open_given(order, "cpu"), clock))
@@ -440,21 +442,21 @@ def test_what_the_command_line_adds_to_a_stream(tmp_path):
     }
     assert load_config(path, ["stream.visits=3"]).stream == {"kind": "continual", "visits": 3}
     with pytest.raises(TemporaError, match=r"batches=3 and stream.batches=2: give one"):
-        walk_of(load_config(path, ["stream.batches=2"], {"batches": 3}))
-    assert walk_of(load_config(path, flags={"batches": 3})).batches == 3
+        stream_settings(load_config(path, ["stream.batches=2"], {"batches": 3}))
+    assert stream_settings(load_config(path, flags={"batches": 3})).batches == 3
 
 
 def test_one_configuration_of_imagenet_c_gives_every_kind_of_stream():
     """As the comments in it say; the data are not needed to read it."""
     path = Path(__file__).parents[2] / "configs" / "resnet50-imagenet-c-continual.yaml"
-    assert walk_of(load_config(path)).kind == "continual"
+    assert stream_settings(load_config(path)).kind == "continual"
     changes = {
         "gradual": ["stream.batches=8"],
         "recurring": ["stream.visits=2", "stream.batches=39"],
         "mixed": [],
     }
     for kind, settings in changes.items():
-        assert walk_of(load_config(path, settings, {"stream.kind": kind})).kind == kind
+        assert stream_settings(load_config(path, settings, {"stream.kind": kind})).kind == kind
 
 
 def test_what_people_see_of_a_stream(network, shifts, tmp_path):

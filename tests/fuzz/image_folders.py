@@ -14,7 +14,7 @@ from command import restrained, tempora
 from image_files import CLASSES, odd_picture
 from PIL import Image
 
-from tempora_tta.data import contents
+from tempora_tta.data import fingerprint
 
 SHADES = 250
 
@@ -28,8 +28,8 @@ def case(rng: Random) -> None:
     os.environ["TEMPORA_CACHE"] = str(Path("user-cache").resolve())
     try:
         # Half of the time files count as old enough to be remembered, as they are in a user's folder.
-        tick_ns = rng.choice((contents._TICK_NS, -(10**12)))
-        with restrained(), mock.patch.object(contents, "_TICK_NS", tick_ns):
+        tick_ns = rng.choice((fingerprint._TICK_NS, -(10**12)))
+        with restrained(), mock.patch.object(fingerprint, "_TICK_NS", tick_ns):
             before = _seen(rng, root)
             time.sleep(0.02)  # the clock of a file system ticks every few milliseconds
             changed = _change(rng, root)

@@ -137,7 +137,7 @@ def _in_a_file(rng: Random, whole: bool) -> None:
         job = build_job(config)
         for source in job.streams:
             assert source.num_batches >= 1
-            if not source.walk.over_many:
+            if not source.settings.over_many:
                 assert config.batches is None or source.num_batches <= config.batches
             assert source.batch_size == config.batch_size
 

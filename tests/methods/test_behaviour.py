@@ -1,6 +1,8 @@
-"""What methods do with a stream: freezing early, filters, recovery, bad batches, and the three wrappers."""
+"""What methods do with a stream: freezing early, filters, recovery, bad batches, and when they adapt."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from torch import Tensor
 
 from tempora_tta.data.bundled import test_set as fashion_images
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods import Every, Reforward, StopAfter, create
+from tempora_tta.methods import create, names
+from tempora_tta.methods.contract import UNTOLD
 from tempora_tta.methods.lame import affinity
 from tempora_tta.methods.testing import run
 from tempora_tta.models import Classifier, load
@@ -61,8 +64,7 @@ def test_nothing_kept_changes_no_parameter_and_no_momentum(
     after = method.snapshot()
     trained = len(method.trainable)
     assert all(map(torch.equal, before["tensors"][:trained], after["tensors"][:trained]))
-    velocities = (s["state"]["optimizer"]["velocities"] for s in (before, after))
-    assert all(map(torch.equal, *velocities))
+    assert not method.optimizer.state
 
 
 @pytest.mark.parametrize("name", ["tent", "shot_im", "cmf"])
@@ -166,7 +168,6 @@ def test_lame_stops_where_checking_every_step_would(vit: Classifier, batches: li
 
 def test_every_adapts_on_the_first_of_k_batches(resnet: Classifier, batches: list[Tensor]) -> None:
     method = create("tent", resnet, every=3)
-    assert isinstance(method, Every)
     assert [action for _, action in run(method, batches)] == ["step", "none", "none"] * 2
     plain = create("tent", resnet)
     run(plain, batches[:1])
@@ -178,7 +179,6 @@ def test_every_adapts_on_the_first_of_k_batches(resnet: Classifier, batches: lis
 
 def test_stop_after_freezes_at_the_state_reached(resnet: Classifier, batches: list[Tensor]) -> None:
     method = create("tent", resnet, stop_after=2)
-    assert isinstance(method, StopAfter)
     assert [action for _, action in run(method, batches[:4])] == ["step", "step", "none", "none"]
     by_hand = create("tent", resnet)
     run(by_hand, batches[:2])
@@ -191,7 +191,6 @@ def test_stop_after_freezes_at_the_state_reached(resnet: Classifier, batches: li
 
 def test_reforward_predicts_with_what_the_batch_taught(resnet: Classifier, batches: list[Tensor]) -> None:
     method = create("tent", resnet, lr=0.1, reforward=True)
-    assert isinstance(method, Reforward)
     plain = create("tent", resnet, lr=0.1)
     before = plain.predict(batches[0])
     assert plain.adapt() == "step"
@@ -205,32 +204,43 @@ def test_reforward_predicts_with_what_the_batch_taught(resnet: Classifier, batch
     assert all(map(torch.equal, method.snapshot()["inner"]["tensors"], tracked["tensors"]))  # tracked once
 
 
-def test_wrappers_combine(resnet: Classifier, batches: list[Tensor]) -> None:
+def test_schedules_combine(resnet: Classifier, batches: list[Tensor]) -> None:
     method = create("tent", resnet, every=2, stop_after=3, reforward=True)
     assert [action for _, action in run(method, batches)] == ["step", "none", "step", "none", "none", "none"]
     assert (method.settings.every, method.settings.stop_after, method.settings.reforward) == (2, 3, True)
     assert not method.history_free
 
 
-def test_wrappers_in_the_other_order_predict_the_same(resnet: Classifier, batches: list[Tensor]) -> None:
-    """The last batch that is adapted to is still scored in adapting mode, and nothing is tracked after it."""
-    for frozen_stats in ("tracked", "batch"):
-        settings = {"lr": 0.1, "frozen_stats": frozen_stats}
-        usual = create("tent", resnet, **settings, reforward=True, stop_after=1)
-        other = Reforward(StopAfter(create("tent", resnet, **settings), 1))
-        for x in batches:
-            assert torch.equal(usual.predict(x), other.predict(x))
-            assert usual.adapt() == other.adapt()
-        before = other.snapshot()
-        other.predict(batches[0])
-        assert all(
-            torch.equal(first, second)
-            for first, second in zip(
-                before["inner"]["inner"]["tensors"],
-                other.snapshot()["inner"]["inner"]["tensors"],
-                strict=True,
-            )
-        )
+@pytest.mark.parametrize("frozen_stats", ["tracked", "batch"])
+def test_the_last_batch_is_still_predicted_again_while_adapting(
+    frozen_stats: str, resnet: Classifier, batches: list[Tensor]
+) -> None:
+    options: dict[str, Any] = {"lr": 0.1, "frozen_stats": frozen_stats, "reforward": True}
+    stopped, goes_on = create("tent", resnet, stop_after=1, **options), create("tent", resnet, **options)
+    assert torch.equal(stopped.predict(batches[0]), goes_on.predict(batches[0]))
+    assert (stopped.adapt(), stopped.frozen) == ("step", True)
+    goes_on.adapt()
+    goes_on.freeze()
+    assert torch.equal(stopped.predict(batches[1]), goes_on.predict(batches[1]))
+
+
+@pytest.mark.parametrize("name", names())
+def test_predicting_again_changes_nothing(
+    name: str, request: pytest.FixtureRequest, batches: list[Tensor]
+) -> None:
+    """The next batches go as if it had not been."""
+    model = request.getfixturevalue("vit" if name in ("spa", "zerosiam", "foa") else "resnet")
+    options: dict[str, Any] = {"memo": {"views": 2}, "cotta": {"views": 1, "gate": 1.0}}.get(name, {})
+    if name in ("eata", "foa"):
+        options = {"samples": 16, "source": torch.cat(batches)}
+    looked, plain = (create(name, model, **options) for _ in range(2))
+    run(looked, batches[:2])
+    run(plain, batches[:2])
+    at = (UNTOLD,) if looked.time_aware else ()
+    looked.predict_again(batches[1], *at)
+    for (one, did), (two, done) in zip(run(looked, batches[2:4]), run(plain, batches[2:4]), strict=True):
+        assert torch.equal(one, two)
+        assert did == done
 
 
 def test_lame_finds_neighbours_of_dead_features() -> None:

@@ -52,11 +52,11 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("eta", {"margins": 1}, r"unknown setting of eta 'margins': did you mean 'margin'\?"),
     ("tent", {"lr": -1}, r"tent: lr=-1: must be greater than 0"),
     ("tent", {"lr": "1e-3"}, "must be a number .YAML reads 1e-3 as text"),
-    ("tent", {"lr": float("nan")}, "must be finite"),
+    ("tent", {"lr": float("nan")}, "must be a finite number"),
     ("tent", {"momentum": 1.5}, "must be at most 1"),
     ("tent", {"every": 0}, "tent: every=0: must be at least 1"),
-    ("tent", {"every": 1.5}, "must be a whole number"),
-    ("tent", {"reforward": 1}, "must be true or false"),
+    ("tent", {"every": 1.5}, "must be a valid integer"),
+    ("tent", {"reforward": 1}, "must be a valid boolean"),
     ("tent", {"source_stats": "kept"}, r"source_stats='kept': did you mean 'keep'\? Allowed: keep, reset"),
     ("zerosiam", {"passes": 3}, "allowed: 1, 2"),
     ("tent", {"preset": "papers"}, r"unknown preset 'papers': did you mean 'paper'\?"),
@@ -195,4 +195,33 @@ def test_names_are_taken_once() -> None:
         register(Unnamed)
     with pytest.raises(TemporaError, match="already a method 'tent'"):
         register(Impostor)
+    assert get("tent") is tempora_tta.methods.Tent
+
+
+def test_what_a_class_declares_is_checked() -> None:
+    wrong: dict[str, Any] = {"state": "average", "actions": ("step",), "Settings": dict, "stateless": "yes"}
+    for attribute, value in wrong.items():
+        kind = type("Mine", (Method,), {"name": "mine", attribute: value})
+        with pytest.raises(TemporaError, match=f"'Mine': {attribute} = .* must be "):
+            get(kind)
+
+
+def test_another_package_offers_a_method_by_an_entry_point(
+    vit: Classifier, batches: list[Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs.py").write_text(
+        "from tempora_tta.methods import Method\n"
+        "class Same(Method):\n"
+        "    name = 'same'\n"
+        "    def predict(self, x):\n"
+        "        return self.model(x).detach()\n"
+    )
+    (tmp_path / "theirs-1.dist-info").mkdir()
+    (tmp_path / "theirs-1.dist-info" / "METADATA").write_text("Name: theirs\nVersion: 1\n")
+    (tmp_path / "theirs-1.dist-info" / "entry_points.txt").write_text(
+        "[tempora_tta.methods]\nsame = theirs:Same\ntent = theirs:Same\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "same" in names()
+    assert torch.equal(create("same", vit).predict(batches[0]), vit(batches[0]).detach())
     assert get("tent") is tempora_tta.methods.Tent

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torchvision.transforms.v2 import functional as tv
 
-from tempora_tta.methods import augmix, create, jitter
+from tempora_tta.methods import create
+from tempora_tta.methods import views as made
 from tempora_tta.models import Classifier
 
 SIDE = 32
@@ -31,7 +32,7 @@ def test_the_move_is_torchvision_s_on_padded_images(pixels: Tensor, padding: str
     """Pad, move, blur, crop, as published; ours computes the crop's pixels alone."""
     dice = torch.Generator().manual_seed(5)
     for _ in range(10):
-        drawn = jitter.draw(dice, SIDE, SIDE)
+        drawn = made.draw(dice, SIDE, SIDE)
         mode = {"border": "replicate", "reflection": "reflect"}[padding]
         padded = pad(pixels, (SIDE // 2,) * 4, mode=mode)
         moved = tv.affine(
@@ -43,8 +44,8 @@ def test_the_move_is_torchvision_s_on_padded_images(pixels: Tensor, padding: str
             interpolation=tv.InterpolationMode.BILINEAR,
         )
         expected = tv.center_crop(tv.gaussian_blur(moved, [5, 5], [drawn.sigma] * 2), [SIDE, SIDE])
-        wide = jitter.affine(pixels, drawn.degrees, drawn.scale, drawn.shift, padding, jitter.MARGIN)
-        given = jitter.blurred(wide, drawn.sigma)
+        wide = made.affine(pixels, drawn.degrees, drawn.scale, drawn.shift, padding, made.MARGIN)
+        given = made.blurred(wide, drawn.sigma)
         torch.testing.assert_close(given, expected, rtol=0, atol=1e-5)
 
 
@@ -54,16 +55,16 @@ def test_hue_is_torchvision_s(pixels: Tensor, turns: float) -> None:
     few_levels = (pixels * 3).round() / 3
     for image in (pixels, few_levels, pixels[:, :1].expand_as(pixels)):
         torch.testing.assert_close(
-            jitter.hue_turned(image, turns), tv.adjust_hue(image, turns), rtol=0, atol=2e-6
+            made.hue_turned(image, turns), tv.adjust_hue(image, turns), rtol=0, atol=2e-6
         )
-    torch.testing.assert_close(jitter.hue_turned(pixels[:, :1], turns), pixels[:, :1])
+    torch.testing.assert_close(made.hue_turned(pixels[:, :1], turns), pixels[:, :1])
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_colours_are_torchvision_s(pixels: Tensor, channels: int) -> None:
     images, dice = pixels[:, :channels], torch.Generator().manual_seed(1)
     for _ in range(10):
-        drawn = jitter.draw(dice, SIDE, SIDE)
+        drawn = made.draw(dice, SIDE, SIDE)
         expected = images
         for index in drawn.order:
             if index == 0:
@@ -76,12 +77,12 @@ def test_colours_are_torchvision_s(pixels: Tensor, channels: int) -> None:
                 expected = tv.adjust_hue(expected, drawn.hue)
             elif index == 4:
                 expected = tv.adjust_gamma(expected.clamp(1e-8, 1), drawn.gamma)
-        torch.testing.assert_close(jitter.coloured(images, drawn), expected, rtol=0, atol=2e-6)
+        torch.testing.assert_close(made.coloured(images, drawn), expected, rtol=0, atol=2e-6)
 
 
 def test_draws_lie_within_their_limits() -> None:
     dice = torch.Generator().manual_seed(0)
-    drawn = [dataclasses.asdict(jitter.draw(dice, SIDE, 2 * SIDE)) for _ in range(2000)]
+    drawn = [dataclasses.asdict(made.draw(dice, SIDE, 2 * SIDE)) for _ in range(2000)]
     limits = {
         "brightness": (0.6, 1.4),
         "contrast": (0.7, 1.3),
@@ -146,15 +147,15 @@ def test_pointwise_operations_are_pil_s(bytes_: Tensor) -> None:
         ],
     }
     for name, images in expected.items():
-        given = getattr(augmix, name)(bytes_, strength)
+        given = getattr(made, name)(bytes_, strength)
         assert torch.equal(given, torch.stack([as_tensor(image) for image in images])), name
 
 
-@pytest.mark.parametrize("name", augmix.GEOMETRIC)
+@pytest.mark.parametrize("name", made.GEOMETRIC)
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_moves_are_pil_s_to_a_rounding(bytes_: Tensor, name: str, sign: int) -> None:
-    matrix = augmix.matrix(name, 0.95, sign, SIDE, SIDE)
-    given = augmix.warped(bytes_, torch.tensor([matrix] * 4, dtype=torch.float64))
+    matrix = made.matrix(name, 0.95, sign, SIDE, SIDE)
+    given = made.warped(bytes_, torch.tensor([matrix] * 4, dtype=torch.float64))
     for image, ours in zip(bytes_, given, strict=True):
         flat, bilinear = [*matrix[0], *matrix[1]], Image.Resampling.BILINEAR
         moved = as_pil(image).transform((SIDE, SIDE), Image.Transform.AFFINE, flat, bilinear, fillcolor=128)
@@ -167,12 +168,12 @@ def test_moves_are_pil_s_to_a_rounding(bytes_: Tensor, name: str, sign: int) -> 
 
 def test_views_mix_what_the_image_holds(pixels: Tensor) -> None:
     dice = torch.Generator().manual_seed(2)
-    views = augmix.augmix(pixels[0], 50, dice)
+    views = made.augmix(pixels[0], 50, dice)
     assert views.shape == (50, 3, SIDE, SIDE)
     assert views.min() >= 0
     assert views.max() <= 1
     assert len({float(view.sum()) for view in views}) > 45
-    large = augmix.augmix(pixels[0].repeat(1, 3, 3), 4, dice)
+    large = made.augmix(pixels[0].repeat(1, 3, 3), 4, dice)
     assert large.shape == (4, 3, 3 * SIDE, 3 * SIDE)
 
 

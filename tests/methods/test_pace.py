@@ -12,9 +12,8 @@ from torch import Tensor
 from tempora_tta import data, models
 from tempora_tta.data import open_stream
 from tempora_tta.methods import Method, Moment, create
-from tempora_tta.methods.information import score
-from tempora_tta.methods.pace import GAIN_OF_LOOK, Pace
-from tempora_tta.methods.price import price
+from tempora_tta.methods.functions import score
+from tempora_tta.methods.pace import GAIN_OF_LOOK, Pace, cost_of_delay
 from tempora_tta.models import Classifier
 
 LEISURE = Moment(now_ms=0.0, arrived_ms=0.0)
@@ -53,14 +52,14 @@ def went_through(method: Method, batches: list[Tensor], moment: Moment) -> list[
     ],
 )
 def test_the_price_of_being_busy_is_what_the_users_lose(moment: Moment, busy_ms: float, lost: float) -> None:
-    assert price(moment, 0.0, busy_ms) == pytest.approx(lost)
+    assert cost_of_delay(moment, 0.0, busy_ms) == pytest.approx(lost)
 
 
 def test_work_after_the_prediction_is_out_delays_only_the_next() -> None:
     """A camera at full speed: a short look makes the next one wait, and nobody is lost."""
     full = Moment(now_ms=20.0, arrived_ms=0.0, baseline_ms=20.6, interval_ms=20.6, slack_ms=0.6)
-    assert price(full, 0.0, 3.0, plain_ms=20.0, emitted=True) == 0.0
-    assert price(full, 0.0, 22.0, plain_ms=20.0, emitted=True) == pytest.approx(1.0)
+    assert cost_of_delay(full, 0.0, 3.0, plain_ms=20.0, emitted=True) == 0.0
+    assert cost_of_delay(full, 0.0, 22.0, plain_ms=20.0, emitted=True) == pytest.approx(1.0)
 
 
 def test_near_a_deadline_every_delay_costs() -> None:
@@ -74,29 +73,31 @@ def test_near_a_deadline_every_delay_costs() -> None:
         slack_ms=16.2,
         deadline_ms=30.9,
     )
-    assert price(behind, 0.0, 0.5, plain_ms=20.0, emitted=True) > 0.01
+    assert cost_of_delay(behind, 0.0, 0.5, plain_ms=20.0, emitted=True) > 0.01
     alone = replace(behind, queued=0, now_ms=0.0, slack_ms=82.4, interval_ms=82.4)
-    assert price(alone, 4.0, 40.0, plain_ms=20.0) < 0.03, "a fifth later than usual, and then a pause"
-    far = price(replace(behind, deadline_ms=2000.0), 0.0, 0.5, plain_ms=20.0, emitted=True)
+    assert cost_of_delay(alone, 4.0, 40.0, plain_ms=20.0) < 0.03, "a fifth later than usual, and then a pause"
+    far = cost_of_delay(replace(behind, deadline_ms=2000.0), 0.0, 0.5, plain_ms=20.0, emitted=True)
     assert far < GAIN_OF_LOOK, "a far deadline is no reason not to look"
-    assert price(replace(behind, deadline_ms=None), 0.0, 0.5, plain_ms=20.0, emitted=True) < 1e-6
+    assert cost_of_delay(replace(behind, deadline_ms=None), 0.0, 0.5, plain_ms=20.0, emitted=True) < 1e-6
     at_leisure = replace(behind, queued=0, interval_ms=41.2)
-    assert price(at_leisure, 0.0, 0.5, plain_ms=20.0, emitted=True) == 0.0
-    assert price(at_leisure, 0.0, 60.0, plain_ms=20.0, emitted=True) > 1.0, "what is certainly late is lost"
+    assert cost_of_delay(at_leisure, 0.0, 0.5, plain_ms=20.0, emitted=True) == 0.0
+    assert cost_of_delay(at_leisure, 0.0, 60.0, plain_ms=20.0, emitted=True) > 1.0, (
+        "what is certainly late is lost"
+    )
 
 
 def test_at_full_load_a_delay_stays_and_counts_against_the_deadline() -> None:
     """Eleven milliseconds are so much of the room, 40, that a deadline of three times lambda leaves."""
     full = Moment(0.0, 0.0, baseline_ms=20.0, interval_ms=20.6, slack_ms=20.6, deadline_ms=60.0, queue=1)
-    assert price(full, 0.0, 11.0) == pytest.approx(11 / 40, abs=0.05)
-    assert price(replace(full, deadline_ms=None), 0.0, 11.0) == 0.0, "nobody is lost"
-    assert price(replace(full, interval_ms=40.0, slack_ms=40.0), 0.0, 11.0) == 0.0
+    assert cost_of_delay(full, 0.0, 11.0) == pytest.approx(11 / 40, abs=0.05)
+    assert cost_of_delay(replace(full, deadline_ms=None), 0.0, 11.0) == 0.0, "nobody is lost"
+    assert cost_of_delay(replace(full, interval_ms=40.0, slack_ms=40.0), 0.0, 11.0) == 0.0
 
 
 def test_a_long_queue_keeps_what_a_short_one_loses() -> None:
     """Batches come back to back, and the pipeline is busy for two and a half of them."""
     burst = Moment(0.0, 0.0, baseline_ms=20.0, interval_ms=80.0)
-    lost = {queue: price(replace(burst, queue=queue), 0.0, 50.0) for queue in (1, 4, 16)}
+    lost = {queue: cost_of_delay(replace(burst, queue=queue), 0.0, 50.0) for queue in (1, 4, 16)}
     assert lost[1] >= 2 > lost[4] == lost[16] == 0.0
 
 
@@ -105,12 +106,12 @@ def test_random_arrivals_are_expected_to_come_as_they_came() -> None:
     the first where a pause follows it, and nobody where there are pauses alone."""
     moment = Moment(0.0, 0.0, baseline_ms=20.0, threshold_ms=30.0, interval_ms=80.0)
     late = 0.5  # of a response's worth, ten milliseconds after lambda
-    assert price(moment, 0.0, 10.0) == pytest.approx(8 * late), "nothing is known of them"
-    assert price(moment, 0.0, 10.0, gaps_ms=[20.0] * 8) == pytest.approx(8 * late)
-    assert price(moment, 0.0, 10.0, gaps_ms=[80.0] * 8) == 0.0
-    assert price(moment, 0.0, 10.0, gaps_ms=[20.0, 140.0]) == pytest.approx(late), "until the pause"
+    assert cost_of_delay(moment, 0.0, 10.0) == pytest.approx(8 * late), "nothing is known of them"
+    assert cost_of_delay(moment, 0.0, 10.0, gaps_ms=[20.0] * 8) == pytest.approx(8 * late)
+    assert cost_of_delay(moment, 0.0, 10.0, gaps_ms=[80.0] * 8) == 0.0
+    assert cost_of_delay(moment, 0.0, 10.0, gaps_ms=[20.0, 140.0]) == pytest.approx(late), "until the pause"
     waited = replace(moment, now_ms=70.0)
-    assert price(waited, 0.0, 10.0, gaps_ms=[80.0]) > 0.0, "most of the pause is over"
+    assert cost_of_delay(waited, 0.0, 10.0, gaps_ms=[80.0]) > 0.0, "most of the pause is over"
 
 
 def test_pace_notes_gaps_where_arrivals_are_random_and_only_there() -> None:
@@ -332,7 +333,7 @@ def test_it_goes_back_to_the_settled_state_when_the_score_falls_and_begins_anew_
     one_image = x[:1].expand(64, -1, -1, -1)
     actions = [action for _, action in went_through(method, [one_image] * 2, LEISURE)]
     assert actions[-1] == "back"
-    for tensor, kept in zip(method._tensors(), settled, strict=True):
+    for tensor, kept in zip(method.tensors(), settled, strict=True):
         assert torch.equal(tensor, kept)
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import resized_crop
 
-from tempora_tta.methods import create, crops
+from tempora_tta.methods import create
+from tempora_tta.methods.views import SCALE, crop_sizes, random_offsets, random_resized_crops
 from tempora_tta.models import Classifier
 
 
@@ -21,11 +22,11 @@ def images() -> Tensor:
 def test_crops_equal_torchvision_s_with_antialias(images: Tensor) -> None:
     """The same boxes, one image at a time, through an outside implementation."""
     generator = torch.Generator().manual_seed(3)
-    views = crops.random_resized_crops(images, generator)
+    views = random_resized_crops(images, generator)
     generator.manual_seed(3)
-    heights, widths = crops._crop_sizes(64, 30, 20, images.device, generator)
-    tops = crops._random_offsets(30 - heights, generator)
-    lefts = crops._random_offsets(20 - widths, generator)
+    heights, widths = crop_sizes(64, 30, 20, generator, SCALE)
+    tops = random_offsets(30 - heights, generator)
+    lefts = random_offsets(20 - widths, generator)
     flips = torch.rand(64, generator=generator) < 0.5
     for image, view, top, left, height, width, flip in zip(
         images, views, tops, lefts, heights, widths, flips, strict=True
@@ -36,7 +37,7 @@ def test_crops_equal_torchvision_s_with_antialias(images: Tensor) -> None:
 
 
 def test_crops_have_the_wanted_areas_and_aspects() -> None:
-    heights, widths = crops._crop_sizes(4000, 224, 224, torch.device("cpu"), torch.Generator().manual_seed(0))
+    heights, widths = crop_sizes(4000, 224, 224, torch.Generator().manual_seed(0), SCALE)
     area, aspect = heights * widths / 224**2, widths / heights
     assert 0.49 < area.min() < 0.52
     assert area.max() <= 1

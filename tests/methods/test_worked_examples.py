@@ -11,15 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from tempora_tta.methods import create, rotta
+from tempora_tta.methods.alpha_bn import MixedNorm, follow
 from tempora_tta.methods.cma import Constants
 from tempora_tta.methods.foa import FOA
 from tempora_tta.methods.functions import cross_entropy
 from tempora_tta.methods.memo import marginal_entropy
-from tempora_tta.methods.memory import Memory
-from tempora_tta.methods.mixed import MixedNorm, follow
 from tempora_tta.methods.norm import Copies
-from tempora_tta.methods.optimizers import SGD, Adam
-from tempora_tta.methods.rotta import RobustNorm
+from tempora_tta.methods.rotta import BalancedMemory, RobustNorm
 from tempora_tta.methods.weighted import likelihood_ratio, smoothed_prior
 from tempora_tta.models import Classifier, wrap
 
@@ -142,19 +140,19 @@ def test_eata_s_penalty(vit: Classifier) -> None:
     method = create("eata", vit, beta=0)
     w = nn.Parameter(values(1.002, 0.499))
     method.settings = SimpleNamespace(beta=2000.0)
-    method.optimizer = SGD([([w], 2.5e-4)], 0.9)
+    method.parameters, method.optimizer = [w], torch.optim.SGD([w], 2.5e-4, 0.9)
     method.anchors, method.importance = [values(1, 0.5)], [values(0.01, 0.04)]
     loss = (w * values(0.3, -0.2)).sum()
     (total,) = method.gradients(loss)
     close(total, 0.38, -0.36)
-    method.optimizer.step([total])
+    method.step([total])
     close(w, 1.001905, 0.49909)
 
 
 def test_cotta_restores_after_the_teacher_has_followed(vit: Classifier) -> None:
     method = create("cotta", vit, restore=0.01)
     w, teacher = nn.Parameter(values(1, 2, 3, 4)), nn.Parameter(values(0, 0, 0, 0), requires_grad=False)
-    method.optimizer = SGD([([w], 1.0)], 0.0)
+    method.parameters = [w]
     method.changing, method.source_weights = {"teacher": teacher}, [values(0, 0, 0, 0)]
     method.mask = lambda w: values(0.005, 0.5, 0.02, 0.0099) < 0.01
     method.after_step()
@@ -169,13 +167,13 @@ def test_cotta_s_masks_are_drawn_in_the_order_of_the_parameters(vit: Classifier)
     method, generator = create("cotta", vit, restore=0.25), torch.Generator()
     for _ in range(2):
         generator.set_state(method.generator.get_state())
-        for w in method.optimizer.parameters:
+        for w in method.parameters:
             assert torch.equal(method.mask(w).bool(), torch.rand(w.shape, generator=generator) < 0.25)
     assert method.mask(torch.zeros(10_000)).mean() == pytest.approx(0.25, abs=0.03)
 
 
 def test_rotta_s_memory() -> None:
-    memory = Memory(capacity=2, num_classes=3)
+    memory = BalancedMemory(capacity=2, num_classes=3)
     offered = [("a", 0, 0.1), ("b", 0, 0.5), ("c", 0, 0.05), ("d", 1, 0.3), ("e", 2, 0.2), ("f", 1, 1.0)]
     taken = {name: memory.offer(label, u) is not None for name, label, u in offered}
     assert taken == {"a": True, "b": False, "c": True, "d": True, "e": True, "f": False}
@@ -346,21 +344,3 @@ def test_foa_leaves_candidates_that_are_not_finite_out_of_its_mean() -> None:
     method.pending = (torch.eye(3, dtype=torch.float64), order, torch.zeros(3, dtype=torch.bool), f)
     assert method.adapt() == "non_finite"
     close(method.mu, 4.0)
-
-
-@pytest.mark.parametrize("kind", ["adam", "nesterov", "sgd"])
-def test_optimisers_are_pytorch_s(kind: str) -> None:
-    ours, theirs = values(1, -2, 3), nn.Parameter(values(1, -2, 3))
-    reference: torch.optim.Optimizer
-    if kind == "adam":
-        mine: Any = Adam([([ours], 0.1)])
-        reference = torch.optim.Adam([theirs], lr=0.1)
-    else:
-        mine = SGD([([ours], 0.1)], 0.9, nesterov=kind == "nesterov")
-        reference = torch.optim.SGD([theirs], lr=0.1, momentum=0.9, nesterov=kind == "nesterov")
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(5):
-        theirs.grad = torch.randn(3, dtype=torch.float64, generator=generator)
-        reference.step()
-        mine.step([theirs.grad])
-    torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-12)

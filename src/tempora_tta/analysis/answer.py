@@ -17,10 +17,10 @@ import pandas as pd
 
 from tempora_tta import words
 from tempora_tta.analysis.cells import ALL, ease_sign, over_all
-from tempora_tta.analysis.circumstances import machine_name
 from tempora_tta.analysis.doubt import Judgement
 from tempora_tta.analysis.of_run import cells_of, judgement_of
 from tempora_tta.cards import Cards
+from tempora_tta.errors import counted
 from tempora_tta.published.methods import order
 from tempora_tta.scenarios import Scenario
 from tempora_tta.scenarios.arrivals import Frames
@@ -29,6 +29,9 @@ from tempora_tta.store.verdicts import verdict_of
 
 YES, NO, UNKNOWN = "yes", "no", "unknown"
 """Verdicts on a deployment: it fits on the machine, it does not, or this run has not measured it."""
+
+SHIPPED = ("published:", "library:")
+"""Beginnings of the clocks whose name alone says whose times they have."""
 
 _NUMBERS = {
     "utility": "utility",
@@ -282,6 +285,36 @@ def about_run(results: Results, shifts: Sequence[str] = ()) -> dict[str, Any]:
         "finished": bool(manifest["finished"]),
         "report": str(results.path / "report.html") if (results.path / "report.html").exists() else None,
     }
+
+
+def machine_name(manifest: Mapping[str, Any]) -> str:
+    """Name the processor that the times are about; of a recorded clock, the clock.
+
+    Profiles that ship have names; a file of the user's own is called like its device, since two machines may both
+    keep theirs in profile.json.
+
+    >>> machine_name({"machine": {"cpu": "Some CPU", "threads": 2, "device": "cpu"}, "clock": "measured"})
+    'Some CPU, 2 threads'
+    >>> told = {"config": {"clock": "profile.json"}, "clock": "recorded:1a2b"}
+    >>> machine_name({**told, "profile": {"device": "Some CPU", "id": "1a2b"}})
+    'clock Some CPU, profile 1a2b'
+    """
+    clock, told = str(manifest.get("clock", "")), manifest.get("profile")
+    if not clock.startswith("recorded"):
+        return processor(manifest.get("machine", {}))
+    named = str((manifest.get("config") or {}).get("clock", clock))
+    if told and not named.startswith(SHIPPED):
+        named = f"{told['device']}, profile {told['id']}"
+    return f"clock {named}"
+
+
+def processor(machine: Mapping[str, Any]) -> str:
+    """Name the device of a run.json, as people call it."""
+    if machine.get("gpu"):
+        return str(machine["gpu"])
+    threads = machine.get("threads")
+    count = f", {counted(threads, 'thread')}" if threads else ""
+    return f"{machine.get('cpu', 'unknown machine')}{count}"
 
 
 def setting_of(

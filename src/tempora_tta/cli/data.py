@@ -48,9 +48,7 @@ def fetch(
 
 @data_app.command()
 def verify(
-    path: Annotated[
-        Path, typer.Argument(help="A dataset's folder, one above several, or an official archive.")
-    ],
+    path: Annotated[Path, typer.Argument(help="A dataset's folder, or one above several.")],
     name: Annotated[
         str | None,
         typer.Option(
@@ -60,7 +58,7 @@ def verify(
     ] = None,
     decode: Annotated[bool, typer.Option("--decode", help="Also decode every image file.")] = False,
 ) -> None:
-    """Check layout, counts and published checksums. Exit status 1 if something is wrong."""
+    """Open a dataset and count its images. Exit status 1 if something is wrong."""
     from rich.text import Text
 
     from tempora_tta.data.verify import verify as findings

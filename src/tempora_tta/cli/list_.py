@@ -69,7 +69,7 @@ def _datasets() -> Iterator[Entry]:
 
 
 def _streams() -> Iterator[Entry]:
-    from tempora_tta.data.walk import Walk
+    from tempora_tta.data.order import StreamSettings
 
     about = {
         "single": (
@@ -92,8 +92,12 @@ def _streams() -> Iterator[Entry]:
     }
     for name in names.STREAMS:
         what, own = about[name]
-        more = "".join(f", {knob} ({getattr(Walk, knob)})" for knob in own)
-        yield name, what, f"batches, reset ({Walk.reset}), classes ({Walk.classes}), slots{more}"
+        more = "".join(f", {knob} ({getattr(StreamSettings, knob)})" for knob in own)
+        yield (
+            name,
+            what,
+            f"batches, reset ({StreamSettings.reset}), classes ({StreamSettings.classes}), slots{more}",
+        )
 
 
 def _scenarios() -> Iterator[Entry]:

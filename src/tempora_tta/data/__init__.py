@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from tempora_tta.data.from_dataset import from_dataset
 from tempora_tta.data.groups import CORRUPTIONS, EXTRA, GROUPS, expand, group_of
-from tempora_tta.data.order import Order, Segment
+from tempora_tta.data.order import Order, Segment, StreamSettings
 from tempora_tta.data.registry import Archive, Dataset, LayoutError, dataset, datasets, open
 from tempora_tta.data.sampler import draw, stream_order
 from tempora_tta.data.shift import Shift, array_shift
-from tempora_tta.data.walk import Walk
 
 if TYPE_CHECKING:
     from tempora_tta.data.batches import from_batches
@@ -42,8 +41,8 @@ __all__ = [
     "Segment",
     "Shift",
     "Stream",
+    "StreamSettings",
     "Streams",
-    "Walk",
     "array_shift",
     "dataset",
     "datasets",

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from tempora_tta._tensors import described, is_plain
+from tempora_tta.data.fingerprint import digest
 from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.order import Order
 from tempora_tta.data.sampler import as_given
-from tempora_tta.data.shift import Shift, digest
+from tempora_tta.data.shift import Shift
 from tempora_tta.data.stream import Stream
+from tempora_tta.data.threads import in_threads
 from tempora_tta.errors import TemporaError, TemporaWarning
 
 
@@ -86,7 +86,7 @@ def open_given(order: Order, device: str | torch.device) -> Stream:
 class GivenImages:
     """Pictures in batches, normalised already."""
 
-    parallel: ClassVar[bool] = False
+    slow_to_read: ClassVar[bool] = False
 
     def __init__(self, batches: Sequence[torch.Tensor], dropped: int = 0) -> None:
         self.batches, self.dropped = list(batches), dropped
@@ -123,6 +123,10 @@ class _Given:
             chosen[torch.from_numpy(places)] = _gather(self._batches[number], samples[places])
         return chosen
 
+    def serve(self, order: Order) -> bool:
+        """All of the shifts is there."""
+        return True
+
 
 def _gather(batches: Sequence[torch.Tensor], samples: np.ndarray) -> torch.Tensor:
     size = len(batches[0])
@@ -131,9 +135,8 @@ def _gather(batches: Sequence[torch.Tensor], samples: np.ndarray) -> torch.Tenso
 
 def _fingerprint(images: Sequence[torch.Tensor], labels: Sequence[np.ndarray]) -> str:
     """Batches are hashed several at once: a shift of photographs has gigabytes."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with ThreadPoolExecutor(min(8, cores)) as pool:
-        return digest(*pool.map(lambda x, y: digest(x.cpu().numpy(), y), images, labels))
+    pairs = list(zip(images, labels, strict=True))
+    return digest(*in_threads(lambda pair: digest(pair[0].cpu().numpy(), pair[1]), pairs))
 
 
 def _check(name: str, i: int, batch: Any, num_classes: int | None) -> tuple[torch.Tensor, np.ndarray]:

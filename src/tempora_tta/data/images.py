@@ -1,7 +1,4 @@
-"""Where a shift's pictures come from: an array, files on disk, or a Python dataset.
-
-Nothing here imports torch: worker processes load this module and should start in a blink.
-"""
+"""Sources of a shift's pictures: an array, files on disk, or a Python dataset."""
 
 from __future__ import annotations
 
@@ -9,12 +6,12 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from tempora_tta.data.contents import content_hash, forget
+from tempora_tta.data.fingerprint import content_hash, forget
 from tempora_tta.data.geometry import Geometry
 from tempora_tta.errors import TemporaError
 
@@ -22,8 +19,8 @@ from tempora_tta.errors import TemporaError
 class Images(Protocol):
     """A source of pictures. Reading is deterministic: the same index gives the same bytes."""
 
-    parallel: ClassVar[bool]
-    """Whether reading is slow enough, and the source light enough to send, for worker processes."""
+    slow_to_read: ClassVar[bool]
+    """Reading takes time, and threads shorten it."""
 
     def __len__(self) -> int: ...
 
@@ -38,7 +35,7 @@ class ArrayImages:
     They are taken as cropped already: a model of another input size sees the whole picture, scaled.
     """
 
-    parallel: ClassVar[bool] = False
+    slow_to_read: ClassVar[bool] = False
     array: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -61,14 +58,14 @@ class ArrayImages:
         pictures = (
             Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels) for pixels in chosen
         )
-        return _stack([geometry.fit(picture, precropped=True) for picture in pictures], geometry)
+        return stack([geometry.fit(picture, precropped=True) for picture in pictures], geometry)
 
 
 @dataclass(frozen=True, eq=False)
 class FileImages:
     """Picture files: `names` are paths relative to `root`."""
 
-    parallel: ClassVar[bool] = True
+    slow_to_read: ClassVar[bool] = True
     root: Path
     names: Sequence[str] = field(repr=False)
     precropped: bool = False
@@ -81,7 +78,7 @@ class FileImages:
         return len(self.names)
 
     def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
-        return _stack([self._decode(int(index), geometry) for index in indices], geometry)
+        return stack([self._decode(int(index), geometry) for index in indices], geometry)
 
     def _decode(self, index: int, geometry: Geometry) -> np.ndarray:
         path = self.root / self.names[index]
@@ -156,70 +153,10 @@ def in_bytes(picture: Image.Image) -> Image.Image:
     return Image.fromarray(levels.astype(np.uint8))
 
 
-@dataclass(frozen=True, eq=False)
-class DatasetImages:
-    """The pictures of an indexable Python dataset whose items are (image, label)."""
-
-    parallel: ClassVar[bool] = False
-    name: str
-    dataset: Any = field(repr=False)
-    labels: np.ndarray = field(repr=False)
-    hashes: np.ndarray | None = field(default=None, repr=False)
-    """What the items were when the shift was made (`item_hash`); None: nobody looked."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
-        return _stack([self._fit(int(index), geometry) for index in indices], geometry)
-
-    def _fit(self, index: int, geometry: Geometry) -> np.ndarray:
-        image, label = self.dataset[index]
-        if int(label) != self.labels[index]:
-            raise TemporaError(
-                f"dataset {self.name!r}: item {index} has label {int(label)}, but its list of labels says "
-                f"{self.labels[index]}. Give a dataset whose items do not change"
-            )
-        if self.hashes is not None and item_hash(self.name, index, image) != self.hashes[index].tobytes():
-            raise TemporaError(
-                f"dataset {self.name!r}: item {index} is another picture than before. Give a dataset whose items do "
-                "not change, or say which data it is: fingerprint="
-            )
-        return geometry.fit(self._picture(image, index), precropped=False)
-
-    def _picture(self, image: Any, index: int) -> Image.Image:
-        if isinstance(image, Image.Image):
-            try:
-                return in_bytes(image)
-            except ValueError as error:
-                raise TemporaError(f"dataset {self.name!r}: item {index} is {error}") from error
-        pixels = np.asarray(image)
-        if pixels.dtype != np.uint8:
-            raise TemporaError(
-                f"dataset {self.name!r}: item {index} is a {type(image).__name__} of type {pixels.dtype}; "
-                "expected PIL images or uint8 arrays. Leave out the transform: Tempora resizes and normalises"
-            )
-        if pixels.ndim == 3 and pixels.shape[0] in (1, 3) and pixels.shape[2] not in (1, 3):
-            pixels = pixels.transpose(1, 2, 0)
-        return Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels)
-
-
-def item_hash(name: str, index: int, image: Any) -> bytes:
-    """16 bytes that tell the picture in an item of dataset `name`."""
-    try:
-        if isinstance(image, Image.Image):
-            palette = image.getpalette() or []
-            return content_hash(f"{image.mode} {image.size} {palette} ".encode() + image.tobytes())
-        pixels = np.asarray(image)
-        return content_hash(f"{pixels.dtype.str} {pixels.shape} ".encode() + pixels.tobytes())
-    except Exception as error:  # a decoder raises whatever it trips over in a damaged file
-        raise TemporaError(f"dataset {name!r}: item {index} cannot be read as an image ({error})") from error
-
-
-def _stack(pictures: list[np.ndarray], geometry: Geometry) -> np.ndarray:
-    stacked = np.empty(
-        (len(pictures), *geometry.shape), np.uint8
-    )  # np.stack would keep the pictures' own layout
+def stack(pictures: list[np.ndarray], geometry: Geometry) -> np.ndarray:
+    """One array of pictures that `geometry` has fitted."""
+    # np.stack would keep the pictures' own layout
+    stacked = np.empty((len(pictures), *geometry.shape), np.uint8)
     for row, picture in zip(stacked, pictures, strict=True):
         row[:] = picture
     return stacked

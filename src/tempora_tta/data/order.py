@@ -6,19 +6,129 @@ may be as long as one likes.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from tempora_tta.data.shift import Shift, digest
-from tempora_tta.data.walk import Walk
+from tempora_tta._own_code import is_own
+from tempora_tta.data.fingerprint import digest
+from tempora_tta.data.shift import Shift
+from tempora_tta.errors import TemporaError, unknown
+from tempora_tta.names import STREAMS
+
+ORDERS = ("shuffled", "sorted")
+MOST = 1_000_000
+"""Batches, slots or visits: larger values are refused, since they would exhaust memory."""
 
 Samples = tuple[np.ndarray, np.ndarray]
 """Of every sample: the number of its shift among the order's, and its index there."""
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """The settings of a stream: `stream: {kind: continual, batches: 10, reset: never, classes: shuffled}`."""
+
+    kind: str = "single"
+    """One of `names.STREAMS`, or module:function of one's own."""
+    batches: int | None = None
+    """Batches of every shift (at every severity, in every visit); None: all that there are."""
+    reset: str | int = "never"
+    """When the method returns to its initial state: never, at every new `shift`, or every so many batches."""
+    classes: str | Mapping[str, float] = "shuffled"
+    """The order of classes within a segment: shuffled, sorted, or {dirichlet: 0.1}."""
+    slots: int | None = None
+    """Parts of a segment over which `dirichlet` divides each class; None: as many as it has batches."""
+    visits: int = 2
+    """How often `recurring` comes to every shift."""
+    by: str = "sample"
+    """What `mixed` draws a shift for: every sample, or every batch."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or (not is_own(self.kind) and self.kind not in STREAMS):
+            raise unknown("kind of stream", str(self.kind), [*STREAMS, "module:function"])
+        _check_count("batches", self.batches, optional=True)
+        _check_count("slots", self.slots, optional=True)
+        _check_count("visits", self.visits)
+        if self.reset not in ("never", "shift"):
+            if isinstance(self.reset, str):
+                raise TemporaError(f"reset={self.reset!r}: must be never, shift, or a number of batches")
+            _check_count("reset", self.reset)
+        if self.by not in ("sample", "batch"):
+            raise TemporaError(f"by={self.by!r}: must be sample or batch")
+        self._check_classes()
+        if is_own(self.kind):
+            for name in ("batches", "classes", "slots", "visits", "by"):
+                if getattr(self, name) != getattr(StreamSettings, name):
+                    raise TemporaError(
+                        f"{name}={getattr(self, name)!r}: {self.kind} decides that itself; leave it out"
+                    )
+
+    @classmethod
+    def of(cls, given: StreamSettings | str | Mapping[str, Any] | None) -> StreamSettings:
+        """Settings as a user gives them: a kind, or a mapping.
+
+        >>> StreamSettings.of("continual") == StreamSettings.of({"kind": "continual"})
+        True
+        """
+        if given is None or isinstance(given, StreamSettings):
+            return given or cls()
+        if isinstance(given, str):
+            return cls(given)
+        if not isinstance(given, Mapping):
+            raise TemporaError(f"stream={given!r}: expected a kind, or settings such as {{kind: continual}}")
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in given:
+            if name not in known:
+                raise unknown("setting of a stream", str(name), known)
+        return cls(**given)
+
+    @property
+    def over_many(self) -> bool:
+        """Whether one stream goes over all shifts."""
+        return self.kind != "single"
+
+    @property
+    def through_severities(self) -> bool:
+        return self.kind == "gradual"
+
+    @property
+    def alpha(self) -> float | None:
+        """The concentration of classes in time; None: they do not follow a Dirichlet draw."""
+        return None if isinstance(self.classes, str) else float(self.classes["dirichlet"])
+
+    def changed(self) -> dict[str, Any]:
+        """The kind, and the settings that differ from its defaults."""
+        usual = StreamSettings(self.kind)
+        changed = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != getattr(usual, field.name)
+        }
+        return {"kind": self.kind, **changed}
+
+    def _check_classes(self) -> None:
+        if isinstance(self.classes, str) and self.classes in ORDERS:
+            return
+        if isinstance(self.classes, Mapping) and list(self.classes) == ["dirichlet"]:
+            alpha = self.classes["dirichlet"]
+            number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool)
+            if number and math.isfinite(alpha) and 1e-3 <= alpha <= 1e3:
+                return
+            raise TemporaError(f"classes: dirichlet={alpha!r}: must be a number from 0.001 to 1000")
+        raise TemporaError(f"classes={self.classes!r}: must be shuffled, sorted or {{dirichlet: 0.1}}")
+
+
+def _check_count(name: str, value: Any, optional: bool = False) -> None:
+    if optional and value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
+        raise TemporaError(f"{name}={value!r}: must be a whole number from 1 to {MOST:,}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +160,7 @@ class Order:
 
     shift: str
     """Its name in tables: the shift's, or the kind of a stream of many shifts."""
-    walk: Walk
+    settings: StreamSettings
     seed: int
     batch_size: int
     shifts: tuple[Shift, ...]
@@ -78,7 +188,7 @@ class Order:
     @property
     def stream(self) -> str:
         """The kind of stream."""
-        return self.walk.kind
+        return self.settings.kind
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -86,11 +196,11 @@ class Order:
         return self.shifts[0].classes
 
     def identity(self) -> dict[str, Any]:
-        """What a pass depends on besides data, seed and sizes; nothing where the order is the usual one."""
-        settings = self.walk.settings()
-        if self.given or (settings.keys() <= {"kind", "batches"} and self._is_the_papers):
+        """What a pass depends on besides data, seed and sizes; empty for the default order."""
+        changed = self.settings.changed()
+        if self.given or (changed.keys() <= {"kind", "batches"} and self._is_the_papers):
             return {}
-        return {"stream": {**settings, **({"drawn": self.drawn} if self.drawn else {})}}
+        return {"stream": {**changed, **({"drawn": self.drawn} if self.drawn else {})}}
 
     def samples(self, i: int) -> Samples:
         """The samples of batch `i`."""
@@ -116,17 +226,17 @@ class Order:
 
     def resets_at(self, i: int) -> bool:
         """Whether a method that adapts is reset before batch `i`. Every pass starts from a reset anyway."""
-        if i == 0 or self.walk.reset == "never":
+        if i == 0 or self.settings.reset == "never":
             return False
-        if self.walk.reset != "shift":
-            return i % int(self.walk.reset) == 0
+        if self.settings.reset != "shift":
+            return i % int(self.settings.reset) == 0
         number = self.segment_of(i)
         here = self.segments[number]
         return here.first == i and here.shift != self.segments[number - 1].shift
 
     def resets_between(self, last: int, i: int) -> bool:
         """Whether there is a reset after batch `last` and up to batch `i`, those between having been skipped."""
-        return self.walk.reset != "never" and any(self.resets_at(j) for j in range(last + 1, i + 1))
+        return self.settings.reset != "never" and any(self.resets_at(j) for j in range(last + 1, i + 1))
 
     def head(self, num_batches: int) -> Order:
         """The first few batches of this order."""
@@ -139,7 +249,7 @@ class Order:
 
     @property
     def _is_the_papers(self) -> bool:
-        return not self.walk.over_many and not self.shifts[0].normalised
+        return not self.settings.over_many and not self.shifts[0].normalised
 
     @cached_property
     def _firsts(self) -> list[int]:

@@ -1,5 +1,4 @@
-"""The datasets that can be opened by name. A new one is one file in `loaders/` and a line in
-`tempora_tta.names`."""
+"""The datasets that can be opened by name. A new one is a function with a card and a line in `tempora_tta.names`."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from typing import Any
 
 from tempora_tta._own_code import find as find_own
 from tempora_tta._own_code import is_own
-from tempora_tta.data.contents import Progress
 from tempora_tta.data.groups import expand
 from tempora_tta.data.shift import Shift
+from tempora_tta.data.threads import Progress
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.names import DATASETS, found
 

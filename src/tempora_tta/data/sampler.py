@@ -1,4 +1,4 @@
-"""One sampler makes all kinds of streams: a walk over shifts, and within each segment over classes."""
+"""All kinds of streams: the order of shifts, and within each segment the order of classes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from tempora_tta import names
 from tempora_tta._own_code import find_function, is_own
-from tempora_tta.data.order import Order, Samples, Segment
-from tempora_tta.data.shift import Shift, digest
-from tempora_tta.data.walk import Walk
+from tempora_tta.data.fingerprint import digest
+from tempora_tta.data.order import Order, Samples, Segment, StreamSettings
+from tempora_tta.data.shift import Shift
 from tempora_tta.errors import TemporaError, unknown
 
 _SHIFTS, _CLASSES, _MIX, _ROUND = 1, 2, 3, 4
@@ -29,23 +29,25 @@ def stream_order(length: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(length)
 
 
-def draw(walk: Walk, shifts: Sequence[Shift], batch_size: int, seed: int) -> list[Order]:
-    """The streams of a walk: one per shift if it is `single`, one over all shifts otherwise."""
+def draw(settings: StreamSettings, shifts: Sequence[Shift], batch_size: int, seed: int) -> list[Order]:
+    """Draw the streams: one per shift if their kind is `single`, one over all shifts otherwise."""
     for shift in shifts:
-        check_request(shift, batch_size, walk.batches)
-    if not walk.over_many:
-        return [single_stream(Walker(walk, (shift,), batch_size, seed)) for shift in shifts]
-    _check_alike(walk, shifts)
-    if is_own(walk.kind):
-        return [_own(Walker(walk, tuple(shifts), batch_size, seed))]
-    order: Order = names.found(names.STREAMS[walk.kind])(Walker(walk, tuple(shifts), batch_size, seed))
+        check_request(shift, batch_size, settings.batches)
+    if not settings.over_many:
+        return [single_stream(OrderBuilder(settings, (shift,), batch_size, seed)) for shift in shifts]
+    _check_alike(settings, shifts)
+    if is_own(settings.kind):
+        return [_own(OrderBuilder(settings, tuple(shifts), batch_size, seed))]
+    order: Order = names.found(names.STREAMS[settings.kind])(
+        OrderBuilder(settings, tuple(shifts), batch_size, seed)
+    )
     return [order]
 
 
 def single(shift: Shift, batch_size: int = 64, seed: int = 2025, limit_batches: int | None = None) -> Order:
     """The paper's order of one shift."""
     check_request(shift, batch_size, limit_batches)
-    return single_stream(Walker(Walk(batches=limit_batches), (shift,), batch_size, seed))
+    return single_stream(OrderBuilder(StreamSettings(batches=limit_batches), (shift,), batch_size, seed))
 
 
 def as_given(shift: Shift, batch_size: int, seed: int, dropped: int) -> Order:
@@ -54,7 +56,15 @@ def as_given(shift: Shift, batch_size: int, seed: int, dropped: int) -> Order:
     samples = np.zeros(len(shift), np.int32), np.arange(len(shift))
     segment = Segment(shift.name, 0, batches)
     return Order(
-        shift.name, Walk(), seed, batch_size, (shift,), (segment,), lambda _: samples, dropped, given=True
+        shift.name,
+        StreamSettings(),
+        seed,
+        batch_size,
+        (shift,),
+        (segment,),
+        lambda _: samples,
+        dropped,
+        given=True,
     )
 
 
@@ -74,43 +84,42 @@ def check_request(shift: Shift, batch_size: int, limit_batches: int | None = Non
 
 
 @dataclass(frozen=True)
-class _Step:
-    """A segment before it has a place: so many batches of a shift, from a place in a round through it."""
+class Visit:
+    """`batches` batches of one shift, starting at batch `skip` of its shuffle number `round`."""
 
     number: int
     """Of its shift among the order's."""
     batches: int
     skip: int = 0
-    """Batches of the round that came before."""
     round: int = 0
-    """Rounds through the whole shift that came before: each has an order of its own."""
-    visit: int = 1
+    count: int = 1
+    """How often the stream has come to this shift and severity, this time included."""
 
 
 @dataclass(frozen=True)
-class Walker:
-    """Turns steps into an order."""
+class OrderBuilder:
+    """Turns visits into an order."""
 
-    walk: Walk
+    settings: StreamSettings
     shifts: tuple[Shift, ...]
     batch_size: int
     seed: int
 
-    def order(self, name: str, steps: Sequence[_Step], severities: bool = False) -> Order:
+    def order(self, name: str, visits: Sequence[Visit], severities: bool = False) -> Order:
         segments, first = [], 0
-        for step in steps:
-            shift = self.shifts[step.number]
+        for visit in visits:
+            shift = self.shifts[visit.number]
             severity = shift.severity if severities else None
-            segments.append(Segment(shift.name, first, step.batches, severity, step.visit))
-            first += step.batches
-        return self.of_segments(name, segments, lambda number: self.samples(steps[number]))
+            segments.append(Segment(shift.name, first, visit.batches, severity, visit.count))
+            first += visit.batches
+        return self.of_segments(name, segments, lambda number: self.samples(visits[number]))
 
     def of_segments(
         self, name: str, segments: Sequence[Segment], samples_of: Callable[[int], Samples], drawn: str = ""
     ) -> Order:
         return Order(
             shift=name,
-            walk=self.walk,
+            settings=self.settings,
             seed=self.seed,
             batch_size=self.batch_size,
             shifts=self.shifts,
@@ -121,7 +130,7 @@ class Walker:
         )
 
     def of_batches(self, batches: Samples, names: Sequence[str], drawn: str = "") -> Order:
-        """An order whose batches are there, one per row; those on end with one name are a segment."""
+        """An order of given batches, one per row; consecutive batches of one name form a segment."""
         segments: list[Segment] = []
         visits: dict[str, int] = {}
         for i, name in enumerate(names):
@@ -136,29 +145,29 @@ class Walker:
             which, samples = batches
             return which[rows].reshape(-1), samples[rows].reshape(-1)
 
-        return self.of_segments(self.walk.kind, segments, samples_of, drawn)
+        return self.of_segments(self.settings.kind, segments, samples_of, drawn)
 
-    def samples(self, step: _Step) -> Samples:
-        """The samples of a step, in the order of the round and then of the classes."""
-        shift = self.shifts[step.number]
-        if step.round == 0:
+    def samples(self, visit: Visit) -> Samples:
+        """Draw the samples of a visit, in the order of the round and then of the classes."""
+        shift = self.shifts[visit.number]
+        if visit.round == 0:
             round_order = stream_order(len(shift), self.seed)
         else:
-            round_order = self.rng(_ROUND, step.round).permutation(len(shift))
-        start = step.skip * self.batch_size
-        chosen = round_order[start : start + step.batches * self.batch_size]
+            round_order = self.rng(_ROUND, visit.round).permutation(len(shift))
+        start = visit.skip * self.batch_size
+        chosen = round_order[start : start + visit.batches * self.batch_size]
         place = zlib.crc32(shift.name.encode("utf-8", "surrogatepass"))
-        rng = self.rng(_CLASSES, place, shift.severity or 0, step.visit)
-        chosen = chosen[by_class(self.walk, shift.labels[chosen], step.batches, rng)]
-        return np.full(len(chosen), step.number, np.int32), chosen
+        rng = self.rng(_CLASSES, place, shift.severity or 0, visit.count)
+        chosen = chosen[by_class(self.settings, shift.labels[chosen], visit.batches, rng)]
+        return np.full(len(chosen), visit.number, np.int32), chosen
 
     def rng(self, *purpose: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *purpose])
 
     def batches_of(self, shift: Shift, times: int = 1) -> int:
-        """How many batches each of `times` visits in one round gets of a shift."""
+        """Count the batches that each of `times` visits in one round gets of a shift."""
         there = len(shift) // self.batch_size // times
-        wanted = self.walk.batches
+        wanted = self.settings.batches
         if there == 0 or (wanted is not None and wanted > there):
             what = f"{wanted} batches" if wanted else "one batch"
             raise TemporaError(
@@ -169,49 +178,51 @@ class Walker:
         return wanted or there
 
 
-def by_class(walk: Walk, labels: np.ndarray, batches: int, rng: np.random.Generator) -> np.ndarray:
-    """In which order samples with these labels come: positions, a permutation.
+def by_class(
+    settings: StreamSettings, labels: np.ndarray, batches: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Order samples with these labels: positions, a permutation.
 
     `dirichlet` divides the samples of each class over slots by a Dirichlet draw; slots follow each other, each
     shuffled. The smaller the concentration, the fewer slots hold most of a class.
     """
     positions = np.arange(len(labels))
-    if walk.classes == "shuffled":
+    if settings.classes == "shuffled":
         return positions
-    if walk.alpha is None:
+    if settings.alpha is None:
         return np.argsort(labels, kind="stable")
-    slots = walk.slots or batches
+    slots = settings.slots or batches
     of_slot = np.empty(len(labels), np.int64)
     for label in np.unique(labels):
         own = positions[labels == label]
-        ends = np.cumsum(rng.dirichlet(np.full(slots, walk.alpha))) * len(own)
+        ends = np.cumsum(rng.dirichlet(np.full(slots, settings.alpha))) * len(own)
         of_slot[own] = np.searchsorted(ends[:-1], np.arange(len(own)) + 0.5)
     shuffled = rng.permutation(len(labels))
     return shuffled[np.argsort(of_slot[shuffled], kind="stable")]
 
 
-def single_stream(walker: Walker) -> Order:
+def single_stream(builder: OrderBuilder) -> Order:
     """One shift (the paper)."""
-    (shift,) = walker.shifts
-    there = len(shift) // walker.batch_size
-    return walker.order(shift.name, [_Step(0, min(walker.walk.batches or there, there))])
+    (shift,) = builder.shifts
+    there = len(shift) // builder.batch_size
+    return builder.order(shift.name, [Visit(0, min(builder.settings.batches or there, there))])
 
 
-def continual(walker: Walker) -> Order:
+def continual(builder: OrderBuilder) -> Order:
     """One shift after the other, in an order of the seed's."""
-    turns = walker.rng(_SHIFTS).permutation(len(walker.shifts))
-    return walker.order(
-        "continual", [_Step(int(number), walker.batches_of(walker.shifts[number])) for number in turns]
+    turns = builder.rng(_SHIFTS).permutation(len(builder.shifts))
+    return builder.order(
+        "continual", [Visit(int(number), builder.batches_of(builder.shifts[number])) for number in turns]
     )
 
 
-def gradual(walker: Walker) -> Order:
+def gradual(builder: OrderBuilder) -> Order:
     """Severity 1 .. 5 .. 1 of every shift, every step with other pictures, then the next."""
-    shifts = list(dict.fromkeys(shift.name for shift in walker.shifts))
-    steps = []
-    for turn in walker.rng(_SHIFTS).permutation(len(shifts)):
-        numbers = [number for number, shift in enumerate(walker.shifts) if shift.name == shifts[turn]]
-        rising = sorted(numbers, key=lambda number: walker.shifts[number].severity or 0)
+    shifts = list(dict.fromkeys(shift.name for shift in builder.shifts))
+    visits = []
+    for turn in builder.rng(_SHIFTS).permutation(len(shifts)):
+        numbers = [number for number, shift in enumerate(builder.shifts) if shift.name == shifts[turn]]
+        rising = sorted(numbers, key=lambda number: builder.shifts[number].severity or 0)
         if len(rising) < 2:
             raise TemporaError(
                 f"stream: gradual goes through severities, and {shifts[turn]!r} has none to go through: choose "
@@ -219,57 +230,57 @@ def gradual(walker: Walker) -> Order:
             )
         ramp = [*rising, *rising[-2::-1]]
         for place, number in enumerate(ramp):
-            batches = walker.batches_of(walker.shifts[number], times=len(ramp))
-            steps.append(_Step(number, batches, skip=place * batches, visit=1 + (place >= len(rising))))
-    return walker.order("gradual", steps, severities=True)
+            batches = builder.batches_of(builder.shifts[number], times=len(ramp))
+            visits.append(Visit(number, batches, skip=place * batches, count=1 + (place >= len(rising))))
+    return builder.order("gradual", visits, severities=True)
 
 
-def recurring(walker: Walker) -> Order:
-    """A cycle of the shifts as given, visited several times.
+def recurring(builder: OrderBuilder) -> Order:
+    """A cycle of the shifts as given, several times.
 
-    Every visit goes on where the last one ended; a shift that is used up is shuffled anew.
+    Every visit goes on where the last one ended; a shift that is used up is shuffled again.
     """
-    batches = [walker.batches_of(shift) for shift in walker.shifts]
-    fitting = [len(s) // walker.batch_size // each for s, each in zip(walker.shifts, batches, strict=True)]
-    steps = [
-        _Step(number, each, skip=visit % fits * each, round=visit // fits, visit=visit + 1)
-        for visit in range(walker.walk.visits)
+    batches = [builder.batches_of(shift) for shift in builder.shifts]
+    fitting = [len(s) // builder.batch_size // each for s, each in zip(builder.shifts, batches, strict=True)]
+    visits = [
+        Visit(number, each, skip=visit % fits * each, round=visit // fits, count=visit + 1)
+        for visit in range(builder.settings.visits)
         for number, (each, fits) in enumerate(zip(batches, fitting, strict=True))
     ]
-    return walker.order("recurring", steps)
+    return builder.order("recurring", visits)
 
 
-def mixed(walker: Walker) -> Order:
+def mixed(builder: OrderBuilder) -> Order:
     """Every sample (or batch) of a shift of its own, drawn from all."""
-    steps = [_Step(number, walker.batches_of(shift)) for number, shift in enumerate(walker.shifts)]
-    if walker.walk.by == "sample":
-        segment = Segment("mixed", 0, sum(step.batches for step in steps))
-        return walker.of_segments("mixed", [segment], lambda _: _mixed_by_sample(walker, steps))
-    which, samples = (np.concatenate(half) for half in zip(*map(walker.samples, steps), strict=True))
-    turn = walker.rng(_MIX).permutation(len(which) // walker.batch_size)
-    which, samples = (half.reshape(-1, walker.batch_size)[turn] for half in (which, samples))
-    return walker.of_batches((which, samples), [walker.shifts[number].name for number in which[:, 0]])
+    visits = [Visit(number, builder.batches_of(shift)) for number, shift in enumerate(builder.shifts)]
+    if builder.settings.by == "sample":
+        segment = Segment("mixed", 0, sum(visit.batches for visit in visits))
+        return builder.of_segments("mixed", [segment], lambda _: _mixed_by_sample(builder, visits))
+    which, samples = (np.concatenate(half) for half in zip(*map(builder.samples, visits), strict=True))
+    turn = builder.rng(_MIX).permutation(len(which) // builder.batch_size)
+    which, samples = (half.reshape(-1, builder.batch_size)[turn] for half in (which, samples))
+    return builder.of_batches((which, samples), [builder.shifts[number].name for number in which[:, 0]])
 
 
-def _mixed_by_sample(walker: Walker, steps: Sequence[_Step]) -> Samples:
+def _mixed_by_sample(builder: OrderBuilder, visits: Sequence[Visit]) -> Samples:
     """Drawn from all that is left, sample by sample; classes are put in order once all is mixed."""
-    shuffled = replace(walker, walk=replace(walker.walk, classes="shuffled"))
-    which, samples = (np.concatenate(half) for half in zip(*map(shuffled.samples, steps), strict=True))
-    turn = walker.rng(_MIX).permutation(len(which))
+    shuffled = replace(builder, settings=replace(builder.settings, classes="shuffled"))
+    which, samples = (np.concatenate(half) for half in zip(*map(shuffled.samples, visits), strict=True))
+    turn = builder.rng(_MIX).permutation(len(which))
     which, samples = which[turn], samples[turn]
     labels = np.empty(len(which), np.int64)
-    for number, shift in enumerate(walker.shifts):
+    for number, shift in enumerate(builder.shifts):
         labels[which == number] = shift.labels[samples[which == number]]
-    turn = by_class(walker.walk, labels, len(which) // walker.batch_size, walker.rng(_CLASSES))
+    turn = by_class(builder.settings, labels, len(which) // builder.batch_size, builder.rng(_CLASSES))
     return which[turn], samples[turn]
 
 
-def _own(walker: Walker) -> Order:
+def _own(builder: OrderBuilder) -> Order:
     """The order that a user's `module:function(seed, shifts)` gives: pairs (shift, sample) per batch, and names."""
-    kind = walker.walk.kind
+    kind = builder.settings.kind
     function = find_function("stream", kind)
-    shifts = {shift.name: shift for shift in walker.shifts}
-    given = function(walker.seed, shifts)
+    shifts = {shift.name: shift for shift in builder.shifts}
+    given = function(builder.seed, shifts)
     try:
         batches, names = given
         batches, names = [list(batch) for batch in batches], [str(name) for name in names]
@@ -284,18 +295,18 @@ def _own(walker: Walker) -> Order:
             "one"
         )
     numbers = {name: number for number, name in enumerate(shifts)}
-    which = np.empty((len(batches), walker.batch_size), np.int32)
-    samples = np.empty((len(batches), walker.batch_size), np.int64)
+    which = np.empty((len(batches), builder.batch_size), np.int32)
+    samples = np.empty((len(batches), builder.batch_size), np.int64)
     for i, batch in enumerate(batches):
         where = f"stream {kind!r}: batch {i}"
-        if len(batch) != walker.batch_size:
+        if len(batch) != builder.batch_size:
             raise TemporaError(
-                f"{where} has {len(batch)} samples: expected {walker.batch_size} (--batch-size) in every batch"
+                f"{where} has {len(batch)} samples: expected {builder.batch_size} (--batch-size) in every batch"
             )
         for j, pair in enumerate(batch):
             which[i, j], samples[i, j] = _pair(where, pair, numbers, shifts)
     drawn = digest(which, samples, "\n".join(names))
-    return walker.of_batches((which, samples), names, drawn)
+    return builder.of_batches((which, samples), names, drawn)
 
 
 def _pair(where: str, pair: Any, numbers: dict[str, int], shifts: dict[str, Shift]) -> tuple[int, int]:
@@ -311,7 +322,7 @@ def _pair(where: str, pair: Any, numbers: dict[str, int], shifts: dict[str, Shif
     return numbers[name], sample
 
 
-def _check_alike(walk: Walk, shifts: Sequence[Shift]) -> None:
+def _check_alike(settings: StreamSettings, shifts: Sequence[Shift]) -> None:
     """Refuse to put shifts of different classes into one stream: scores are restricted for all batches alike."""
     first = shifts[0]
     for shift in shifts[1:]:
@@ -322,6 +333,6 @@ def _check_alike(walk: Walk, shifts: Sequence[Shift]) -> None:
         )
         if not same:
             raise TemporaError(
-                f"stream: {walk.kind} needs shifts with the same classes, {first.name!r} and {shift.name!r} have "
+                f"stream: {settings.kind} needs shifts with the same classes, {first.name!r} and {shift.name!r} have "
                 "others: run them by themselves"
             )

@@ -1,14 +1,14 @@
-"""A shift: a named labelled set of images, the thing a stream is made of."""
+"""A shift: a named labelled set of images, of which streams are made."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tempora_tta.data.fingerprint import digest
 from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.groups import group_of
 from tempora_tta.data.images import ArrayImages, Images
@@ -98,25 +98,6 @@ def array_shift(
         fingerprint=fingerprint or digest(name, images, labels),
         class_names=class_names,
     )
-
-
-def digest(*parts: str | np.ndarray) -> str:
-    """A short stable hash of strings and arrays (shape, type and contents): the makings of a fingerprint.
-
-    >>> digest("a", "b") == digest("ab")
-    False
-    """
-    total = hashlib.blake2b(digest_size=12)
-    body: bytes | memoryview
-    for part in parts:
-        if isinstance(part, str):
-            head, body = "str", part.encode("utf-8", "surrogatepass")  # file names may be any bytes
-        else:
-            array = np.ascontiguousarray(part)
-            head, body = f"{array.dtype.str}{array.shape}", array.reshape(-1).view(np.uint8).data
-        total.update(f"{head} {len(body)} ".encode())
-        total.update(body)
-    return total.hexdigest()
 
 
 def _some(values: np.ndarray, shown: int = 5) -> str:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from tempora_tta.data.contents import Progress
 from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.order import Order
-from tempora_tta.data.pictures import Decoding, Kept, Pictures, pictures_of
+from tempora_tta.data.pictures import DecodedPictures, Decoder, Pictures
 from tempora_tta.data.sampler import single
 from tempora_tta.data.shift import Shift
+from tempora_tta.data.threads import Progress
+from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from tempora_tta.models.preprocessing import Preprocessing
@@ -33,17 +34,16 @@ def open_stream(
 ) -> Stream:
     """The stream of a shift, shuffled by `seed`, or of any `Order`, which knows its own size and seed.
 
-    `limit_batches` serves (and decodes) only the first so many batches. `workers` is the number of decoding
-    processes (None: one per core, 0: none). `cache_dir` keeps decoded shifts on disk for later runs.
-    `progress(done, total)` is called while decoding. One shift is decoded here and kept; the pictures of many are
-    prepared some batches ahead, and dropped behind.
+    `limit_batches` serves (and decodes) only that many batches. `workers` is the number of decoding threads (None:
+    one per core, 0: none). `cache_dir` keeps decoded shifts on disk for later runs. `progress(done, total)` is called
+    while decoding.
     """
+    if workers is not None and workers < 0:
+        raise TemporaError(f"workers={workers}: must be 0 (decode without other threads) or more")
     order = shift if isinstance(shift, Order) else single(shift, batch_size, seed, limit_batches)
     device = torch.device(device)
-    decoding = Decoding(
-        Geometry.of(preprocessing), device, workers, Path(cache_dir) if cache_dir else None, progress
-    )
-    return Stream(order, pictures_of(order, decoding), device, preprocessing)
+    decoder = Decoder(Geometry.of(preprocessing), workers, Path(cache_dir) if cache_dir else None)
+    return Stream(order, DecodedPictures(order, decoder, device, progress), device, preprocessing)
 
 
 class Stream:
@@ -130,7 +130,7 @@ class Stream:
         """The same pictures in another order, sharing their memory; None if it might need others."""
         if self._pictures is None or order.shifts != self.order.shifts:
             return None
-        if isinstance(self._pictures, Kept) and not self._pictures.has_all and order.seed != self.seed:
+        if not self._pictures.serve(order):
             return None
         return Stream(order, self._pictures, self.device, self._preprocessing)
 

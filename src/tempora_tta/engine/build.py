@@ -20,7 +20,7 @@ from torch import nn
 from tempora_tta import models
 from tempora_tta._own_code import find_function, is_own, module_of
 from tempora_tta.config import RunConfig
-from tempora_tta.data import Walk
+from tempora_tta.data import StreamSettings
 from tempora_tta.data.batches import open_given
 from tempora_tta.engine.arrival_times import with_times
 from tempora_tta.engine.clocks import MEASURED, STEADY, clock_record, open_clock
@@ -47,8 +47,8 @@ from tempora_tta.engine.recipes import read_recipes
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.engine.samples import may_be_kept, sample_pictures
 from tempora_tta.errors import TemporaError, counted
+from tempora_tta.methods.contract import samples
 from tempora_tta.methods.guard import Misbehaved
-from tempora_tta.methods.source import samples
 from tempora_tta.models import Classifier
 from tempora_tta.names import GRIDS
 from tempora_tta.scenarios import Scenario, from_spec, grid, to_spec
@@ -96,8 +96,8 @@ def job_from_python(
     one: Any = [scenarios] if isinstance(scenarios, (Scenario, str, Mapping)) else scenarios
     chosen = None if one is None else [_scenario(each) for each in one]
     values = {"stream": None, **options, "seeds": list(seeds)}
-    if isinstance(values["stream"], Walk):
-        values["stream"] = values["stream"].settings()
+    if isinstance(values["stream"], StreamSettings):
+        values["stream"] = values["stream"].changed()
     plain = {name: str(value) for name, value in values.items() if isinstance(value, (Path, torch.device))}
     values |= plain
     if isinstance(model, str):

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from tempora_tta.data import Stream
 from tempora_tta.methods import Method, Moment
-from tempora_tta.methods.contract import UNTOLD, adapt_at, predict_at
+from tempora_tta.methods.contract import UNTOLD, adapt_at, checked_action, checked_scores, predict_at
 from tempora_tta.methods.guard import Guard
-from tempora_tta.methods.outputs import checked_action, checked_scores
 from tempora_tta.scenarios import Resolved, Timeline, Turn
 from tempora_tta.timing import Clock
 from tempora_tta.timing.work import ADAPT, FROZEN, NO_WORK, PREDICT, Owner, Phase, Piece, Work, work_of
@@ -198,7 +197,7 @@ class Calls:
     @property
     def _acted(self) -> str:
         """What predict() did besides predicting, of a method that adapts there."""
-        return self.method.acted_in_predict or ""
+        return self.method.action_in_predict or ""
 
     @cached_property
     def _owner(self) -> Owner:
@@ -207,9 +206,9 @@ class Calls:
             self.times_as or self.label,
             self.times_as or self.method.name,
             frozen_as=f"standard{at}{runtime}" if self.method.stateless else "",
-            free=self.method.free,
+            free=self.method.untimed,
             gradient_based=self.method.family == "gradient-based",
-            reforwards=self.method.acted_in_predict is not None,
+            reforwards=self.method.action_in_predict is not None,
         )
 
     @cached_property

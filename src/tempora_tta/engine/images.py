@@ -15,10 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from tempora_tta import data
 from tempora_tta._own_code import is_own
 from tempora_tta.config import DataConfig, MethodConfig, RunConfig, SourceConfig
-from tempora_tta.data import Order, Shift, Stream, Walk, draw, open_stream
+from tempora_tta.data import Order, Shift, Stream, StreamSettings, draw, open_stream
 from tempora_tta.data.batches import given_order, given_shape, given_shift
-from tempora_tta.data.contents import Progress
 from tempora_tta.data.registry import find
+from tempora_tta.data.threads import Progress
 from tempora_tta.engine.code_hash import code_hash
 from tempora_tta.engine.job import may_ask_for_source
 from tempora_tta.engine.observer import Observer, Stopped
@@ -37,9 +37,9 @@ SOURCES = {"fashion": "fashion_train"}
 def named_streams(config: RunConfig, model: Classifier, observer: Observer) -> Iterator[Order]:
     """The streams of a dataset: shifts are the outer loop, seeds the inner one, so that each is decoded once."""
     check_input(model, model.preprocessing.image_shape)
-    walk = walk_of(config)
-    shifts = open_shifts(config, walk, observer)
-    for note in left_out(shifts, config.batch_size, whole=walk.batches is None):
+    settings = stream_settings(config)
+    shifts = open_shifts(config, settings, observer)
+    for note in left_out(shifts, config.batch_size, whole=settings.batches is None):
         observer.note(note)
     for shift in shifts:
         if shift.num_classes != model.num_classes:
@@ -47,7 +47,7 @@ def named_streams(config: RunConfig, model: Classifier, observer: Observer) -> I
                 f"{model.name} has {model.num_classes} classes and {config.data.dataset} has {shift.num_classes}: "
                 "choose a network trained for this dataset"
             )
-    yield from _drawn(walk, shifts, config.batch_size, config.seeds)
+    yield from _drawn(settings, shifts, config.batch_size, config.seeds)
 
 
 def given_streams(config: RunConfig, model: Classifier, batches: Given) -> Iterator[Order]:
@@ -64,31 +64,35 @@ def given_streams(config: RunConfig, model: Classifier, batches: Given) -> Itera
     sizes = {shift.name: given_order(shift, 0).batch_size for shift in shifts}
     if len(set(sizes.values())) > 1:
         raise TemporaError(f"batches of {sizes} samples: one stream needs batches of one size")
-    yield from _drawn(walk_of(config), shifts, next(iter(sizes.values())), config.seeds)
+    yield from _drawn(stream_settings(config), shifts, next(iter(sizes.values())), config.seeds)
 
 
-def _drawn(walk: Walk, shifts: list[Shift], batch_size: int, seeds: Iterable[int]) -> Iterator[Order]:
-    drawn = [draw(walk, shifts, batch_size, seed) for seed in seeds]
+def _drawn(
+    settings: StreamSettings, shifts: list[Shift], batch_size: int, seeds: Iterable[int]
+) -> Iterator[Order]:
+    drawn = [draw(settings, shifts, batch_size, seed) for seed in seeds]
     yield from (order for same_shift in zip(*drawn, strict=True) for order in same_shift)
 
 
-def walk_of(config: RunConfig) -> Walk:
+def stream_settings(config: RunConfig) -> StreamSettings:
     """The stream that the configuration asks for. `batches` means the same here and there."""
-    walk = Walk.of(config.stream)
-    if config.batches is None or is_own(walk.kind):
-        return walk
-    if walk.batches not in (None, config.batches):
-        raise TemporaError(f"batches={config.batches} and stream.batches={walk.batches}: give one of them")
-    return replace(walk, batches=config.batches)
+    settings = StreamSettings.of(config.stream)
+    if config.batches is None or is_own(settings.kind):
+        return settings
+    if settings.batches not in (None, config.batches):
+        raise TemporaError(
+            f"batches={config.batches} and stream.batches={settings.batches}: give one of them"
+        )
+    return replace(settings, batches=config.batches)
 
 
-def open_shifts(config: RunConfig, walk: Walk, observer: Observer) -> list[Shift]:
+def open_shifts(config: RunConfig, settings: StreamSettings, observer: Observer) -> list[Shift]:
     """The shifts of the configuration; at every severity there is, if the stream goes through them."""
     card = find(config.data.dataset)
-    if walk.through_severities and "severity" not in card.takes:
+    if settings.through_severities and "severity" not in card.takes:
         raise TemporaError(f"stream: gradual goes through severities, and {config.data.dataset} has none")
     found = []
-    for severity in range(1, 6) if walk.through_severities else (config.data.severity,):
+    for severity in range(1, 6) if settings.through_severities else (config.data.severity,):
         shifts = data.open(
             config.data.dataset,
             root=config.data.root,
@@ -98,8 +102,8 @@ def open_shifts(config: RunConfig, walk: Walk, observer: Observer) -> list[Shift
             **dataset_options(config.data),
         )
         known = [_with_its_code(shift, config.data.dataset) for shift in shifts.values()]
-        found += [replace(one, severity=severity) for one in known] if walk.through_severities else known
-    if walk.through_severities:  # the uncorrupted images have no severity to go through
+        found += [replace(one, severity=severity) for one in known] if settings.through_severities else known
+    if settings.through_severities:  # the uncorrupted images have no severity to go through
         found = [shift for shift in found if shift.group != "clean"]
         if not found:
             raise TemporaError(

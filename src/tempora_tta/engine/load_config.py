@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from tempora_tta import methods
 from tempora_tta.config import DataConfig, MethodConfig, RunConfig, SourceConfig, checked, listed
+from tempora_tta.data.order import StreamSettings
 from tempora_tta.data.registry import datasets
-from tempora_tta.data.walk import Walk
 from tempora_tta.engine import suites
 from tempora_tta.engine._config_files import put, read_yaml, set_by_text
 from tempora_tta.engine.arrival_times import with_times
@@ -147,7 +147,7 @@ def _wrong_scenarios(config: RunConfig, origin: _Origin) -> Iterator[str]:
 
 def _wrong_stream(config: RunConfig, origin: _Origin) -> Iterator[str]:
     try:
-        Walk.of(config.stream)
+        StreamSettings.of(config.stream)
     except TemporaError as error:
         yield f"stream{origin.place('stream')}: {error}"
 

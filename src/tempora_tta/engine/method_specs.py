@@ -48,7 +48,7 @@ def method_specs(named: Iterable[MethodLike | MethodConfig], observer: Observer)
             yield method_spec(entry)
             continue
         for name in methods.names():
-            if methods.get(name).costly:
+            if methods.get(name).only_by_name:
                 observer.note(f"left out {name}: it takes tens of times Standard's time; name it to run it")
             else:
                 yield MethodSpec(name, if_it_fits=True)

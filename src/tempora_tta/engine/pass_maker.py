@@ -195,10 +195,10 @@ class PassMaker:
             "stateless": method.stateless,
             "family": method.family,
             "time_aware": method.time_aware,
-            "learns": bool(set(method.actions) - set(method.idle)),
+            "learns": method.learns,
             "batch_statistics": method.statistics is not None,
         }
-        if self.source.walk.over_many:
+        if self.source.settings.over_many:
             facts["segments"] = [
                 {**dataclasses.asdict(segment), "name": segment.name} for segment in self.source.segments
             ]

@@ -209,7 +209,7 @@ class Pass:
         action, adapt_ms = calls.adapt(index, calls.moment(now_ms, turn, timeline, deployment, emitted=True))
         calls.count(said[0], predict_ms * factor, action, adapt_ms * factor)
         work = said if calls.said == NO_WORK else calls.said
-        stepped = not froze_itself and action not in calls.method.idle
+        stepped = not froze_itself and calls.method.learned(action)
         return Row(FROZEN if froze_itself else ADAPTED, scores, predict_ms, adapt_ms, action, stepped, work)
 
     def _frozen(self, index: int, timed: bool, in_order: bool, moment: Moment = UNTOLD) -> Row:

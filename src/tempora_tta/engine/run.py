@@ -145,7 +145,7 @@ class Run:
                 "profile": clock_record(job.clock),
                 "shifts": list(dict.fromkeys(source.shift for source in job.streams)),
                 "seeds": sorted({source.seed for source in job.streams}),
-                "stream": job.streams[0].walk.settings(),
+                "stream": job.streams[0].settings.changed(),
                 "batch_size": job.streams[0].batch_size,
                 "batches": {source.shift: source.num_batches for source in job.streams},
                 "scenarios": [to_record(scenario) for scenario in job.scenarios],

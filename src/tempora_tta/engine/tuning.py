@@ -6,7 +6,8 @@ the same passes, so that what each would have chosen, and what that costs, is kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +17,8 @@ import torch
 from tempora_tta import methods
 from tempora_tta.data import Stream
 from tempora_tta.errors import TemporaError, counted
-from tempora_tta.methods.contract import adapt_at, predict_at
-from tempora_tta.methods.search import searched, trials
-from tempora_tta.methods.source import Source
+from tempora_tta.methods.contract import Source, adapt_at, predict_at
+from tempora_tta.methods.settings import LogRange, Range
 from tempora_tta.models import Classifier
 
 LABELS, MUTUAL_INFORMATION = "labels", "mutual_information"
@@ -107,6 +107,49 @@ def plan(name: str, model: Classifier, count: int, source: Source | None = None)
     defaults = methods.create(name, model, recipe=False, source=source).settings
     _, *others = trials(defaults, count)
     return [{key: getattr(defaults, key) for key in searched(defaults)}, *others]
+
+
+def searched(settings: methods.Settings) -> Mapping[str, LogRange | Range]:
+    """The settings that tuning may change, of those that have a value."""
+    return {
+        field.name: field.metadata["search"]
+        for field in dataclasses.fields(settings)
+        if field.metadata.get("search") is not None and getattr(settings, field.name) is not None
+    }
+
+
+def trials(settings: methods.Settings, count: int) -> Iterator[dict[str, Any]]:
+    """What to set in each of `count` trials, the default first; it alone where nothing is declared.
+
+    The others go through the declared ranges in an order in which every beginning covers them evenly (Halton's), so
+    more trials contain fewer. `settings` are resolved, so that every default is a number.
+    """
+    ranges = searched(settings)
+    yield {}
+    for number in range(1, count) if ranges else ():
+        yield {
+            name: _rounded(where.at(_halton(number, base), getattr(settings, name)), getattr(settings, name))
+            for (name, where), base in zip(ranges.items(), (2, 3, 5, 7), strict=False)
+        }
+
+
+def _halton(number: int, base: int) -> float:
+    """The digits of a number mirrored behind the point.
+
+    >>> [_halton(number, 2) for number in (1, 2, 3, 4)]
+    [0.5, 0.25, 0.75, 0.125]
+    """
+    share, digit = 0.0, 1.0
+    while number:
+        digit /= base
+        number, rest = divmod(number, base)
+        share += digit * rest
+    return share
+
+
+def _rounded(value: float, default: float) -> float | int:
+    """Three digits; whole where the default is."""
+    return max(1, round(value)) if isinstance(default, int) else float(f"{value:.3g}")
 
 
 def trial_of(settings: dict[str, Any], passes: Sequence[Passed]) -> Trial:

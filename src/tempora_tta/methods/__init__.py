@@ -7,20 +7,19 @@ method.adapt()
 
 from typing import Any
 
-from tempora_tta.methods.contract import Method, Moment
+from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Method, Moment
 from tempora_tta.methods.modules import from_module
 from tempora_tta.methods.registry import create, get, names, recipe_for, register
 from tempora_tta.methods.settings import Settings, setting
-from tempora_tta.methods.wrappers import Every, Reforward, StopAfter
 from tempora_tta.names import METHODS, found
 
 __all__ = [
-    "Every",
+    "LEARNS",
+    "NO_OP",
+    "UNTIMED",
     "Method",
     "Moment",
-    "Reforward",
     "Settings",
-    "StopAfter",
     "create",
     "from_module",
     "get",

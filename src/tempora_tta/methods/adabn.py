@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import Method
+from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
 from tempora_tta.methods.norm import BatchStatistics, StatisticsSettings
 from tempora_tta.methods.registry import register
 
@@ -18,7 +18,8 @@ class AdaBN(Method):
     name = "adabn"
     label = "AdaBN"
     modifies = ("activations",)
-    idle = ()  # it learns in predict()
+    actions = {"none": LEARNS | UNTIMED}
+    repeats = True
     history_free = True
     Settings = StatisticsSettings
 
@@ -36,8 +37,3 @@ class AdaBN(Method):
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         return self.logits(x)
-
-    @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
-        with self.statistics.untracked():
-            return self.logits(x)

@@ -45,7 +45,7 @@ class Constants:
         """The length beyond which a candidate from outside is shortened."""
 
 
-class Search:
+class CMAES:
     """Mean m, step size sigma, covariance K = B diag(l^2) B' and two paths; all in double precision."""
 
     def __init__(self, dimensions: int, drawn: int, covariance: Covariance, device: torch.device) -> None:

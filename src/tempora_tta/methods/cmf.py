@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.crops import random_resized_crops
-from tempora_tta.methods.gradient import fill
+from tempora_tta.methods.gradient import RATE
 from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
+from tempora_tta.methods.settings import by_family
+from tempora_tta.methods.views import random_resized_crops
 from tempora_tta.methods.weighted import WeightedMethod, WeightedSettings
-from tempora_tta.models import Classifier
-
-if TYPE_CHECKING:
-    from typing import Self
 
 REVERSION = 0.99  # of the hidden state to the source, and of the weights to the hidden state
 LEAST_TRUST = 0.89  # of the filter in its hidden state
@@ -25,15 +20,10 @@ FULL_TRUST = 0.9999
 
 @dataclass(frozen=True, kw_only=True)
 class CMFSettings(WeightedSettings):
-    """noise: of the Kalman filter; follows the network's family unless given."""
+    """noise: of the Kalman filter."""
 
-    noise: float | None = setting(None, above=0, high=1)
-
-    default_lr: ClassVar[dict[str, float]] = {"cnn": 2e-4, "vit": 2.5e-4}
-    default_noise: ClassVar[dict[str, float]] = {"cnn": 2.5e-4, "vit": 5e-3}
-
-    def resolved(self, model: Classifier) -> Self:
-        return fill(super().resolved(model), noise=self.default_noise[model.family])
+    lr: float = by_family(cnn=2e-4, vit=2.5e-4, **RATE)
+    noise: float = by_family(cnn=2.5e-4, vit=5e-3, above=0, high=1)
 
 
 @register
@@ -55,7 +45,7 @@ class CMF(WeightedMethod):
 
     def remember_source(self) -> None:
         """The Kalman filter blends hidden state and weights, each with the other."""
-        w, noise = self.optimizer.parameters, self.settings.noise
+        w, noise = self.parameters, self.settings.noise
         torch._foreach_lerp_(self.hidden, self.source_weights, 1 - REVERSION)
         variance = REVERSION**2 * self.variance + noise
         trust = (1 - noise) / (variance + 1 - noise)

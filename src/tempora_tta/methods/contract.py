@@ -1,24 +1,50 @@
-"""What a method is: predict a batch, then adapt to it; and be reset, saved, restored and frozen exactly."""
+"""The contract of a method: predict a batch, then adapt to it; and be reset, saved, restored and frozen exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from enum import Flag, auto
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
+from tempora_tta._tensors import described, is_plain
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods.norm import BatchStatistics
 from tempora_tta.methods.settings import Settings as AnySettings
-from tempora_tta.methods.source import Source, samples
 from tempora_tta.methods.state import overwrite, restored, saved
 from tempora_tta.models import Classifier
 
+Source = Tensor | Callable[[int], Tensor]
+"""Clean images: a tensor (m, channels, height, width), or a function that makes n of them."""
 _OWN: dict[str, Any] = {"label": "", "history_free": False, "stateless": False}
-"""What belongs to one class and is not inherited, and what a class has that says nothing."""
+"""Attributes of one class that its subclasses do not inherit, with their defaults."""
+
+
+_HOW_TO_GIVE = (
+    "create, evaluate and deploy(..., source=images) take a normalised tensor, a run takes "
+    "`source: a dataset` or `source: {dataset: ..., samples: N}` (on fashion its own ship along). Draw them from "
+    "training images, never from the stream's"
+)
+
+
+class Did(Flag):
+    """What a run needs to know of an action, any of these together."""
+
+    NO_OP = 0
+    """The method knows no more than before."""
+    LEARNS = auto()
+    """It changed what the method knows."""
+    UNTIMED = auto()
+    """It takes no time worth counting."""
+
+
+NO_OP, LEARNS, UNTIMED = Did.NO_OP, Did.LEARNS, Did.UNTIMED
+_USUAL = {"none": UNTIMED, "nothing_kept": NO_OP, "non_finite": NO_OP, "recovered": NO_OP}
+"""Words that mean the same in every method that does not say otherwise."""
 
 
 @dataclass(frozen=True)
@@ -93,18 +119,17 @@ class Method:
     state: ClassVar[tuple[str, ...]] = ()
     """Names of attributes that change: tensors, numbers, None, networks, optimisers, generators, containers of
     them. Those of base classes are added."""
-    actions: ClassVar[tuple[str, ...]] = ("none",)
-    """What adapt() may return, as far as it is known."""
-    idle: ClassVar[tuple[str, ...]] = ("none", "nothing_kept", "non_finite", "recovered")
-    """Those of `actions` after which it knows no more than before; without "none" if it learns in predict()."""
+    actions: ClassVar[Mapping[str, Did]] = {"none": UNTIMED}
+    """Words that adapt() may return, and what each means: {"step": LEARNS, "none": UNTIMED}. A method that learns in
+    predict() says {"none": LEARNS | UNTIMED}."""
     modes: ClassVar[tuple[str, ...]] = ()
     """The words that `work` may hold: kinds of work that take different times."""
-    free: ClassVar[tuple[str, ...]] = ("none",)
-    """Those of `actions` and `modes` that take no time worth counting."""
-    acted_in_predict: str | None = None
+    action_in_predict: str | None = None
     """What predict() did on its last batch, where it does all of adapt()'s work; None: adapt() does it."""
-    costly: ClassVar[bool] = False
-    """Takes so many times Standard's time that a run makes it only if it is named."""
+    only_by_name: ClassVar[bool] = False
+    """Too slow for `all`: runs only when named."""
+    repeats: ClassVar[bool] = False
+    """predict() changes nothing while `self.repeating`, so that a prediction can be repeated without a snapshot."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -130,11 +155,13 @@ class Method:
         self.statistics: BatchStatistics | None = None
         self.work: tuple[str, float] | None = None
         """What the last predict() or adapt() did: one of `modes`, and how much of what its time follows (samples
-        kept, iterations, views). Whoever reads it clears it before the next call."""
+        kept, iterations, views). The run clears it before the next call."""
         self.recipe_of: str | None = None
         """The method whose recipe these settings come from; None: no recipe."""
         self.learning = True
         """False while no adapt() will follow the next predict(), which may then save work."""
+        self.repeating = False
+        """True while predict() repeats a prediction, which must change nothing."""
         self.pending: Any = None
         """What predict leaves for adapt."""
         self.frozen = False
@@ -142,7 +169,7 @@ class Method:
         self.trainable = self.trainable  # what was added one by one is differentiated too
         self._source = None  # images are not kept
         self.unfreeze()
-        self.remember()
+        self.save_initial()
 
     @property
     def trainable(self) -> dict[str, Tensor]:
@@ -157,11 +184,29 @@ class Method:
             parameter.requires_grad_(True)
         self._trainable = dict(parameters)
 
+    @property
+    def follows(self) -> bool:
+        """Whether predict() may learn from its batch."""
+        return not (self.frozen or self.repeating)
+
+    @property
+    def learns(self) -> bool:
+        """Whether any of its actions changes what it knows."""
+        return any(LEARNS in did for did in self.actions.values())
+
+    def learned(self, action: str) -> bool:
+        """Whether this action changed what it knows; a word that was not declared did."""
+        return LEARNS in {**_USUAL, **self.actions}.get(action, LEARNS)
+
+    @property
+    def untimed(self) -> tuple[str, ...]:
+        """Actions that take no time worth counting."""
+        return tuple(word for word, did in {**_USUAL, **self.actions}.items() if UNTIMED in did)
+
     def source(self, n: int) -> Tensor:
         """n clean unlabelled images, normalised, never part of a stream: for `setup`, outside every clock."""
-        return samples(self._source, n, self.name or type(self).__name__).to(
-            self.model.device, self.model.dtype
-        )
+        images = samples(self._source, n, self.name or type(self).__name__)
+        return images.to(self.model.device, self.model.dtype)
 
     def setup(self) -> None:
         """Prepare the copy of the model; raise TemporaError if the method does not fit it."""
@@ -175,18 +220,24 @@ class Method:
         return "none"
 
     @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
-        """Scores of `x` as predict() would give them while adapting, changing nothing: for `Reforward`."""
-        return self.predict_undone(x)
-
-    @torch.no_grad()
-    def predict_undone(self, x: Tensor, *moment: Moment) -> Tensor:
-        """What predict() gives, undone."""
-        before = self.snapshot()
+    def predict_again(self, x: Tensor, *moment: Moment) -> Tensor:
+        """Scores of a batch that was adapted to, as predict() gives them now; changes nothing. For `reforward`."""
+        if not self.repeats:
+            before = self.snapshot()
+            try:
+                return self.predict(x, *moment)
+            finally:
+                self.restore(before)
+        learning, self.learning, self.repeating = self.learning, False, True
         try:
-            return self.predict(x, *moment)
+            with self.untracked():
+                return self.predict(x, *moment)
         finally:
-            self.restore(before)
+            self.learning, self.repeating = learning, False
+
+    def untracked(self) -> AbstractContextManager[None]:
+        """Inside, forwards do not feed the running statistics."""
+        return self.statistics.untracked() if self.statistics else nullcontext()
 
     def reset(self) -> None:
         """Back to the initial state, bit for bit."""
@@ -195,8 +246,8 @@ class Method:
     def snapshot(self) -> dict[str, Any]:
         """The state between two batches: what changes and nothing else, on the device."""
         return {
-            "tensors": [tensor.detach().clone() for tensor in self._tensors()],
-            "state": self._saved_state(),
+            "tensors": [tensor.detach().clone() for tensor in self.tensors()],
+            "state": {name: saved(getattr(self, name), f"{self.name}.{name}") for name in self.changes()},
             "generator": self.generator.get_state(),
             "frozen": self.frozen,
         }
@@ -204,10 +255,9 @@ class Method:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Back to a snapshot, which stays good for more."""
         self.pending = None
-        overwrite(self._tensors(), snapshot["tensors"])
-        seen: dict[int, Any] = {}
-        for name, value in snapshot["state"].items():
-            setattr(self, name, restored(getattr(self, name, None), value, f"{self.name}.{name}", seen))
+        overwrite(self.tensors(), snapshot["tensors"])
+        for name, held in snapshot["state"].items():
+            setattr(self, name, restored(getattr(self, name, None), held, f"{self.name}.{name}"))
         self.generator.set_state(snapshot["generator"])
         if snapshot["frozen"]:
             self.freeze()
@@ -226,7 +276,7 @@ class Method:
         if self.statistics is not None:
             self.statistics.adapt()
 
-    def remember(self) -> None:
+    def save_initial(self) -> None:
         """Make the present state the one that reset() returns to. `create` does this last."""
         self._initial = self.snapshot()
 
@@ -259,28 +309,26 @@ class Method:
     @torch.no_grad()
     def _takes_two(self, network: Classifier, x: Tensor) -> bool:
         """Whether what an image alone was refused for goes away when it comes twice."""
-        with self.statistics.untracked() if self.statistics else nullcontext():
+        with self.untracked():
             try:
                 network(x.expand(2, *x.shape[1:]))
             except ValueError:
                 return False
         return True
 
-    def _tensors(self) -> list[Tensor]:
+    def tensors(self) -> list[Tensor]:
+        """Every tensor that adapting changes in place."""
         buffers = self.statistics.buffers() if self.statistics else {}
         return [*self.trainable.values(), *buffers.values(), *self.changing.values()]
 
-    def _saved_state(self) -> dict[str, Any]:
-        seen: dict[int, Any] = {}
-        return {name: saved(getattr(self, name), f"{self.name}.{name}", seen) for name in self._state_names()}
-
-    def _state_names(self) -> list[str]:
+    def changes(self) -> list[str]:
+        """Names in `state`, those of base classes first."""
         classes = reversed(type(self).__mro__)
         return list(dict.fromkeys(name for kind in classes for name in vars(kind).get("state", ())))
 
 
 UNTOLD = Moment(now_ms=0.0, arrived_ms=0.0)
-"""Where no clock runs."""
+"""The moment where no clock runs."""
 
 
 def predict_at(method: Method, x: Tensor, moment: Moment = UNTOLD) -> Tensor:
@@ -294,4 +342,52 @@ def adapt_at(method: Method, moment: Moment = UNTOLD) -> str:
     """adapt(), with the moment for methods that want one."""
     adapt: Any = method.adapt
     action: str = adapt(moment) if method.time_aware else adapt()
+    return action
+
+
+def samples(source: Any, n: int, method: str) -> Tensor:
+    """n images of the source, or an error that says how many are needed and how to give them."""
+    if source is None:
+        raise TemporaError(
+            f"{method} needs {n} clean unlabelled samples of the source domain: {_HOW_TO_GIVE}."
+        )
+    given = source(n) if callable(source) else source
+    if (
+        not isinstance(given, Tensor)
+        or not is_plain(given)
+        or given.ndim != 4
+        or not given.is_floating_point()
+    ):
+        what = described(given) if isinstance(given, Tensor) else type(given).__name__
+        raise TemporaError(f"source: {what} given; expected normalised images, floating point, (n, c, h, w).")
+    if len(given) < n:
+        raise TemporaError(
+            f"{method} needs {n} clean samples and the source has {len(given)}: give more, or ask for fewer "
+            f"(samples={len(given)} among its settings)."
+        )
+    if not torch.isfinite(given[:n]).all():
+        raise TemporaError("source: its images hold NaN or infinity.")
+    return given[:n].detach()
+
+
+def checked_scores(label: str, scores: object, samples: int, classes: int) -> Tensor:
+    """The scores of a batch, if they are: one row per sample, one column per class."""
+    expected = (
+        f"{label}: predict() returned {{}}; expected a tensor of scores, {samples} rows of {classes} classes"
+    )
+    if not isinstance(scores, Tensor):
+        raise TemporaError(expected.format(f"a {type(scores).__name__}"))
+    if scores.shape != (samples, classes):
+        raise TemporaError(expected.format(f"a tensor of shape {tuple(scores.shape)}"))
+    if scores.is_complex() or scores.dtype == torch.bool or scores.device.type == "meta":
+        raise TemporaError(expected.format(f"a tensor of {scores.dtype} on {scores.device}"))
+    return scores.detach()
+
+
+def checked_action(label: str, action: object) -> str:
+    """What adapt() says it did, if it does."""
+    if not isinstance(action, str):
+        raise TemporaError(
+            f"{label}: adapt() returned {action!r:.60}; expected a word for what was done, such as 'step' or 'none'"
+        )
     return action

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Moment
 from tempora_tta.methods.functions import cross_entropy
-from tempora_tta.methods.gradient import GradientMethod, NormSettings, by_classes, fill
-from tempora_tta.methods.jitter import Draws, Jitter
+from tempora_tta.methods.gradient import RATE, GradientMethod, NormSettings, OptimizerName
 from tempora_tta.methods.norm import BatchStatistics
 from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
-from tempora_tta.models import Classifier
-
-if TYPE_CHECKING:
-    from typing import Self
+from tempora_tta.methods.settings import by_classes, setting
+from tempora_tta.methods.views import Draws, Jitter
 
 TEACHER_MOMENTUM = 0.999
 
@@ -30,28 +27,15 @@ class CoTTASettings(NormSettings):
     gate: views are averaged where the source's mean top probability is below. views: how many.
     restore: probability of each weight to become the source's again. target: plain or symmetric cross-entropy.
     draws: whether a view's random draws are shared by the batch or made per sample.
-    gate, restore and target follow the number of classes unless given.
     """
 
-    gate: float | None = setting(None, low=0, high=1)
+    optimizer: OptimizerName = by_classes({10: "adam", 100: "adam", 1000: "nesterov"}, vit="sgd")
+    lr: float = by_classes({10: 1e-3, 100: 1e-3, 1000: 1e-2}, vit=5e-3, **RATE)
+    gate: float = by_classes({10: 0.92, 100: 0.72, 1000: 0.1}, low=0, high=1)
     views: int = setting(32, low=1)
-    restore: float | None = setting(None, low=0, high=1)
-    target: Literal["plain", "symmetric"] | None = None
+    restore: float = by_classes({10: 0.01, 100: 0.01, 1000: 0.001}, low=0, high=1)
+    target: Literal["plain", "symmetric"] = by_classes({10: "plain", 100: "plain", 1000: "symmetric"})
     draws: Draws = "batch"
-
-    published: ClassVar[dict[str, dict[str, Any]]] = {
-        "cifar": {"optimizer": "adam", "lr": 1e-3},
-        "imagenet": {"optimizer": "nesterov", "lr": 1e-2},
-        "vit": {"optimizer": "sgd", "lr": 5e-3},
-    }
-
-    def resolved(self, model: Classifier) -> Self:
-        return fill(
-            super().resolved(model),
-            gate=by_classes(model, {10: 0.92, 100: 0.72, 1000: 0.1}),
-            restore=by_classes(model, {10: 0.01, 100: 0.01, 1000: 0.001}),
-            target=by_classes(model, {10: "plain", 100: "plain", 1000: "symmetric"}),
-        )
 
 
 @register
@@ -63,9 +47,9 @@ class CoTTA(GradientMethod):
     modifies = ("parameters", "output")
     Settings = CoTTASettings
     state = ("dice", "drawn")
-    actions = ("step", "non_finite", "none")
+    actions = {"step": LEARNS, "non_finite": NO_OP, "none": UNTIMED}
     modes = ("plain", "views")
-    costly = True
+    only_by_name = True
 
     def setup(self) -> None:
         self.teacher, self.anchor = copy.deepcopy(self.model), copy.deepcopy(self.model)
@@ -107,10 +91,9 @@ class CoTTA(GradientMethod):
             total = total + self.logits(self.view(x), self.teacher)
         return total / views
 
-    @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
+    def predict_again(self, x: Tensor, *moment: Moment) -> Tensor:
         drawn = self.dice.get_state(), self.generator.get_state()
-        scores = self.taught(x)
+        scores = super().predict_again(x, *moment)
         self.dice.set_state(drawn[0])
         self.generator.set_state(drawn[1])
         return scores
@@ -125,7 +108,7 @@ class CoTTA(GradientMethod):
     @torch.no_grad()
     def after_step(self) -> None:
         """t = 0.999 t + 0.001 w; only then some elements of w become the source's again."""
-        weights = self.optimizer.parameters
+        weights = self.parameters
         torch._foreach_lerp_(list(self.changing.values()), weights, 1 - TEACHER_MOMENTUM)
         masks = [self.mask(w).to(w.dtype) for w in weights]
         torch._foreach_lerp_(weights, self.source_weights, masks)
@@ -136,8 +119,8 @@ class CoTTA(GradientMethod):
         When the first parameter's is asked for, those of all are drawn, in their order, in one launch.
         """
         if id(w) not in self.drawn:
-            among = any(w is weight for weight in self.optimizer.parameters)
-            weights = self.optimizer.parameters if among else [w]
+            among = any(w is weight for weight in self.parameters)
+            weights = self.parameters if among else [w]
             sizes = [weight.numel() for weight in weights]
             drawn = torch.rand(sum(sizes), device=w.device, generator=self.generator)
             parts = drawn.lt_(self.settings.restore).split(sizes)

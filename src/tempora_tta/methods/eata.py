@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from tempora_tta.methods.eta import ETA, ETASettings
-from tempora_tta.methods.gradient import by_classes, fill
-from tempora_tta.methods.optimizers import gradients_of
+from tempora_tta.methods.gradient import gradients_of
 from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
-from tempora_tta.models import Classifier
-
-if TYPE_CHECKING:
-    from typing import Self
+from tempora_tta.methods.settings import by_classes, setting
 
 BATCH = 64  # of source samples, whatever the run's batch size: F depends on it
 
@@ -27,15 +21,12 @@ BATCH = 64  # of source samples, whatever the run's batch size: F depends on it
 class EATASettings(ETASettings):
     """How strongly weights are held.
 
-    beta: of the penalty; by number of classes unless given; 0 is ETA. samples: how many source samples F is
+    beta: of the penalty; 0 is ETA. samples: how many source samples F is
     taken from.
     """
 
-    beta: float | None = setting(None, low=0)
+    beta: float = by_classes({10: 1.0, 100: 1.0, 1000: 2000.0}, low=0)
     samples: int = setting(2000, low=1)
-
-    def resolved(self, model: Classifier) -> Self:
-        return fill(super().resolved(model), beta=by_classes(model, {10: 1.0, 100: 1.0, 1000: 2000.0}))
 
 
 @register
@@ -49,7 +40,7 @@ class EATA(ETA):
     def setup(self) -> None:
         super().setup()
         if self.settings.beta > 0:
-            self.anchors = [w.detach().clone() for w in self.optimizer.parameters]  # w0
+            self.anchors = [w.detach().clone() for w in self.parameters]  # w0
             self.importance = self.fisher(self.source(self.settings.samples))  # F
 
     def gradients(self, loss: Tensor) -> Sequence[Tensor]:
@@ -58,7 +49,7 @@ class EATA(ETA):
         if self.settings.beta == 0:
             return gradients
         with torch.no_grad():
-            drift = torch._foreach_sub(self.optimizer.parameters, self.anchors)
+            drift = torch._foreach_sub(self.parameters, self.anchors)
             torch._foreach_mul_(drift, self.importance)
             return torch._foreach_add(list(gradients), drift, alpha=2 * self.settings.beta)
 
@@ -68,7 +59,7 @@ class EATA(ETA):
         Of each batch's mean gradient, to which the published betas belong; the paper writes of each sample's.
         """
         order = torch.randperm(len(x), device=x.device, generator=self.generator)
-        total = [torch.zeros_like(w) for w in self.optimizer.parameters]
+        total = [torch.zeros_like(w) for w in self.parameters]
         batches = order.split(BATCH)
         if self.statistics is not None:
             self.statistics.adapt()
@@ -76,6 +67,6 @@ class EATA(ETA):
             for indices in batches:
                 z = self.logits(x[indices])
                 loss = cross_entropy(z, z.detach().argmax(dim=1), reduction="none").mean()
-                gradients = list(gradients_of(loss, self.optimizer.parameters))
+                gradients = list(gradients_of(loss, self.parameters))
                 torch._foreach_addcmul_(total, gradients, gradients)
         return list(torch._foreach_div(total, float(len(batches))))

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from tempora_tta.methods.functions import entropy, indices, max_entropy
-from tempora_tta.methods.gradient import GradientMethod, NormSettings, by_classes, fill
+from tempora_tta.methods.gradient import GradientMethod, NormSettings
 from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
-from tempora_tta.models import Classifier
-
-if TYPE_CHECKING:
-    from typing import Self
-
-SIMILARITY = {1000: 0.05, 100: 0.1, 10: 0.4}
-"""Published limits on the similarity, by number of classes."""
+from tempora_tta.methods.settings import by_classes, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class ETASettings(NormSettings):
-    """margin: E0 = margin * ln C. max_similarity: d, by number of classes unless given."""
+    """margin: E0 = margin * ln C. max_similarity: d."""
 
     margin: float = setting(0.4, above=0)
-    max_similarity: float | None = setting(None, above=0)
-
-    def resolved(self, model: Classifier) -> Self:
-        return fill(super().resolved(model), max_similarity=by_classes(model, SIMILARITY))
+    max_similarity: float = by_classes({10: 0.4, 100: 0.1, 1000: 0.05}, above=0)
 
 
 @register

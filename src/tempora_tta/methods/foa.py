@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.cma import Covariance, Search
-from tempora_tta.methods.contract import Method
+from tempora_tta.methods.cma import CMAES, Covariance
+from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Method
 from tempora_tta.methods.functions import entropy
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import Settings, setting
-from tempora_tta.methods.tokens import ClassTokens
+from tempora_tta.models import Classifier
 
 BATCH = 64  # what the published weight of the discrepancy belongs to
 
@@ -36,6 +38,72 @@ class FOASettings(Settings):
     covariance: Covariance = "full"
 
 
+class _Reached(BaseException):
+    """The first block is about to run. No `Exception`, which a network may catch."""
+
+
+class PromptedViT:
+    """A transformer with a class token, taken apart: `embed` an image, then `run` its blocks over any tokens."""
+
+    def __init__(self, model: Classifier, method: str) -> None:
+        network: Any = model.network
+        if _is_transformer(network, "timm.models.vision_transformer"):
+            self.blocks, norms, final = list(network.blocks), "norm1", network.norm
+            ready = network.cls_token is not None and network.global_pool == "token"
+        elif _is_transformer(network, "torchvision.models.vision_transformer"):
+            self.blocks, norms, final = list(network.encoder.layers), "ln_1", network.encoder.ln
+            ready = True
+        else:
+            ready = False
+        if not ready:
+            raise TemporaError(
+                f"{method} does not fit {model.name}: it puts prompts next to a class token, and this is no vision "
+                "transformer of timm's or torchvision's that classifies by one. Use vit_b_16, or leave it out."
+            )
+        self.model = model
+        self.norms: list[nn.Module] = [getattr(block, norms) for block in self.blocks[1:]] + [final]
+        """What the class token passes after each block: the next one's first norm, and at last the final one."""
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Tokens (n, t, d) as the first block gets them, the class token first."""
+        seen: list[Tensor] = []
+
+        def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            seen.append(inputs[0])
+            raise _Reached
+
+        hook = self.blocks[0].register_forward_pre_hook(note)
+        try:
+            self.model.features(x)
+        except _Reached:
+            pass
+        finally:
+            hook.remove()
+        return seen[0]
+
+    def run(self, tokens: Tensor) -> Tensor:
+        """The normalised class token after every block, (blocks, n, d); the last is what the head gets."""
+        found = []
+        for block, norm in zip(self.blocks, self.norms, strict=True):
+            tokens = block(tokens)
+            found.append(norm(tokens[:, 0]))
+        return torch.stack(found)
+
+    def prompted(self, tokens: Tensor, prompts: Tensor) -> Tensor:
+        """Each prompt's p tokens (k, p, d) behind the class token of each image, (k n, t + p, d)."""
+        k, (n, _, _) = len(prompts), tokens.shape
+        images = tokens.expand(k, *tokens.shape).flatten(0, 1)
+        prompts = prompts.to(tokens).repeat_interleave(n, dim=0)
+        return torch.cat([images[:, :1], prompts, images[:, 1:]], dim=1)
+
+
+def _is_transformer(network: nn.Module, module: str) -> bool:
+    """Whether it is a VisionTransformer of that module, which is loaded if there is one: importing it would take
+    seconds, only to learn that a network is something else."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(network, loaded.VisionTransformer)
+
+
 @register
 class FOA(Method):
     """CMA-ES over prompts; fitness = sum of H + discrepancy of activations; scores = head(f + shift)."""
@@ -44,15 +112,16 @@ class FOA(Method):
     label = "FOA"
     modifies = ("input", "activations")
     state = ("search", "winner", "mu")
-    actions = ("step", "decomposed", "non_finite", "none")
+    actions = {"step": LEARNS, "decomposed": LEARNS, "non_finite": NO_OP, "none": UNTIMED}
+    repeats = True
     modes = ("candidates",)
     Settings = FOASettings
-    costly = True
+    only_by_name = True
 
     def setup(self) -> None:
-        self.tokens = ClassTokens(self.model, self.name)
+        self.tokens = PromptedViT(self.model, self.name)
         width = self.model.num_features
-        self.search = Search(
+        self.search = CMAES(
             self.settings.prompts * width,
             self.settings.candidates - 1,
             self.settings.covariance,
@@ -74,7 +143,7 @@ class FOA(Method):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        if self.frozen:
+        if not self.follows:
             return self.frozen_scores(x)
         if len(x) < 2:
             raise TemporaError(
@@ -120,10 +189,6 @@ class FOA(Method):
         self.mu = seen if self.mu is None else 0.9 * self.mu + 0.1 * seen
         self.winner = candidates.index_select(0, order[:1])[0]
         return "decomposed" if self.search.update(candidates, order) else "step"
-
-    @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
-        return self.frozen_scores(x)
 
     def frozen_scores(self, x: Tensor) -> Tensor:
         """One forward with the winner and the shift; the network as it is before the first batch."""

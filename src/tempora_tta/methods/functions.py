@@ -39,3 +39,32 @@ def sent(values: Tensor, device: torch.device) -> Tensor:
 def indices(mask: Tensor) -> Tensor:
     """Where a mask over samples is true. Its length must be known, so this waits for the device."""
     return mask.nonzero().squeeze(1)
+
+
+def score(z: Tensor) -> Tensor:
+    """H(mean p) - mean H of a batch (or of each) of logits, over the most that it can be: 1 where predictions are
+    certain and differ."""
+    log_p = z.log_softmax(dim=-1)
+    p = log_p.exp()
+    certainty = (p * log_p).sum(dim=-1).mean(dim=-1)
+    return (entropy_of(p.mean(dim=-2)) + certainty) / most_information(*z.shape[-2:])
+
+
+def spread_of(z: Tensor) -> Tensor:
+    """How far apart the scores of classes lie in a batch (or in each): how certain a network is, right or not."""
+    return z.std(dim=-1).mean(dim=-1).clamp_min(torch.finfo(z.dtype).tiny)
+
+
+def without_doubt(z: Tensor, spread: Tensor | float) -> Tensor:
+    """The scores of a batch, at least so far apart."""
+    return z * (spread / spread_of(z)).clamp_min(1.0)
+
+
+def entropy_of(p: Tensor) -> Tensor:
+    """-sum p log p, in nats."""
+    return -(p * (p + torch.finfo(p.dtype).eps).log()).sum(dim=-1)
+
+
+def most_information(samples: int, classes: int) -> float:
+    """That predictions can have about samples, in nats."""
+    return math.log(max(2, min(samples, classes)))

@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import Method
+from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Did, Method
 from tempora_tta.methods.norm import BatchStatistics, StatisticsSettings, batchnorm_layers, norm_affine
-from tempora_tta.methods.optimizers import OptimizerName, all_finite, gradients_of, make_optimizer
-from tempora_tta.methods.search import Times
-from tempora_tta.methods.settings import Settings, setting
-from tempora_tta.models import Classifier
+from tempora_tta.methods.settings import LogRange, Settings, by_family, setting
 
-if TYPE_CHECKING:
-    from typing import Self
-
-S = TypeVar("S", bound=Settings)
-T = TypeVar("T")
+OptimizerName = Literal["sgd", "nesterov", "adam"]
+RATE: dict[str, Any] = {"above": 0, "search": LogRange(30)}
+"""Limits of a learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSettings(Settings):
     """How to step.
 
-    lr: the learning rate; follows the network's family unless given. momentum: of SGD.
-    optimizer: sgd, nesterov (SGD with Nesterov's momentum) or adam; sgd unless given or published otherwise.
+    lr: the learning rate. momentum: of SGD. optimizer: sgd, nesterov (SGD with Nesterov's momentum) or adam.
     """
 
-    lr: float | None = setting(None, above=0, search=Times(30))
+    lr: float = by_family(cnn=2.5e-4, vit=1e-3, **RATE)
     momentum: float = setting(0.9, low=0, high=1)
-    optimizer: OptimizerName | None = None
-
-    default_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-4, "vit": 1e-3}
-    published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """What was published, by `column`, where it is more than a learning rate."""
-
-    def resolved(self, model: Classifier) -> Self:
-        published = fill(self, **self.published.get(column(model), {}))
-        return fill(published, optimizer="sgd", lr=self.default_lr[model.family])
+    optimizer: OptimizerName = "sgd"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,24 +46,6 @@ class TrackSettings(Settings):
     paper: ClassVar[dict[str, str]] = {"track": "every_forward"}
 
 
-def column(model: Classifier) -> str:
-    """Which of three kinds of experiment a network resembles: "cifar" and "imagenet" for CNNs, or "vit"."""
-    if model.family == "vit":
-        return "vit"
-    return by_classes(model, {10: "cifar", 100: "cifar", 1000: "imagenet"})
-
-
-def by_classes(model: Classifier, published: Mapping[int, T]) -> T:
-    """What was published for the number of classes that is nearest in log scale."""
-    return published[min(published, key=lambda classes: abs(math.log(classes / model.num_classes)))]
-
-
-def fill(settings: S, **defaults: Any) -> S:
-    """`settings` with a default for each of these that is None."""
-    missing = {name: value for name, value in defaults.items() if getattr(settings, name) is None}
-    return dataclasses.replace(settings, **missing)
-
-
 class GradientMethod(Method):
     """Predict with the network as it is, then step down a loss of that prediction.
 
@@ -89,7 +55,13 @@ class GradientMethod(Method):
     family = "gradient-based"
     modifies: ClassVar[tuple[str, ...]] = ("parameters",)
     state: ClassVar[tuple[str, ...]] = ("optimizer",)
-    actions: ClassVar[tuple[str, ...]] = ("step", "nothing_kept", "non_finite", "none")
+    actions: ClassVar[Mapping[str, Did]] = {
+        "step": LEARNS,
+        "nothing_kept": NO_OP,
+        "non_finite": NO_OP,
+        "none": UNTIMED,
+    }
+    repeats = True
     Settings: ClassVar[type[GradientSettings]] = NormSettings
 
     def setup(self) -> None:
@@ -101,7 +73,8 @@ class GradientMethod(Method):
                 f"{self.name} does not fit {self.model.name}: it has no normalisation layer to update. "
                 "Leave it out, or use a network with BatchNorm, LayerNorm or GroupNorm."
             )
-        self.optimizer = make_optimizer(self.settings.optimizer, self.groups(), self.settings.momentum)
+        self.parameters: list[Tensor] = list(self.trainable.values())
+        self.optimizer = self.make_optimizer()
 
     def make_statistics(self) -> BatchStatistics:
         """BatchNorm's statistics while adapting."""
@@ -111,9 +84,17 @@ class GradientMethod(Method):
         """The parameters to train, by name."""
         return norm_affine(self.model)
 
-    def groups(self) -> list[tuple[list[Tensor], float]]:
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """What makes the steps, in a few launches for all parameters together."""
+        groups, name = self.groups(), self.settings.optimizer
+        if name == "adam":
+            return torch.optim.Adam(groups, foreach=True)
+        momentum, nesterov = self.settings.momentum, name == "nesterov"
+        return torch.optim.SGD(groups, momentum=momentum, nesterov=nesterov, foreach=True)
+
+    def groups(self) -> list[dict[str, Any]]:
         """Parameters and their learning rates."""
-        return [(list(self.trainable.values()), self.settings.lr)]
+        return [{"params": self.parameters, "lr": self.settings.lr}]
 
     @property
     def keeps_graph(self) -> bool:
@@ -142,11 +123,6 @@ class GradientMethod(Method):
         with torch.no_grad():
             return self.scores(output.detach())
 
-    @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
-        with self.untracked():
-            return self.scores(self.forward(x))
-
     def adapt(self) -> str:
         if self.pending is None:
             return "none"
@@ -164,13 +140,20 @@ class GradientMethod(Method):
         gradients = self.gradients(loss)
         if not all_finite(loss, gradients):
             return "non_finite"
-        self.optimizer.step(gradients)
+        self.step(gradients)
         self.after_step()
         return "step"
 
     def gradients(self, loss: Tensor) -> Sequence[Tensor]:
-        """Which way to step, for each of the optimiser's parameters."""
-        return gradients_of(loss, self.optimizer.parameters)
+        """The gradient of each parameter, in the order of `parameters`."""
+        return gradients_of(loss, self.parameters)
+
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """Step along these gradients."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
     def after_step(self) -> None:
         """What follows a step that was made."""
@@ -179,10 +162,6 @@ class GradientMethod(Method):
         """Note how many samples there are to learn from; whether there are any."""
         self.work = ("kept", float(len(kept)))
         return len(kept) > 0
-
-    def untracked(self) -> AbstractContextManager[None]:
-        """Inside, forwards do not feed the running statistics."""
-        return self.statistics.untracked() if self.statistics else nullcontext()
 
     def second_forward(self) -> AbstractContextManager[None]:
         """For forwards of an altered view or with altered weights: tracked only if `track` says so."""
@@ -210,3 +189,19 @@ class GradientMethod(Method):
                 f"{self.name} does not fit {self.model.name}: {reason}, and BatchNorm mixes the "
                 "samples of a batch. Use a network with LayerNorm or GroupNorm: vit_b_16, resnet50_gn."
             )
+
+
+def gradients_of(
+    loss: Tensor, parameters: Sequence[Tensor], into: Tensor | None = None
+) -> tuple[Tensor, ...]:
+    """d loss / d parameter for each; zero for one that the loss does not depend on.
+
+    into: d loss / d `loss`, where that is an output which the loss is made of.
+    """
+    return torch.autograd.grad(loss, list(parameters), into, allow_unused=True, materialize_grads=True)
+
+
+def all_finite(loss: Tensor, gradients: Sequence[Tensor]) -> Tensor:
+    """Whether the loss and every gradient are finite, as a scalar on the device, which is not waited for."""
+    norms = torch.stack(torch._foreach_norm(list(gradients)))
+    return (loss.detach() + norms.sum()).isfinite()

@@ -11,8 +11,7 @@ from torch.nn.functional import normalize
 
 from tempora_tta.methods.contract import Method
 from tempora_tta.methods.registry import register
-from tempora_tta.methods.search import Times
-from tempora_tta.methods.settings import Settings, setting
+from tempora_tta.methods.settings import LogRange, Settings, setting
 
 STRIDE = 8
 """Steps between two looks at the energies: a look waits for the device, a step too many is two launches."""
@@ -22,7 +21,7 @@ STRIDE = 8
 class LAMESettings(Settings):
     """neighbours: k of the affinity. max_steps, tolerance: when the iteration ends."""
 
-    neighbours: int = setting(5, low=1, search=Times(3))
+    neighbours: int = setting(5, low=1, search=LogRange(3))
     max_steps: int = setting(100, low=1)
     tolerance: float = setting(1e-8, low=0)
 
@@ -36,6 +35,7 @@ class LAME(Method):
     modifies = ("output",)
     history_free = True
     stateless = True
+    repeats = True
     scores_are = "probabilities"
     Settings = LAMESettings
     modes = ("iterations",)
@@ -49,9 +49,6 @@ class LAME(Method):
         if len(x) == 1:
             return log_p.exp()
         return self.refine(log_p, affinity(f, min(self.settings.neighbours, len(x) - 1)))
-
-    def rescore(self, x: Tensor) -> Tensor:
-        return self.predict(x)
 
     def refine(self, log_p: Tensor, w: Tensor) -> Tensor:
         """Iterate Y = softmax(log p + W Y) from Y = p until the energy settles.

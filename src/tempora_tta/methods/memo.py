@@ -4,49 +4,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from tempora_tta.errors import TemporaError
-from tempora_tta.methods.augmix import augmix
-from tempora_tta.methods.contract import Method
-from tempora_tta.methods.gradient import column, fill
-from tempora_tta.methods.mixed import MixedNorm
+from tempora_tta.methods.alpha_bn import MixedNorm
+from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
+from tempora_tta.methods.gradient import RATE, all_finite, gradients_of
 from tempora_tta.methods.norm import Copies, replace_batchnorm
-from tempora_tta.methods.optimizers import Adam, all_finite, gradients_of
 from tempora_tta.methods.registry import register
-from tempora_tta.methods.search import Times
-from tempora_tta.methods.settings import Settings, setting
+from tempora_tta.methods.settings import Settings, by_classes, by_family, setting
 from tempora_tta.methods.state import overwrite
-from tempora_tta.models import Classifier
-
-if TYPE_CHECKING:
-    from typing import Self
+from tempora_tta.methods.views import Pixels, augmix
 
 PRIOR = 16  # images that the source's BatchNorm statistics count for
 GROUP = 4  # images that are scored together
+EPSILON = 1e-8  # of AdamW
 
 
 @dataclass(frozen=True, kw_only=True)
 class MEMOSettings(Settings):
-    """One step per image: optimizer, lr, decay (AdamW's), and the number of views. All follow the network."""
+    """One step per image: optimizer, lr, decay (AdamW's), and the number of views."""
 
-    optimizer: Literal["sgd", "adamw"] | None = None
-    lr: float | None = setting(None, above=0, search=Times(30))
+    optimizer: Literal["sgd", "adamw"] = by_family(cnn="sgd", vit="adamw")
+    lr: float = by_classes({10: 5e-3, 100: 5e-3, 1000: 2.5e-4}, vit=1e-5, **RATE)
     decay: float = setting(0.01, low=0)
-    views: int | None = setting(None, low=1)
-
-    published: ClassVar[dict[str, dict[str, Any]]] = {
-        "cifar": {"optimizer": "sgd", "lr": 5e-3, "views": 32},
-        "imagenet": {"optimizer": "sgd", "lr": 2.5e-4, "views": 64},
-        "vit": {"optimizer": "adamw", "lr": 1e-5, "views": 64},
-    }
-
-    def resolved(self, model: Classifier) -> Self:
-        return fill(self, **self.published[column(model)])
+    views: int = by_classes({10: 32, 100: 32, 1000: 64}, vit=64, low=1)
 
 
 @register
@@ -57,24 +42,16 @@ class MEMO(Method):
     label = "MEMO"
     family = "gradient-based"
     modifies = ("parameters", "activations")
-    idle = ()  # it learns in predict()
+    actions = {"none": LEARNS | UNTIMED}
+    repeats = True
     history_free = True
     stateless = True
     Settings = MEMOSettings
     modes = ("views",)
-    costly = True
+    only_by_name = True
 
     def setup(self) -> None:
-        preprocessing = self.model.preprocessing
-        if len(preprocessing.mean) not in (1, 3):
-            raise TemporaError(
-                f"memo does not fit {self.model.name}: its views are made of grey or RGB pixels, and its images "
-                f"have {len(preprocessing.mean)} channels."
-            )
-        self.mean, self.std = (
-            torch.tensor(values, device=self.model.device, dtype=self.model.dtype)[:, None, None]
-            for values in (preprocessing.mean, preprocessing.std)
-        )
+        self.pixels = Pixels(self.model, self.name)
         layers = replace_batchnorm(self.model, MixedNorm).values()
         for layer in layers:
             layer.weight_of_batch = 1 / (PRIOR + 1)
@@ -115,9 +92,6 @@ class MEMO(Method):
                 found[index] = self.model(x[index : index + 1])[0]
         return found
 
-    def rescore(self, x: Tensor) -> Tensor:
-        return self.predict(x)
-
     def learn(self, image: Tensor, stepped: list[Tensor]) -> Tensor:
         """One step on the views of an image, from the source's weights into `stepped`; whether it was finite."""
         views = self.views(image)
@@ -137,7 +111,7 @@ class MEMO(Method):
             # Both moments, corrected for bias, are the gradient and its square.
             torch._foreach_mul_(weights, 1 - lr * self.settings.decay)
             scale = torch._foreach_abs(gradients)
-            torch._foreach_add_(scale, Adam.EPS)
+            torch._foreach_add_(scale, EPSILON)
             gradients = list(torch._foreach_div(gradients, scale))
         torch._foreach_add_(weights, gradients, alpha=-lr)
 
@@ -162,8 +136,8 @@ class MEMO(Method):
 
     def views(self, image: Tensor) -> Tensor:
         """Random views of one image."""
-        pixels = (image * self.std + self.mean).clamp(0, 1)
-        return (augmix(pixels, self.settings.views, self.dice) - self.mean) / self.std
+        mean, std = self.pixels.mean, self.pixels.std
+        return (augmix((image * std + mean).clamp(0, 1), self.settings.views, self.dice) - mean) / std
 
     def _normalise(self, use: str) -> None:
         for layer in self.model.modules():

@@ -6,6 +6,7 @@ prediction; when it is frozen is for its author to say.
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import Method
-from tempora_tta.methods.state import restored, saved
+from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
 
 Make = Callable[[nn.Module], nn.Module]
 Freeze = Callable[[nn.Module], Any]
@@ -42,13 +42,30 @@ def from_module(make: Make, name: str, freeze: Freeze | None = None) -> type[Met
     return type(name, (ModuleMethod,), attributes)
 
 
+class Parts:
+    """The network and the module around it, copied together, so that what they share stays shared."""
+
+    def __init__(self, network: nn.Module, module: nn.Module) -> None:
+        self.network, self.module = network, module
+
+    def copied(self, name: str) -> Parts:
+        """A copy, or an error that says what cannot be copied."""
+        try:
+            return copy.deepcopy(self)
+        except Exception as error:
+            raise TemporaError(
+                f"{name}: its module cannot be copied ({error}): detach what it keeps between two batches, and keep "
+                "tensors, numbers, networks and optimisers."
+            ) from error
+
+
 class ModuleMethod(Method):
     """Base of what `from_module` makes."""
 
     family = "gradient-based"
     modifies = ("parameters",)
-    idle = ()  # it learns in predict()
-    state = ("module", "randomness")
+    actions = {"none": LEARNS | UNTIMED}
+    state = ("randomness",)
     make: ClassVar[Make]
     how_to_freeze: ClassVar[Freeze | None] = None
 
@@ -62,54 +79,54 @@ class ModuleMethod(Method):
                 f"{self.name}: its function returned a {type(self.module).__name__}; expected the adapting nn.Module."
             )
         self._predictor: Any = None
-        self._before_freezing: Any = None
+        self._before_freezing: Parts | None = None
 
     def predict(self, x: Tensor) -> Tensor:
-        with self.own_randomness():
-            if not self.frozen:
-                with torch.enable_grad():
-                    adapted: Tensor = self.module(x).detach()
-                    return adapted
-            if self._predictor is not None:
-                with torch.no_grad():
-                    predicted: Tensor = self._predictor(x).detach()
-                    return predicted
-        before = self.snapshot()  # nobody said how to freeze it
+        if self.frozen and self._predictor is not None:
+            with self.own_randomness(), torch.no_grad():
+                predicted: Tensor = self._predictor(x).detach()
+                return predicted
+        before = self.snapshot() if self.frozen else None  # how to freeze it was not said
         with self.own_randomness(), torch.enable_grad():
-            scores: Tensor = self.module(x).detach().clone()
-        super().restore(before)
-        return scores
+            adapted: Tensor = self.module(x).detach()
+        if before is not None:
+            adapted = adapted.clone()
+            self.restore(before)
+        return adapted
 
     def freeze(self) -> None:
         how_to_freeze = type(self).how_to_freeze
         if not self.frozen and how_to_freeze is not None:
-            self._before_freezing = saved(self.module, f"{self.name}.module")
+            self._before_freezing = self._parts.copied(self.name)
             predictor = how_to_freeze(self.module)
             self._predictor = predictor if callable(predictor) else self.module
         super().freeze()
 
     def unfreeze(self) -> None:
         if self._before_freezing is not None:
-            restored(self.module, self._before_freezing, f"{self.name}.module")
+            self._put(self._before_freezing)
         self._predictor = self._before_freezing = None
         super().unfreeze()
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        self.unfreeze()
-        super().restore({**snapshot, "frozen": False})
-        if snapshot["frozen"]:
-            self.freeze()
-
     def snapshot(self) -> dict[str, Any]:
         """Frozen, the module's part is what it was before, so that it can be thawed."""
-        snapshot = super().snapshot()
-        if self._before_freezing is not None:
-            snapshot["state"]["module"] = self._before_freezing
-        return snapshot
+        return {**super().snapshot(), "module": (self._before_freezing or self._parts).copied(self.name)}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._before_freezing = snapshot["module"].copied(self.name)
+        self.unfreeze()
+        super().restore(snapshot)
+
+    @property
+    def _parts(self) -> Parts:
+        return Parts(self.model.network, self.module)
+
+    def _put(self, parts: Parts) -> None:
+        self.model.network, self.module = parts.network, parts.module
 
     @property
     def updated_parameters(self) -> tuple[str, ...]:
-        """Any: nobody knows which, so all of the network's are declared."""
+        """Unknown for outside code, so every parameter."""
         return tuple(name for name, _ in self.model.named_parameters())
 
     @property

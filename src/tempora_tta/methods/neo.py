@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.contract import Method
+from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
 from tempora_tta.methods.registry import register
 
 
@@ -16,7 +16,8 @@ class NEO(Method):
     name = "neo"
     label = "NEO"
     modifies = ("activations",)
-    idle = ()  # it learns in predict()
+    actions = {"none": LEARNS | UNTIMED}
+    repeats = True
     state = ("mu", "seen")
 
     def setup(self) -> None:
@@ -27,13 +28,9 @@ class NEO(Method):
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         f = self.model.features(x)
-        if not self.frozen:
+        if self.follows:
             self._include(f)
         return self.model.head(f - self.mu)
-
-    @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
-        return self.model.head(self.model.features(x) - self.mu)
 
     def _include(self, f: Tensor) -> None:
         """Move the mean, unless the batch holds something that is not finite: it would stay forever."""

@@ -54,13 +54,13 @@ def norm_affine(model: Classifier, lower: bool = False) -> dict[str, nn.Paramete
     return {
         f"{name}.{key}": parameter
         for name, layer in model.named_modules()
-        if isinstance(layer, (_BatchNorm, OwnNorm, nn.GroupNorm, nn.LayerNorm))
+        if isinstance(layer, (_BatchNorm, CustomBatchNorm, nn.GroupNorm, nn.LayerNorm))
         and not (lower and model.in_top(name))
         for key, parameter in layer.named_parameters(recurse=False)
     }
 
 
-class OwnNorm(nn.Module):
+class CustomBatchNorm(nn.Module):
     """Base of a method's own BatchNorm layers: `normalise` decides which statistics are used.
 
     Takes the place and the name of a BatchNorm layer, with its weight, bias and statistics.
@@ -123,7 +123,7 @@ class Copies:
     one more (`update_stats`). A layer that is used twice in a forward finds its copy gone, and takes several.
     """
 
-    def __init__(self, of: Mapping[OwnNorm, Statistics]) -> None:
+    def __init__(self, of: Mapping[CustomBatchNorm, Statistics]) -> None:
         usable = {layer: pair for layer, pair in of.items() if pair[0].device.type in HAVE_UPDATE_STATS}
         self.layers = list(usable)
         self.originals = [part for pair in usable.values() for part in pair]
@@ -143,7 +143,7 @@ def blended(old: Statistics, new: Statistics, weight: float) -> Statistics:
     return mean, var
 
 
-N = TypeVar("N", bound=OwnNorm)
+N = TypeVar("N", bound=CustomBatchNorm)
 
 
 def replace_batchnorm(model: Classifier, make: Callable[[_BatchNorm], N]) -> dict[str, N]:

@@ -21,15 +21,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, cycle, islice
 
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.contract import Moment
-from tempora_tta.methods.information import entropy_of, most_information, score, spread_of, without_doubt
+from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Moment
+from tempora_tta.methods.functions import entropy_of, most_information, score, spread_of, without_doubt
+from tempora_tta.methods.gradient import all_finite
 from tempora_tta.methods.norm import norm_affine
-from tempora_tta.methods.optimizers import all_finite
-from tempora_tta.methods.price import LOOK_AHEAD, affords, price
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import Settings, setting
 from tempora_tta.methods.settle import LOOK_EVERY, Settling, unusual
@@ -60,6 +60,11 @@ ALIKE = 1.2
 """Two samples of a batch may be of one class so many times as often as two of different batches."""
 UNKNOWN_COST_X = {"settling": 1.1, "compared": 0.5, "learning": 1.2, "step": 2.0, "looked": 0.02}
 """What work costs, in Standard's time, until it was done once."""
+LOOK_AHEAD = 8
+"""Arrivals that the price of being busy is looked for among. Where nothing is known of them they are taken to come
+back to back."""
+MADE_GOOD_WITHIN, SURE_OF = 16, 0.95
+"""Arrivals within which pauses make a delay good, and the share of the time between two that can be counted on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +99,17 @@ class Pace(Settling):
         *("spread", "velocity", "unwatched", "may_learn", "settled", "usual", "strange"),
         *("arrived_ms", "gaps_ms"),
     )
-    actions = ("settling", "compared", "looked", "step", "none", "back", "alarm", "non_finite")
+    actions = {
+        "settling": LEARNS | UNTIMED,
+        "compared": LEARNS,
+        "looked": NO_OP,
+        "step": LEARNS,
+        "none": UNTIMED,
+        "back": LEARNS | UNTIMED,
+        "alarm": LEARNS | UNTIMED,
+        "non_finite": NO_OP,
+    }
     modes = ("settling", "learning", "settled")
-    idle = ("none", "looked", "non_finite")
-    free = ("none", "settling", "back", "alarm")
     Settings = PaceSettings
 
     def setup(self) -> None:
@@ -176,7 +188,9 @@ class Pace(Settling):
             return False  # nobody knows yet with whose statistics
         learning_ms, step_ms = self._cost(moment, "learning"), self._cost(moment, "step")
         gain = GAIN_OF_STEP * self._lack * self._to_come
-        return affords(moment, learning_ms + step_ms) and gain > self._price(moment, learning_ms, step_ms)
+        return within_budget(moment, learning_ms + step_ms) and gain > self._price(
+            moment, learning_ms, step_ms
+        )
 
     def _worth_settling(self, moment: Moment) -> bool:
         if not self.settling or self.settled_on >= self.settings.batches:
@@ -190,7 +204,9 @@ class Pace(Settling):
             lacking = GAIN_OF_BATCHES * (0.5 if self.difficulty is None else self.difficulty)
             gain = lacking / (self.settled_on * (self.settled_on + 1)) * self._to_come
         return (
-            gain > 0 and affords(moment, settling_ms) and gain > self._price(moment, settling_ms, compare_ms)
+            gain > 0
+            and within_budget(moment, settling_ms)
+            and gain > self._price(moment, settling_ms, compare_ms)
         )
 
     @property
@@ -208,11 +224,13 @@ class Pace(Settling):
 
     def _price(self, moment: Moment, predict_ms: float, adapt_ms: float) -> float:
         plain_ms = self._plain_ms(moment)
-        return price(moment, predict_ms - plain_ms, adapt_ms, plain_ms, gaps_ms=self.gaps_ms)
+        return cost_of_delay(moment, predict_ms - plain_ms, adapt_ms, plain_ms, gaps_ms=self.gaps_ms)
 
     def _price_now(self, moment: Moment, adapt_ms: float) -> float:
         """The prediction is out."""
-        return price(moment, 0.0, adapt_ms, self._plain_ms(moment), emitted=True, gaps_ms=self.gaps_ms)
+        return cost_of_delay(
+            moment, 0.0, adapt_ms, self._plain_ms(moment), emitted=True, gaps_ms=self.gaps_ms
+        )
 
     def _plain_ms(self, moment: Moment) -> float:
         standard_ms = moment.baseline_ms or 0.0
@@ -242,7 +260,7 @@ class Pace(Settling):
         """Not before all of settling is paid for."""
         standard_ms, compare_ms = moment.baseline_ms or 0.0, self._cost(moment, "compared")
         all_ms = self.settings.batches * max(0.0, self._cost(moment, "settling") - standard_ms)
-        pays = affords(moment, standard_ms + all_ms + compare_ms)
+        pays = within_budget(moment, standard_ms + all_ms + compare_ms)
         return pays and self._price_now(moment, compare_ms) <= BLIND
 
     def _worth_looking(self, moment: Moment, mode: str) -> bool:
@@ -256,7 +274,7 @@ class Pace(Settling):
             gain = max(gain, GAIN_OF_STEP * self._lack * self._to_come)
         look_ms = self._cost(moment, "looked")
         predict_ms = self._cost(moment, mode) if mode == "settling" else self._plain_ms(moment)
-        pays = affords(moment, predict_ms + look_ms)
+        pays = within_budget(moment, predict_ms + look_ms)
         return pays and gain > self._price_now(moment, look_ms)
 
     @torch.no_grad()
@@ -389,3 +407,94 @@ class Pace(Settling):
 def length_of(tensors: Sequence[Tensor]) -> Tensor:
     """Of many tensors as one vector."""
     return torch.stack(torch._foreach_norm(list(tensors))).square().sum().sqrt()
+
+
+# What being busy costs the users of a deployment, in batches' worth of right answers.
+
+
+def within_budget(moment: Moment, service_ms: float) -> bool:
+    """Whether a budget, if there is one, pays for a batch that takes so long."""
+    if moment.budget_left_ms is None or moment.baseline_ms is None:
+        return True
+    return service_ms - moment.baseline_ms <= moment.budget_left_ms
+
+
+def cost_of_delay(
+    moment: Moment,
+    before_ms: float,
+    after_ms: float,
+    plain_ms: float | None = None,
+    emitted: bool = False,
+    gaps_ms: Sequence[float] = (),
+) -> float:
+    """How many batches' worth is lost if this one takes so much longer, before and after its prediction is out.
+
+    `plain_ms` is what a plain prediction takes, which is over where the prediction is out already (`emitted`).
+    `gaps_ms` are those between the latest arrivals: where they are random, the next are taken to be like them.
+    """
+    if moment.baseline_ms is None:
+        return 0.0  # nobody waits
+    if plain_ms is None:
+        plain_ms = moment.baseline_ms
+    before_ms, after_ms = max(0.0, before_ms), max(0.0, after_ms)
+    waited_ms = moment.now_ms - moment.arrived_ms + plain_ms
+    own = 0.0 if emitted else _worth(moment, waited_ms) - _worth(moment, waited_ms + before_ms)
+    if moment.interval_ms is None:
+        return own + _worth(moment, plain_ms) - _worth(moment, plain_ms + after_ms)
+    busy_ms = 0.0 if emitted else plain_ms
+    arrivals = [*[0.0] * moment.queued, *_to_come(moment, gaps_ms or [plain_ms])]
+    served = _served(moment, arrivals, plain_ms, busy_ms)
+    served_later = _served(moment, arrivals, plain_ms, busy_ms + before_ms + after_ms)
+    return own + served - served_later + _for_good(moment, before_ms + after_ms, plain_ms)
+
+
+def _for_good(moment: Moment, delay_ms: float, plain_ms: float) -> float:
+    """What a delay costs that no pause makes good. At full load it stays, and a deadline is that much nearer for all
+    that follow."""
+    if moment.deadline_ms is None or moment.interval_ms is None:
+        return 0.0
+    pause_ms = max(0.0, SURE_OF * moment.interval_ms - plain_ms)
+    left_ms = max(0.0, delay_ms - MADE_GOOD_WITHIN * pause_ms)
+    return left_ms / room_ms if (room_ms := _room_ms(moment)) else float(left_ms > 0)
+
+
+def _room_ms(moment: Moment) -> float:
+    """How late a response may be and still be in time."""
+    return max(0.0, (moment.deadline_ms or 0.0) - (moment.baseline_ms or 0.0))
+
+
+def _worth(moment: Moment, response_ms: float) -> float:
+    """What a response is worth after so long; near a deadline less and less, for work may take longer than it did."""
+    late_ms = max(0.0, response_ms - (moment.baseline_ms or 0.0))
+    if moment.deadline_ms is not None:
+        room_ms = _room_ms(moment)
+        return 1 - (late_ms / room_ms) ** 4 if late_ms < room_ms else float(late_ms == 0.0)
+    if moment.threshold_ms is None or moment.baseline_ms is None:
+        return 1.0
+    return 1 / (1 + late_ms / (moment.threshold_ms - moment.baseline_ms))
+
+
+def _to_come(moment: Moment, gaps_ms: Sequence[float]) -> list[float]:
+    """From now on, when the next batches arrive."""
+    interval_ms = moment.interval_ms or 0.0
+    if moment.slack_ms is not None:
+        return [moment.slack_ms + interval_ms * later for later in range(LOOK_AHEAD)]
+    since_ms = moment.now_ms - moment.arrived_ms
+    return [max(0.0, at_ms - since_ms) for at_ms in accumulate(islice(cycle(gaps_ms), LOOK_AHEAD))]
+
+
+def _served(moment: Moment, arrivals: list[float], plain_ms: float, busy_ms: float) -> float:
+    """What these arrivals are worth to a pipeline that is busy for so long."""
+    may_wait, free_ms, total = _may_wait(moment), busy_ms, 0.0
+    for position, arrived_ms in enumerate(arrivals):
+        start_ms = max(free_ms, arrived_ms)
+        pushed_out = position + may_wait < len(arrivals) and arrivals[position + may_wait] < start_ms
+        if not pushed_out:
+            total += _worth(moment, start_ms - arrived_ms + plain_ms)
+            free_ms = start_ms + plain_ms
+    return total
+
+
+def _may_wait(moment: Moment) -> int:
+    """How many may wait. One that may not is answered by the fallback, if there is one: it counts as if it might."""
+    return max(1, moment.queued if moment.queue is None else moment.queue)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tempora_tta.methods.contract import NO_OP
 from tempora_tta.methods.eta import ETA, ETASettings
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import setting
@@ -24,7 +25,7 @@ class RDumb(ETA):
     label = "RDumb"
     Settings = RDumbSettings
     state = ("count",)
-    actions = ("step", "nothing_kept", "non_finite", "recovered", "none")
+    actions = {**ETA.actions, "recovered": NO_OP}
 
     def setup(self) -> None:
         super().setup()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar, cast
 
 from torch import nn
 
+from tempora_tta._global_state import unchanged_by_import
 from tempora_tta._own_code import find, is_own
 from tempora_tta.errors import TemporaError, unknown
-from tempora_tta.methods.contract import Method
+from tempora_tta.methods.contract import Method, Source
 from tempora_tta.methods.modules import adapter
+from tempora_tta.methods.schedule import Scheduled
 from tempora_tta.methods.settings import Settings, build
-from tempora_tta.methods.source import Source
-from tempora_tta.methods.wrappers import Every, Reforward, StopAfter
 from tempora_tta.models import Classifier, wrap
 from tempora_tta.names import METHODS, found
 
@@ -40,8 +41,13 @@ def register(method: _M) -> _M:
 
 
 def names() -> tuple[str, ...]:
-    """Ours, in the order of `tempora_tta.names`, then those that the user's modules have registered."""
-    return tuple(dict.fromkeys((*METHODS, *_methods)))
+    """Ours, in the order of `tempora_tta.names`, those of installed packages, and those that modules registered."""
+    return tuple(dict.fromkeys((*METHODS, *_installed(), *_methods)))
+
+
+def _installed() -> dict[str, EntryPoint]:
+    """What other packages offer, in the entry points `tempora_tta.methods`; none takes the place of ours."""
+    return {one.name: one for one in entry_points(group="tempora_tta.methods") if one.name not in METHODS}
 
 
 def get(name: str | type[Method]) -> type[Method]:
@@ -56,9 +62,12 @@ def get(name: str | type[Method]) -> type[Method]:
         return adapter(own, name) if inspect.isfunction(own) else _check(own, name)
     if name in METHODS:
         return _check(found(METHODS[name]), name)
-    if name not in _methods:
-        raise unknown("method", name, names())
-    return _methods[name]
+    if name in _methods:
+        return _methods[name]
+    if name in (installed := _installed()):
+        with unchanged_by_import(installed[name].module):
+            return _check(installed[name].load(), name)
+    raise unknown("method", name, names())
 
 
 def create(
@@ -97,8 +106,8 @@ def create(
     given = {} if source is None else {"source": source}
     method = kind(classifier, build(kind.Settings, values, kind.name or kind.__name__), seed, **given)
     method.recipe_of = cook
-    method.remember()
-    return _wrapped(method)
+    method.save_initial()
+    return _scheduled(method)
 
 
 def recipe_for(kind: type[Method], model: Classifier) -> tuple[str | None, dict[str, Any]]:
@@ -115,20 +124,16 @@ def recipe_for(kind: type[Method], model: Classifier) -> tuple[str | None, dict[
     return None, {}
 
 
-def _wrapped(method: Method) -> Method:
-    wanted = method.settings
-    adapts_in_predict = type(method).adapt is Method.adapt
-    if wanted.every > 1 and adapts_in_predict:
+def _scheduled(method: Method) -> Method:
+    """The method under its settings that say when it adapts, if any is set."""
+    every, stop_after = method.settings.every, method.settings.stop_after
+    if every > 1 and type(method).adapt is Method.adapt:
         raise TemporaError(
-            f"{method.name}: every={wanted.every} has no effect, it has no separate adapt(): leave it out."
+            f"{method.name}: every={every} has no effect, it has no separate adapt(): leave it out."
         )
-    if wanted.reforward:
-        method = Reforward(method)
-    if wanted.every > 1:
-        method = Every(method, wanted.every)
-    if wanted.stop_after is not None:
-        method = StopAfter(method, wanted.stop_after)
-    return method
+    if every == 1 and stop_after is None and not method.settings.reforward:
+        return method
+    return cast(Method, Scheduled(method))
 
 
 def _check(kind: Any, given: str) -> type[Method]:
@@ -136,35 +141,26 @@ def _check(kind: Any, given: str) -> type[Method]:
         raise TemporaError(
             f"method {given!r}: is not a subclass of tempora_tta.methods.Method: write class Mine(Method)."
         )
-    for attribute, (fits, expected) in _DECLARED.items():
+    for attribute, expected in _DECLARED.items():
         value = getattr(kind, attribute)
-        if not fits(value):
+        if not isinstance(value, expected) or (expected is type and not issubclass(value, Settings)):
             raise TemporaError(
-                f"method {given!r}: {attribute} = {value!r:.60} in its class: must be {expected}."
+                f"method {given!r}: {attribute} = {value!r:.60} in its class: must be {_EXPECTED[expected]}."
             )
     return kind
 
 
-def _is_promise(value: Any) -> bool:
-    return isinstance(value, (bool, property))
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and all(isinstance(name, str) for name in value)
-
-
-_DECLARED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "name": (lambda value: isinstance(value, (str, property)), "a text"),
-    "label": (lambda value: isinstance(value, (str, property)), "a text"),
-    "Settings": (
-        lambda value: (
-            isinstance(value, property) or (isinstance(value, type) and issubclass(value, Settings))
-        ),
-        "a dataclass that extends tempora_tta.methods.Settings",
-    ),
-    "state": (_are_names, "a tuple of attributes' names"),
-    "history_free": (_is_promise, "True or False"),
-    "stateless": (_is_promise, "True or False"),
-    "time_aware": (_is_promise, "True or False"),
+_DECLARED: dict[str, Any] = {
+    **dict.fromkeys(("name", "label"), str),
+    **dict.fromkeys(("history_free", "stateless", "time_aware"), (bool, property)),
+    "Settings": type,
+    "state": (tuple, list),
+    "actions": Mapping,
 }
-"""What a class may declare, and how. Wrappers declare what is inside them, by properties."""
+_EXPECTED: dict[Any, str] = {
+    str: "a text",
+    (bool, property): "True or False",
+    type: "a dataclass that extends tempora_tta.methods.Settings",
+    (tuple, list): "a tuple of attributes' names",
+    Mapping: "words of adapt() with what they mean, {'step': LEARNS}",
+}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.jitter import Draws, Jitter
+from tempora_tta.methods.gradient import RATE, OptimizerName
 from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
+from tempora_tta.methods.settings import by_classes, setting
+from tempora_tta.methods.views import Draws, Jitter
 from tempora_tta.methods.weighted import WeightedMethod, WeightedSettings, smoothed_prior
 
 
@@ -23,15 +24,11 @@ class ROIDSettings(WeightedSettings):
     draws: whether a view's random draws are shared by the batch or made per sample.
     """
 
+    optimizer: OptimizerName = by_classes({10: "adam", 100: "adam", 1000: "nesterov"}, vit="nesterov")
+    lr: float = by_classes({10: 1e-3, 100: 1e-3, 1000: 2.5e-4}, vit=2.5e-4, **RATE)
     source_weight: float = setting(0.01, low=0, high=1)
     prior: Literal["logits", "probabilities", "none"] = "logits"
     draws: Draws = "batch"
-
-    published: ClassVar[dict[str, dict[str, Any]]] = {
-        "cifar": {"optimizer": "adam", "lr": 1e-3},
-        "imagenet": {"optimizer": "nesterov", "lr": 2.5e-4},
-        "vit": {"optimizer": "nesterov", "lr": 2.5e-4},
-    }
 
 
 @register
@@ -57,4 +54,4 @@ class ROID(WeightedMethod):
         return self.jitter(x, self.dice, self.generator, self.settings.draws)
 
     def remember_source(self) -> None:
-        torch._foreach_lerp_(self.optimizer.parameters, self.source_weights, self.settings.source_weight)
+        torch._foreach_lerp_(self.parameters, self.source_weights, self.settings.source_weight)

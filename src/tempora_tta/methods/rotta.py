@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora_tta.errors import TemporaError
+from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED
 from tempora_tta.methods.functions import cross_entropy, sent
-from tempora_tta.methods.gradient import GradientMethod, GradientSettings
-from tempora_tta.methods.jitter import Draws, Jitter
-from tempora_tta.methods.memory import Memory
+from tempora_tta.methods.gradient import RATE, GradientMethod, GradientSettings, OptimizerName, all_finite
 from tempora_tta.methods.norm import (
     Copies,
-    OwnNorm,
+    CustomBatchNorm,
     blended,
     few_channels,
     norm_affine,
     replace_batchnorm,
     update_stats,
 )
-from tempora_tta.methods.optimizers import all_finite
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import setting
 from tempora_tta.methods.state import overwrite
+from tempora_tta.methods.views import Draws, Jitter
 
 TEACHER_MOMENTUM = 0.999
 
@@ -42,16 +42,91 @@ class RoTTASettings(GradientSettings):
     draws: whether a view's random draws are shared by the batch or made per sample.
     """
 
+    optimizer: OptimizerName = "adam"
+    lr: float = setting(1e-3, **RATE)
     capacity: int = setting(64, low=2)
     statistics_momentum: float = setting(0.05, above=0, high=1)
     draws: Draws = "batch"
 
-    published: ClassVar[dict[str, dict[str, Any]]] = {
-        column: {"optimizer": "adam", "lr": 1e-3} for column in ("cifar", "imagenet", "vit")
-    }
+
+@dataclass
+class Entry:
+    """A sample in the memory: where its image is, its class, its uncertainty and when it came."""
+
+    place: int
+    label: int
+    uncertainty: float
+    born: int
 
 
-class RobustNorm(OwnNorm):
+@dataclass
+class BalancedMemory:
+    """A few samples, balanced over predicted classes, certain and recent ones first.
+
+    At most `capacity`, kept by class in the order in which they came.
+    """
+
+    capacity: int
+    num_classes: int
+    seen: int = 0
+    """Samples offered; an entry's age is what it was when it came subtracted from this."""
+    by_class: dict[int, list[Entry]] = field(default_factory=dict)
+    free: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.free = list(range(self.capacity))
+
+    def __len__(self) -> int:
+        return self.capacity - len(self.free)
+
+    def offer(self, label: int, uncertainty: float) -> int | None:
+        """Take a sample in, in place of another if need be; the place for its image, or None if it is dropped.
+
+        One whose uncertainty is not a number has nothing to teach and is never taken in.
+        """
+        place = self._room_for(label, uncertainty) if math.isfinite(uncertainty) else None
+        if place is not None:
+            self.by_class.setdefault(label, []).append(Entry(place, label, uncertainty, self.seen))
+        self.seen += 1
+        return place
+
+    def entries(self) -> list[Entry]:
+        """All of them, by class."""
+        return [entry for label in sorted(self.by_class) for entry in self.by_class[label]]
+
+    def age(self, entry: Entry) -> int:
+        """How many samples were offered since it came, itself included."""
+        return self.seen - entry.born
+
+    def freshness(self, entry: Entry) -> float:
+        """exp(-age/N) / (1 + exp(-age/N)): what it weighs in the loss."""
+        decay = math.exp(-self.age(entry) / self.capacity)
+        return decay / (1 + decay)
+
+    def score(self, age: int, uncertainty: float) -> float:
+        """How dispensable a sample is: old and uncertain ones are."""
+        return 1 / (1 + math.exp(-age / self.capacity)) + uncertainty / math.log(self.num_classes)
+
+    def _room_for(self, label: int, uncertainty: float) -> int | None:
+        own = self.by_class.get(label, [])
+        if len(own) >= self.capacity / self.num_classes:
+            rivals = own
+        elif self.free:
+            return self.free.pop(0)
+        else:
+            most = max(map(len, self.by_class.values()))
+            rivals = [entry for entry in self.entries() if len(self.by_class[entry.label]) == most]
+        worst = max(reversed(rivals), key=self._score_of)  # of equals the last
+        if not self._score_of(worst) > self.score(0, uncertainty):
+            return None
+        self.by_class[worst.label].remove(worst)
+        return worst.place
+
+    def _score_of(self, entry: Entry) -> float:
+        return self.score(self.age(entry), entry.uncertainty)
+
+
+class RobustNorm(CustomBatchNorm):
     """BatchNorm that learns slowly: R' = 0.95 R + 0.05 b, b with biased variance, and normalises with R'.
 
     The gradient flows through b. R' becomes R only when the update that it belongs to was made.
@@ -70,7 +145,7 @@ class RobustNorm(OwnNorm):
         own = self.propose(x.detach())
         if not torch.is_grad_enabled():
             return self.with_statistics(x, *self.proposed)
-        normalised: Tensor = _Slowly.apply(x, self.weight, self.bias, *self.proposed, own, self)
+        normalised: Tensor = RobustNormFunction.apply(x, self.weight, self.bias, *self.proposed, own, self)
         return normalised
 
     def propose(self, x: Tensor) -> Tensor:
@@ -95,7 +170,7 @@ class RobustNorm(OwnNorm):
         return self.counts[count]
 
 
-class _Slowly(torch.autograd.Function):
+class RobustNormFunction(torch.autograd.Function):
     """Batch normalisation with R' = (1 - m) R + m b; the gradient flows through b as well, m times as much.
 
     With x^ the normalised batch, d / d b's mean is -scale sum g, and d / d its variance -scale^2 / 2 sum g x^.
@@ -174,8 +249,7 @@ class RoTTA(GradientMethod):
     modifies = ("parameters", "activations")
     Settings = RoTTASettings
     state = ("memory", "images", "dice")
-    actions = ("step", "stored", "non_finite", "none")
-    idle = (*GradientMethod.idle, "stored")
+    actions = {"step": LEARNS, "stored": NO_OP, "non_finite": NO_OP, "none": UNTIMED}
     modes = ("updates",)
 
     def setup(self) -> None:
@@ -196,7 +270,7 @@ class RoTTA(GradientMethod):
             for name, layer in norms.items():
                 self.changing[f"{prefix}{name}.running_mean"] = layer.running_mean
                 self.changing[f"{prefix}{name}.running_var"] = layer.running_var
-        self.memory = Memory(self.settings.capacity, self.model.num_classes)
+        self.memory = BalancedMemory(self.settings.capacity, self.model.num_classes)
         self.images: Tensor | None = None  # one per place of the memory
         self.jitter = Jitter(self.model, self.name)
         self.dice = torch.Generator().manual_seed(self.seed)
@@ -206,10 +280,6 @@ class RoTTA(GradientMethod):
         z = self.teacher(x)
         self.pending = (x, z) if self.learning and not self.frozen else None
         return z
-
-    @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
-        return self.teacher(x)
 
     def learn(self, x: Tensor, z: Tensor) -> str:
         """Offer every sample to the memory; learn from it after every N-th, in the middle of a batch if so."""
@@ -262,7 +332,7 @@ class RoTTA(GradientMethod):
         gradients = self.gradients(loss)
         if not all_finite(loss, gradients):
             return "non_finite"
-        self.optimizer.step(gradients)
+        self.step(gradients)
         self.after_step()
         return "step"
 
@@ -272,7 +342,7 @@ class RoTTA(GradientMethod):
         layers = [*self.student_norms.values(), *self.teacher_norms.values()]
         proposed = [part for layer in layers for part in layer.proposed]
         overwrite([part for layer in layers for part in (layer.running_mean, layer.running_var)], proposed)
-        torch._foreach_lerp_(self.teacher_weights, self.optimizer.parameters, 1 - TEACHER_MOMENTUM)
+        torch._foreach_lerp_(self.teacher_weights, self.parameters, 1 - TEACHER_MOMENTUM)
 
     def view(self, x: Tensor) -> Tensor:
         """One random view of each image."""

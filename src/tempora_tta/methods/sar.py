@@ -7,10 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tempora_tta.methods.contract import NO_OP
 from tempora_tta.methods.functions import entropy, indices, max_entropy
-from tempora_tta.methods.gradient import GradientMethod, NormSettings, TrackSettings
+from tempora_tta.methods.gradient import (
+    GradientMethod,
+    NormSettings,
+    TrackSettings,
+    all_finite,
+    gradients_of,
+)
 from tempora_tta.methods.norm import norm_affine
-from tempora_tta.methods.optimizers import all_finite, gradients_of
 from tempora_tta.methods.registry import register
 from tempora_tta.methods.settings import setting
 from tempora_tta.methods.state import overwrite
@@ -33,14 +39,14 @@ class SAR(GradientMethod):
     label = "SAR"
     Settings = SARSettings
     state = ("ema",)
-    actions = ("step", "nothing_kept", "non_finite", "recovered", "none")
+    actions = {**GradientMethod.actions, "recovered": NO_OP}
     modes = ("kept",)
 
     def setup(self) -> None:
         super().setup()
         self.e0 = self.settings.margin * max_entropy(self.model.num_classes)
         self.ema: Tensor | None = None
-        self.unperturbed = [torch.empty_like(w) for w in self.optimizer.parameters]
+        self.unperturbed = [torch.empty_like(w) for w in self.parameters]
 
     def select(self) -> dict[str, nn.Parameter]:
         return norm_affine(self.model, lower=True)
@@ -49,7 +55,7 @@ class SAR(GradientMethod):
         kept = indices(entropy(z.detach()) < self.e0)
         if not self.keep(kept):
             return "nothing_kept"
-        w = self.optimizer.parameters
+        w = self.parameters
         first = entropy(z[kept]).mean()
         ascent = gradients_of(first, w)
 
@@ -73,13 +79,13 @@ class SAR(GradientMethod):
             self.reset()  # undoes the step, which therefore need not be made
             return "recovered"
         self.ema = ema
-        self.optimizer.step(gradients)
+        self.step(gradients)
         return "step"
 
     @torch.no_grad()
     def perturb(self, gradients: tuple[Tensor, ...]) -> None:
         """w + rho g / |g|, |g| the norm of all gradients together."""
-        w = self.optimizer.parameters
+        w = self.parameters
         overwrite(self.unperturbed, w)
         norm = torch.stack(torch._foreach_norm(list(gradients))).norm()
         radius = self.settings.rho / norm.clamp(min=torch.finfo(norm.dtype).tiny)

@@ -1,23 +1,43 @@
-"""Settings of a method: a frozen dataclass, checked, with errors that say what to write instead."""
+"""Settings of a method: a frozen dataclass whose fields say what is allowed, what tuning may try and what a default
+follows."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from tempora_tta.errors import TemporaError, suggestion, unknown
-from tempora_tta.methods.search import Between, Times
 from tempora_tta.models import Classifier
 
-if TYPE_CHECKING:
-    from typing import Self
-
 S = TypeVar("S", bound="Settings")
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """From the default divided by `factor` to the default times it, evenly in its logarithm."""
+
+    factor: float
+
+    def at(self, share: float, default: float) -> float:
+        return default * float(self.factor ** (2 * share - 1))
+
+
+@dataclass(frozen=True)
+class Range:
+    """From `low` to `high`."""
+
+    low: float
+    high: float
+
+    def at(self, share: float, default: float) -> float:
+        return self.low + share * (self.high - self.low)
 
 
 def setting(
@@ -26,23 +46,44 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     above: float | None = None,
-    search: Times | Between | None = None,
+    search: LogRange | Range | None = None,
+    rule: Callable[[Classifier], Any] | None = None,
 ) -> Any:
-    """A field of a `Settings` class: its default and, for numbers, low <= value <= high or value > above; `search`
-    says what tuning may try."""
-    metadata = {"low": low, "high": high, "above": above, "search": search}
+    """Make a field of a `Settings` class.
+
+    Numbers lie between `low` and `high`, both allowed, and above `above`; `search` says what tuning may try; `rule`
+    gives the value for a network where the setting is None.
+    """
+    metadata = {"low": low, "high": high, "above": above, "search": search, "rule": rule}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def by_family(cnn: Any, vit: Any, **limits: Any) -> Any:
+    """Make a field whose default follows the kind of network."""
+    return setting(None, rule=lambda model: vit if model.family == "vit" else cnn, **limits)
+
+
+def by_classes(published: Mapping[int, Any], vit: Any = None, **limits: Any) -> Any:
+    """Make a field whose default is what was published for the number of classes that is nearest in log scale.
+
+    vit: what a ViT takes instead, whatever its number of classes.
+    """
+
+    def rule(model: Classifier) -> Any:
+        if vit is not None and model.family == "vit":
+            return vit
+        return published[min(published, key=lambda classes: abs(math.log(classes / model.num_classes)))]
+
+    return setting(None, rule=rule, **limits)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What every method understands; a method's own settings extend it.
 
-    every: adapt on every k-th batch only (`Every`).
-    stop_after: freeze after so many batches (`StopAfter`); None: never.
-    reforward: predict each batch again after adapting to it (`Reforward`).
-
-    A default of None elsewhere means "as the model needs it"; `resolved` fills it in.
+    every: adapt on every k-th batch only.
+    stop_after: freeze after so many batches; None: never.
+    reforward: predict each batch again after adapting to it.
     """
 
     every: int = setting(1, low=1)
@@ -52,55 +93,53 @@ class Settings:
     paper: ClassVar[Mapping[str, Any]] = {}
     """What the preset "paper" changes, for comparison with the published tables."""
 
-    def resolved(self, model: Classifier) -> Self:
+    def resolved(self: S, model: Classifier) -> S:
         """These settings with everything decided that depends on the model."""
-        return self
+        rules = {field.name: field.metadata.get("rule") for field in dataclasses.fields(self)}
+        open_ = {name: rule for name, rule in rules.items() if rule and getattr(self, name) is None}
+        return dataclasses.replace(self, **{name: rule(model) for name, rule in open_.items()})
 
 
 def build(kind: type[S], values: Mapping[str, Any], method: str) -> S:
     """`kind(**values)`, or a TemporaError that names the method, the setting and what is allowed."""
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    hints = typing.get_type_hints(kind)
-    checked = {}
+    checks, checked = _checks(kind), {}  # type: ignore[arg-type]  # a class can be hashed
     for name, value in values.items():
-        if name not in fields:
-            raise unknown(f"setting of {method}", name, fields)
+        if name not in checks:
+            raise unknown(f"setting of {method}", name, checks)
         try:
-            checked[name] = _converted(value, hints[name])
-            _check_range(checked[name], fields[name].metadata)
-        except ValueError as problem:
-            raise TemporaError(f"{method}: {name}={value!r}: {problem}") from None
+            checked[name] = checks[name].validate_python(value)
+        except ValidationError as error:
+            raise TemporaError(f"{method}: {name}={value!r}: {_reason(error.errors()[0])}") from None
     return kind(**checked)
 
 
-def _converted(value: Any, hint: Any) -> Any:
-    """`value` as its type hint wants it; only an int where a float is wanted is changed."""
-    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    for option in options:
-        if typing.get_origin(option) is typing.Literal:
-            choices = typing.get_args(option)
-            if value in choices and type(value) in {type(choice) for choice in choices}:
-                return value
-            raise ValueError(suggestion(str(value), [str(choice) for choice in choices]))
-        if option is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-        if isinstance(value, option) and not (option is int and isinstance(value, bool)):
-            return value
-    if float in options and isinstance(value, str):
-        raise ValueError("must be a number (YAML reads 1e-3 as text: write 0.001 or 1.0e-3)")
-    names = {float: "a number", int: "a whole number", bool: "true or false", type(None): "none"}
-    raise ValueError(f"must be {' or '.join(names.get(o, getattr(o, '__name__', str(o))) for o in options)}")
+@cache
+def _checks(kind: type[Settings]) -> dict[str, TypeAdapter[Any]]:
+    """What holds a value against the type and the limits of its field."""
+    hints, config = typing.get_type_hints(kind), ConfigDict(strict=True, allow_inf_nan=False)
+    checks = {}
+    for field in dataclasses.fields(kind):
+        low, high, above = (field.metadata.get(name) for name in ("low", "high", "above"))
+        limited: Any = Annotated[hints[field.name], Field(ge=low, le=high, gt=above)]
+        checks[field.name] = TypeAdapter(
+            limited if field.default is not None else limited | None, config=config
+        )
+    return checks
 
 
-def _check_range(value: Any, bounds: Mapping[str, Any]) -> None:
-    low, high, above = (bounds.get(name) for name in ("low", "high", "above"))
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return
-    if not math.isfinite(value):
-        raise ValueError("must be finite")
-    if above is not None and value <= above:
-        raise ValueError(f"must be greater than {above:g}")
-    if low is not None and value < low:
-        raise ValueError(f"must be at least {low:g}")
-    if high is not None and value > high:
-        raise ValueError(f"must be at most {high:g}")
+def _reason(problem: Any) -> str:
+    """What is wrong with a value, given what pydantic says of it."""
+    if problem["type"] == "literal_error":
+        allowed = problem["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+        return suggestion(str(problem["input"]), allowed)
+    if problem["type"] == "float_type" and isinstance(problem["input"], str):
+        return "must be a number (YAML reads 1e-3 as text: write 0.001 or 1.0e-3)"
+    words = {
+        "Input should be": "must be",
+        "greater than or equal to": "at least",
+        "less than or equal to": "at most",
+    }
+    reason = str(problem["msg"])
+    for theirs, ours in words.items():
+        reason = reason.replace(theirs, ours)
+    return reason

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.contract import Method
+from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
 from tempora_tta.methods.functions import entropy
 from tempora_tta.methods.norm import BatchStatistics
 from tempora_tta.methods.registry import register
@@ -74,12 +74,12 @@ class Settling(Method):
 
     def copied(self) -> list[Tensor]:
         """What changes, as it is: to `put` back."""
-        copies = [torch.empty_like(tensor) for tensor in self._tensors()]
-        overwrite(copies, self._tensors())
+        copies = [torch.empty_like(tensor) for tensor in self.tensors()]
+        overwrite(copies, self.tensors())
         return copies
 
     def put(self, copies: list[Tensor]) -> None:
-        overwrite(self._tensors(), copies)
+        overwrite(self.tensors(), copies)
 
 
 def unusual(value: float, usual: Sequence[float], sigmas: float, least: float = 0.0) -> float:
@@ -115,9 +115,13 @@ class Settle(Settling):
     name = "settle"
     label = "Settle"
     state = ("kept", "usual", "strange")
-    actions = ("settling", "none", "looked", "alarm")
+    actions = {
+        "settling": LEARNS | UNTIMED,
+        "none": UNTIMED,
+        "looked": LEARNS,
+        "alarm": LEARNS | UNTIMED,
+    }
     modes = ("settling", "settled")
-    free = ("settling", "none", "alarm")
     Settings = SettleSettings
 
     def setup(self) -> None:

@@ -4,46 +4,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from tempora_tta.methods.functions import kl
-from tempora_tta.methods.gradient import fill
-from tempora_tta.methods.optimizers import all_finite, gradients_of
-from tempora_tta.methods.projector import ProjectorMethod, ProjectorSettings
+from tempora_tta.methods.gradient import RATE, GradientSettings, all_finite, gradients_of
+from tempora_tta.methods.projector import ProjectorMethod
 from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
-from tempora_tta.models import Classifier
-
-if TYPE_CHECKING:
-    from typing import Self
+from tempora_tta.methods.settings import by_family, setting
 
 DEFAULT_PATCH = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class SPASettings(ProjectorSettings):
-    """How strong the views are.
+class SPASettings(GradientSettings):
+    """How to step, and how strong the views are.
 
+    projector_lr: of the projector; lr is that of the norm layers.
     low_frequencies: side of the masked square of the spectrum, as a share of the image's.
     mask_probability: of each amplitude in it. noise_ratio: mean share of noise in a patch.
-    The last two follow the network's family unless given.
     """
 
+    lr: float = by_family(cnn=2.5e-3, vit=1e-2, **RATE)
+    projector_lr: float = by_family(cnn=2.5e-2, vit=5e-2, **RATE)
     low_frequencies: float = setting(0.2, low=0, high=1)
-    mask_probability: float | None = setting(None, low=0, high=1)
-    noise_ratio: float | None = setting(None, above=0, high=1)
-
-    default_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-3, "vit": 1e-2}
-    default_projector_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-2, "vit": 5e-2}
-
-    def resolved(self, model: Classifier) -> Self:
-        vit = model.family == "vit"
-        return fill(
-            super().resolved(model), mask_probability=0.2 if vit else 0.1, noise_ratio=0.4 if vit else 0.1
-        )
+    mask_probability: float = by_family(cnn=0.1, vit=0.2, low=0, high=1)
+    noise_ratio: float = by_family(cnn=0.1, vit=0.4, above=0, high=1)
 
 
 @register
@@ -116,11 +103,11 @@ class SPA(ProjectorMethod):
         """The step down; the strength of the noise steps up."""
         if self.strength is None or self.strength_velocity is None:  # other views() than ours
             return super().descend(loss)
-        wanted = [*self.optimizer.parameters, self.strength.requires_grad_()]
+        wanted = [*self.parameters, self.strength.requires_grad_()]
         *gradients, ascent = gradients_of(loss, wanted)
         if not all_finite(loss, [*gradients, ascent]):
             return "non_finite"
-        self.optimizer.step(gradients)
+        self.step(gradients)
         self._strengthen(self.strength, self.strength_velocity, ascent)
         return "step"
 

@@ -17,10 +17,8 @@ class Standard(Method):
     label = "Standard"
     history_free = True
     stateless = True
+    repeats = True
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         return self.model(x)
-
-    def rescore(self, x: Tensor) -> Tensor:
-        return self.predict(x)

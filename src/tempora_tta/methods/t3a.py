@@ -9,18 +9,17 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import Method
+from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
 from tempora_tta.methods.functions import entropy
 from tempora_tta.methods.registry import register
-from tempora_tta.methods.search import Times
-from tempora_tta.methods.settings import Settings, setting
+from tempora_tta.methods.settings import LogRange, Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class T3ASettings(Settings):
     """filter_k: how many supports each class keeps, those of least entropy; null keeps all."""
 
-    filter_k: int | None = setting(100, low=1, search=Times(30))
+    filter_k: int | None = setting(100, low=1, search=LogRange(30))
 
 
 @register
@@ -30,7 +29,8 @@ class T3A(Method):
     name = "t3a"
     label = "T3A"
     modifies = ("output",)
-    idle = ()  # it learns in predict()
+    actions = {"none": LEARNS | UNTIMED}
+    repeats = True
     state = ("features", "classes", "entropies")
     modes = ("supports",)
     Settings = T3ASettings
@@ -52,13 +52,9 @@ class T3A(Method):
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         f = self.model.features(x)
-        if not self.frozen:
+        if self.follows:
             self.support(f, self.model.head(f))
         return self.similarities(f)
-
-    @torch.no_grad()
-    def rescore(self, x: Tensor) -> Tensor:
-        return self.similarities(self.model.features(x))
 
     def support(self, f: Tensor, z: Tensor) -> None:
         """Append a batch, of class C where it is not finite, and keep the most certain of each class."""

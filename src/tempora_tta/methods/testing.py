@@ -10,42 +10,43 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
+from torch.utils._pytree import tree_map
 
 from tempora_tta._global_state import GlobalState
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods._promises import PROMISES, Broken, Kit, contents, has_something_to_change, run
-from tempora_tta.methods.contract import Method
+from tempora_tta.methods.contract import Method, adapt_at, predict_at
 from tempora_tta.methods.functions import entropy, max_entropy
+from tempora_tta.methods.guard import Guard
+from tempora_tta.methods.modules import Parts
 from tempora_tta.methods.norm import BatchStatistics
 from tempora_tta.methods.registry import create, get
+from tempora_tta.methods.state import GeneratorState
 from tempora_tta.models import Classifier, wrap
-
-__all__ = [
-    "PROMISES",
-    "Check",
-    "Report",
-    "check",
-    "made_up_batches",
-    "made_up_images",
-    "run",
-    "shaken",
-    "sharpened",
-]
 
 BATCHES, BATCH_SIZE = 4, 8
 MOST_BATCHES = 24  # until a method acts
+BRANCH = 2  # the batch at which checks save, freeze or part ways
 ATTEMPTS = ((0.2, 0.0), (0.02, 0.0), (0.2, 0.5))
 """How certain the network is made (median entropy as a share of ln C) and how far its weights are shaken, in turn,
 until the method acts: promises hold for any weights."""
 SOURCE_SAMPLES = 64  # for methods that want thousands, which would only take longer here
+
+
+class Broken(Exception):
+    """A promise was not kept; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,31 @@ class Report:
     def __str__(self) -> str:
         if self.refused is not None:
             return f"{self.method} on {self.model}: refused\n  {self.refused}"
-        lines = [
-            f"  {'pass' if check.passed else 'FAIL'}  {check.promise}: {check.reason}"
-            for check in self.checks
-        ]
-        return "\n".join([f"{self.method} on {self.model}: {'pass' if self.passed else 'FAIL'}", *lines])
+        lines = [f"  {_word(check.passed)}  {check.promise}: {check.reason}" for check in self.checks]
+        return "\n".join([f"{self.method} on {self.model}: {_word(self.passed)}", *lines])
+
+
+def _word(passed: bool) -> str:
+    return "pass" if passed else "FAIL"
+
+
+@dataclass
+class Kit:
+    """What checks work with: a way to make the method, a model and a stream."""
+
+    make: Callable[[nn.Module], Method]
+    model: Classifier
+    batches: list[Tensor]
+
+    def fresh(self) -> Method:
+        """The method, newly made."""
+        return self.make(self.model)
+
+    def after(self, count: int) -> Method:
+        """The method after so many batches."""
+        method = self.fresh()
+        run(method, self.batches[:count])
+        return method
 
 
 def check(
@@ -117,11 +138,32 @@ def check(
     for share, shake in ATTEMPTS:
         ready = sharpened(shaken(classifier, shake), stream[0], share)
         needed = _batches_needed(make, ready, stream)
-        before.put_back()
         if needed is not None:
             break
     kit = Kit(make, ready, stream if batches is not None else stream[: max(BATCHES, (needed or 0) + 2)])
     return Report(name, classifier.name, [_outcome(promise, test, kit) for promise, test in PROMISES.items()])
+
+
+def _outcome(promise: str, test: Callable[[Kit], str], kit: Kit) -> Check:
+    """The outcome of one check. What it left behind in the process is put back, and must not break the next."""
+    before = GlobalState.now()
+    try:
+        return Check(promise, True, test(kit))
+    except Broken as broken:
+        return Check(promise, False, str(broken))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a method must not end the process
+        return Check(promise, False, _raised(error))
+    finally:
+        before.put_back()
+
+
+def _raised(error: BaseException) -> str:
+    return f"raised {type(error).__name__}: {error}"
+
+
+# The stream and the network.
 
 
 def made_up_batches(model: Classifier, count: int = BATCHES) -> list[Tensor]:
@@ -143,26 +185,6 @@ def made_up_images(model: Classifier, count: int, brightness: float = 0.9, seed:
         for limits in (model.preprocessing.lowest, model.preprocessing.highest)
     )
     return (low + (high - low) * images).to(model.device, model.dtype)
-
-
-def _batches_needed(
-    make: Callable[[nn.Module], Method], model: Classifier, stream: Sequence[Tensor]
-) -> int | None:
-    """How many batches there are until it changes something; None: it never does."""
-    try:
-        method = make(model)
-        if not has_something_to_change(method):
-            return 0
-        for index, x in enumerate(stream):
-            before = contents(method)
-            run(method, [x])
-            if contents(method) != before:
-                return index + 1
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        return 0  # the promises will say what is wrong
-    return None
 
 
 @torch.no_grad()
@@ -191,19 +213,318 @@ def sharpened(model: Classifier, x: Tensor, share: float = 0.2) -> Classifier:
     return sharp
 
 
-def _outcome(promise: str, test: Callable[[Kit], str], kit: Kit) -> Check:
+def _batches_needed(
+    make: Callable[[nn.Module], Method], model: Classifier, stream: Sequence[Tensor]
+) -> int | None:
+    """How many batches there are until it changes something; None: it never does."""
     before = GlobalState.now()
     try:
-        return Check(promise, True, test(kit))
-    except Broken as broken:
-        return Check(promise, False, str(broken))
+        method = make(model)
+        if not _has_something_to_change(method):
+            return 0
+        for index, x in enumerate(stream):
+            at_first = _contents(method)
+            run(method, [x])
+            if _contents(method) != at_first:
+                return index + 1
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit too: a method must not end whoever runs it
-        return Check(promise, False, _raised(error))
+    except BaseException:
+        return 0  # the promises will say what is wrong
     finally:
-        before.put_back()  # what one check left must not break the next
+        before.put_back()
+    return None
 
 
-def _raised(error: BaseException) -> str:
-    return f"raised {type(error).__name__}: {error}"
+# What is compared.
+
+
+def run(method: Method, batches: Sequence[Tensor]) -> list[tuple[Tensor, str]]:
+    """Scores (as they were when emitted) and action of each batch."""
+    return [(predict_at(method, x).clone(), adapt_at(method)) for x in batches]
+
+
+def _has_something_to_change(method: Method) -> bool:
+    declared = method.updated_parameters or method.updated_buffers or method.changing or method.changes()
+    return bool(declared) and not method.frozen
+
+
+def _contents(method: Method) -> str:
+    """Everything that adapting may change besides running statistics, as one text to compare."""
+    snapshot = method.snapshot()
+    snapshot = snapshot.get("inner", snapshot)
+    tensors = [*method.trainable.values(), *method.changing.values()]
+    state = {part: snapshot.get(part) for part in ("state", "tensors", "module")}
+    return str(tree_map(_digest, tensors or state))
+
+
+def _digest(part: Any) -> str:
+    if isinstance(part, Parts):
+        return str(tree_map(_digest, [dict(part.network.state_dict()), dict(part.module.state_dict())]))
+    part = part.state if isinstance(part, GeneratorState) else part
+    if not isinstance(part, Tensor):
+        return repr(part)
+    held = part.detach().cpu().contiguous().view(-1).view(torch.uint8)
+    return hashlib.sha256(held.numpy().tobytes()).hexdigest()
+
+
+def _everything(method: Method) -> dict[str, Tensor]:
+    """All tensors of the model and of the method, by name."""
+    own = {**method.model.state_dict(), **method.trainable, **method.changing}
+    return {name: tensor.detach().clone() for name, tensor in own.items()}
+
+
+def _changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> list[str]:
+    return [name for name, tensor in before.items() if not torch.equal(tensor, after[name])]
+
+
+def _counted(results: Sequence[tuple[Tensor, str]]) -> str:
+    return ", ".join(f"{action} {count}" for action, count in Counter(one for _, one in results).items())
+
+
+def _same(expected: list[tuple[Tensor, str]], given: list[tuple[Tensor, str]], when: str) -> None:
+    for index, ((scores, action), (scores_now, action_now)) in enumerate(zip(expected, given, strict=True)):
+        if not torch.equal(scores, scores_now):
+            difference = (scores - scores_now).abs().max().item()
+            raise Broken(f"{when}, the scores of batch {index} differ by up to {difference:.3g}")
+        if action != action_now:
+            raise Broken(f"{when}, adapt() on batch {index} returned {action_now!r} instead of {action!r}")
+
+
+def _open_files() -> set[str]:
+    """What this process holds open, where the system tells."""
+    folder = Path("/proc/self/fd")
+    found = set()
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        with suppress(OSError):
+            found.add(f"{entry.name} -> {entry.readlink()}")
+    return {name for name in found if not name.endswith("/fd")}
+
+
+# The promises: each returns what was seen, or raises what is broken.
+
+
+def _acts(kit: Kit) -> str:
+    """A pass that changed nothing shows nothing."""
+    method = kit.fresh()
+    before = _contents(method)
+    seen = _counted(run(method, kit.batches))
+    if _contents(method) != before:
+        return f"something changed within {len(kit.batches)} batches: {seen}"
+    if _has_something_to_change(method):
+        raise Broken(
+            f"it never did: nothing changed in {len(kit.batches)} batches ({seen}), so nothing was checked: "
+            "give settings under which it acts (--set)"
+        )
+    return f"has nothing to change: {seen}"
+
+
+def _scores(kit: Kit) -> str:
+    method = kit.fresh()
+    for index, x in enumerate(kit.batches):
+        scores = predict_at(method, x)
+        action = adapt_at(method)
+        wanted = (len(x), kit.model.num_classes)
+        if not isinstance(scores, Tensor) or scores.shape != wanted:
+            shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise Broken(f"scores of batch {index} have shape {shape}; expected (images, classes) = {wanted}")
+        if not scores.is_floating_point():
+            raise Broken(f"scores of batch {index} are {scores.dtype}; expected floating point")
+        if not scores.isfinite().all():
+            raise Broken(f"scores of batch {index}, a clean one, are not all finite")
+        if not isinstance(action, str):
+            raise Broken(f"adapt() on batch {index} returned {action!r:.60}; expected a word such as 'step'")
+    return f"(images, classes) = {wanted}, all finite"
+
+
+def _global_state(kit: Kit) -> str:
+    guard, made = Guard("it"), []
+
+    def called(call: str, do: Callable[[], Any]) -> Any:
+        with guard(call):
+            return do()
+
+    try:
+        called("setup", lambda: made.append(kit.fresh()))
+        (method,) = made
+        for x in kit.batches[:BRANCH]:
+            called("predict", partial(predict_at, method, x))
+            called("adapt", partial(adapt_at, method))
+        saved = called("snapshot", method.snapshot)
+        called("freeze", method.freeze)
+        called("predict", partial(predict_at, method, kit.batches[BRANCH]))
+        called("restore", partial(method.restore, saved))
+        called("reset", method.reset)
+    except TemporaError as changed:
+        raise Broken(str(changed)) from None
+    return "torch's switches are as they were after every call"
+
+
+def _reset(kit: Kit) -> str:
+    method = kit.fresh()
+    first = run(method, kit.batches)
+    method.freeze()
+    method.reset()
+    if method.frozen != kit.fresh().frozen:
+        raise Broken("reset() left it frozen")
+    _same(first, run(method, kit.batches), "after reset()")
+    return "scores and actions repeat bit for bit"
+
+
+def _same_seed(kit: Kit) -> str:
+    first = run(kit.fresh(), kit.batches)
+    _same(first, run(kit.fresh(), kit.batches), "made a second time")
+    return f"two of them agree; actions: {_counted(first)}"
+
+
+def _snapshot(kit: Kit) -> str:
+    method = kit.after(BRANCH)
+    saved = method.snapshot()
+    rest = run(method, kit.batches[BRANCH:])
+    for attempt in ("first", "second"):
+        if attempt == "second":
+            method.freeze()
+        method.restore(saved)
+        _same(rest, run(method, kit.batches[BRANCH:]), f"after the {attempt} restore()")
+    return "the rest of the stream repeats bit for bit, twice from one snapshot"
+
+
+def _frozen(kit: Kit) -> str:
+    method = kit.after(BRANCH)
+    method.freeze()
+    before = _everything(method)
+    first = run(method, kit.batches)
+    _same(first, run(method, kit.batches), "frozen")
+    if {action for _, action in first} != {"none"}:
+        raise Broken("frozen, adapt() returned something else than 'none'")
+    if changed := _changed(before, _everything(method)):
+        raise Broken(f"frozen, it changed {', '.join(changed[:3])}")
+    return "predictions repeat and nothing changes"
+
+
+def _declared(kit: Kit) -> str:
+    original = {name: tensor.clone() for name, tensor in kit.model.state_dict().items()}
+    method = kit.fresh()
+    before = _everything(method)
+    changed: set[str] = set()
+    for x in kit.batches:
+        run(method, [x])
+        changed.update(_changed(before, _everything(method)))
+    declared = {*method.updated_parameters, *method.updated_buffers}
+    if undeclared := sorted(changed - declared):
+        raise Broken(f"it changed {', '.join(undeclared[:3])} without declaring it")
+    if _changed(original, kit.model.state_dict()):
+        raise Broken("it changed the caller's model")
+    return f"{len(changed)} tensors changed, {len(declared)} declared"
+
+
+def _final(kit: Kit) -> str:
+    method = kit.fresh()
+    for index, x in enumerate(kit.batches):
+        given = x.clone()
+        scores = predict_at(method, x)
+        if scores.requires_grad:
+            raise Broken("scores carry a gradient graph: return them detached")
+        emitted = scores.clone()
+        adapt_at(method)
+        if not torch.equal(scores, emitted):
+            raise Broken(f"adapt() changed the scores of batch {index} after they were emitted")
+        if not torch.equal(x, given):
+            raise Broken(f"it changed the images of batch {index} in place")
+    return "scores stay as emitted, images as given; labels and later batches are never shown"
+
+
+def _history_free(kit: Kit) -> str:
+    if not kit.fresh().history_free:
+        return "not claimed"
+    *earlier, last = kit.batches
+    if not torch.equal(predict_at(kit.after(len(earlier)), last), predict_at(kit.fresh(), last)):
+        raise Broken("claimed, but the scores of a batch depend on the batches before it")
+    return "claimed, and scores do not depend on earlier batches"
+
+
+def _stateless(kit: Kit) -> str:
+    if not kit.fresh().stateless:
+        return "not claimed"
+    method = kit.after(BRANCH)
+    method.freeze()
+    standard = create("standard", kit.model)
+    for x in kit.batches:
+        if not torch.equal(predict_at(method, x).argmax(1), standard.predict(x).argmax(1)):
+            raise Broken("claimed, but frozen it predicts other classes than Standard")
+    return "claimed, and frozen it predicts what Standard predicts"
+
+
+def _batch_of_one(kit: Kit) -> str:
+    method = kit.fresh()
+    try:
+        scores = predict_at(method, kit.batches[0][:1])
+    except TemporaError as refusal:
+        return f"refused: {refusal}"
+    adapt_at(method)
+    if scores.shape != (1, kit.model.num_classes):
+        raise Broken(f"scores of one image have shape {tuple(scores.shape)}")
+    run(method, [x[:1] for x in kit.batches])
+    return "works"
+
+
+def _nothing_to_learn(kit: Kit) -> str:
+    """With a classifier of zeros every class is equally likely: the least informative batch there is."""
+    blank = copy.deepcopy(kit.model)
+    with torch.no_grad():
+        for parameter in blank.classifier.parameters():
+            parameter.zero_()
+    method = kit.make(blank)
+    before = _everything(method)
+    actions = [action for _, action in run(method, kit.batches)]
+    changed = set(_changed(before, _everything(method))) & set(method.updated_parameters)
+    if set(actions) == {"nothing_kept"} and changed:
+        raise Broken(f"adapt() returned 'nothing_kept' and yet changed {', '.join(sorted(changed)[:3])}")
+    return f"works: {actions[0]}"
+
+
+def _not_finite(kit: Kit) -> str:
+    method = kit.after(BRANCH)
+    actions = []
+    for value in (torch.nan, torch.inf):
+        poisoned = kit.batches[BRANCH].clone()
+        poisoned[0, 0, 0, 0] = value
+        actions += [action for _, action in run(method, [poisoned])]
+    for name, tensor in _everything(method).items():
+        if name in (*method.updated_parameters, *method.updated_buffers) and not tensor.isfinite().all():
+            raise Broken(f"a batch with NaN made {name} non-finite")
+    if not predict_at(method, kit.batches[-1]).isfinite().all():
+        raise Broken("after a batch with NaN, scores of a clean batch are not finite")
+    return f"weights stay finite: {', '.join(actions)}"
+
+
+def _leaves_nothing_open(kit: Kit) -> str:
+    method = kit.fresh()
+    run(method, kit.batches[:1])
+    threads, files = set(threading.enumerate()), _open_files()
+    run(method, kit.batches)
+    left = [thread.name for thread in threading.enumerate() if thread not in threads]
+    if left:
+        raise Broken(f"it left threads running: {', '.join(left[:3])}")
+    if opened := sorted(_open_files() - files):
+        raise Broken(f"it left files open: {', '.join(opened[:3])}")
+    return "no thread and no file"
+
+
+PROMISES: dict[str, Callable[[Kit], str]] = {
+    "it acts": _acts,
+    "scores are one row per image": _scores,
+    "nothing global changes": _global_state,
+    "reset is bit-exact": _reset,
+    "same seed, same result": _same_seed,
+    "snapshot and restore are exact mid-stream": _snapshot,
+    "frozen, it changes nothing": _frozen,
+    "only declared tensors change": _declared,
+    "a prediction is final when emitted": _final,
+    "history_free is true": _history_free,
+    "stateless is true": _stateless,
+    "a batch of one works or is refused": _batch_of_one,
+    "a batch with nothing to learn from works": _nothing_to_learn,
+    "no NaN reaches the weights": _not_finite,
+    "nothing is left open": _leaves_nothing_open,
+}

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from tempora_tta.methods.functions import indices
-from tempora_tta.methods.gradient import GradientMethod, NormSettings, TrackSettings
-from tempora_tta.methods.optimizers import gradients_of
+from tempora_tta.methods.gradient import GradientMethod, NormSettings, TrackSettings, gradients_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +33,7 @@ class WeightedMethod(GradientMethod):
         uniform = torch.full((1, classes), 1 / classes, device=self.model.device, dtype=self.model.dtype)
         self.distribution = uniform  # r, the running class distribution
         self.outputs: tuple[Tensor, ...] = ()  # logits of the batch and of its view, while it learns
-        self.source_weights = [w.detach().clone() for w in self.optimizer.parameters]
+        self.source_weights = [w.detach().clone() for w in self.parameters]
 
     def scores(self, z: Tensor) -> Tensor:
         """z times the smoothed prior of the batch."""
@@ -65,7 +64,7 @@ class WeightedMethod(GradientMethod):
     def gradients(self, loss: Tensor) -> Sequence[Tensor]:
         """Through the batch and its view one after the other: together, each parameter's sum would be a launch."""
         parts = torch.autograd.grad(loss, self.outputs)
-        parameters = self.optimizer.parameters
+        parameters = self.parameters
         first, second = (
             gradients_of(z, parameters, part) for z, part in zip(self.outputs, parts, strict=True)
         )

@@ -8,18 +8,23 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from tempora_tta.methods.functions import entropy, kl
-from tempora_tta.methods.projector import ProjectorMethod, ProjectorSettings
+from tempora_tta.methods.gradient import RATE, GradientSettings
+from tempora_tta.methods.projector import ProjectorMethod
 from tempora_tta.methods.registry import register
+from tempora_tta.methods.settings import by_family
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZeroSIAMSettings(ProjectorSettings):
-    """passes: one run of the backbone for both branches, or two, as in the published timings."""
+class ZeroSIAMSettings(GradientSettings):
+    """projector_lr: of the projector; lr is that of the norm layers.
 
+    passes: one run of the backbone for both branches, or two, as in the published timings.
+    """
+
+    lr: float = by_family(cnn=2.5e-3, vit=5e-3, **RATE)
+    projector_lr: float = by_family(cnn=2.5e-2, vit=5e-3, **RATE)
     passes: Literal[1, 2] = 1
 
-    default_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-3, "vit": 5e-3}
-    default_projector_lr: ClassVar[dict[str, float]] = {"cnn": 2.5e-2, "vit": 5e-3}
     paper: ClassVar[dict[str, int]] = {"passes": 2}
 
 

@@ -13,8 +13,16 @@ from tempora_tta.analysis.answer import overview
 from tempora_tta.analysis.cells import ALL
 from tempora_tta.cards import Cards
 from tempora_tta.errors import unknown
-from tempora_tta.report.colours import text_on
-from tempora_tta.report.drawing import Drawn, between, chart_of, hover, method_colour, titled, utility_axis
+from tempora_tta.report.drawing import (
+    Drawn,
+    between,
+    chart_of,
+    hover,
+    method_colour,
+    text_on,
+    titled,
+    utility_axis,
+)
 from tempora_tta.report.vega import alt
 from tempora_tta.store import Results
 

@@ -17,7 +17,7 @@ from tempora_tta import analysis, words
 from tempora_tta.analysis.answer import certainty
 from tempora_tta.analysis.cells import ALL
 from tempora_tta.analysis.of_run import cells_of, judgement_of
-from tempora_tta.analysis.sweeps import Knob, Sweep, Sweeps, knob_of
+from tempora_tta.analysis.sweeps import Knob, knob_of, no_answer, sweep
 from tempora_tta.cards import Cards
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.report.html.packing import pack, pack_words
@@ -108,7 +108,6 @@ class _Known:
 
     def __init__(self, results: Results, names: Names) -> None:
         self.results, self.names, self.cards = results, names, results.cards
-        self.sweeps = Sweeps(results)
         self.methods = list(names["methods"])
         self.shifts = [ALL, *names["shifts"]]
         self.counted = set(analysis.shift_set(names["shifts"]))
@@ -183,7 +182,7 @@ class _Known:
         for place, shift in enumerate(self.names["shifts"], 1):
             for seed in self.names["seeds"]:
                 rows = self.streams.get((method, shift, seed))
-                found = Sweep.nothing("not run yet") if rows is None else self.sweeps.of(rows, knob, values)
+                found = no_answer("not run yet") if rows is None else sweep(self.results, rows, knob, values)
                 for one in (0, place) if shift in self.counted else (place,):
                     total[one] += found.batches * found.utility
                     batches[one] += found.batches

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -42,28 +42,6 @@ class Factors(NamedTuple):
     adapt: FloatArray
 
 
-class Times(Protocol):
-    """Draws of the times of a run."""
-
-    draws: int
-    """0: the times are exact."""
-    baseline: FloatArray
-    """What lambda is multiplied by in each draw: (draws,)."""
-
-    def factors(self, stored: StoredPass, trace: Trace) -> Factors | None:
-        """None: these times are exact."""
-
-
-class Exact:
-    """Times that are given."""
-
-    draws = 0
-    baseline = np.ones(0)
-
-    def factors(self, stored: StoredPass, trace: Trace) -> Factors | None:
-        return None
-
-
 class Measured:
     """Times that were measured while the passes were made: a factor per method, common to all its passes.
 
@@ -74,9 +52,11 @@ class Measured:
     def __init__(self, draws: int) -> None:
         self.draws = draws
         self.baseline = np.ones(draws)
+        """What lambda is multiplied by in each draw: (draws,)."""
         self._normal: dict[str, FloatArray] = {}
 
     def factors(self, stored: StoredPass, trace: Trace) -> Factors | None:
+        """Return what a pass's times are multiplied by; None where these are exact."""
         spread = float(stored.facts.get("timing_uncertainty") or 0.0)
         if spread == 0:
             return None
@@ -185,6 +165,10 @@ class Steady:
         reach = (1 + CONFIDENCE) / 2
         widening = float(stdtrit(met - 1, reach) / ndtri(reach))
         return np.asarray(np.exp(widening * np.log(ratio)), dtype=np.float64)
+
+
+Times: TypeAlias = Measured | Steady
+"""Draws of the times of a run."""
 
 
 def _generator(name: str) -> np.random.Generator:

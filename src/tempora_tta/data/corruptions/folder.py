@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,15 +13,14 @@ import numpy as np
 import torch
 from PIL import Image
 
-from tempora_tta.data.class_folders import scan
-from tempora_tta.data.contents import file_hashes
 from tempora_tta.data.corruptions.constants import CONSTANTS, SIZES, VERSION
 from tempora_tta.data.corruptions.core import SEVERITIES, corrupt_at, names
-from tempora_tta.data.decode import default_workers
+from tempora_tta.data.fingerprint import digest, file_hashes
+from tempora_tta.data.folders import scan
 from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.groups import CORRUPTIONS, expand
 from tempora_tta.data.images import read_picture
-from tempora_tta.data.shift import digest
+from tempora_tta.data.threads import Progress, blocks, in_threads
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.store.atomic import write_atomically
 
@@ -55,7 +52,7 @@ def corrupt_folder(
     constants: str = "imagenet",
     size: int | None = None,
     workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = lambda *_: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Corrupt the images of `src`/CLASS/ into `dst`/CORRUPTION/SEVERITY/CLASS/; return how many were written.
@@ -95,26 +92,17 @@ def corrupt_folder(
         say(
             f"--constants {constants}: images are scaled and cropped to {side} x {side} pixels; --size changes that"
         )
-    images = found.names
-    _refuse_clashes(src, images)
-    known_as = digest("\n".join(images), file_hashes(src, images, found.stats))
+    _refuse_clashes(src, found.names)
+    known_as = digest("\n".join(found.names), file_hashes(src, found.names, found.stats))
     settings = Settings(seed, constants, size or SIZES[constants], VERSION, known_as)
-    work = _Work(src, dst, images, wanted, settings, enlarge=size is not None)
+    work = _Work(src, dst, found.names, wanted, settings, enlarge=size is not None)
     work.read(0)  # before anything is written
     _claim(dst, settings)
-    starts = range(0, len(images), _FILES_AT_A_TIME)
-    done = written = 0
-    with ThreadPoolExecutor(default_workers() if workers is None else max(1, workers)) as pool:
-        jobs = {pool.submit(work.batch, start): start for start in starts}
-        try:
-            for job in as_completed(jobs):
-                written += job.result()
-                done += len(images[jobs[job] : jobs[job] + _FILES_AT_A_TIME]) * len(wanted)
-                if progress is not None:
-                    progress(done, len(images) * len(wanted))
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-            shutil.rmtree(work.unfinished, ignore_errors=True)
+    some = blocks(len(found.names), _FILES_AT_A_TIME)
+    written = 0
+    for block, new in zip(some, in_threads(work.batch, some, workers), strict=True):
+        written += new
+        progress(block.stop * len(wanted), len(found.names) * len(wanted))
     return written
 
 
@@ -161,13 +149,9 @@ class _Work:
     settings: Settings
     enlarge: bool
 
-    @property
-    def unfinished(self) -> Path:
-        return self.dst / ".unfinished"
-
-    def batch(self, start: int) -> int:
-        """Corrupt the images from number `start` on in every way that is not there yet."""
-        numbers = range(start, min(start + _FILES_AT_A_TIME, len(self.images)))
+    def batch(self, block: slice) -> int:
+        """Corrupt some of the images in every way that is not there yet."""
+        numbers = range(block.start, block.stop)
         missing = {
             (name, severity): [k for k in numbers if not self._target(name, severity, k).exists()]
             for name, severity in self.wanted
@@ -208,8 +192,7 @@ class _Work:
         return geometry.fit(picture, precropped=picture.size == (size, size)).copy()
 
     def _write(self, picture: np.ndarray, target: Path) -> None:
-        part = self.unfinished / target.relative_to(self.dst)
-        for folder in (part.parent, target.parent):
-            folder.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(target.name + ".part")
         Image.fromarray(picture[0] if len(picture) == 1 else picture.transpose(1, 2, 0)).save(part, "PNG")
         os.replace(part, target)

@@ -25,9 +25,8 @@ from tempora_tta.engine.pipeline.scores import (
 )
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method, Moment
-from tempora_tta.methods.contract import UNTOLD
+from tempora_tta.methods.contract import UNTOLD, checked_action
 from tempora_tta.methods.guard import Guard
-from tempora_tta.methods.outputs import checked_action
 from tempora_tta.scenarios import Turn
 from tempora_tta.timing.device import synchroniser
 from tempora_tta.timing.work import work_of
@@ -99,7 +98,7 @@ class Operator:
     @property
     def adapts_in_predict(self) -> bool:
         """Its prediction holds the adaptation and is what that costs."""
-        return self.method.acted_in_predict is not None
+        return self.method.action_in_predict is not None
 
     @property
     def _done_with_the_answer(self) -> bool:

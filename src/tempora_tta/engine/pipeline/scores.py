@@ -13,7 +13,7 @@ from torch import Tensor
 from tempora_tta.engine.pipeline.requests import Request
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method, Moment
-from tempora_tta.methods.outputs import checked_scores
+from tempora_tta.methods.contract import checked_scores
 
 NOT_FINITE = TemporaError("submit() was given NaN or infinite values: check how the images were normalised")
 

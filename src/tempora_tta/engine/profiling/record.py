@@ -153,4 +153,4 @@ def _unmet(walker: Walker, entries: Iterable[Entry]) -> list[str]:
     method = walker.method
     met = {word for entry in entries if entry.method == walker.label for word in (entry.mode, entry.action)}
     named = dict.fromkeys((*method.actions, *method.modes))
-    return [word for word in named if word not in met and word not in method.free]
+    return [word for word in named if word not in met and word not in method.untimed]

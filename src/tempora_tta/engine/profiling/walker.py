@@ -62,7 +62,7 @@ class Walker:
         method: Any = self.method
         with self._guard("predict"):
             _, elapsed = self._timer.time(lambda: predict_at(method, x, moment))
-        kind = Kind(self.label, PREDICT, action=method.acted_in_predict or "")
+        kind = Kind(self.label, PREDICT, action=method.action_in_predict or "")
         predicted = self._sample(kind, number, shift, elapsed, place)
         with self._guard("adapt"):
             did, spent = self._timer.time(lambda: adapt_at(method, moment))

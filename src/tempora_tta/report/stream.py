@@ -1,4 +1,4 @@
-"""Accuracy over the course of a stream of many shifts, as figures and the page draw it."""
+"""The chart of a stream of many shifts: offline accuracy over its course."""
 
 from __future__ import annotations
 
@@ -10,10 +10,24 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tempora_tta.analysis.cells import is_offline
+from tempora_tta.analysis.stream import stream_story
+from tempora_tta.report.drawing import (
+    GREY,
+    Drawn,
+    between,
+    chart_of,
+    hover,
+    method_colour,
+    titled,
+    utility_axis,
+)
 from tempora_tta.report.frames import offline_batches
+from tempora_tta.report.vega import alt
 from tempora_tta.store import Results
 from tempora_tta.words import shift_title
 
+_MOST_NAMED = 20
+"""Segments of a stream; more are shaded, not named."""
 FloatArray = NDArray[np.float64]
 DRAWN_BATCHES = 400
 """Points of a drawn line."""
@@ -99,3 +113,33 @@ def _smoothed(batches: pd.DataFrame, lengths: Sequence[int]) -> FloatArray:
         )
         lines.append(np.concatenate([window.mean() for window in windows]))
     return np.stack(lines)
+
+
+def stream(results: Results) -> Drawn | None:
+    """Draw offline accuracy over a stream of many shifts, with intervals over seeds and segments shaded."""
+    found, cards = over_time(results), results.cards
+    if found is None:
+        return None
+    methods = cards.in_order(found.lines["method"])
+    rows = found.lines.assign(name=found.lines["method"].map(cards.label))
+    x = alt.X("batch:Q", title="Batch", axis=alt.Axis(grid=False), scale=alt.Scale(nice=False))
+    base = chart_of(rows, "accuracy", 1).encode(x=x, color=method_colour(cards, methods))
+    segments = alt.Chart(found.segments).encode(x="from:Q", x2="to:Q", tooltip=hover(Segment="name:N"))
+    layers = [
+        segments.transform_filter("datum.shaded").mark_rect(color=GREY, opacity=0.14),
+        base.mark_area(opacity=0.08).encode(**between("low", "high", "Offline accuracy")),
+        base.mark_line(strokeWidth=1.5).encode(
+            y=utility_axis("accuracy", "Offline accuracy"),
+            tooltip=hover(Method="name:N", Batch="batch:Q", Accuracy="accuracy_text:N"),
+        ),
+    ]
+    names = found.segments["name"]
+    if len(names) <= _MOST_NAMED:
+        angle = 0 if names.str.isdigit().all() else 325
+        text = alt.Chart(found.segments).mark_text(
+            align="left", dx=4, dy=-4, angle=angle, color=GREY, fontSize=9
+        )
+        layers.append(text.encode(x="from:Q", y=alt.value(0), text="name:N"))
+    title = f"{shift_title(found.stream)} stream, {found.of}"
+    chart = titled(alt.layer(*layers).properties(width=640, height=260), results, title)
+    return chart, " ".join(stream_story(results))
