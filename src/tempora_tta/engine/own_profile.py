@@ -8,7 +8,6 @@ from pathlib import Path
 from tempora_tta.engine.job import STANDARD, Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.profile_child import profile_job
-from tempora_tta.engine.profiling import Replay
 from tempora_tta.errors import TemporaError
 from tempora_tta.timing import (
     Baseline,
@@ -17,6 +16,7 @@ from tempora_tta.timing import (
     device_kind,
     load_profile,
 )
+from tempora_tta.timing.record import MissingWork
 
 PROFILE_FILE = "profile.json"
 
@@ -36,27 +36,17 @@ class OwnProfile:
             self._keep(recorded_alone(self._job, self._observer))
         elif missing:
             self._say_changed(profile, missing)
-            self._keep(added(profile, recorded_alone(self._job, self._observer, missing)))
+            self._keep(profile.with_methods(recorded_alone(self._job, self._observer, missing)))
         else:
             self._clock.profile = profile
         return self._clock.profile.baseline(self._clock.provision_x)
 
-    def learn(self, replay: Replay) -> None:
+    def learn(self, missing: MissingWork) -> None:
         """Give a kind of work that was just met a time of its own."""
-        self._keep(
-            profile_job(
-                self._job,
-                seconds=self._job.config.profile_s,
-                threads=self._job.profile_threads,
-                name=self._clock.profile.name,
-                observer=self._observer,
-                replay=replay,
-                profile=self._clock.profile,
-            )
-        )
+        self._keep(profile_job(self._job, self._observer, missing=missing, profile=self._clock.profile))
 
     def _say_changed(self, profile: Profile, missing: list[str]) -> None:
-        known = profile.methods | set(profile.left_out)
+        known = profile.methods | set(profile.facts)
         if changed := [label for label in missing if label in known]:
             self._observer.note(
                 f"{', '.join(changed)}: edited or set otherwise since profiled, so profiled again"
@@ -104,7 +94,7 @@ def needs(job: Job, profile: Profile | None) -> list[str]:
     """The methods of a job that have yet to be profiled."""
     known: frozenset[str] = frozenset()
     if profile is not None:
-        known = profile.methods | set(profile.left_out)
+        known = profile.methods | set(profile.facts)
         known -= profile.changed(job.made_by_label)
     own = [spec.label for spec in job.methods if not spec.times_as]
     for spec in job.methods:
@@ -118,41 +108,5 @@ def needs(job: Job, profile: Profile | None) -> list[str]:
 
 def recorded_alone(job: Job, observer: Observer, labels: list[str] | None = None) -> Profile:
     """A profile of the job's methods (of those with `labels`), which no folder keeps yet."""
-    profile = profile_job(
-        job,
-        seconds=job.config.profile_s,
-        threads=job.profile_threads,
-        name=job.model.name,
-        observer=observer,
-        labels=needs(job, None) if labels is None else labels,
-    )
-    named = profile.model_copy(update={"name": f"{job.model.name} on {profile.device}"})
-    return named.stamped(job.made_by_label)
-
-
-def added(profile: Profile, more: Profile) -> Profile:
-    """The methods of a later recording, as if standard inference had taken what it did in the first.
-
-    Those that the first had too were others then.
-    """
-    again = {entry.method for entry in more.entries if entry.method != STANDARD} | set(more.left_out)
-    profile = profile.without(again)
-    factor = profile.standard_ms / more.standard_ms
-    entries = [
-        entry.model_copy(
-            update={"steady_ms": entry.steady_ms * factor, "per_amount_ms": entry.per_amount_ms * factor}
-        )
-        for entry in more.entries
-    ]
-    joined = profile.with_entries(entries, more.rounds)
-    return joined.model_copy(
-        update={
-            "spent": {**more.spent, **profile.spent},
-            "left_out": {
-                method: known
-                for method, known in {**profile.left_out, **more.left_out}.items()
-                if method not in joined.methods
-            },
-            "unmet": {**profile.unmet, **more.unmet},
-        }
-    )
+    profile = profile_job(job, observer, labels=needs(job, None) if labels is None else labels)
+    return profile.stamped(job.made_by_label)

@@ -18,7 +18,6 @@ from tempora_tta.engine.measured import Drift
 from tempora_tta.engine.observer import Observer, Stopped
 from tempora_tta.engine.passes import Pass
 from tempora_tta.engine.predicting import predictor
-from tempora_tta.engine.profiling import Replay
 from tempora_tta.engine.runtime import EAGER, compiled_graphs
 from tempora_tta.engine.tails import batches_at_once
 from tempora_tta.errors import TemporaError, counted
@@ -27,7 +26,8 @@ from tempora_tta.store import ADAPTED, RunFolder, StoredPass, Trace, pass_key
 from tempora_tta.store.resources import Resources
 from tempora_tta.store.verdicts import INVALID, WARN, Verdict
 from tempora_tta.timing import Baseline, ProfileClock
-from tempora_tta.timing.device import Spent
+from tempora_tta.timing.profile import MethodFacts
+from tempora_tta.timing.record import MissingWork
 
 MOST_ATTEMPTS = 3
 """How often a pass is made before its timing is called INVALID, or its kinds of work unknown."""
@@ -45,7 +45,7 @@ class PassMaker:
     drift: Callable[[], Drift] | None
     observer: Observer
     open_stream: Callable[[], Stream]
-    learn: Callable[[Replay], None] | None = None
+    learn: Callable[[MissingWork], None] | None = None
     """Adds a kind of work to the steady profile; None where the device that it belongs to is not at hand."""
     _method: Method | None = field(default=None, init=False)
     _tail_batches: int | None = field(default=None, init=False)
@@ -115,7 +115,7 @@ class PassMaker:
                 for last, then in zip((-1, *served), served, strict=False)
                 if self.source.resets_between(last, then)
             )
-            learn(Replay(self.spec.label, self.source.shift, self.source.seed, served, resets))
+            learn(MissingWork(self.spec.label, self.source.shift, self.source.seed, served, resets))
         return True
 
     def _attempt(
@@ -125,13 +125,12 @@ class PassMaker:
         run = self._prepared()
         self.observer.pass_started(identity["kind"], run.calls.stream.num_batches)
         timed = identity.get("timed", True)
-        spent, compiled = Spent(self.job.device), 0
+        compiled = 0
 
         def work() -> Trace:
             nonlocal compiled
             before = compiled_graphs()
-            with spent:
-                trace = make(run)
+            trace = make(run)
             compiled = compiled_graphs() - before
             return trace
 
@@ -146,7 +145,7 @@ class PassMaker:
                     self._begin_looked_up(run)
                 trace = work()
         self._look_at_scores(run, trace)
-        facts |= self._facts(run, spent)
+        facts |= self._facts(run)
         if self.job.measured and timed and compiled:
             facts["compiled_while_timed"] = compiled
             self.observer.note(
@@ -187,7 +186,7 @@ class PassMaker:
             if isinstance(clock, ProfileClock):
                 clock.missing.clear()  # a kind that only the warm-up met cannot be looked for in the stream
 
-    def _facts(self, run: Pass, spent: Spent) -> dict[str, Any]:
+    def _facts(self, run: Pass) -> dict[str, Any]:
         """What the folder keeps beside the pass."""
         method = run.calls.method
         facts: dict[str, Any] = {
@@ -205,7 +204,7 @@ class PassMaker:
         if self._predict_with is not None:
             facts["predict_with"] = self._predict_with
         if self.job.measured:
-            facts |= self._measured_facts(spent)
+            facts |= {"baseline": self.baseline.to_json(), "made_at": time.strftime("%Y-%m-%dT%H:%M:%S")}
         elif isinstance(self.job.clock, ProfileClock):
             facts |= self._steady_facts(self.job.clock)
         if run.non_finite_batches:
@@ -254,31 +253,14 @@ class PassMaker:
     def _steady_facts(self, clock: ProfileClock) -> dict[str, Any]:
         """Which entries of the profile drove the pass, how sure they are, and which were missing."""
         label = self.spec.times_as or self.spec.label
-        spent = clock.profile.spent.get(label)
-        standard = clock.profile.spent.get(STANDARD)
-        resources = Resources(
-            spent.watts if spent else None,
-            standard.watts if standard else None,
-            spent.peak_memory_bytes if spent else None,
-        )
+        own, standard = (clock.profile.facts.get(name, MethodFacts()) for name in (label, STANDARD))
         facts: dict[str, Any] = {
             "times": dict(clock.used),
             "timing_uncertainty": clock.profile.uncertainty(label),
-            "updated_parameters": sum(tensor.numel() for tensor in self.method().trainable.values()),
-            "peak_memory_bytes": resources.memory_bytes,
-            **resources.to_facts(),
+            **Resources(own.watts, standard.watts, own.memory_bytes).to_facts(),
         }
         if clock.missing:
             kinds = ", ".join(" ".join(filter(None, kind[1:])) for kind in clock.missing)
             reason = f"the profile has no time for {kinds} of {self.spec.label}: each costs a step"
             facts["verdict"] = Verdict(WARN, (reason,)).to_json()
         return facts
-
-    def _measured_facts(self, spent: Spent) -> dict[str, Any]:
-        return {
-            "baseline": self.baseline.to_json(),
-            "peak_memory_bytes": spent.peak_memory_bytes,
-            "energy_joules": spent.energy_joules,
-            "updated_parameters": sum(tensor.numel() for tensor in self.method().trainable.values()),
-            "made_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
-        }

@@ -25,10 +25,10 @@ from tempora_tta.engine.measured import Drift, calibrate, warm_up_all
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import OwnProfile, profiled_device, recorded_alone
 from tempora_tta.engine.pass_maker import PassMaker
-from tempora_tta.engine.profiling import Replay
 from tempora_tta.engine.task import Task
 from tempora_tta.store import Cell, RunFolder, StoredPass, Trace, pass_key
 from tempora_tta.timing import Baseline, Profile, ProfileClock
+from tempora_tta.timing.record import MissingWork
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,9 @@ class Worker:
             made = [PassRecord.of(stored) for key, stored in folder.passes().items() if key not in known]
         if given is None or not isinstance(job.clock, ProfileClock) or job.clock.profile is given:
             return Done(cells, made)
-        return Done(cells, made, job.clock.profile.to_json(), len(given.rounds.shift))
+        return Done(cells, made, job.clock.profile.to_json(), len(given.rounds))
 
-    def _learns(self, profile: Profile | None, folder: RunFolder) -> Callable[[Replay], None] | None:
+    def _learns(self, profile: Profile | None, folder: RunFolder) -> Callable[[MissingWork], None] | None:
         """How to add a kind of work to the profile; None where it is another device's."""
         clock = self._job.clock
         if profile is None or not isinstance(clock, ProfileClock) or not clock.own:
