@@ -35,7 +35,7 @@ from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.scenarios import Scenario, percentiles, to_spec
-from tempora_tta.scenarios.utility import PERCENTILES
+from tempora_tta.scenarios.course import PERCENTILES
 from tempora_tta.store import Results, evaluated
 from tempora_tta.store.schema import STREAM_COLUMNS
 
