@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,16 +12,13 @@ from late_action import Late
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.config import RunConfig, checked
-from tempora_tta.engine import Observer, Run
-from tempora_tta.engine.build import build_job, job_from_python, settle_torch
-from tempora_tta.engine.executors import LocalExecutor
-from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
+from tempora_tta.config import RunConfig
+from tempora_tta.engine import Observer
+from tempora_tta.engine.build import job_from_python, settle_torch
 from tempora_tta.engine.own_profile import needs
 from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.methods import Method
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete
-from tempora_tta.store import RunFolder
 from tempora_tta.timing import load_profile
 from tempora_tta.timing import record as recording
 from tempora_tta.timing.profile import Entry, MethodFacts, Profile, Residuals, Round
@@ -438,55 +432,6 @@ def test_torch_is_told_to_be_deterministic_only_where_that_changes_something(mon
     assert told == [], "the call imports a compiler, which takes seconds"
     settle_torch(RunConfig(deterministic=True), torch.device("cpu"))
     assert told == [True]
-
-
-# -- on all cores -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_one_process_per_core_gives_the_files_of_one(clock, tmp_path):
-    values = {
-        "data": {"shifts": ["contrast", "clean"], "workers": 0},
-        "methods": ["standard", "lame", "tent"],
-    }
-    values |= {"batches": 4, "batch_size": 16, "clock": str(clock), "threads": 1, "device": "cpu"}
-    config = checked(values)
-    for name, executor in (
-        ("one", LocalExecutor),
-        ("two", partial(ProcessExecutor, config=config, processes=2)),
-    ):
-        with RunFolder.for_writing(tmp_path / name) as folder:
-            Run(build_job(config), folder, executor=executor).execute()
-    files = [sorted(path.name for path in (tmp_path / name / "traces").iterdir()) for name in ("one", "two")]
-    assert files[0] == files[1]
-    for name in (*(f"traces/{file}" for file in files[0]), "utilities.parquet"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
-
-
-def test_how_many_processes(clock):
-    few = {"data": {"shifts": ["contrast"], "workers": 0}, "methods": ["standard"], "clock": str(clock)}
-    config = checked(few | {"batches": 2, "device": "cpu"})
-    assert cores_for(config, build_job(config)) == 1, "it would be done before another process has begun"
-    many = checked(few | {"methods": ["tent", "sar", "deyo"], "device": "cpu"})
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert cores_for(many, build_job(many)) == cores
-    measured = replace(many, clock="measured")
-    assert cores_for(measured, build_job(measured)) == 1, "its own times are the answer"
-
-
-def test_kinds_that_a_worker_added_join_the_profile_once():
-    profile = made_up(["standard", "tent"])
-    kinds = [
-        Entry(method="tent", phase="adapt", action=name, steady_ms=3.0, rounds=[0], ms=[3.0])
-        for name in ("one", "two")
-    ]
-    rounds = [Round(shift="y", clean=True, checks=False, standard_ms=10.0)]
-    ours = profile.with_entries(kinds[:1], rounds)
-    theirs = profile.with_entries(kinds[1:], rounds)
-    both = ours.with_new(theirs, rounds_before=1)
-    assert [row.shift for row in both.rounds] == ["x", "y", "y"]
-    assert [entry.rounds for entry in both.entries[-2:]] == [[1], [2]]
-    assert both.with_new(theirs, rounds_before=1) is both
 
 
 # -- joules and megabytes -----------------------------------------------------------------------------------

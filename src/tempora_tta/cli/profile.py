@@ -62,7 +62,8 @@ def profile(
     from tempora_tta.cli.progress import LiveProgress
     from tempora_tta.engine.build import build_job
     from tempora_tta.engine.load_config import load_config
-    from tempora_tta.engine.own_profile import recorded_alone
+    from tempora_tta.engine.own_profile import needs
+    from tempora_tta.engine.profile_child import profile_job
 
     place = _folder_for(out, share)
     usual = ["gaussian_noise", "contrast", "brightness", "fog"] if dataset == "fashion" else None
@@ -81,7 +82,7 @@ def profile(
     observer = LiveProgress(console, plain=plain)
     job = build_job(load_config(None, flags=flags), observer)
     with observer.watching():
-        recorded = recorded_alone(job, observer)
+        recorded = profile_job(job, observer, labels=needs(job, None)).stamped(job.made_by_label)
     if share:
         recorded = recorded.to_share()
     file = place / f"{recorded.name}.json" if share else out or Path("profile.json")

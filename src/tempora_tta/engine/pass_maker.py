@@ -6,12 +6,12 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from tempora_tta._global_state import own_randomness
 from tempora_tta._numbers import percent
-from tempora_tta.data import Order, Stream
+from tempora_tta.data import Order, Stream, Streams
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.measured import Drift
@@ -22,15 +22,18 @@ from tempora_tta.engine.runtime import EAGER, compiled_graphs
 from tempora_tta.engine.tails import batches_at_once
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.methods import Method
-from tempora_tta.store import ADAPTED, RunFolder, StoredPass, Trace, pass_key
+from tempora_tta.store import RunFolder, StoredPass, Trace, pass_key
 from tempora_tta.store.resources import Resources
 from tempora_tta.store.verdicts import INVALID, WARN, Verdict
 from tempora_tta.timing import Baseline, ProfileClock
 from tempora_tta.timing.profile import MethodFacts
-from tempora_tta.timing.record import MissingWork
 
 MOST_ATTEMPTS = 3
-"""How often a pass is made before its timing is called INVALID, or its kinds of work unknown."""
+"""How often a pass is made before its timing is called INVALID."""
+
+
+class PassMissing(Exception):
+    """A pass has yet to be made, and not here."""
 
 
 @dataclass
@@ -42,11 +45,9 @@ class PassMaker:
     source: Order
     baseline: Baseline
     folder: RunFolder
-    drift: Callable[[], Drift] | None
     observer: Observer
-    open_stream: Callable[[], Stream]
-    learn: Callable[[MissingWork], None] | None = None
-    """Adds a kind of work to the steady profile; None where the device that it belongs to is not at hand."""
+    streams: Streams | None
+    """Opens the stream; None: passes are only found."""
     _method: Method | None = field(default=None, init=False)
     _tail_batches: int | None = field(default=None, init=False)
     _predict_with: dict[str, Any] | None = field(default=None, init=False)
@@ -75,16 +76,12 @@ class PassMaker:
         found = self._found(identity)
         if found is not None:
             return found
-        attempts = 0
-        while True:
-            attempts += 1
+        for attempt in range(1, MOST_ATTEMPTS + 1):
             trace, facts = self._attempt(identity, make)
-            if attempts == MOST_ATTEMPTS or not self._worth_another(trace, facts):
+            if attempt > 1:
+                facts["attempts"] = attempt
+            if facts.get("verdict", {}).get("status") != INVALID:
                 break
-        if attempts > 1:
-            facts["attempts"] = attempts
-        if isinstance(self.job.clock, ProfileClock) and self.job.clock.missing:
-            self.observer.note(f"{self.source.shift}: {facts['verdict']['reasons'][0]}")
         return self.folder.write_pass(identity, trace, facts)
 
     def _found(self, identity: dict[str, Any]) -> StoredPass | None:
@@ -100,23 +97,15 @@ class PassMaker:
             return None
         return found
 
-    def _worth_another(self, trace: Trace, facts: dict[str, Any]) -> bool:
-        """Whether the pass should be made again: something disturbed it, or its kinds of work now have times."""
-        if facts.get("verdict", {}).get("status") == INVALID:
-            return True
-        clock = self.job.clock
-        learn = None if self.spec.times_as else self.learn  # another's times are not its own to measure
-        if not isinstance(clock, ProfileClock) or not clock.missing or learn is None:
-            return False
-        for index in dict.fromkeys(clock.missing.values()):
-            served = (*(other for other in range(index) if trace.phase[other] == ADAPTED), index)
-            resets = tuple(
-                then
-                for last, then in zip((-1, *served), served, strict=False)
-                if self.source.resets_between(last, then)
-            )
-            learn(MissingWork(self.spec.label, self.source.shift, self.source.seed, served, resets))
-        return True
+    @property
+    def stream(self) -> Stream:
+        if self.streams is None:
+            raise PassMissing
+        return self.streams.open(self.source)
+
+    @cached_property
+    def _drift(self) -> Drift:
+        return Drift(self.job, self.stream, self.baseline)
 
     def _attempt(
         self, identity: dict[str, Any], make: Callable[[Pass], Trace]
@@ -136,8 +125,8 @@ class PassMaker:
 
         facts: dict[str, Any] = {}
         with own_randomness(self.source.seed):
-            if timed and self.drift is not None:
-                trace, facts = self.drift().around(
+            if timed and self.job.measured:
+                trace, facts = self._drift.around(
                     work, lambda: run.calls.warm_up(self.job.config.warmup_batches)
                 )
             else:
@@ -155,7 +144,7 @@ class PassMaker:
         return trace, facts
 
     def _prepared(self) -> Pass:
-        stream = self.open_stream()
+        stream = self.stream
         method = self._predictor(stream)
         if self._tail_batches is None:
             guard = self.job.guard(self.spec)
@@ -263,4 +252,5 @@ class PassMaker:
             kinds = ", ".join(" ".join(filter(None, kind[1:])) for kind in clock.missing)
             reason = f"the profile has no time for {kinds} of {self.spec.label}: each costs a step"
             facts["verdict"] = Verdict(WARN, (reason,)).to_json()
+            facts["missing"] = {str(kind): index for kind, index in clock.missing.items()}
         return facts

@@ -323,15 +323,6 @@ class Profile(_Part):
         joined = kept.with_entries(entries, more.rounds)
         return joined._with(facts={**more.facts, **joined.facts})
 
-    def with_new(self, other: Profile, rounds_before: int) -> Profile:
-        """With the kinds that another process added to this profile when it had `rounds_before` rounds."""
-        new = [
-            entry.model_copy(update={"rounds": [number - rounds_before for number in entry.rounds]})
-            for entry in other.entries
-            if entry.kind not in self.by_kind
-        ]
-        return self.with_entries(new, other.rounds[rounds_before:]) if new else self
-
     def stamped(self, methods: Mapping[str, str]) -> Profile:
         """With the hash of what each method is (`made_by`), where there is none yet."""
         facts = {
