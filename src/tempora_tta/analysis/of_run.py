@@ -49,6 +49,7 @@ def keep_doubt(results: Results) -> None:
     results.folder.seal()
     results.utilities = results.folder.utilities()
     results.folder.write_certainty(cells_of(results))
+    results.folder.seal()
 
 
 def judgement_of(cell: pd.DataFrame) -> Judgement | None:

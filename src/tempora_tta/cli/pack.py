@@ -21,9 +21,9 @@ def pack(
 ) -> None:
     """Put a finished run into one checked file to send; show, report, recommend and compare open it."""
     from tempora_tta.errors import counted
+    from tempora_tta.store.files import hash_of
     from tempora_tta.store.packs import pack as write
-    from tempora_tta.store.packs import sha256_of
 
     target = write(run, out, traces=not no_traces)
     passes = "no traces" if no_traces else counted(len(list((run / "traces").glob("*.parquet"))), "trace")
-    say(f"{target} ({target.stat().st_size / 1e6:.2f} MB, {passes}); sha256 {sha256_of(target)}")
+    say(f"{target} ({target.stat().st_size / 1e6:.2f} MB, {passes}); sha256 {hash_of(target)}")

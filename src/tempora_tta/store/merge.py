@@ -15,6 +15,7 @@ import pandas as pd
 from tempora_tta.errors import TemporaError
 from tempora_tta.store.atomic import write_atomically
 from tempora_tta.store.cells import utilities_frame
+from tempora_tta.store.check import warn_of_problems
 from tempora_tta.store.folder import RunFolder
 from tempora_tta.store.record import RunRecord
 from tempora_tta.store.results import Results
@@ -49,6 +50,8 @@ def merge(parts: Sequence[Path | str], out: Path | str) -> Merged:
     if len(parts) < 2:
         raise TemporaError("nothing to merge: give at least two run folders")
     folders = [RunFolder(path) for path in parts]
+    for folder in folders:
+        warn_of_problems(folder)
     manifests = [folder.manifest() for folder in folders]
     _check_one_job(folders, manifests)
     _check_one_lambda(folders, manifests)

@@ -23,7 +23,7 @@ from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import order
 from tempora_tta.scenarios import Resolved, Scenario
 from tempora_tta.store import Results, Trace
-from tempora_tta.store.integrity import damaged, warn
+from tempora_tta.store.files import damaged, warn
 from tempora_tta.store.schema import ABOUT_WINNERS, CELL_COLUMNS, STREAM_COLUMNS
 
 _OF_WINNER = ("verdict", "why", "equal_with", "rivals")
@@ -122,7 +122,7 @@ def _cells(results: Results, rows: pd.DataFrame) -> Iterable[tuple[tuple[Stream,
                 found.setdefault(scenario, []).append(rescorer.scored(cell))
             except TemporaError as error:
                 if _is_there(results, cell):  # a pack may come without its batches, which is no damage
-                    warn(f"{error}. How sure {cell['label']} on {cell['shift']} is cannot be said")
+                    warn(f"{error}. How sure {cell['label']} on {cell['shift']} is cannot be said", "")
                 unknown.add(scenario)
         for scenario, methods in found.items():
             # Logs of different length cannot be paired batch by batch either.
