@@ -35,7 +35,7 @@ from tempora_tta.scenarios import Resolved, Turn
 from tempora_tta.serving.answerer import Answer, Answerer, say
 from tempora_tta.serving.clock import LiveClock, WallClock
 from tempora_tta.serving.requests import Request, Response, ServedBatch, admitted, classes, not_finite
-from tempora_tta.serving.saved_state import for_device, read_state, write_state
+from tempora_tta.serving.saved_state import read_state, write_state
 from tempora_tta.serving.stats import Stats
 
 GRACE_MS = 2000.0
@@ -193,33 +193,28 @@ class Pipeline:
     def save(self, path: Path | str) -> Path:
         """Keep the adapted state, and what of the budget is spent, in a file of tensors and plain values."""
         answerer = self._answerer
-        identity = answerer.identity  # known before the worker is asked: others would wait for it
-
-        def copied() -> tuple[Any, dict[str, Any]]:
-            facts = {"device": answerer.device.type, "froze_itself": answerer.froze_itself}
-            return answerer.snapshot(), {**identity, **facts, "spent_ms": self._timeline.spent_ms}
-
-        write_state(Path(path), *self._by_worker(copied))
+        _ = answerer.identity  # takes long, and is made only once: requests would wait for it
+        snapshot, facts = self._by_worker(
+            lambda: (answerer.snapshot(), answerer.facts(self._timeline.spent_ms))
+        )
+        write_state(Path(path), snapshot, facts, answerer.method)
         return Path(path)
 
     def load(self, path: Path | str) -> None:
         """Go on from a saved state: the method, if it was given up, comes back; what was spent stays spent."""
         answerer = self._answerer
-        facts, decode = read_state(Path(path))
+        facts, snapshot = read_state(Path(path), answerer.method)
         for name, here in answerer.identity.items():
-            if facts.get(name) != here:
+            if (there := getattr(facts, name)) != here:
                 raise TemporaError(
-                    f"{path} was saved with {name} {facts.get(name)!r}, this pipeline has {here!r}: deploy the same "
-                    "model and method to go on from it"
+                    f"{path} was saved with {name} {there!r}, this pipeline has {here!r}: deploy the same model and "
+                    "method to go on from it"
                 )
 
         def go_on() -> None:
-            own = answerer.method.snapshot()
-            same_kind = facts["device"] == answerer.device.type
-            snapshot = for_device(decode(own), own, answerer.device, same_kind)
-            answerer.restore(snapshot, facts["froze_itself"], str(path))
+            answerer.restore(snapshot, facts, str(path))
             with self._lock:
-                self._timeline.resume(float(facts["spent_ms"]))
+                self._timeline.resume(facts.spent_ms)
 
         self._by_worker(go_on)
 
