@@ -273,7 +273,13 @@ def test_rounds_of_a_profile_are_those_that_were_clean_and_fitted_on() -> None:
     profile = {
         "standard_ms": 10.0,
         "entries": [
-            {"method": "standard", "phase": "predict", "steady_ms": 10.0, "amount": None},
+            {
+                "method": "standard",
+                "phase": "predict",
+                "steady_ms": 10.0,
+                "rounds": list(range(11)),
+                "ms": [10.0] * 11,
+            },
             {
                 "method": "deyo",
                 "phase": "adapt",
@@ -281,15 +287,16 @@ def test_rounds_of_a_profile_are_those_that_were_clean_and_fitted_on() -> None:
                 "steady_ms": 20.0,
                 "per_amount_ms": 1.0,
                 "amount": 5.0,
+                "rounds": [*range(9), 10],
+                "ms": [22.0] * 9 + [1.0],
+                "amounts": [7.0] * 9 + [1.0],
             },
         ],
-        "rounds": {
-            "clean": [True] * 9 + [False, True],
-            "checks": [False] * 10 + [True],
-            "standard_ms": [10.0] * 9 + [99.0, 98.0],
-            "ms": [[10.0] * 11, [22.0] * 9 + [None, 1.0]],
-            "amount": [None, [7.0] * 9 + [None, 1.0]],
-        },
+        "rounds": [
+            *[{"clean": True, "checks": False, "standard_ms": 10.0}] * 9,
+            {"clean": False, "checks": False, "standard_ms": 99.0},
+            {"clean": True, "checks": True, "standard_ms": 98.0},
+        ],
     }
     found = rounds_of(profile)
     assert found is not None

@@ -17,13 +17,13 @@ from tempora_tta.data import Stream
 from tempora_tta.engine import Observer, Run, audit
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.profiling import record
+from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.scenarios import Bursty, Deployment, Periodic, Poisson
 from tempora_tta.serving import Pipeline
 from tempora_tta.serving import live as living
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, RunFolder, Trace
 from tempora_tta.store.trace import SKIPPED
-from tempora_tta.timing import Profile, ProfileClock, device_kind, load_profile, machine_facts
+from tempora_tta.timing import Profile, ProfileClock, device_kind, load_profile, machine_facts, record
 from tempora_tta.timing.timer import Elapsed
 
 CLOCK = {"baseline_ms": 40, "standard": (38, 0), "tent": (41, 56)}
@@ -147,7 +147,7 @@ def test_a_machine_as_fast_as_when_it_was_profiled_is_so_by_the_same_look(job, m
 
     monkeypatch.setattr(record, "Timer", Machine)
     monkeypatch.setattr(living, "Timer", Machine)
-    profile = record.record_profile(job, seconds=0.1, name="here")
+    profile = record.record(subject_of(job), seconds=0.1, labels=[spec.label for spec in job.methods])
     assert (profile.standard_ms, profile.back_to_back_ms) == (10.0, 9.0)
     stream = job.open_stream(job.streams[0])
     assert living.Speed(job, stream, profile.back_to_back_ms).now_x() == 1.0

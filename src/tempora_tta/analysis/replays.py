@@ -21,8 +21,8 @@ from tempora_tta.analysis.cells import counted, is_offline
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.published.methods import STANDARD, order
 from tempora_tta.scenarios import Resolved, Scenario, route
+from tempora_tta.scenarios.course import PERCENTILES
 from tempora_tta.scenarios.routes import LIVE, REPLAY, TAIL
-from tempora_tta.scenarios.utility import PERCENTILES
 from tempora_tta.store import ADAPTED, Cell, Results, StoredPass, Trace, utility_row
 from tempora_tta.store.resources import Resources
 from tempora_tta.store.schema import STREAM_COLUMNS

@@ -23,8 +23,8 @@ from tempora_tta.analysis.replays import (
 )
 from tempora_tta.scenarios import Deployment, Resolved, Scenario, route
 from tempora_tta.scenarios.budget import afforded
-from tempora_tta.scenarios.lanes import serve_lanes
-from tempora_tta.scenarios.utility import decay
+from tempora_tta.scenarios.course import decay
+from tempora_tta.scenarios.replaying import serve_lanes
 from tempora_tta.store import ADAPTED, Results, StoredPass, Trace
 
 

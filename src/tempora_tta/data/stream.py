@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from tempora_tta.data.geometry import Geometry
+from tempora_tta.data.images import Geometry
 from tempora_tta.data.order import Order
 from tempora_tta.data.pictures import DecodedPictures, Decoder, Pictures
 from tempora_tta.data.sampler import single
@@ -18,7 +18,7 @@ from tempora_tta.data.threads import Progress
 from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
-    from tempora_tta.models.preprocessing import Preprocessing
+    from tempora_tta.models import Preprocessing
 
 
 def open_stream(
@@ -80,7 +80,7 @@ class Stream:
 
     @property
     def fingerprint(self) -> str:
-        """Which data this is, whatever the order."""
+        """Hash of the data, independent of the order."""
         return self.order.fingerprint
 
     @property

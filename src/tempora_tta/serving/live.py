@@ -25,8 +25,6 @@ from tempora_tta.engine.audit import _found, _job, _source
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.predictions import note_predictions
-from tempora_tta.engine.profiling.back_to_back import back_to_back_ms
-from tempora_tta.engine.profiling.stations import STATIONS
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Resolved, Score, percentiles
 from tempora_tta.serving.deploy import longest_ms
@@ -34,6 +32,7 @@ from tempora_tta.serving.pipeline import Pipeline, driven_live
 from tempora_tta.serving.requests import Request, Response, ServedBatch
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, Results, Trace
 from tempora_tta.timing import ProfileClock, device_kind, machine_facts
+from tempora_tta.timing.record import PROFILED_BATCHES, back_to_back_ms
 from tempora_tta.timing.timer import Timer
 
 CLOCK_TOLERANCE = 0.01
@@ -225,7 +224,8 @@ class Speed:
     def __init__(self, job: Job, stream: Stream, profiled_ms: float) -> None:
         self._profiled_ms = profiled_ms
         self._standard = job.create(MethodSpec(STANDARD), stream.seed)
-        self._inputs = [stream.batch(index).clone() for index in range(min(STATIONS, stream.num_batches))]
+        looked_at = range(min(PROFILED_BATCHES, stream.num_batches))
+        self._inputs = [stream.batch(index).clone() for index in looked_at]
         self._timer = Timer(job.device, torch.get_num_threads())
 
     def now_x(self) -> float:

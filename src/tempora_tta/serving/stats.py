@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempora_tta.scenarios import percentiles
-from tempora_tta.scenarios.utility import SIX_TERMS
+from tempora_tta.scenarios.course import SIX_TERMS
 
 WINDOW = 100_000
 """Requests that percentiles are of: the last ones."""
