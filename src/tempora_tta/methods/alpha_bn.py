@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
+from tempora_tta.methods import LEARNS, UNTIMED, Method, Range, Settings, register, setting
 from tempora_tta.methods.norm import (
     MOMENTUM,
     Copies,
@@ -21,8 +21,6 @@ from tempora_tta.methods.norm import (
     replace_batchnorm,
     update_stats,
 )
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import Range, Settings, setting
 from tempora_tta.methods.state import overwrite
 
 

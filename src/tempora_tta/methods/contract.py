@@ -246,8 +246,8 @@ class Method:
     def snapshot(self) -> dict[str, Any]:
         """The state between two batches: what changes and nothing else, on the device."""
         return {
-            "tensors": [tensor.detach().clone() for tensor in self.tensors()],
-            "state": {name: saved(getattr(self, name), f"{self.name}.{name}") for name in self.changes()},
+            "tensors": [tensor.detach().clone() for tensor in self.changing_tensors()],
+            "state": {name: saved(getattr(self, name), f"{self.name}.{name}") for name in self.state_names()},
             "generator": self.generator.get_state(),
             "frozen": self.frozen,
         }
@@ -255,7 +255,7 @@ class Method:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Back to a snapshot, which stays good for more."""
         self.pending = None
-        overwrite(self.tensors(), snapshot["tensors"])
+        overwrite(self.changing_tensors(), snapshot["tensors"])
         for name, held in snapshot["state"].items():
             setattr(self, name, restored(getattr(self, name, None), held, f"{self.name}.{name}"))
         self.generator.set_state(snapshot["generator"])
@@ -316,12 +316,12 @@ class Method:
                 return False
         return True
 
-    def tensors(self) -> list[Tensor]:
+    def changing_tensors(self) -> list[Tensor]:
         """Every tensor that adapting changes in place."""
         buffers = self.statistics.buffers() if self.statistics else {}
         return [*self.trainable.values(), *buffers.values(), *self.changing.values()]
 
-    def changes(self) -> list[str]:
+    def state_names(self) -> list[str]:
         """Names in `state`, those of base classes first."""
         classes = reversed(type(self).__mro__)
         return list(dict.fromkeys(name for kind in classes for name in vars(kind).get("state", ())))

@@ -11,11 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from tempora_tta.errors import TemporaError
+from tempora_tta.methods import LEARNS, NO_OP, UNTIMED, Method, Settings, register, setting
 from tempora_tta.methods.cma import CMAES, Covariance
-from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Method
 from tempora_tta.methods.functions import entropy
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import Settings, setting
 from tempora_tta.models import Classifier
 
 BATCH = 64  # what the published weight of the discrepancy belongs to

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from tempora_tta.methods import LEARNS, UNTIMED, Method, Settings, by_classes, by_family, register, setting
 from tempora_tta.methods.alpha_bn import MixedNorm
-from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
 from tempora_tta.methods.gradient import RATE, all_finite, gradients_of
 from tempora_tta.methods.norm import Copies, replace_batchnorm
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import Settings, by_classes, by_family, setting
 from tempora_tta.methods.state import overwrite
 from tempora_tta.methods.views import Pixels, augmix
 

@@ -26,12 +26,10 @@ from itertools import accumulate, cycle, islice
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Moment
+from tempora_tta.methods import LEARNS, NO_OP, UNTIMED, Moment, Settings, register, setting
 from tempora_tta.methods.functions import entropy_of, most_information, score, spread_of, without_doubt
 from tempora_tta.methods.gradient import all_finite
 from tempora_tta.methods.norm import norm_affine
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import Settings, setting
 from tempora_tta.methods.settle import LOOK_EVERY, Settling, unusual
 
 KNOWN = 0.2

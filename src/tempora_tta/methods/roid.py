@@ -8,9 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from tempora_tta.methods import by_classes, register, setting
 from tempora_tta.methods.gradient import RATE, OptimizerName
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import by_classes, setting
 from tempora_tta.methods.views import Draws, Jitter
 from tempora_tta.methods.weighted import WeightedMethod, WeightedSettings, smoothed_prior
 

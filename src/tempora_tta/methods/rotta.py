@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED
+from tempora_tta.methods import LEARNS, NO_OP, UNTIMED, register, setting
 from tempora_tta.methods.functions import cross_entropy, sent
 from tempora_tta.methods.gradient import RATE, GradientMethod, GradientSettings, OptimizerName, all_finite
 from tempora_tta.methods.norm import (
@@ -26,8 +26,6 @@ from tempora_tta.methods.norm import (
     replace_batchnorm,
     update_stats,
 )
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
 from tempora_tta.methods.state import overwrite
 from tempora_tta.methods.views import Draws, Jitter
 

@@ -11,11 +11,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
+from tempora_tta.methods import LEARNS, UNTIMED, Method, Settings, register, setting
 from tempora_tta.methods.functions import entropy
 from tempora_tta.methods.norm import BatchStatistics
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import Settings, setting
 from tempora_tta.methods.state import overwrite
 
 LOOK_EVERY = 4
@@ -74,12 +72,12 @@ class Settling(Method):
 
     def copied(self) -> list[Tensor]:
         """What changes, as it is: to `put` back."""
-        copies = [torch.empty_like(tensor) for tensor in self.tensors()]
-        overwrite(copies, self.tensors())
+        copies = [torch.empty_like(tensor) for tensor in self.changing_tensors()]
+        overwrite(copies, self.changing_tensors())
         return copies
 
     def put(self, copies: list[Tensor]) -> None:
-        overwrite(self.tensors(), copies)
+        overwrite(self.changing_tensors(), copies)
 
 
 def unusual(value: float, usual: Sequence[float], sigmas: float, least: float = 0.0) -> float:

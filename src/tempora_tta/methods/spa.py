@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tempora_tta.methods import by_family, register, setting
 from tempora_tta.methods.functions import kl
 from tempora_tta.methods.gradient import RATE, GradientSettings, all_finite, gradients_of
 from tempora_tta.methods.projector import ProjectorMethod
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import by_family, setting
 
 DEFAULT_PATCH = 16
 

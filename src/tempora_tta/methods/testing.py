@@ -245,7 +245,7 @@ def run(method: Method, batches: Sequence[Tensor]) -> list[tuple[Tensor, str]]:
 
 
 def _has_something_to_change(method: Method) -> bool:
-    declared = method.updated_parameters or method.updated_buffers or method.changing or method.changes()
+    declared = method.updated_parameters or method.updated_buffers or method.changing or method.state_names()
     return bool(declared) and not method.frozen
 
 
