@@ -26,7 +26,7 @@ from tempora_tta.methods.state import overwrite
 
 @dataclass(frozen=True, kw_only=True)
 class AlphaBNSettings(Settings):
-    """How to mix.
+    """Weights of source and batch.
 
     alpha: the batch's weight. prior: N, makes it n / (N + n) instead (16 is usual).
     mode: mix the source with this batch, or normalise with a running mean over batches (ema).
@@ -115,7 +115,7 @@ class MixedNorm(CustomBatchNorm):
 
 @torch.no_grad()
 def follow(layers: Iterable[MixedNorm]) -> None:
-    """What `include` does, for all layers that put it off, in a few launches."""
+    """Do for all layers that put it off, in a few launches, as `include` does for one."""
     seen = [(layer, *layer.seen.pop()) for layer in layers if layer.seen]
     if not seen:
         return
@@ -165,7 +165,7 @@ class AlphaBN(Method):
 
     @property
     def use(self) -> str:
-        """Which statistics the prediction is made with."""
+        """The statistics that the prediction is made with."""
         if self.settings.mode == "ema":
             return "running"
         return "frozen" if self.frozen and self.settings.frozen_stats == "tracked" else "mixed"

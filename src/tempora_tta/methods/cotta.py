@@ -20,7 +20,7 @@ TEACHER_MOMENTUM = 0.999
 
 @dataclass(frozen=True, kw_only=True)
 class CoTTASettings(NormSettings):
-    """When to average over views, and how to remember the source.
+    """Averages over views, and memory of the source.
 
     gate: views are averaged where the source's mean top probability is below. views: how many.
     restore: probability of each weight to become the source's again. target: plain or symmetric cross-entropy.

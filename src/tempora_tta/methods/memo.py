@@ -61,7 +61,7 @@ class MEMO(Method):
         self.dice = torch.Generator()
 
     def score_together(self, images: int) -> None:
-        """Keep the weights of so many images at a time, to score those images in one forward if there are several."""
+        """Keep the weights of `images` images at a time, to score those in one forward if there are several."""
         self.together = images > 1
         self.stepped = {name: w.detach().expand(images, *w.shape).clone() for name, w in self.weights.items()}
         self.rows = [[w[place] for w in self.stepped.values()] for place in range(images)]

@@ -27,12 +27,12 @@ update_stats = torch.ops.aten.batch_norm_update_stats.default
 """Mean and biased variance; R = (1 - momentum) R + momentum b, b with unbiased variance, in place."""
 
 MOMENTUM = 0.1
-"""The weight of the newest batch in tracked statistics, whatever the network was trained with."""
+"""The weight of the newest batch in tracked statistics, also where the network was trained with another."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatisticsSettings(Settings):
-    """Of a method that uses batch statistics.
+    """Statistics of a method that uses those of the batch.
 
     source_stats: whether tracking starts from mean 0, variance 1 or from the source's statistics.
     frozen_stats: whether a frozen model normalises with what was tracked (as published: a running average that
@@ -97,7 +97,7 @@ class CustomBatchNorm(nn.Module):
         return torch.batch_norm(x, self.weight, self.bias, mean, var, False, 0.0, self.eps, cudnn)
 
     def blends(self, x: Tensor) -> bool:
-        """Whether `update_stats` is the way to blend a batch into a copy of statistics."""
+        """True if `update_stats` is the way to blend a batch into a copy of statistics."""
         return x.numel() > x.shape[1] and not few_channels(x)
 
     @torch.no_grad()
@@ -114,7 +114,7 @@ class CustomBatchNorm(nn.Module):
 
 
 def few_channels(x: Tensor) -> bool:
-    """Whether BatchNorm's kernels, which give a channel to one processor of a GPU, would leave most of it idle."""
+    """True if BatchNorm's kernels, which give a channel to one processor of a GPU, would leave most of it idle."""
     return x.device.type == "cuda" and x.shape[1] <= 128 and x.numel() // x.shape[1] >= 100_000
 
 
@@ -190,7 +190,7 @@ class BatchStatistics:
                     setattr(layer, key, buffer)
 
     def buffers(self) -> dict[str, Tensor]:
-        """What tracking changes, by name."""
+        """Buffers that tracking changes, by name."""
         self._guard.mend()
         return {
             f"{name}.{key}": buffer
@@ -200,43 +200,36 @@ class BatchStatistics:
 
     def adapt(self) -> None:
         """Normalise with the batch, and track."""
-        self._normalise_with_batch(True)
-        self._track(True)
-        for layer in self.following:
-            layer.training, layer.track_running_stats = True, False
+        self._use(batch=True, track=True)
 
     def freeze(self) -> None:
         """Normalise with the tracked statistics, or still with the batch, and track no more."""
         self._guard.mend()
         batch = self.when_frozen == "batch"
-        self._normalise_with_batch(batch)
-        self._track(not batch)
-        for layer in self.following:
-            layer.training, layer.track_running_stats = batch, not batch
+        self._use(batch=batch, track=not batch)
 
     @contextmanager
     def untracked(self) -> Iterator[None]:
         """Inside, a network that adapts does not track."""
         before = {layer: layer.track_running_stats for layer in self.layers.values()}
-        self._track(False)
+        for layer in before:
+            layer.track_running_stats = False
         try:
             yield
         finally:
             for layer, tracked in before.items():
                 layer.track_running_stats = tracked
 
-    def _normalise_with_batch(self, wanted: bool) -> None:
+    def _use(self, batch: bool, track: bool) -> None:
+        """Normalise with the batch or with what was tracked; `track`: layers that use the batch feed it to that."""
         for layer in self.layers.values():
-            layer.training = wanted
-
-    def _track(self, wanted: bool) -> None:
-        """Whether a layer that uses batch statistics also feeds them to its running ones."""
-        for layer in self.layers.values():
-            layer.track_running_stats = wanted
+            layer.training, layer.track_running_stats = batch, track
+        for layer in self.following:
+            layer.training, layer.track_running_stats = batch, not batch
 
 
 def average_from_first(layer: _BatchNorm) -> None:
-    """Track the plain mean of all batches: the first takes the place of whatever statistics were there.
+    """Track the plain mean of all batches: the first replaces the statistics that were there.
 
     PyTorch divides by the layer's own count of batches; kept on the host, reading it never waits for a device.
     """
@@ -245,7 +238,7 @@ def average_from_first(layer: _BatchNorm) -> None:
 
 
 class TrackedGuard:
-    """Keeps NaN and infinity out of running statistics, whatever the batch held, without waiting for the device.
+    """Keeps NaN and infinity of a batch out of running statistics, without waiting for the device.
 
     What a forward made non-finite in a channel, mean or variance, goes back to what both were before. All layers are
     looked at together, so that it costs a few launches and not a few hundred. Compiled forwards are not looked into:

@@ -31,7 +31,7 @@ class RDumb(ETA):
 
     @property
     def resets_next(self) -> bool:
-        """Whether the next adapt() starts over; what that batch would teach is lost, so it is not learned."""
+        """True if the next adapt() starts over; what that batch would teach is lost, so it is not learned."""
         reset_every: int = self.settings.reset_every
         return self.count + 1 >= reset_every
 

@@ -16,7 +16,7 @@ from tempora_tta.methods.weighted import WeightedMethod, WeightedSettings, smoot
 
 @dataclass(frozen=True, kw_only=True)
 class ROIDSettings(WeightedSettings):
-    """What to keep of the source, and of the batch's prior.
+    """Memory of the source, and the batch's prior.
 
     source_weight: how far each step draws the weights back to the source.
     prior: the smoothed prior multiplies logits, as published, or probabilities, as Bayes' rule has it, or none.

@@ -93,7 +93,7 @@ class BalancedMemory:
         return [entry for label in sorted(self.by_class) for entry in self.by_class[label]]
 
     def age(self, entry: Entry) -> int:
-        """How many samples were offered since it came, itself included."""
+        """Samples offered since it came, itself included."""
         return self.seen - entry.born
 
     def freshness(self, entry: Entry) -> float:
@@ -102,7 +102,7 @@ class BalancedMemory:
         return decay / (1 + decay)
 
     def score(self, age: int, uncertainty: float) -> float:
-        """How dispensable a sample is: old and uncertain ones are."""
+        """Dispensability of a sample: high for old and uncertain ones."""
         return 1 / (1 + math.exp(-age / self.capacity)) + uncertainty / math.log(self.num_classes)
 
     def _room_for(self, label: int, uncertainty: float) -> int | None:

@@ -18,7 +18,7 @@ DEFAULT_PATCH = 16
 
 @dataclass(frozen=True, kw_only=True)
 class SPASettings(GradientSettings):
-    """How to step, and how strong the views are.
+    """The optimiser, and the strength of the views.
 
     projector_lr: of the projector; lr is that of the norm layers.
     low_frequencies: side of the masked square of the spectrum, as a share of the image's.

@@ -2,7 +2,7 @@
 
     print(tempora_tta.methods.testing.check("my_package.mine:Mine", model))
 
-Each check makes the method anew and runs it over a short stream of made-up images. The classifier of the copies
+Each check makes the method again and runs it over a short stream of made-up images. The classifier of the copies
 is sharpened first, so that methods which learn from certain predictions find some.
 """
 
@@ -40,8 +40,8 @@ BATCHES, BATCH_SIZE = 4, 8
 MOST_BATCHES = 24  # until a method acts
 BRANCH = 2  # the batch at which checks save, freeze or part ways
 ATTEMPTS = ((0.2, 0.0), (0.02, 0.0), (0.2, 0.5))
-"""How certain the network is made (median entropy as a share of ln C) and how far its weights are shaken, in turn,
-until the method acts: promises hold for any weights."""
+"""Certainty that the network is given (median entropy as a share of ln C) and size of the noise on its weights: tried
+in turn until the method acts, for promises hold for any weights."""
 SOURCE_SAMPLES = 64  # for methods that want thousands, which would only take longer here
 
 
@@ -85,7 +85,7 @@ def _word(passed: bool) -> str:
 
 @dataclass
 class Kit:
-    """What checks work with: a way to make the method, a model and a stream."""
+    """The tools of a check: a way to make the method, a model and a stream."""
 
     make: Callable[[nn.Module], Method]
     model: Classifier
@@ -96,7 +96,7 @@ class Kit:
         return self.make(self.model)
 
     def after(self, count: int) -> Method:
-        """The method after so many batches."""
+        """The method after `count` batches."""
         method = self.fresh()
         run(method, self.batches[:count])
         return method
@@ -216,7 +216,7 @@ def sharpened(model: Classifier, x: Tensor, share: float = 0.2) -> Classifier:
 def _batches_needed(
     make: Callable[[nn.Module], Method], model: Classifier, stream: Sequence[Tensor]
 ) -> int | None:
-    """How many batches there are until it changes something; None: it never does."""
+    """Number of batches until it changes something; None: it never does."""
     before = GlobalState.now()
     try:
         method = make(model)
@@ -300,7 +300,7 @@ def _same(expected: list[tuple[Tensor, str]], given: list[tuple[Tensor, str]], w
 
 
 def _open_files() -> set[str]:
-    """What this process holds open, where the system tells."""
+    """Files that this process holds open, where the system tells."""
     folder = Path("/proc/self/fd")
     found = set()
     for entry in folder.iterdir() if folder.is_dir() else ():
