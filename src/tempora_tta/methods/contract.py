@@ -64,8 +64,8 @@ class Moment:
     deadline_ms: float | None = None
     """A response that takes longer is worth nothing."""
     slack_ms: float | None = None
-    """Time for which the pipeline may stay busy before the next arrival; None where the future is random, or the stream
-    waits."""
+    """Time for which the pipeline may stay busy before the next arrival; None where the future is random, or the
+    stream waits."""
     cost_ms: Mapping[str, float] = field(default_factory=dict)
     """Mean milliseconds that adapt() has taken so far, warm-up included, by the action it returned; with `reforward`
     those of the prediction that holds it."""

@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from tempora_tta.methods import LEARNS, UNTIMED, Method, Settings, by_classes, by_family, register, setting
-from tempora_tta.methods.alpha_bn import MixedNorm
+from tempora_tta.methods.custom_norm import Copies, MixedNorm, replace_batchnorm
 from tempora_tta.methods.gradient import RATE, all_finite, gradients_of
-from tempora_tta.methods.norm import Copies, replace_batchnorm
 from tempora_tta.methods.state import overwrite
 from tempora_tta.methods.views import Pixels, augmix
 

@@ -462,7 +462,7 @@ def _room_ms(moment: Moment) -> float:
 
 
 def _worth(moment: Moment, response_ms: float) -> float:
-    """Worth of a response after `response_ms`; near a deadline less and less, for work may take longer than it did."""
+    """Worth of a response; near a deadline less and less, for work may take longer than it did."""
     late_ms = max(0.0, response_ms - (moment.baseline_ms or 0.0))
     if moment.deadline_ms is not None:
         room_ms = _room_ms(moment)
@@ -494,5 +494,5 @@ def _served(moment: Moment, arrivals: list[float], plain_ms: float, busy_ms: flo
 
 
 def _may_wait(moment: Moment) -> int:
-    """Most batches that may wait. One that may not is answered by the fallback, if there is one: it counts as if it might."""
+    """Most batches that may wait; at least one, for a fallback answers what may not."""
     return max(1, moment.queued if moment.queue is None else moment.queue)

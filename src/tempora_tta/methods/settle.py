@@ -158,7 +158,7 @@ class Settle(Settling):
 
     @torch.no_grad()
     def _look(self) -> str:
-        """Begin again if two batches in a row are unlike those that it settled for; looks at all since the last look."""
+        """Begin again if two batches in a row are unlike those that it settled for, of all since the last look."""
         of_batches = entropy(torch.cat(self.kept)).split([len(scores) for scores in self.kept])
         found = torch.stack([of_batch.mean() for of_batch in of_batches]).tolist()
         self.kept = []

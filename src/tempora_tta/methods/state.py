@@ -1,7 +1,7 @@
 """Copies of what a method changes: independent of the original, on the same device, exact to the bit.
 
-`saved` takes a copy, `restored` puts it back. Networks, parameters, generators and what has load_state_dict() are written
-in place, because others hold them; anything else is replaced by a copy.
+`saved` takes a copy, `restored` puts it back. Networks, parameters, generators and what has load_state_dict() are
+written in place, because others hold them; anything else is replaced by a copy.
 """
 
 from __future__ import annotations
