@@ -295,7 +295,9 @@ def test_a_gpu_s_way_to_the_gradient_of_rotta_s_batchnorm_is_the_same(
     given = (x, layer.weight.detach(), mean.double(), var.double(), own_mean.double())
     context = SimpleNamespace(layer=layer, needs_input_grad=(True,))
     for ours, plain in zip(
-        custom_norm._into_on_gpu(context, g, *given), custom_norm._into(context, g, *given), strict=True
+        custom_norm.backward_on_gpu(context, g, *given),
+        custom_norm.backward_plain(context, g, *given),
+        strict=True,
     ):
         assert torch.allclose(ours, plain, rtol=1e-9, atol=1e-12)
 

@@ -274,13 +274,13 @@ class RobustNormFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        into = _into_on_gpu if gradients[0].device.type == "cuda" else _into
+        into = backward_on_gpu if gradients[0].device.type == "cuda" else backward_plain
         into_x, into_weight, into_bias = into(ctx, gradients[0], *ctx.saved_tensors)
         affine = (None, None) if ctx.layer.weight is None else (into_weight, into_bias)
         return into_x, *affine, None, None, None, None
 
 
-def _into(
+def backward_plain(
     ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, own_mean: Tensor
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight and bias, given g, that of the normalised batch."""
@@ -298,12 +298,12 @@ def _into(
     return into_x, into_weight, into_bias
 
 
-def _into_on_gpu(
+def backward_on_gpu(
     ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, own_mean: Tensor
 ) -> tuple[Tensor | None, ...]:
     """The same by what synchronised BatchNorm calls: sums first, then x's gradient in one pass, given sums."""
     scale = (var + ctx.layer.eps).rsqrt()
-    by_mean, by_distance, into_weight, into_bias = _sums(g, x, weight, mean, scale)
+    by_mean, by_distance, into_weight, into_bias = sums_on_gpu(g, x, weight, mean, scale)
     if not ctx.needs_input_grad[0]:
         return None, into_weight, into_bias
     by_mean, by_distance = torch._foreach_mul([by_mean, by_distance], ctx.layer.momentum)
@@ -313,7 +313,9 @@ def _into_on_gpu(
     return into_x, into_weight, into_bias
 
 
-def _sums(g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+def sums_on_gpu(
+    g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor
+) -> tuple[Tensor, ...]:
     """Sum of g, sum of g (x - mean), and the gradients of weight and bias, which follow from them."""
     parts = 512 // x.shape[1]
     if not few_channels(x) or len(x) % parts or not (g.is_contiguous() and x.is_contiguous()):
