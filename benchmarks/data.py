@@ -28,7 +28,7 @@ from torchvision.datasets import ImageFolder
 import tempora_tta.data as data
 from common import Device, JsonFile, console, write
 from tempora_tta.data.threads import default_workers
-from tempora_tta.models.preprocessing import Preprocessing
+from tempora_tta.models import Preprocessing
 
 PREPROCESSING = Preprocessing((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), input_size=(3, 224, 224))
 BATCH_SIZE = 64

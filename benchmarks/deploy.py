@@ -34,11 +34,11 @@ from tempora_tta import methods, models
 from tempora_tta.cli.live import show_lived
 from tempora_tta.engine import Run
 from tempora_tta.engine.build import build_job
-from tempora_tta.engine.live import LivedCell, live
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.own_profile import PROFILE_FILE
 from tempora_tta.methods.testing import sharpened
 from tempora_tta.scenarios import Offline
+from tempora_tta.serving.live import LivedCell, live
 from tempora_tta.store import RunFolder
 from tempora_tta.timing.device import synchroniser
 

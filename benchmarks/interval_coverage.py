@@ -23,7 +23,7 @@ from common import JsonFile, committed, console, markdown_table, script, write
 from tempora_tta._numbers import percent
 from tempora_tta.analysis.doubt import HOLDS, Replicates, judge, leads, replicate
 from tempora_tta.analysis.doubt.blocks import CONFIDENCE, FloatArray
-from tempora_tta.analysis.doubt.resampling import DRAWS
+from tempora_tta.analysis.doubt.judgement import DRAWS
 from tempora_tta.analysis.doubt.timing import PREDICT, Kind, Rounds, Steady
 from tempora_tta.scenarios import decay
 

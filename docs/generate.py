@@ -21,7 +21,8 @@ from tempora_tta.cli.examples import EXAMPLES, line
 from tempora_tta.config import DataConfig, RunConfig, default_of, template
 from tempora_tta.report.html.glossary import WORDS
 from tempora_tta.scenarios.specs import KINDS
-from tempora_tta.store.schema_page import as_markdown
+from tempora_tta.store.record import RunRecord
+from tempora_tta.store.schema import CERTAINTY, SCHEMA_VERSION, SEGMENTS, TRACE, UTILITIES
 
 DOCS = Path(__file__).parent
 MADE = "Made by `python docs/generate.py` from the code."
@@ -30,7 +31,7 @@ MADE = "Made by `python docs/generate.py` from the code."
 def pages() -> dict[Path, str]:
     """Every generated page and what belongs in it."""
     return {
-        DOCS / "schema.md": as_markdown(),
+        DOCS / "schema.md": schema(),
         DOCS / "reference" / "cli.md": cli(),
         DOCS / "reference" / "config.md": config(),
         **filled("published.md", {"setups": setups(), "inconsistencies": inconsistencies()}),
@@ -59,6 +60,47 @@ def markdown_table(rows: Iterable[Sequence[str]]) -> str:
 def shown(value: Any) -> str:
     """A value as YAML writes it."""
     return f"`{yaml.safe_dump(value, default_flow_style=True).replace(chr(10) + '...', '').strip()}`"
+
+
+# -- run folders ---------------------------------------------------------------------------------------------
+
+
+def schema() -> str:
+    """The files of a run folder, from the tables and the record that define them."""
+    lines = [
+        "# What is in a run folder",
+        "",
+        f"Made by `python docs/generate.py`. `run.json` and tables carry the schema version, now {SCHEMA_VERSION}; a "
+        "file of another version is refused. A trace is named by a hash of its content, a table of utilities names "
+        "the traces that it was scored from, and the `run.json` of a finished run lists the hashes of the other "
+        "files: a file that was changed, or is of another run, is read with a warning, impossible numbers are "
+        "refused, and `tempora run` makes both again.",
+        "",
+        "- `run.json`: what was run (configuration, methods, shifts, seeds, scenarios), the machine, lambda "
+        "(`baseline`), the verdict on the measurement.",
+        "- `profile.json`: the latencies behind the clock, where times are looked up: recorded here, or given.",
+        "- `traces/*.parquet`: one file per pass. Its metadata holds what decided the pass (`identity`) and what was "
+        "noticed while it was made (`facts`); its name ends in a key of the one and a hash of the whole.",
+        "- `utilities.parquet`: one row per cell.",
+        "- `segments.parquet`: one row per cell and segment of its stream, where that is of many shifts.",
+        "- `certainty.parquet`: one row per method, shift and scenario: how sure the winners of a finished run are.",
+        "- `pictures.json`: four small pictures of every shift (JPEG, base64), where the dataset may be passed on.",
+        "- `report.html`: written by `tempora report`.",
+    ]
+    lines += ["", "## run.json: one object", "", "| field | type | meaning |", "|---|---|---|"]
+    lines += [
+        f"| `{name}` | {RunRecord.__annotations__[name].replace('|', 'or')} | {field.description} |"
+        for name, field in RunRecord.model_fields.items()
+    ]
+    for title, fields in (
+        ("Traces: one row per batch", TRACE),
+        ("Utilities: one row per cell", UTILITIES),
+        ("Segments: one row per cell and segment", SEGMENTS),
+        ("Certainty: one row per method, shift and scenario", CERTAINTY),
+    ):
+        lines += ["", f"## {title}", "", "| column | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in fields.items()]
+    return "\n".join(lines) + "\n"
 
 
 # -- the command line ------------------------------------------------------------------------------------------

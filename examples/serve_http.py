@@ -23,13 +23,13 @@ import torch
 
 import tempora_tta as tempora
 from tempora_tta import data, models
-from tempora_tta.engine.pipeline import prometheus
 from tempora_tta.scenarios import Poisson
+from tempora_tta.serving import Pipeline, prometheus
 
 SHAPE = (1, 28, 28)
 
 
-def handler(pipeline: tempora.engine.Pipeline) -> type[BaseHTTPRequestHandler]:
+def handler(pipeline: Pipeline) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -19,9 +19,9 @@ from tempora_tta._version import __version__
 from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
-    from tempora_tta.engine.deploy import deploy
     from tempora_tta.evaluation import evaluate
     from tempora_tta.results import open_run, open_runs
+    from tempora_tta.serving.deploy import deploy
 
 __all__ = ["TemporaError", "__version__", "deploy", "evaluate", "open_run", "open_runs"]
 
@@ -29,7 +29,7 @@ __all__ = ["TemporaError", "__version__", "deploy", "evaluate", "open_run", "ope
 def __getattr__(name: str) -> Any:
     """Import what is heavy when it is first used: `deploy` and `evaluate` need torch, the others pandas."""
     if name == "deploy":
-        from tempora_tta.engine.deploy import deploy
+        from tempora_tta.serving.deploy import deploy
 
         return deploy
     if name == "evaluate":

@@ -10,8 +10,8 @@ from scipy import stats
 
 from made_runs import METHODS, Pace
 from made_runs import measured_run as write_run
-from tempora_tta.analysis.circumstances import machine_name, manifest_differences
-from tempora_tta.analysis.compare import compare_runs
+from tempora_tta.analysis.answer import machine_name
+from tempora_tta.analysis.compare import compare_runs, manifest_differences
 from tempora_tta.analysis.doubt import doubt
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Continuous, Discrete, Offline

@@ -28,8 +28,7 @@ from tempora_tta.analysis.doubt import (
 )
 from tempora_tta.analysis.doubt.blocks import Blocks, choose_blocks
 from tempora_tta.analysis.doubt.timing import ADAPT, PREDICT, Kind, Rounds, Steady, rounds_of
-from tempora_tta.analysis.of_run import Summary, cells_of, keep_doubt, summary_of, winners_of
-from tempora_tta.analysis.remedy import remedy
+from tempora_tta.analysis.of_run import Summary, cells_of, keep_doubt, remedy, summary_of, winners_of
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.store import open_run
 
@@ -274,7 +273,13 @@ def test_rounds_of_a_profile_are_those_that_were_clean_and_fitted_on() -> None:
     profile = {
         "standard_ms": 10.0,
         "entries": [
-            {"method": "standard", "phase": "predict", "steady_ms": 10.0, "amount": None},
+            {
+                "method": "standard",
+                "phase": "predict",
+                "steady_ms": 10.0,
+                "rounds": list(range(11)),
+                "ms": [10.0] * 11,
+            },
             {
                 "method": "deyo",
                 "phase": "adapt",
@@ -282,15 +287,16 @@ def test_rounds_of_a_profile_are_those_that_were_clean_and_fitted_on() -> None:
                 "steady_ms": 20.0,
                 "per_amount_ms": 1.0,
                 "amount": 5.0,
+                "rounds": [*range(9), 10],
+                "ms": [22.0] * 9 + [1.0],
+                "amounts": [7.0] * 9 + [1.0],
             },
         ],
-        "rounds": {
-            "clean": [True] * 9 + [False, True],
-            "checks": [False] * 10 + [True],
-            "standard_ms": [10.0] * 9 + [99.0, 98.0],
-            "ms": [[10.0] * 11, [22.0] * 9 + [None, 1.0]],
-            "amount": [None, [7.0] * 9 + [None, 1.0]],
-        },
+        "rounds": [
+            *[{"clean": True, "checks": False, "standard_ms": 10.0}] * 9,
+            {"clean": False, "checks": False, "standard_ms": 99.0},
+            {"clean": True, "checks": True, "standard_ms": 98.0},
+        ],
     }
     found = rounds_of(profile)
     assert found is not None
@@ -369,13 +375,11 @@ def test_certainty_about_other_utilities_is_not_used(tmp_path: Path) -> None:
 
 
 def test_pooled_rows_get_pooled_doubt(tmp_path: Path) -> None:
-    from tempora_tta.analysis import pool
-
     run = write_run(tmp_path / "run", seeds=(1, 2))
-    found = doubt(run)
-    rows = found.about(pool(pool(run.utilities, over="seed")))
+    rows = cells_of(run)
+    rows = rows[rows["shift"] == "all"]
     assert rows["verdict"].isin([HOLDS, EQUAL, UNDECIDED]).all()
-    one = found.about(run.utilities)
+    one = doubt(run).about(run.utilities)
     width = (rows["sample_hi"] - rows["sample_lo"]).mean()
     assert width < 0.75 * (one["sample_hi"] - one["sample_lo"]).mean(), "four streams say more than one"
 

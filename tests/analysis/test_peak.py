@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from made_runs import BASELINE_MS, BATCHES, METHODS
 from made_runs import measured_run as write_run
-from tempora_tta.analysis.peak import LEAST_ARRIVALS, Peak, Peaks, Streams, Times, highest_rate, highest_rates
+from tempora_tta.analysis.answer import Answer
+from tempora_tta.analysis.peak import LEAST_ARRIVALS, Arrivals, Peak, Times, highest_rate, highest_rates
 from tempora_tta.analysis.question import Question
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Deployment, Offline, Poisson
@@ -21,20 +23,20 @@ from tempora_tta.store import Results
 
 LONG = 10_000
 """A queue that loses nothing."""
-ONE = Streams((("fog", 1, Poisson(interval_ms=1.0).times(1500, 1, "fog")),), 1)
+ONE = Arrivals(Poisson(interval_ms=1.0).times(1500, 1, "fog"))
 
 
-def peak(run: Results, **limits: float) -> Peaks:
-    return highest_rates(run, Question(**limits))  # type: ignore[arg-type]
+def peak(run: Results, **limits: Any) -> Answer:
+    return highest_rates(run, Question(**limits))
 
 
-def constant(predict_ms: float, adapt_ms: float = 0.0, streams: Streams = ONE, **promises: bool) -> Times:
-    count = streams.count // streams.repeats
+def constant(predict_ms: float, adapt_ms: float = 0.0, arrivals: Arrivals = ONE, **promises: bool) -> Times:
+    count = len(arrivals.unit_times) // arrivals.repeats
     return Times(np.full(count, predict_ms), np.full(count, adapt_ms), np.ones(count, bool), **promises)
 
 
 def rate(times: Times, bound_ms: float, queue: int = LONG, percent: int = 99) -> float:
-    found = highest_rate(times, ONE, percent, bound_ms, queue).rate_hz
+    found = highest_rate(times, ONE, percent, bound_ms, queue).batches_per_s
     assert found is not None
     return found
 
@@ -47,7 +49,7 @@ def test_no_queue_is_long_enough_for_more_than_the_pipeline_can_serve(bound_ms: 
 
 def test_patience_without_end_makes_service_the_limit() -> None:
     found = highest_rate(constant(10.0), ONE, 99, 1e9, LONG)
-    assert found.rate_hz == pytest.approx(100.0, rel=2e-3)
+    assert found.batches_per_s == pytest.approx(100.0, rel=2e-3)
     assert found.why == "limited by throughput, not by the response time"
 
 
@@ -57,9 +59,9 @@ def test_patience_without_end_makes_service_the_limit() -> None:
     adapt_ms=st.floats(0.0, 30.0),
 )
 def test_a_wider_bound_never_lowers_the_peak(bounds: list[float], adapt_ms: float) -> None:
-    streams = Streams((("fog", 1, ONE.parts[0][2][:300]),), 1)
-    found = [highest_rate(constant(8.0, adapt_ms, streams), streams, 99, bound, LONG) for bound in bounds]
-    low, high = (one.rate_hz or 0.0 for one in found)
+    arrivals = Arrivals(ONE.unit_times[:300])
+    found = [highest_rate(constant(8.0, adapt_ms, arrivals), arrivals, 99, bound, LONG) for bound in bounds]
+    low, high = (one.batches_per_s or 0.0 for one in found)
     assert low <= high
 
 
@@ -67,17 +69,17 @@ def test_a_wider_bound_never_lowers_the_peak(bounds: list[float], adapt_ms: floa
 @given(seed=st.integers(0, 10**6), queue=st.integers(0, 20), doublings=st.integers(-2, 3))
 def test_times_that_double_halve_the_peak_exactly(seed: int, queue: int, doublings: int) -> None:
     """Arrivals nest, so it is the same course on another clock."""
-    streams = Streams((("fog", 1, ONE.parts[0][2][:300]),), 1)
+    arrivals = Arrivals(ONE.unit_times[:300])
     drawn = np.random.default_rng(seed).uniform(5.0, 15.0, (2, 300))
     factor = 2.0**doublings
     times = Times(drawn[0], drawn[1], np.ones(300, bool))
     slower = Times(factor * drawn[0], factor * drawn[1], np.ones(300, bool))
-    one = highest_rate(times, streams, 99, 60.0, queue)
-    other = highest_rate(slower, streams, 99, factor * 60.0, queue)
-    assert one.rate_hz is not None
-    assert other.rate_hz is not None
-    assert other.rate_hz == one.rate_hz / factor
-    assert (other.share, other.utilisation) == (one.share, one.utilisation)
+    one = highest_rate(times, arrivals, 99, 60.0, queue)
+    other = highest_rate(slower, arrivals, 99, factor * 60.0, queue)
+    assert one.batches_per_s is not None
+    assert other.batches_per_s is not None
+    assert other.batches_per_s == one.batches_per_s / factor
+    assert (other.in_time, other.busy) == (one.in_time, one.busy)
 
 
 def test_a_longer_queue_and_a_lower_percentile_allow_more() -> None:
@@ -88,10 +90,10 @@ def test_a_longer_queue_and_a_lower_percentile_allow_more() -> None:
 
 def test_constant_service_meets_the_known_waiting_times() -> None:
     """Erlang's distribution of the wait in M/D/1, at the peak that 20,000 arrivals give."""
-    streams = Streams((("fog", 1, Poisson(interval_ms=1.0).times(20_000, 7, "fog")),), 1)
-    found = highest_rate(constant(10.0, streams=streams), streams, 99, 50.0, LONG)
-    assert found.rate_hz is not None
-    per_ms, wait_ms = found.rate_hz / 1000, 40.0
+    arrivals = Arrivals(Poisson(interval_ms=1.0).times(20_000, 7, "fog"))
+    found = highest_rate(constant(10.0, arrivals=arrivals), arrivals, 99, 50.0, LONG)
+    assert found.batches_per_s is not None
+    per_ms, wait_ms = found.batches_per_s / 1000, 40.0
     within = (1 - 10.0 * per_ms) * sum(
         (-per_ms * (wait_ms - 10.0 * k)) ** k / math.factorial(k) * math.exp(per_ms * (wait_ms - 10.0 * k))
         for k in range(int(wait_ms / 10.0) + 1)
@@ -121,7 +123,7 @@ def test_the_peak_is_a_deployment_that_holds_and_the_next_does_not() -> None:
 
 def test_a_bound_that_predictions_miss_has_no_rate() -> None:
     found = highest_rate(constant(10.0), ONE, 99, 9.0, LONG)
-    assert (found.rate_hz, found.answer) == (0.0, "replayed")
+    assert (found.batches_per_s, found.answer) == (0.0, "replayed")
     assert "even without a queue p99 is 10.0 ms, above 9" in found.why
 
 
@@ -139,7 +141,7 @@ def test_losses_are_exact_for_methods_without_a_history_only() -> None:
 
 def test_methods_that_look_at_the_clock_have_no_answer_without_passes() -> None:
     found = highest_rate(replace(constant(10.0), time_aware=True), ONE, 99, 60.0, LONG)
-    assert found == Peak(None, None, None, "none", "it looks at the clock, so every rate is a run of its own")
+    assert found == Peak(answer="none", why="it looks at the clock, so every rate is a run of its own")
 
 
 # -- a run -----------------------------------------------------------------------------------------------------
@@ -152,23 +154,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 def test_streams_come_again_with_other_arrivals_until_there_are_a_thousand(run: Results) -> None:
     found = peak(run, p99_ms=60.0)
-    assert (found.repeats, found.arrivals) == (13, 13 * 2 * BATCHES)
-    assert found.arrivals >= LEAST_ARRIVALS
-    assert found.tail == "", "measured times hold the device's own variation"
-    streams = Streams.of(run.utilities)
-    times = [part for shift, _, part in streams.parts if shift == "fog"]
+    assert found.setting["arrivals"] == 13 * 2 * BATCHES >= LEAST_ARRIVALS
+    assert found.notes == (), "measured times hold the device's own variation"
+    arrivals = Arrivals.of([("fog", 1, BATCHES), ("snow", 1, BATCHES)])
+    times = np.split(arrivals.unit_times, 2 * arrivals.repeats)
+    assert arrivals.repeats == 13
     assert times[0].tolist() == Poisson(interval_ms=1.0).times(BATCHES, 1, "fog").tolist()
-    assert len({tuple(part.tolist()) for part in times}) == 13
-    assert (np.diff(streams.unit_times) > 0).all()
-    assert streams.unit_times[-1] / streams.count == pytest.approx(1.0, abs=0.1)
+    assert len({tuple(np.diff(part)) for part in times}) == 26
+    assert (np.diff(arrivals.unit_times) > 0).all()
+    assert arrivals.unit_times[-1] / arrivals.unit_times.size == pytest.approx(1.0, abs=0.1)
 
 
 def test_faster_methods_have_higher_peaks(run: Results) -> None:
-    table = peak(run, p99_ms=60.0).table
+    table = peak(run, p99_ms=60.0).ranking
     assert list(table["method"]) == ["standard", "adabn", "lame", "tent", "sar"]
-    assert (table["utilisation"] < 1).all()
-    assert (table["share"] >= 0.99).all()
-    assert (table["samples_per_s"] == 50 * table["rate_hz"]).all()
+    assert (table["busy"] < 1).all()
+    assert (table["in_time"] >= 0.99).all()
+    assert (table["images_per_s"] == 50 * table["batches_per_s"]).all()
 
 
 def test_the_device_s_own_variation_lowers_the_peak(tmp_path: Path) -> None:
@@ -176,12 +178,12 @@ def test_the_device_s_own_variation_lowers_the_peak(tmp_path: Path) -> None:
     steady = write_run(tmp_path / "steady", methods=one, scenarios=[Offline()], variation=[1.0])
     varied = write_run(tmp_path / "varied", methods=one, scenarios=[Offline()], variation=[0.8, 0.8, 1.4])
     quiet, shaken = (peak(results, p99_ms=30.0) for results in (steady, varied))
-    assert shaken.table["rate_hz"][0] < quiet.table["rate_hz"][0]
-    assert quiet.tail.startswith("queueing only")
-    assert shaken.tail == ""
+    assert shaken.ranking["batches_per_s"][0] < quiet.ranking["batches_per_s"][0]
+    assert "queueing only" in quiet.notes[0]
+    assert shaken.notes == ()
     (tmp_path / "varied" / "profile.json").write_text('{"residuals": {"clean_samples": 120}}')
-    assert "p99 is not known on this machine: its profile has 120" in peak(varied, p99_ms=30.0).tail
-    assert peak(varied, p95_ms=30.0).tail == ""
+    assert "p99 is not known on this machine: its profile has 120" in peak(varied, p99_ms=30.0).notes[0]
+    assert peak(varied, p95_ms=30.0).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -190,9 +192,10 @@ def test_the_device_s_own_variation_lowers_the_peak(tmp_path: Path) -> None:
         ({"p99_ms": 50.0, "p90_ms": 20.0}, "the highest rate has one limit"),
         ({"p99_ms": -1.0}, "p99_ms=-1.0: .*a number above 0"),
         ({"p99_ms": math.inf}, "p99_ms=inf"),
+        ({"p99_ms": 50.0, "shifts": ("fgo",)}, "did you mean 'fog'"),
     ],
 )
-def test_questions_that_make_no_sense(run: Results, asked: dict[str, float], message: str) -> None:
+def test_questions_that_make_no_sense(run: Results, asked: dict[str, Any], message: str) -> None:
     with pytest.raises(TemporaError, match=message):
         peak(run, **asked)
 
@@ -201,6 +204,6 @@ def test_a_method_that_is_missing_somewhere_has_no_peak(tmp_path: Path) -> None:
     run = write_run(tmp_path, scenarios=[Offline()])
     cells = run.utilities
     run.utilities = cells[(cells["method"] != "tent") | (cells["shift"] != "snow")]
-    row = peak(run, p99_ms=60.0).table.set_index("method").loc["tent"]
-    assert (row["answer"], row["why"]) == ("none", "it has no offline pass on snow, seed 1")
-    assert math.isnan(row["rate_hz"])
+    found = peak(run, p99_ms=60.0)
+    assert found.left_out == {"tent": "it has no offline pass on snow, seed 1"}
+    assert "tent" not in set(found.ranking["method"])

@@ -104,7 +104,7 @@ def test_any_patience_is_replayed_exactly_for_everybody(run: Results, threshold_
             baseline_ms=BASELINE_MS,
         )
         assert row["utility"] == pytest.approx(score.utility)
-        assert found.worth[row["method"], row["shift"], 1].mean() == pytest.approx(score.utility)
+        assert found.streams[row["method"], row["shift"], 1].worth.mean() == pytest.approx(score.utility)
 
 
 def test_skipping_is_replayed_for_history_free_methods_only(run: Results) -> None:
@@ -221,9 +221,9 @@ def test_the_lead_is_paired_by_batch_and_holds_for_all_rivals_together(run: Resu
     found = ask(run, scenario)
     assert found.lead is not None
     mean, lo, hi = found.lead
-    worth = answer(run, scenario).worth
+    streams = answer(run, scenario).streams
     best, second = (
-        [value for shift in ("fog", "snow") for value in worth[method, shift, 1]]
+        [value for shift in ("fog", "snow") for value in streams[method, shift, 1].worth]
         for method in found.ranking["method"][:2]
     )
     interval = stats.ttest_rel(best, second).confidence_interval(0.95)

@@ -11,7 +11,6 @@ from PIL import Image
 
 from tempora_tta import data
 from tempora_tta.data.corruptions import corrupt
-from tempora_tta.data.corruptions import folder as corrupt_folder_module
 from tempora_tta.data.corruptions.folder import corrupt_folder
 from tempora_tta.errors import TemporaError
 
@@ -69,16 +68,16 @@ def test_an_interrupted_run_resumes_to_the_same_pictures(
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     corrupt_folder(photos, whole, "noise", constants="cifar")
 
-    write, count = corrupt_folder_module._Work._write, iter(range(100))
+    save, count = Image.Image.save, iter(range(100))
 
-    def interrupted(self: object, picture: np.ndarray, target: Path) -> None:
+    def interrupted(self: Image.Image, *arguments: object) -> None:
         if next(count) == 5:
             raise KeyboardInterrupt
-        write(self, picture, target)
+        save(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(corrupt_folder_module._Work, "_write", interrupted)
+    monkeypatch.setattr(Image.Image, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        corrupt_folder(photos, resumed, "noise", constants="cifar", workers=1)
+        corrupt_folder(photos, resumed, "noise", constants="cifar", workers=0)
     monkeypatch.undo()
     assert len(files_in(resumed)) == 1 + 5
     assert corrupt_folder(photos, resumed, "noise", constants="cifar") == 16 - 5

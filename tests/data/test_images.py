@@ -16,7 +16,7 @@ from tempora_tta.data.from_dataset import from_dataset
 from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.images import ArrayImages, FileImages
 from tempora_tta.errors import TemporaError
-from tempora_tta.models.preprocessing import Preprocessing
+from tempora_tta.models import Preprocessing
 
 
 def _geometry(**settings: object) -> Geometry:

@@ -25,7 +25,7 @@ from tempora_tta.data import (
 )
 from tempora_tta.data.sampler import by_class
 from tempora_tta.errors import TemporaError
-from tempora_tta.models.preprocessing import Preprocessing
+from tempora_tta.models import Preprocessing
 
 GREY = Preprocessing(mean=(0.5,), std=(0.25,), input_size=(1, 2, 2), crop_pct=1.0)
 

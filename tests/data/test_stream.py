@@ -24,7 +24,7 @@ from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.images import FileImages
 from tempora_tta.data.sampler import single
 from tempora_tta.errors import TemporaError
-from tempora_tta.models.preprocessing import Preprocessing
+from tempora_tta.models import Preprocessing
 
 from .trees import CIFAR_LIKE, save_picture
 

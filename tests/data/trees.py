@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tempora_tta.models.preprocessing import Preprocessing
+from tempora_tta.models import Preprocessing
 
 CIFAR_LIKE = Preprocessing(mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3), input_size=(3, 32, 32), crop_pct=1.0)
 

@@ -14,9 +14,10 @@ from tempora_tta.engine.audit import audit
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.plan import make_plan
-from tempora_tta.engine.profiling import overhead_rows, record_profile
+from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.store import RunFolder
 from tempora_tta.timing import load_profile
+from tempora_tta.timing.record import record
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +100,13 @@ def test_the_plan_counts_tails_that_no_standard_pass_holds(configured):
 def test_a_recorded_profile_is_a_clock(configured, tmp_path):
     config, _ = configured
     job = build_job(replace(config, clock="steady"))
-    profile = record_profile(job, seconds=0.1, name="here")
+    profile = record(subject_of(job), seconds=0.1, labels=["adabn", "eta"])
     profile.save(tmp_path / "profile.json")
     assert set(load_profile(tmp_path / "profile.json").methods) == {"standard", "adabn", "eta"}
-    rows = overhead_rows(profile)
+    rows = profile.overheads()
     assert [row["method"] for row in rows] == ["standard", "adabn", "eta"]
     assert all(row["service_ms"] >= row["predict_ms"] for row in rows)
-    assert rows[2]["spent"].updated_parameters > 0
+    assert rows[2]["facts"].updated_parameters > 0
 
 
 def test_a_clock_keeps_the_verdict_it_was_recorded_with(network, batches, tmp_path):

@@ -52,8 +52,8 @@ def test_what_is_asked_of_a_run_is_what_it_would_have_found(network, batches, ru
             for name in ("utility", *SIX_TERMS, "response_ms", "response_p50_ms", "response_p90_ms"):
                 assert row[name] == cell[name] or (pd.isna(row[name]) and pd.isna(cell[name]))
             key = (row["method"], row["shift"], row["seed"])
-            assert found.worth[key].mean() == pytest.approx(row["utility"], abs=1e-12)
-            assert found.response_ms[key].size == 5 * 8
+            assert found.streams[key].worth.mean() == pytest.approx(row["utility"], abs=1e-12)
+            assert found.streams[key].response_ms.size == 5 * 8
         assert (answer(run, scenario).rows["answer"] == "evaluated").all()
 
 

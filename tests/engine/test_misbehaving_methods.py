@@ -19,11 +19,12 @@ from tempora_tta import TemporaError
 from tempora_tta.cli.app import app
 from tempora_tta.engine import Observer
 from tempora_tta.engine.build import job_from_python
-from tempora_tta.engine.profiling import record_profile
+from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method
 from tempora_tta.methods.testing import check
 from tempora_tta.scenarios import Continuous, Deployment, Discrete
+from tempora_tta.timing.record import record
 
 SCENARIOS = [Discrete(utilisation=0.5)]
 
@@ -233,8 +234,8 @@ def test_a_profile_leaves_it_out_and_times_the_others_under_torch_as_it_was(netw
         network("fashion_resnet"), batches[:3], [LeavesAutocast, "standard", "adabn"], [],
         device="cpu", clock="steady", seeds=[1],
     )  # fmt: skip
-    profile = record_profile(job, seconds=1.0, name="here")
-    assert list(profile.left_out) == ["mine"]
+    profile = record(subject_of(job), seconds=1.0, labels=["mine", "adabn"])
+    assert [method for method, facts in profile.facts.items() if facts.failed] == ["mine"]
     assert {"standard", "adabn"} <= profile.methods
     assert not torch.is_autocast_enabled("cpu")
 

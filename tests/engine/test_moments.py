@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from live_clock import FakeClock, tiny_network
 from torch import Tensor
 
 import tempora_tta as tempora
+from live_clock import FakeClock, tiny_network
 from tempora_tta.methods import LEARNS, Method, Moment
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Poisson, Scenario
 

@@ -9,7 +9,7 @@ import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.config import checked
 from tempora_tta.engine import Observer
-from tempora_tta.engine.executors.ray import driver_job
+from tempora_tta.engine.on_ray import driver_job
 from tempora_tta.engine.predicting import check_predict_with
 from tempora_tta.methods import Method
 from tempora_tta.report.html import write_report

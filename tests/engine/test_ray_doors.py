@@ -11,17 +11,17 @@ LISTENERS = """
 import ipaddress, sys
 if "imported before" in sys.argv:
     import ray
-from tempora_tta.engine import Observer
 from tempora_tta.config import RunConfig
-from tempora_tta.engine.executors.ray_cluster import Cluster
+from tempora_tta.engine import Observer
+from tempora_tta.engine.on_ray import OnRay, driver_job
 
 class Prints(Observer):
     def note(self, text):
         print("note", text)
 
-cluster = Cluster(RunConfig(clock="published:rn50_inc", threads=1, device="cpu"), "local", Prints())
-cluster.hire(1)
-list(cluster.answers())
+config = RunConfig(clock="published:rn50_inc", threads=1, device="cpu")
+place = OnRay(driver_job(config), None, Prints(), address="local")
+place.kind([])
 import psutil  # comes with Ray
 me = psutil.Process()
 for process in (me, *me.children(recursive=True)):
@@ -29,7 +29,7 @@ for process in (me, *me.children(recursive=True)):
         if found.status == psutil.CONN_LISTEN:
             address = ipaddress.ip_address(found.laddr.ip)
             print("listens", (getattr(address, "ipv4_mapped", None) or address).is_loopback, process.name())
-cluster.close()
+place.close()
 """
 
 
@@ -51,4 +51,6 @@ def test_a_local_cluster_listens_on_loopback_only():
 
 @pytest.mark.slow
 def test_ray_that_could_not_be_told_is_noted():
-    assert any("whoever reaches its ports can run code here" in line for line in listeners("imported before"))
+    assert any(
+        "anyone who reaches its ports can run code here" in line for line in listeners("imported before")
+    )

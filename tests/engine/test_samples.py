@@ -12,7 +12,7 @@ from PIL import Image
 from tempora_tta.config import DataConfig
 from tempora_tta.data import StreamSettings, array_shift, bundled, draw
 from tempora_tta.engine.samples import SAMPLES, SIDE, may_be_kept, sample_pictures
-from tempora_tta.models.preprocessing import Preprocessing
+from tempora_tta.models import Preprocessing
 
 SMALL = Preprocessing(mean=(0.5,), std=(0.25,), input_size=(1, 28, 28), crop_pct=1.0)
 LARGE = Preprocessing(mean=(0.5,) * 3, std=(0.25,) * 3, input_size=(3, 224, 224), crop_pct=1.0)

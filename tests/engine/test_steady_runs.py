@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import nullcontext
-from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,22 +11,18 @@ import torch
 from late_action import Late
 
 import tempora_tta as tempora
-from tempora_tta import TemporaError, methods
-from tempora_tta.config import RunConfig, checked
-from tempora_tta.engine import Observer, Run
-from tempora_tta.engine.build import build_job, job_from_python, settle_torch
-from tempora_tta.engine.executors import LocalExecutor
-from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
-from tempora_tta.engine.own_profile import added, needs
-from tempora_tta.engine.profiling import allowance, profiled_batches, warming
-from tempora_tta.engine.profiling.stations import Station
-from tempora_tta.engine.profiling.walker import Walker
+from tempora_tta import TemporaError
+from tempora_tta.config import RunConfig
+from tempora_tta.engine import Observer
+from tempora_tta.engine.build import job_from_python, settle_torch
+from tempora_tta.engine.own_profile import needs
+from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.methods import Method
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete
-from tempora_tta.store import RunFolder
 from tempora_tta.timing import load_profile
-from tempora_tta.timing.profile import Entry, Profile, Residuals, Rounds, Spent
-from tempora_tta.timing.timer import Timer
+from tempora_tta.timing import record as recording
+from tempora_tta.timing.profile import Entry, MethodFacts, Profile, Residuals, Round
+from tempora_tta.timing.record import profiled_batches
 
 SCENARIOS = [
     Discrete(utilisation=1),
@@ -70,14 +62,8 @@ def made_up(methods=METHODS, **more) -> Profile:
             Entry(method=method, phase="adapt", action=action, steady_ms=ms + position, samples=9)
             for action, ms in ((("step", 17.0), ("nothing_kept", 1.5)) if slow else (("none", 0.125),))
         ]
-    rounds = Rounds(
-        shift=["x"],
-        clean=[True],
-        checks=[False],
-        standard_ms=[10.0],
-        ms=[[entry.steady_ms] for entry in entries],
-        amount=[None] * len(entries),
-    )
+    entries = [entry.model_copy(update={"rounds": [0], "ms": [entry.steady_ms]}) for entry in entries]
+    rounds = [Round(shift="x", clean=True, checks=False, standard_ms=10.0)]
     blocks = [[1.0, 1.25, 1.0, 1.5, 1.0, 1.0, 2.0, 1.0], [1.0, 1.0, 1.75, 1.0, 3.0, 1.0, 1.0, 1.125]]
     facts = {
         "name": "made up",
@@ -136,11 +122,11 @@ def test_times_are_constants_of_the_kind_and_tails_have_them_too(network, batche
 
 
 def test_joules_are_busy_time_times_the_power_of_the_profile(network, batches, tmp_path):
-    spent = {
-        "standard": Spent(watts=100.0, peak_memory_bytes=2 * 10**8),
-        "tent": Spent(watts=150.0, peak_memory_bytes=7 * 10**8),
+    facts = {
+        "standard": MethodFacts(watts=100.0, memory_bytes=2 * 10**8),
+        "tent": MethodFacts(watts=150.0, memory_bytes=7 * 10**8),
     }
-    made_up(spent=spent).save(tmp_path / "powered.json")
+    made_up(facts=facts).save(tmp_path / "powered.json")
     methods = ["standard", "tent", "adabn"]
     run = evaluate(network("fashion_resnet"), batches, methods, clock=tmp_path / "powered.json")
     traces = run.traces[run.traces["served"]]
@@ -211,12 +197,7 @@ def test_a_kind_without_a_time_costs_a_step_where_its_device_is_not_at_hand(netw
             for mode in ("even", "odd")
         ),
     ]
-    known = made_up(["standard"])
-    made_up(
-        ["standard"],
-        entries=[*known.entries, *entries],
-        rounds=known.rounds.model_copy(update={"ms": [[1.0]] * 4, "amount": [None] * 4}),
-    ).save(tmp_path / "clock.json")
+    made_up(["standard"], entries=[*made_up(["standard"]).entries, *entries]).save(tmp_path / "clock.json")
     watches = Watches()
     clock = tmp_path / "clock.json"
     run = evaluate(network("fashion_resnet"), batches, ["standard", Late], clock=clock, observer=watches)
@@ -266,12 +247,13 @@ def test_a_run_profiles_this_machine_first_and_resumes_from_it(network, batches,
     assert first.manifest["baseline"]["baseline_ms"] == 1.03 * profile.standard_ms
     kinds = {str(kind) for kind in profile.by_kind}
     assert {"standard|predict||", "tent|predict||", "tent|adapt||step", "tent|frozen||"} <= kinds
-    assert profile.unmet["tent"] == ["nothing_kept", "non_finite"]
+    assert profile.facts["tent"].unmet == ["nothing_kept", "non_finite"]
     met_later = [entry for entry in profile.entries if entry.action == "jump"]
     assert met_later, "batches after the first few did something new, and it was profiled then"
     assert set(first.utilities["timing"]) == {"VALID"}
-    rounds = len(profile.rounds.shift)
-    assert all(len(row) == rounds for row in profile.rounds.ms)
+    for entry in profile.entries:
+        assert len(entry.ms) == len(entry.rounds) > 0
+        assert max(entry.rounds) < len(profile.rounds)
     offline = first.traces[first.traces["protocol"] == "offline"]
     for _, group in offline.groupby(["method", "action", "mode", group_amount(offline)]):
         assert np.ptp(group["adapt_ms"]) == 0, "the same kind and amount takes the same time on every batch"
@@ -321,7 +303,7 @@ def test_what_lives_in_this_process_alone_is_profiled_here(network, batches):
 
 def test_methods_of_a_later_run_are_added_to_the_profile():
     first, more = made_up(["standard", "tent"]), made_up(["standard", "eta"], standard_ms=20.0)
-    both = added(first, more)
+    both = first.with_methods(more)
     assert both.id == first.id
     eta = both.by_kind[
         next(kind for kind in both.by_kind if kind.method == "eta" and kind.phase == "predict")
@@ -361,7 +343,8 @@ def test_times_of_a_method_that_was_edited_or_set_otherwise_are_stale(
     (tmp_path / "stale.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     before = job("standard", "tent", "stale:Mine")
-    profile = made_up(["standard", "tent", "mine"], left_out={"eta": ""}).stamped(before.made_by_label)
+    facts = {name: MethodFacts() for name in ("standard", "tent", "mine")} | {"eta": MethodFacts(failed=True)}
+    profile = made_up(["standard", "tent", "mine"], facts=facts).stamped(before.made_by_label)
     assert needs(before, profile) == []
     assert needs(job("standard", ("tent", {"lr": 0.5}), "stale:Mine"), profile) == ["tent"]
     (tmp_path / "stale.py").write_text(text.replace("self.model(x)", "self.model(x) + self.model(x)"))
@@ -371,17 +354,17 @@ def test_times_of_a_method_that_was_edited_or_set_otherwise_are_stale(
 
 
 def test_what_is_profiled_again_takes_the_place_of_what_was_there():
-    first = made_up(["standard", "tent", "eta"], unmet={"eta": ["gone"]})
-    again = made_up(["standard", "eta"], unmet={"eta": ["new"]})
-    both = added(first, again)
+    first = made_up(["standard", "tent", "eta"], facts={"eta": MethodFacts(unmet=["gone"])})
+    again = made_up(["standard", "eta"], facts={"eta": MethodFacts(unmet=["new"])})
+    both = first.with_methods(again)
     assert [(entry.method, entry.phase) for entry in both.entries].count(("eta", "predict")) == 1
     eta = next(entry for entry in both.entries if (entry.method, entry.phase) == ("eta", "predict"))
     assert eta.steady_ms == 11.5, "not the 12.5 ms of the first recording"
     assert both.methods == {"standard", "tent", "eta"}
-    assert all(len(row) == 2 for row in both.rounds.ms)
-    assert len(both.rounds.ms) == len(both.rounds.amount) == len(both.entries)
-    assert both.unmet == {"eta": ["new"]}
-    assert "eta" not in added(first, made_up(["standard"], left_out={"eta": ""})).methods, "it fails now"
+    assert (len(both.rounds), eta.rounds) == (2, [1])
+    assert both.facts["eta"].unmet == ["new"]
+    fails = made_up(["standard"], facts={"eta": MethodFacts(failed=True)})
+    assert "eta" not in first.with_methods(fails).methods
 
 
 def test_shifts_to_profile_on_are_spread_and_the_last_checks(network, batches, clock):
@@ -390,7 +373,7 @@ def test_shifts_to_profile_on_are_spread_and_the_last_checks(network, batches, c
     job = job_from_python(
         network("fashion_resnet"), streams, ["standard"], [], device="cpu", clock=clock, seeds=[1]
     )
-    assert list(profiled_batches(job)) == ["s00", "s05", "s14", "s09"]
+    assert list(profiled_batches(job.streams, job.open_stream)) == ["s00", "s05", "s14", "s09"]
 
 
 @pytest.mark.parametrize(("shifts", "each"), [(1, 12), (2, 6), (3, 4), (4, 3), (15, 3)])
@@ -404,7 +387,7 @@ def test_fewer_shifts_are_looked_at_longer(network, batches, clock, shifts, each
         clock=clock,
         seeds=[1],
     )
-    found = profiled_batches(job)
+    found = profiled_batches(job.streams, job.open_stream)
     assert {len(given) for given in found.values()} == {min(each, len(batches))}
 
 
@@ -433,13 +416,12 @@ def test_the_time_of_a_profile_is_what_it_had(monkeypatch, waited_s, share, by_p
     """24 seconds; others use the rest of the processor."""
     now = SimpleNamespace(s=1000.0)
     clock = SimpleNamespace(monotonic=lambda: now.s, process_time=lambda: 2000.0 + share * (now.s - 1000.0))
-    monkeypatch.setattr(allowance, "time", clock)
-    given = allowance.Allowance(24.0, waited_s, by_processor)
-    given.rounds_begin()
+    monkeypatch.setattr(recording, "time", clock)
+    deadline = recording.Deadline(24.0, waited_s, by_processor)
     now.s += lasts_s - 0.01
-    assert given.up < 1
+    assert deadline.up < 1
     now.s += 0.02
-    assert given.up > 1
+    assert deadline.up > 1
 
 
 def test_torch_is_told_to_be_deterministic_only_where_that_changes_something(monkeypatch):
@@ -452,65 +434,22 @@ def test_torch_is_told_to_be_deterministic_only_where_that_changes_something(mon
     assert told == [True]
 
 
-# -- on all cores -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_one_process_per_core_gives_the_files_of_one(clock, tmp_path):
-    values = {
-        "data": {"shifts": ["contrast", "clean"], "workers": 0},
-        "methods": ["standard", "lame", "tent"],
-    }
-    values |= {"batches": 4, "batch_size": 16, "clock": str(clock), "threads": 1, "device": "cpu"}
-    config = checked(values)
-    for name, executor in (
-        ("one", LocalExecutor),
-        ("two", partial(ProcessExecutor, config=config, processes=2)),
-    ):
-        with RunFolder.for_writing(tmp_path / name) as folder:
-            Run(build_job(config), folder, executor=executor).execute()
-    files = [sorted(path.name for path in (tmp_path / name / "traces").iterdir()) for name in ("one", "two")]
-    assert files[0] == files[1]
-    for name in (*(f"traces/{file}" for file in files[0]), "utilities.parquet"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
-
-
-def test_how_many_processes(clock):
-    few = {"data": {"shifts": ["contrast"], "workers": 0}, "methods": ["standard"], "clock": str(clock)}
-    config = checked(few | {"batches": 2, "device": "cpu"})
-    assert cores_for(config, build_job(config)) == 1, "it would be done before another process has begun"
-    many = checked(few | {"methods": ["tent", "sar", "deyo"], "device": "cpu"})
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert cores_for(many, build_job(many)) == cores
-    measured = replace(many, clock="measured")
-    assert cores_for(measured, build_job(measured)) == 1, "its own times are the answer"
-
-
-def test_kinds_that_a_worker_added_join_the_profile_once():
-    profile = made_up(["standard", "tent"])
-    kinds = [Entry(method="tent", phase="adapt", action=name, steady_ms=3.0) for name in ("one", "two")]
-    rounds = profile.rounds.model_copy(update={"shift": ["y"], "ms": [[3.0]], "amount": [None]})
-    ours = profile.with_entries(kinds[:1], rounds)
-    theirs = profile.with_entries(kinds[1:], rounds)
-    both = ours.with_new(theirs, rounds_before=1)
-    assert both.rounds.shift == ["x", "y", "y"]
-    assert [row[-2:] for row in both.rounds.ms[-2:]] == [[3.0, None], [None, 3.0]]
-    assert both.with_new(theirs, rounds_before=1) is both
-
-
 # -- joules and megabytes -----------------------------------------------------------------------------------
 
 
-def test_power_is_that_of_predicting_and_adapting_on_the_way(network, batches, monkeypatch):
+def test_power_is_that_of_predicting_and_adapting(network, batches, clock, monkeypatch):
     """By a counter of 50 W, so that what is worked is what is counted."""
-    way = [Station(0, "x", batches[0][0], first=True, last=True, checks=False)]
-    timer = Timer(torch.device("cpu"), 1)
-    walker = Walker(
-        "tent", methods.create("tent", network("fashion_resnet")), timer, lambda what: nullcontext()
+    job = job_from_python(
+        network("fashion_resnet"),
+        {"x": batches},
+        ["standard", "tent"],
+        [],
+        device="cpu",
+        clock=clock,
+        seeds=[1],
     )
-    monkeypatch.setattr(warming, "mean_watts", lambda work, joules: (work(), work(), 50.0)[-1])
-    found = warming.taken_by(walker, way, warming.Memory(torch.device("cpu")), torch.device("cpu"))
-    assert found.watts == 50.0
-    assert found.energy_joules > 0
-    assert found.updated_parameters > 0
-    assert found.peak_memory_bytes is None, "a processor's memory cannot be told apart"
+    monkeypatch.setattr(recording, "mean_watts", lambda work, joules: (work(), work(), 50.0)[-1])
+    facts = recording.record(subject_of(job), seconds=0.01, labels=["tent"]).facts
+    assert facts["standard"].watts == facts["tent"].watts == 50.0
+    assert facts["tent"].updated_parameters > 0
+    assert facts["tent"].memory_bytes is None, "a processor's memory cannot be told apart"

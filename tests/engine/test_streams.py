@@ -17,6 +17,7 @@ from tempora_tta import data, models
 from tempora_tta._numbers import percent
 from tempora_tta.analysis.diagnoses import diagnoses
 from tempora_tta.analysis.of_run import keep_doubt
+from tempora_tta.analysis.stream import stream_story
 from tempora_tta.data import StreamSettings, draw
 from tempora_tta.data.batches import given_shift, open_given
 from tempora_tta.engine.audit import audit
@@ -34,7 +35,6 @@ from tempora_tta.report import tables
 from tempora_tta.report.charts import save
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.html.page import render
-from tempora_tta.report.stream_story import stream_story
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 from tempora_tta.store import RunFolder
 from tempora_tta.store.merge import merge

@@ -219,7 +219,7 @@ def test_oracle_settings_keep_their_mark_and_are_neither_ranked_nor_recommended(
 
 def test_oracle_settings_are_marked_where_people_look(oracle_run: Results) -> None:
     shown = " ".join(CliRunner().invoke(app, ["show", str(oracle_run.path)]).output.split())
-    assert "Tent (oracle) %" in shown
+    assert "Ceilings of tuned settings" in shown
     assert "a ceiling, neither ranked nor recommended" in shown
     assert "tuned (by labels) on fog, which is evaluated here" in shown
     page = render(oracle_run)

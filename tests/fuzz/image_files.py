@@ -50,7 +50,7 @@ def case(rng: Random) -> None:
 def _open(rng: Random, name: str, root: Path, settings: dict[str, Any]) -> None:
     """Open a data set and read every picture: right shapes and labels, or a sentence."""
     from tempora_tta import data
-    from tempora_tta.models.preprocessing import Preprocessing
+    from tempora_tta.models import Preprocessing
 
     looks_at = Preprocessing(
         mean=(0.5,) * 3, std=(0.2,) * 3, input_size=(3, 12, 12), crop_pct=rng.choice((1.0, 0.875))

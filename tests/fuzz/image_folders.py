@@ -56,7 +56,7 @@ def case(rng: Random) -> None:
 def _seen(rng: Random, root: Path) -> tuple[str, list[int]]:
     """Fingerprint and shades of the shift in `root`, decoded or from the cache; the shades are those on disk."""
     from tempora_tta import data
-    from tempora_tta.models.preprocessing import Preprocessing
+    from tempora_tta.models import Preprocessing
 
     looks_at = Preprocessing(mean=(0.0,) * 3, std=(1.0,) * 3, input_size=(3, 8, 8), crop_pct=1.0)
     (shift,) = data.open("folder", root=root).values()

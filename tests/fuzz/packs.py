@@ -11,7 +11,6 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pandas as pd
 from command import tempora
@@ -61,9 +60,8 @@ def _read(file: Path) -> None:
 
 
 def _forge(rng: Random, file: Path) -> None:
-    """Members changed by somebody who knows the format; half of the time the list is made to agree."""
+    """Members changed by somebody who knows the format; half of the time run.json is made to agree."""
     members = dict(_members())
-    listed: Any = json.loads(members.pop("pack.json"))
     for _ in range(rng.randint(1, 2)):
         name = rng.choice(sorted(members))
         kind = rng.randrange(6)
@@ -82,31 +80,27 @@ def _forge(rng: Random, file: Path) -> None:
             )
         else:
             members["profile.json"] = bytes(rng.choice((1, 1 << 10, 8 << 20)))
-    if rng.random() < 0.5:
-        listed["files"] = {
-            name: {"bytes": len(data), "sha256": sha256(data).hexdigest()} for name, data in members.items()
-        }
     if rng.random() < 0.3:
-        listed = spoil_data(rng, listed)
-    if rng.random() < 0.2:
-        listed["traces"] = odd_value(rng) if isinstance(listed, dict) else None
-    _write(rng, file, listed, members)
-
-
-def _write(rng: Random, file: Path, listed: Any, members: dict[str, bytes]) -> None:
-    from tempora_tta.store.integrity import checksum
-
-    if isinstance(listed, dict) and rng.random() < 0.8:
-        told = {name: value for name, value in listed.items() if name != "checksum"}
-        listed = {**told, "checksum": checksum(told)}
+        members["run.json"] = _told(rng, members)
     method = zipfile.ZIP_DEFLATED if rng.random() < 0.8 else rng.choice(METHODS)
     with zipfile.ZipFile(file, "w", method) as archive:
-        archive.writestr("pack.json", json.dumps(listed))
         for name, data in members.items():
             try:
                 archive.writestr(name, data)
             except (ValueError, OverflowError):  # a name that no archive can hold
                 continue
+
+
+def _told(rng: Random, members: dict[str, bytes]) -> bytes:
+    """Return a run.json whose list of files is odd, or the spoilt record of an honest list."""
+    listed = {name: sha256(data).hexdigest() for name, data in members.items() if "/" not in name}
+    try:
+        told = json.loads(members.get("run.json", b"{}"))
+    except ValueError:
+        return b"{}"
+    if isinstance(told, dict):
+        told["files"] = odd_value(rng) if rng.random() < 0.5 else listed
+    return json.dumps(spoil_data(rng, told) if rng.random() < 0.5 else told).encode()
 
 
 @cache

@@ -81,7 +81,7 @@ def test_a_case_is_its_target_and_its_seed():
 
 def test_a_wrong_result_without_a_warning_would_be_a_failure(monkeypatch):
     """Without the checksums, an edited time would go unnoticed by Tempora, and the case would fail."""
-    for room in ("integrity", "scoring"):
+    for room in ("check", "record", "results"):
         monkeypatch.setattr(f"tempora_tta.store.{room}.warn", lambda *_, **__: None)
 
     def edited(rng: Random) -> None:

@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.models import checkpoint, load, names
+from tempora_tta.models import load, names
+from tempora_tta.models.loading import read_checkpoint
 
 
 class Dangerous:
@@ -128,7 +129,7 @@ def test_one_flipped_byte_is_noticed_wherever_it_is(tmp_path: Path) -> None:
     for position in range(0, len(sound), 7):
         path.write_bytes(sound[:position] + bytes([sound[position] ^ 16]) + sound[position + 1 :])
         try:
-            found = checkpoint.read(path)
+            found = read_checkpoint(path)
         except TemporaError:
             noticed += 1
         else:  # padding between the records

@@ -12,7 +12,7 @@ from tempora_tta import published
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import get, names
 from tempora_tta.published import methods
-from tempora_tta.report.colours import DARK_PAPER, contrast, on_dark
+from tempora_tta.report.drawing import DARK_PAPER, contrast, on_dark
 
 # Machado, Oliveira & Fernandes (2009), severity 1: how linear RGB looks to protanopes, deuteranopes and tritanopes.
 VISION = {

@@ -20,17 +20,17 @@ from typer.testing import CliRunner
 
 from made_runs import METHODS, WIDE_GRID, write_run
 from tempora_tta import analysis, words
+from tempora_tta.analysis.diagnoses import problems
 from tempora_tta.analysis.of_run import summary_of
 from tempora_tta.cli.report import report
 from tempora_tta.cli.show import show
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import METHODS as SHOWN
-from tempora_tta.report.colours import DARK_PAPER, contrast, on_dark, text_on
+from tempora_tta.report.drawing import DARK_PAPER, contrast, on_dark, text_on
 from tempora_tta.report.frames import offline_batches, scenario_titles
 from tempora_tta.report.html import write_report
 from tempora_tta.report.html.packing import compress, pack
 from tempora_tta.report.html.page import render
-from tempora_tta.report.problems import problems
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 from tempora_tta.store import Results, RunFolder
 from tempora_tta.store.pictures import write_pictures

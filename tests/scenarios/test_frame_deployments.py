@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Deployment, from_spec, to_spec
-from tempora_tta.scenarios.utility import PERCENTILES
+from tempora_tta.scenarios.course import PERCENTILES
 
 
 def simulate(case: dict, right: np.ndarray, frozen: np.ndarray) -> tuple[list[float], list[float]]:

@@ -20,8 +20,7 @@ from tempora_tta.scenarios import (
     replay,
     serve,
 )
-from tempora_tta.scenarios.lanes import serve_lanes
-from tempora_tta.scenarios.replaying import step_by_step
+from tempora_tta.scenarios.replaying import serve_lanes, step_by_step
 
 queues = st.sampled_from([0, 1, 2, 3, 5])
 

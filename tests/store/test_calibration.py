@@ -14,7 +14,7 @@ from tempora_tta import models
 from tempora_tta.engine.predictions import _probabilities
 from tempora_tta.scenarios import Discrete, Offline
 from tempora_tta.store import Trace
-from tempora_tta.store.calibration import BINS, expected_error, gaps
+from tempora_tta.store.trace import BINS, expected_error, gaps
 
 
 def plain_error(confidence: np.ndarray, right: np.ndarray) -> float:

@@ -89,7 +89,6 @@ def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
             },
             "standard_ms": 5.0,
             "entries": [],
-            "rounds": {"shift": [], "clean": [], "checks": [], "standard_ms": [], "ms": [], "amount": []},
         }
     )
     shared = recorded.to_share()

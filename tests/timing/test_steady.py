@@ -14,7 +14,7 @@ from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, O
 from tempora_tta.scenarios.deployment import is_relative
 from tempora_tta.timing import Profile, ProfileClock, load_profile
 from tempora_tta.timing import fits as fitting
-from tempora_tta.timing.profile import Entry, Residuals, Rounds, imprecision
+from tempora_tta.timing.profile import Entry, MethodFacts, Residuals, Round, imprecision
 from tempora_tta.timing.timer import clean_device_rounds
 from tempora_tta.timing.work import Kind, Owner, Piece, Sample
 
@@ -24,15 +24,10 @@ STEP = Kind("tent", "adapt", "", "step")
 
 def profile_of(*entries: Entry, **more) -> Profile:
     standard = Entry(method="standard", phase="predict", steady_ms=10.0)
-    every = [standard, *entries]
-    rounds = Rounds(
-        shift=["fog"],
-        clean=[True],
-        checks=[False],
-        standard_ms=[10.0],
-        ms=[[entry.steady_ms] for entry in every],
-        amount=[None for _ in every],
-    )
+    every = [
+        entry.model_copy(update={"rounds": [0], "ms": [entry.steady_ms]}) for entry in (standard, *entries)
+    ]
+    rounds = [Round(shift="fog", clean=True, checks=False, standard_ms=10.0)]
     facts = {"name": "made up", "id": "0123", "made_at": "2026-01-01", "model": "net", "weights": "w"}
     facts |= {"batch_size": 8, "device": "cpu", "threads": 1, "times": "process CPU time"}
     return Profile(**facts | {"standard_ms": 10.0, "entries": every, "rounds": rounds} | more)
@@ -245,8 +240,7 @@ def test_a_pass_depends_on_the_entries_it_used_alone():
     clock.ms(piece("adapt", action="recovered"))
     stands_in = dict(clock.used)
     new = Entry(method="tent", phase="adapt", action="recovered", steady_ms=3.0)
-    rounds = profile.rounds.model_copy(update={"ms": [[3.0]], "amount": [None]})
-    later = ProfileClock(profile.with_entries([new], rounds))
+    later = ProfileClock(profile.with_entries([new], []))
     assert later.name == clock.name, "kinds that are added leave the profile's name as it is"
     assert later.still_holds(steps)
     assert not later.still_holds(stands_in), "what cost a step then has a time of its own now"
@@ -269,19 +263,14 @@ def test_a_pass_that_says_of_no_kind_of_work_what_it_took_is_made_again(text):
 
 def test_rounds_of_added_kinds_stand_beside_the_first():
     profile = profile_of(*TENT)
-    new = Entry(method="sar", phase="predict", steady_ms=12.0)
-    rounds = Rounds(
-        shift=["snow"] * 2,
-        clean=[True] * 2,
-        checks=[False] * 2,
-        standard_ms=[10.0] * 2,
-        ms=[[12.0, 12.1]],
-        amount=[None],
+    new = Entry(method="sar", phase="predict", steady_ms=12.0, rounds=[0, 1], ms=[12.0, 12.1])
+    joined = profile.with_entries(
+        [new], [Round(shift="snow", clean=True, checks=False, standard_ms=10.0)] * 2
     )
-    joined = profile.with_entries([new], rounds)
-    assert joined.rounds.shift == ["fog", "snow", "snow"]
-    assert joined.rounds.ms[-1] == [None, 12.0, 12.1]
-    assert all(len(row) == 3 for row in joined.rounds.ms)
+    assert [row.shift for row in joined.rounds] == ["fog", "snow", "snow"]
+    assert joined.entries[-1].rounds == [1, 2]
+    assert joined.entries[-1].ms == [12.0, 12.1]
+    assert joined.entries[:-1] == profile.entries
     assert joined.methods == {"standard", "tent", "sar"}
 
 
@@ -289,13 +278,13 @@ def test_rounds_of_added_kinds_stand_beside_the_first():
 
 
 def test_what_is_met_later_is_unmet_no_longer():
-    profile = profile_of(*TENT, unmet={"tent": ["recovered", "non_finite"], "eta": ["recovered"]})
+    words = {"tent": ["recovered", "non_finite"], "eta": ["recovered"]}
+    profile = profile_of(*TENT, facts={name: MethodFacts(unmet=unmet) for name, unmet in words.items()})
     later = Entry(method="tent", phase="adapt", action="recovered", steady_ms=7.0)
-    rounds = profile.rounds.model_copy(update={"ms": [[7.0] * len(profile.rounds.shift)], "amount": [None]})
-    more = profile.with_entries([later], rounds)
-    assert more.unmet == {"tent": ["non_finite"], "eta": ["recovered"]}
-    last = more.with_entries([later.model_copy(update={"action": "non_finite"})], rounds)
-    assert last.unmet == {"eta": ["recovered"]}
+    more = profile.with_entries([later], [])
+    assert (more.facts["tent"].unmet, more.facts["eta"].unmet) == (["non_finite"], ["recovered"])
+    last = more.with_entries([later.model_copy(update={"action": "non_finite"})], [])
+    assert (last.facts["tent"].unmet, last.facts["eta"].unmet) == ([], ["recovered"])
 
 
 def test_a_profile_survives_its_file(tmp_path):

@@ -64,7 +64,7 @@ from tempora_tta.analysis.question import (
     Question,
 )
 from tempora_tta.analysis.recommend import recommend
-from tempora_tta.analysis.segments import (
+from tempora_tta.analysis.stream import (
     by_segment,
     over_the_stream,
 )

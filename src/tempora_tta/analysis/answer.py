@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 
 from tempora_tta import words
-from tempora_tta.analysis.cells import ALL, ease_sign, over_all
-from tempora_tta.analysis.circumstances import machine_name
+from tempora_tta.analysis.cells import ease_sign, over_all
 from tempora_tta.analysis.doubt import Judgement
 from tempora_tta.analysis.of_run import cells_of, judgement_of
 from tempora_tta.cards import Cards
+from tempora_tta.errors import counted, unknown
 from tempora_tta.published.methods import order
 from tempora_tta.scenarios import Scenario
 from tempora_tta.scenarios.arrivals import Frames
@@ -29,6 +29,9 @@ from tempora_tta.store.verdicts import verdict_of
 
 YES, NO, UNKNOWN = "yes", "no", "unknown"
 """Verdicts on a deployment: it fits on the machine, it does not, or this run has not measured it."""
+
+SHIPPED = ("published:", "library:")
+"""Beginnings of the clocks whose name alone says whose times they have."""
 
 _NUMBERS = {
     "utility": "utility",
@@ -168,14 +171,16 @@ def plain(value: Any) -> Any:
 # -- a whole run ---------------------------------------------------------------------------------------------
 
 
-def answers(results: Results, shift: str = ALL) -> list[Answer]:
+def answers(results: Results, shift: str | None = None) -> list[Answer]:
     """Return one answer per scenario of a run, over all its shifts or on one; unlimited time first, then each kind of
     pressure from strict to relaxed."""
+    if shift is not None and shift not in results.manifest["shifts"]:
+        raise unknown("shift of this run", shift, results.manifest["shifts"])
     table = cells_of(results)
-    rows = over_all(table) if shift == ALL else table[table["shift"] == shift]
+    rows = over_all(table) if shift is None else table[table["shift"] == shift]
     if rows.empty:
         return []
-    about = about_run(results, [] if shift == ALL else [shift])
+    about = about_run(results, [] if shift is None else [shift])
     rows = rows.assign(ease=rows["value"].fillna(0.0) * ease_sign(rows["protocol"], results.cards))
     rows["place"] = [results.cards.protocol_order(name) for name in rows["protocol"]]
     several = rows.groupby("protocol")["queue"].nunique() > 1
@@ -237,12 +242,12 @@ def safest(found: Sequence[Answer]) -> str | None:
     )
 
 
-def overview(results: Results, shift: str = ALL) -> dict[str, Any]:
+def overview(results: Results, shift: str | None = None) -> dict[str, Any]:
     """Return the answers of a run as plain data: all that `tempora show` and a notebook say."""
     found = answers(results, shift)
     return plain(  # type: ignore[no-any-return]
         {
-            "about": about_run(results, [] if shift == ALL else [shift]),
+            "about": about_run(results, [] if shift is None else [shift]),
             "answers": [one.to_json() for one in found],
             "safest": safest(found),
             "stretches": [
@@ -282,6 +287,36 @@ def about_run(results: Results, shifts: Sequence[str] = ()) -> dict[str, Any]:
         "finished": bool(manifest["finished"]),
         "report": str(results.path / "report.html") if (results.path / "report.html").exists() else None,
     }
+
+
+def machine_name(manifest: Mapping[str, Any]) -> str:
+    """Name the processor that the times are about; of a recorded clock, the clock.
+
+    Profiles that ship have names; a file of the user's own is called like its device, since two machines may both
+    keep theirs in profile.json.
+
+    >>> machine_name({"machine": {"cpu": "Some CPU", "threads": 2, "device": "cpu"}, "clock": "measured"})
+    'Some CPU, 2 threads'
+    >>> told = {"config": {"clock": "profile.json"}, "clock": "recorded:1a2b"}
+    >>> machine_name({**told, "profile": {"device": "Some CPU", "id": "1a2b"}})
+    'clock Some CPU, profile 1a2b'
+    """
+    clock, told = str(manifest.get("clock", "")), manifest.get("profile")
+    if not clock.startswith("recorded"):
+        return processor(manifest.get("machine", {}))
+    named = str((manifest.get("config") or {}).get("clock", clock))
+    if told and not named.startswith(SHIPPED):
+        named = f"{told['device']}, profile {told['id']}"
+    return f"clock {named}"
+
+
+def processor(machine: Mapping[str, Any]) -> str:
+    """Name the device of a run.json, as people call it."""
+    if machine.get("gpu"):
+        return str(machine["gpu"])
+    threads = machine.get("threads")
+    count = f", {counted(threads, 'thread')}" if threads else ""
+    return f"{machine.get('cpu', 'unknown machine')}{count}"
 
 
 def setting_of(

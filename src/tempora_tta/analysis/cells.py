@@ -27,7 +27,7 @@ from tempora_tta.errors import TemporaError
 from tempora_tta.errors import counted as number_of
 from tempora_tta.published.methods import STANDARD, order
 from tempora_tta.published.setups import CORRUPTIONS
-from tempora_tta.scenarios.utility import SIX_TERMS
+from tempora_tta.scenarios.course import SIX_TERMS
 from tempora_tta.store.cells import is_oracle
 from tempora_tta.store.schema import SCENARIO_COLUMNS, SCENARIO_NAME, STREAM_COLUMNS
 from tempora_tta.store.verdicts import VERDICTS

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tempora_tta._numbers import percent
+from tempora_tta.analysis.answer import processor
 from tempora_tta.analysis.cells import counted, ordered, scored
-from tempora_tta.analysis.circumstances import circumstances, what_it_has
-from tempora_tta.analysis.doubt import EQUAL, SAMPLING, TIMING, UNDECIDED, Replicates, pooled, times_of
+from tempora_tta.analysis.doubt import EQUAL, SAMPLING, TIMING, UNDECIDED, Replicates, pooled
 from tempora_tta.analysis.doubt.blocks import CONFIDENCE
 from tempora_tta.analysis.doubt.judgement import EQUAL_WITHIN, NOTHING
-from tempora_tta.analysis.doubt.rescoring import Rescorer, Scored
-from tempora_tta.analysis.doubt.run import together
+from tempora_tta.analysis.doubt.run import Rescorer, Scored, together
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.compare import agreement, side_by_side
 from tempora_tta.store import Results
+from tempora_tta.store.made_with import differences
 from tempora_tta.store.schema import SCENARIO_NAME
+from tempora_tta.store.verdicts import verdict_of
 
 _CELL = [*SCENARIO_NAME, "method"]
 """Scenarios are the same if their labels are: what the user held fixed, in milliseconds or relative to lambda."""
@@ -73,7 +76,7 @@ def compare_runs(run: Results, other: Results, without: Collection[str] = ()) ->
     if common.empty:
         raise TemporaError(
             "the two runs have no cell in common: they need a method, a shift and a scenario that both evaluated "
-            f"({what_it_has(rows)}; the other: {what_it_has(others)})"
+            f"({_what_it_has(rows)}; the other: {_what_it_has(others)})"
         )
     mine, theirs = rows.merge(common), others.merge(common)
     paired = "seed" in stream and _batches(run, mine) == _batches(other, theirs)
@@ -89,7 +92,7 @@ def compare_runs(run: Results, other: Results, without: Collection[str] = ()) ->
     values = mine.drop_duplicates(_CELL)[[*_CELL, "value"]]
     ranks = {"rank": "utility", "rank_other": "utility_other"}
     cells = ordered(side_by_side(values, pd.concat(compared), SCENARIO_NAME, ranks), run.cards)
-    return RunComparison(cells, _changed_winners(cells), circumstances(run, other, rows, others), paired)
+    return RunComparison(cells, _changed_winners(cells), _circumstances(run, other, rows, others), paired)
 
 
 def _rows(run: Results, without: Collection[str]) -> pd.DataFrame:
@@ -115,18 +118,15 @@ def _scored(
 
     apart: draws of these times are not those of the other run, so they are put into another order.
     """
-    times = times_of(run)
     found: dict[tuple[Any, ...], _Streams] = {}
     for (shift, seed), stream in rows.groupby(["shift", "seed"], sort=False):
-        rescorer = Rescorer(run, times)
+        rescorer = Rescorer(run)
         for _, row in stream.iterrows():
-            worth, phase = rescorer.worth(row)
-            timed = rescorer.under_drawn_times(row, len(worth))
-            if apart and timed is not None:
-                timed = np.roll(timed, len(timed) // 2)
+            one = rescorer.scored(row)
+            timed = np.roll(one.timed, len(one.timed) // 2) if apart and one.timed is not None else one.timed
             streams = found.setdefault(tuple(row[name] for name in SCENARIO_NAME), {})
-            one = Scored(f"{row['method']}{suffix}", worth, phase, timed)
-            streams.setdefault((str(shift), int(str(seed))), []).append(one)
+            named = one._replace(method=f"{row['method']}{suffix}", timed=timed)
+            streams.setdefault((str(shift), int(str(seed))), []).append(named)
     return found
 
 
@@ -176,3 +176,81 @@ def _changed_winners(cells: pd.DataFrame) -> pd.DataFrame:
         if not set(first) & set(other):
             found.append((*key, ", ".join(first), ", ".join(other)))
     return pd.DataFrame(found, columns=[*SCENARIO_NAME, "winner", "winner_other"])
+
+
+# -- what else differs ---------------------------------------------------------------------------------------
+
+_KEYS = {"method": "methods", "shift": "shifts", "label": "scenarios"}
+
+
+def _circumstances(run: Results, other: Results, rows: pd.DataFrame, others: pd.DataFrame) -> list[str]:
+    """Say everything that differs between two runs, of which these rows are compared."""
+    sides = {"here": run.manifest, "there": other.manifest}
+    return [
+        *manifest_differences(run.manifest, other.manifest),
+        *(
+            f"timing {where} is {told.text}"
+            for where, one in sides.items()
+            if (told := verdict_of(one)).doubtful
+        ),
+        *(
+            f"{run.cards.label(method)} has other settings: {said}"
+            for method, said in differences(run, other).items()
+        ),
+        *(
+            f"{plural} only {where}: {_short(', '.join(map(str, alone)))}"
+            for column, plural in (*_KEYS.items(), ("seed", "seeds"))
+            for where, have, lack in (("here", rows, others), ("there", others, rows))
+            if len(alone := have.loc[~have[column].isin(lack[column]), column].unique())
+        ),
+    ]
+
+
+def manifest_differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Say what two run.json hold different values of; what one of them does not know is no difference."""
+    here, there = _told(mine), _told(theirs)
+    said = [
+        f"{what} {_short(here[what])} here and {_short(there[what])} there"
+        for what in here
+        if here[what] != there.get(what) and None not in (here[what], there.get(what))
+    ]
+    lambdas = [float(one["baseline"]["baseline_ms"]) for one in (mine, theirs)]
+    if not math.isclose(*lambdas, rel_tol=0.01):
+        change = percent(lambdas[1] / lambdas[0] - 1, 0, signed=True)
+        said.append(f"λ is {lambdas[0]:.4g} ms here and {lambdas[1]:.4g} ms there ({change})")
+    batches = [pd.Series(one.get("batches") or {}, dtype=float) for one in (mine, theirs)]
+    lengths = pd.concat(batches, axis=1, join="inner", sort=False)
+    return said + [
+        f"{first:g} batches of {_short(', '.join(shifts.index))} here and {second:g} there"
+        for (first, second), shifts in lengths.groupby([0, 1], sort=False)
+        if first != second
+    ]
+
+
+def _told(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts that two runs may differ in: the beginning of a sentence, and the value from run.json."""
+    machine, clock = manifest.get("machine", {}), str(manifest.get("clock", ""))
+    return {
+        "machine is": processor(machine),
+        # A clock's name may be that of two profiles; those of a steady clock are the machine's own.
+        "times are those of": f"profile {clock}" if clock.startswith("recorded") else "its own machine",
+        "model is": manifest.get("model"),
+        "dataset is": manifest.get("dataset"),
+        "severity is": str(manifest.get("severity")),
+        "batch_size is": manifest.get("batch_size"),
+        "preset is": str((manifest.get("config") or {}).get("preset")),
+        "weights are": manifest.get("weights"),
+        **machine.get("versions", {}),
+    }
+
+
+def _what_it_has(rows: pd.DataFrame) -> str:
+    """The methods, shifts and scenarios of a run."""
+    return "; ".join(
+        f"{plural} {_short(', '.join(rows[column].unique()))}" for column, plural in _KEYS.items()
+    )
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

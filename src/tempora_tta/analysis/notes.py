@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,22 +11,30 @@ import pandas as pd
 
 from tempora_tta.analysis.cells import is_offline
 from tempora_tta.analysis.replays import MISSED_BY_A_SHORT_STREAM, lasting_share
-from tempora_tta.errors import TemporaError
+from tempora_tta.errors import TemporaError, counted
 from tempora_tta.store import ADAPTED, Results, Trace
+from tempora_tta.store.made_with import other_work
 from tempora_tta.store.schema import STREAM_COLUMNS
-from tempora_tta.store.scores import non_finite_sentences
 
 
 def notes(results: Results) -> list[str]:
-    """Say which methods gave scores that are no numbers, which did nothing, and whether the streams are too short."""
-    said = non_finite_sentences(results.manifest.get("non_finite_scores") or {})
-    if results.folder.packed_without_traces:
-        return said
-    rows = results.contenders
-    rows = rows[rows["status"] == "ok"]
-    without_pressure = is_offline(rows, results.cards)
-    said += _without_effect(results, rows[without_pressure])
-    return [*said, *_too_short(results, rows[~without_pressure])]
+    """Return what to know before the numbers are read, in sentences.
+
+    Whose times they are, which methods gave scores that are no numbers or did nothing, whether the streams are too
+    short, and where settings come from.
+    """
+    manifest = results.manifest
+    other = other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"])
+    said = [*([other] if other else []), *_non_finite(manifest.get("non_finite_scores") or {})]
+    if not results.folder.packed_without_traces:
+        rows = results.contenders
+        rows = rows[rows["status"] == "ok"]
+        without_pressure = is_offline(rows, results.cards)
+        said += [
+            *_without_effect(results, rows[without_pressure]),
+            *_too_short(results, rows[~without_pressure]),
+        ]
+    return [f"{note.rstrip('.')}." for note in (*said, *_recipes(manifest))]
 
 
 def _without_effect(results: Results, rows: pd.DataFrame) -> list[str]:
@@ -60,12 +68,12 @@ def _without_effect(results: Results, rows: pd.DataFrame) -> list[str]:
 
 
 def _where(shifts: Sequence[str], streams: int) -> str:
-    """The shifts of some of a method's streams; nothing where it is all of them."""
+    """Name the shifts of some of a method's streams; nothing where it is all of them."""
     return "" if len(shifts) == streams else f" on {', '.join(dict.fromkeys(shifts))}"
 
 
 def _idle_actions(results: Results, cell: pd.Series[Any]) -> list[str]:
-    """What adapt() returned, batch by batch, instead of a step; nothing for a method that never steps by design."""
+    """Return what adapt() did, batch by batch, instead of a step; nothing for a method that never steps by design."""
     trace = _pass_of(results, cell)
     if trace is None:
         return []
@@ -75,7 +83,7 @@ def _idle_actions(results: Results, cell: pd.Series[Any]) -> list[str]:
 
 
 def _predict_alike(results: Results, cell: pd.Series[Any], other: pd.Series[Any] | None) -> bool:
-    """Whether two methods predict the same class for every sample; runtimes of one method are meant to."""
+    """Tell whether two methods predict the same class for every sample; runtimes of one method are meant to."""
     if other is None:
         return False
     one_method = cell["method"].partition("@")[0] == other["method"].partition("@")[0]
@@ -116,8 +124,38 @@ def _too_short(results: Results, rows: pd.DataFrame) -> list[str]:
 
 
 def _pass_of(results: Results, cell: pd.Series[Any], predictions: bool = True) -> Trace | None:
-    """The adapting pass of a cell; None where it is damaged, which is said elsewhere."""
+    """Return the adapting pass of a cell; None where it is damaged, which is said elsewhere."""
     try:
         return results.folder.trace(cell["adapting_pass"], predictions)
     except TemporaError:
         return None
+
+
+def _recipes(manifest: Mapping[str, Any]) -> list[str]:
+    """Say what to know of the recipe file that a run's settings come from."""
+    told, said = manifest.get("recipes") or {}, []
+    if told.get("oracle"):
+        said.append(
+            "Settings of methods called (oracle) were chosen by labels, which no deployment has: a ceiling, neither "
+            "ranked nor recommended"
+        )
+    if told.get("evaluated_too"):
+        shifts = ", ".join(told["evaluated_too"])
+        said.append(
+            f"Settings were tuned (by {told.get('select')}) on {shifts}, which is evaluated here: they have seen the "
+            "test"
+        )
+    return said
+
+
+def _non_finite(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What a reader of the table should know.
+
+    >>> _non_finite({"tent": {"batches": 3, "passes": 1, "shifts": ["fog"]}})
+    ['tent: NaN or infinite scores in 3 batches of 1 pass (fog): what it predicted there is arbitrary']
+    """
+    return [
+        f"{method}: NaN or infinite scores in {counted(entry['batches'], 'batch')} of "
+        f"{counted(entry['passes'], 'pass')} ({', '.join(entry['shifts'])}): what it predicted there is arbitrary"
+        for method, entry in found.items()
+    ]

@@ -1,10 +1,14 @@
-"""The answer to one question: exact, or with the command that would tell."""
+"""The answer to one question: exact, or with the command that would tell.
+
+A percentile is that of all responses of a method, pooled over shifts and seeds. A lost batch is never answered. Every
+stream has the whole budget of joules.
+"""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,21 +16,26 @@ import numpy as np
 import pandas as pd
 
 from tempora_tta import words
-from tempora_tta.analysis.answer import NO, UNKNOWN, YES, Answer, about_run, plain, setting_of
+from tempora_tta.analysis.answer import NO, UNKNOWN, YES, Answer, about_run, setting_of
 from tempora_tta.analysis.cells import ALL, cells, over_all
-from tempora_tta.analysis.doubt import Replicates, judge, leads, pooled, times_of
-from tempora_tta.analysis.doubt.rescoring import Rescorer, Scored
-from tempora_tta.analysis.doubt.run import together
-from tempora_tta.analysis.limits import WithinLimits, within_limits
+from tempora_tta.analysis.doubt import Replicates, judge, leads, pooled
+from tempora_tta.analysis.doubt.run import Rescorer, Scored, together
 from tempora_tta.analysis.paper import break_even
-from tempora_tta.analysis.peak import Peaks, highest_rates
-from tempora_tta.analysis.question import Question
-from tempora_tta.analysis.replays import MISSED_BY_A_SHORT_STREAM, Answers, answer
-from tempora_tta.analysis.tails import tail_note, with_variation
+from tempora_tta.analysis.peak import highest_rates
+from tempora_tta.analysis.question import RESOURCES, Question
+from tempora_tta.analysis.replays import (
+    MISSED_BY_A_SHORT_STREAM,
+    Answers,
+    FloatArray,
+    answer,
+    tail_note,
+    with_variation,
+)
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import STANDARD
-from tempora_tta.scenarios import Scenario, to_spec
+from tempora_tta.scenarios import Scenario, percentiles, to_spec
+from tempora_tta.scenarios.course import PERCENTILES
 from tempora_tta.store import Results, evaluated
 from tempora_tta.store.schema import STREAM_COLUMNS
 
@@ -40,7 +49,7 @@ def recommend(results: Results, question: Question) -> Answer:
     """
     scenario = question.deployment(results)
     if scenario is None:
-        return _by_rate(highest_rates(results, question), results, question)
+        return highest_rates(results, question)
     baseline_ms = float(results.manifest["baseline"]["baseline_ms"])
     if scenario.not_applicable(baseline_ms) is not None:
         limits = {"baseline_ms": baseline_ms, "threshold_ms": scenario.deployment().threshold(baseline_ms)}
@@ -52,12 +61,35 @@ def recommend(results: Results, question: Question) -> Answer:
     empty = _without_ranking(results, question, scenario, found)
     if found.rows.empty:
         return empty
-    chosen = within_limits(found, question)
+    missed, percentiles_ms = _limits(found, question)
     setting = {**empty.setting, **_in_time(empty.setting, found)}
-    empty = replace(empty, setting=setting, left_out={**empty.left_out, **chosen.missed})
-    if chosen.answers.rows.empty:
+    empty = replace(empty, setting=setting, left_out={**empty.left_out, **missed})
+    rows = found.rows[~found.rows["method"].isin(list(missed))]
+    if rows.empty:
         return replace(empty, fits=NO, follow_up="")
-    return _ranked(results, question, chosen, empty)
+    kept = replace(found, rows=rows.reset_index(drop=True))
+    ranking = _ranking(kept, setting, empty.cards)
+    for percent, values in percentiles_ms.items():
+        ranking[f"response_p{percent}_ms"] = ranking["method"].map(values)
+    replicates = _replicates(results, kept, scenario, list(ranking["method"]))
+    judged, (lo, hi) = judge(replicates), replicates.sample_interval
+    p_best = [judged.p_best[name] for name in ranking["method"]]
+    ranked = replace(
+        empty,
+        ranking=ranking.assign(sample_lo=lo, sample_hi=hi, p_best=p_best),
+        judged=judged,
+        fits=_fits(setting),
+        interval=replicates.interval_of(judged.method),
+        lead=_lead(replicates),
+        notes=tuple(_notes(results, kept, question, empty.cards)),
+    )
+    better = _may_be_better(results, question, ranked, kept.unanswered) if ranked.fits == YES else ()
+    return replace(
+        ranked,
+        may_be_better=better,
+        follow_up=empty.follow_up if better else "",
+        evaluated=evaluated(results, str(ranked.method)),
+    )
 
 
 _NOTHING = pd.DataFrame(columns=["method"])
@@ -86,34 +118,7 @@ def _without_ranking(results: Results, question: Question, scenario: Scenario, f
         left_out={**found.unanswered, **found.failed, **oracles},
         about=about_run(results, question.shifts),
         cards=replace(results.cards, scenarios=scenarios),
-        follow_up=follow_up(results, scenario, found.failed),
-    )
-
-
-def _ranked(results: Results, question: Question, chosen: WithinLimits, empty: Answer) -> Answer:
-    """Rank the methods that keep the limits, and judge the lead of the first."""
-    assert empty.scenario is not None
-    kept, fits = chosen.answers, _fits(empty.setting)
-    ranking = _ranking(kept, empty.setting, empty.cards)
-    for percent in question.limits_ms:
-        known = {method: values[percent] for method, values in chosen.percentiles_ms.items()}
-        ranking[f"response_p{percent}_ms"] = ranking["method"].map(known)
-    replicates = _replicates(results, kept, empty.scenario, list(ranking["method"]))
-    judged = judge(replicates)
-    lo, hi = replicates.sample_interval
-    p_best = [judged.p_best[name] for name in ranking["method"]]
-    ranked = replace(empty, ranking=ranking.assign(sample_lo=lo, sample_hi=hi, p_best=p_best))
-    better = _may_be_better(results, question, ranked, kept.unanswered) if fits == YES else ()
-    return replace(
-        ranked,
-        judged=judged,
-        fits=fits,
-        may_be_better=better,
-        interval=replicates.interval_of(judged.method),
-        lead=_lead(replicates),
-        notes=tuple(_notes(results, kept, question, empty.cards)),
-        follow_up=empty.follow_up if better else "",
-        evaluated=evaluated(results, str(ranked.method)),
+        follow_up=_follow_up(results, scenario, found.failed),
     )
 
 
@@ -129,7 +134,7 @@ def _in_time(setting: Mapping[str, Any], found: Answers) -> dict[str, Any]:
     """Count the frames of a batch that can be in time at all, when nothing is adapted and nothing waits."""
     if not setting["fps"] or setting["deadline_ms"] is None:
         return {}
-    plain_ms = [times[0] for key, times in found.mean_ms.items() if key[0] == STANDARD]
+    plain_ms = [one.mean_ms(one.trace.predict_ms) for one in found.of(STANDARD)]
     predict_ms = float(np.nanmean(plain_ms)) if plain_ms else setting["baseline_ms"]
     gap_ms = 1000.0 / (setting["fps"] * setting["cameras"])
     spare_ms = setting["deadline_ms"] - predict_ms
@@ -142,12 +147,92 @@ def _in_time(setting: Mapping[str, Any], found: Answers) -> dict[str, Any]:
     }
 
 
+# -- limits --------------------------------------------------------------------------------------------------
+
+
+def _limits(found: Answers, question: Question) -> tuple[dict[str, str], dict[int, dict[str, float]]]:
+    """Return which methods miss a limit, each with the number that says why, and the percentiles of every method.
+
+    Raises TemporaError where the run cannot tell.
+    """
+    for name, (column, what, _) in RESOURCES.items():
+        limit = getattr(question, name)
+        if limit is not None and found.rows[column].isna().all():
+            raise TemporaError(
+                f"{name}={limit!r}: {what} is not known in this run; its times come from a clock without it. "
+                "Profile the device where a driver counts it (an NVIDIA GPU): tempora profile --out profile.json, "
+                "then tempora run --clock profile.json"
+            )
+    missed: dict[str, str] = {}
+    known: dict[int, dict[str, float]] = {percent: {} for percent in question.limits_ms}
+    for method in found.rows["method"].unique():
+        responses_ms = _responses_ms(found, method)
+        for percent in question.limits_ms:
+            known[percent][method] = _percentile(responses_ms, percent)
+        rows = found.rows[found.rows["method"] == method]
+        slow = (_too_slow(known[p][method], p, limit_ms) for p, limit_ms in question.limits_ms.items())
+        reason = (
+            next(filter(None, slow), None) or _too_few(responses_ms, question) or _too_much(rows, question)
+        )
+        if reason is not None:
+            missed[method] = reason
+    return missed, known
+
+
+def _responses_ms(found: Answers, method: str) -> FloatArray:
+    return np.concatenate([one.response_ms for one in found.of(method)])
+
+
+def _percentile(responses_ms: FloatArray, percent: int) -> float:
+    """Return a percentile of all responses; NaN where some were not timed."""
+    needed = PERCENTILES[percent]
+    if responses_ms.size < needed:
+        raise TemporaError(
+            f"p{percent}: not known from {responses_ms.size} responses, it takes {needed}: run more batches, shifts "
+            "or seeds, or ask for a lower percentile"
+        )
+    answered = responses_ms[~np.isposinf(responses_ms)]
+    value = percentiles(answered, responses_ms.size)[f"response_p{percent}_ms"]
+    return math.nan if value is None else value
+
+
+def _too_slow(value: float, percent: int, limit_ms: float) -> str | None:
+    if math.isnan(value):
+        return f"its p{percent} is not known: its frozen batches were not timed"
+    if math.isinf(value):
+        return f"more than {100 - percent} % of the batches are lost, so there is no p{percent}"
+    return f"its p{percent} is {value:.1f} ms, above {limit_ms:g}" if value > limit_ms else None
+
+
+def _too_few(responses_ms: FloatArray, question: Question) -> str | None:
+    answered = float((~np.isposinf(responses_ms)).mean())
+    if question.availability is None or answered >= question.availability:
+        return None
+    return f"its availability is {answered:.4f}, below {question.availability:g}"
+
+
+def _too_much(rows: pd.DataFrame, question: Question) -> str | None:
+    for name, (column, what, unit) in RESOURCES.items():
+        limit = getattr(question, name)
+        if limit is None:
+            continue
+        values = rows[column].astype(float)
+        if values.isna().any():
+            return f"its {what} is not known"
+        if values.max() > limit:
+            most = rows["shift"].iloc[int(values.to_numpy().argmax())]
+            where = f" on {most}" if values.nunique() > 1 else ""
+            return f"its {what} is {values.max():.4g} {unit}{where}, above {limit:g}"
+    return None
+
+
+# -- the ranking ---------------------------------------------------------------------------------------------
+
+
 def _ranking(found: Answers, setting: Mapping[str, Any], cards: Cards) -> pd.DataFrame:
     table = cells(found.rows, cards)
     table = table[table["shift"] == ALL].sort_values("rank", kind="stable", ignore_index=True)
-    how = found.rows.groupby("method")["answer"].agg(
-        lambda own: "replayed" if "replayed" in set(own) else "evaluated"
-    )
+    how = found.rows.groupby("method")["answer"].max()  # "replayed", if any stream was
     table["answer"] = table["method"].map(how)
     best = table.iloc[0]
     if best["reference"]:
@@ -155,42 +240,37 @@ def _ranking(found: Answers, setting: Mapping[str, Any], cards: Cards) -> pd.Dat
     else:
         against = break_even(table, str(best["method"]), cards).set_index("method")["break_even_accuracy"]
         needed = table["method"].map(against)
-    table = table.assign(break_even_accuracy=needed, insolvent=needed > 1)
-    for name, own in _times(found, setting).items():
-        table[name] = table["method"].map(own)
-    return table
+    times = pd.DataFrame([_times(found, method, setting) for method in table["method"]])
+    return table.assign(break_even_accuracy=needed, insolvent=needed > 1, **times)
 
 
-def _times(found: Answers, setting: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return what each method's responses and times say: share in time, wait of the first image, how busy it is."""
-    known: dict[str, dict[str, float]] = {"in_time": {}, "first_wait_ms": {}, "busy": {}}
-    frames = setting["batch_size"] if setting["fps"] else 1
-    for method in found.rows["method"].unique():
-        responses = np.concatenate([times for key, times in found.response_ms.items() if key[0] == method])
-        if setting["deadline_ms"] is not None:
-            known["in_time"][method] = float((responses <= setting["deadline_ms"]).mean())
-        first = responses.reshape(-1, frames)[:, 0]
-        answered = first[np.isfinite(first)]
-        known["first_wait_ms"][method] = float(answered.mean()) if answered.size else math.nan
-        if setting["interval_ms"]:
-            service = np.nanmean([times[1] for key, times in found.mean_ms.items() if key[0] == method])
-            known["busy"][method] = min(1.0, float(service) / setting["interval_ms"])
-    return {name: own for name, own in known.items() if own}
+def _times(found: Answers, method: str, setting: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a method's times say: share in time, mean wait of the first image, share of the time it is busy."""
+    known, responses_ms = {}, _responses_ms(found, method)
+    if setting["deadline_ms"] is not None:
+        known["in_time"] = float((responses_ms <= setting["deadline_ms"]).mean())
+    first = responses_ms.reshape(-1, setting["batch_size"] if setting["fps"] else 1)[:, 0]
+    answered = first[np.isfinite(first)]
+    known["first_wait_ms"] = float(answered.mean()) if answered.size else math.nan
+    if setting["interval_ms"]:
+        service_ms = float(np.nanmean([one.mean_ms(one.trace.service_ms) for one in found.of(method)]))
+        known["busy"] = min(1.0, service_ms / setting["interval_ms"])
+    return known
 
 
-def _replicates(results: Results, found: Answers, scenario: Scenario, methods: Sequence[str]) -> Replicates:
+def _replicates(results: Results, found: Answers, scenario: Scenario, methods: list[str]) -> Replicates:
     """Return the replicates of all streams together, `methods` in this order."""
-    times, parts = times_of(results), []
+    parts = []
     for _, stream in found.rows.groupby(STREAM_COLUMNS, sort=False):
-        rescorer = Rescorer(results, times, scenario)
+        rescorer = Rescorer(results, scenario)
         rows = {str(row["method"]): row for _, row in stream.iterrows()}
-        shift, seed = str(stream["shift"].iloc[0]), int(stream["seed"].iloc[0])
+        model, shift, seed = stream[STREAM_COLUMNS].iloc[0]
         scored = []
         for one in methods:
-            worth = np.asarray(found.worth[one, shift, seed], dtype=np.float64)
-            timed = rescorer.under_drawn_times(rows[one], len(worth))
-            scored.append(Scored(one, worth, found.phase[one, shift, seed], timed))
-        parts.append(together(scored, f"{stream['model'].iloc[0]} {shift} {seed}"))
+            replay = found.streams[one, shift, int(seed)]
+            timed = rescorer.under_drawn_times(rows[one], len(replay.worth))
+            scored.append(Scored(one, replay.worth, replay.trace.phase, timed))
+        parts.append(together(scored, f"{model} {shift} {seed}"))
     return pooled(parts)
 
 
@@ -201,12 +281,15 @@ def _lead(replicates: Replicates) -> tuple[float, float, float] | None:
     return float(ahead.lead[0]), float(ahead.lo[0]), float(ahead.hi[0])
 
 
+# -- what else to know ---------------------------------------------------------------------------------------
+
+
 def _may_be_better(
     results: Results, question: Question, ranked: Answer, unanswered: Mapping[str, str]
 ) -> tuple[dict[str, Any], ...]:
     """Name the methods without an exact answer whose nearest evaluated settings do not keep them below the best."""
     best, found = float(ranked.ranking["utility"].iloc[0]), []
-    near = nearby(results, question, ranked)
+    near = _nearby(results, question, ranked)
     for method in unanswered:
         own = near.loc[near["method"] == method, "utility"]
         lo, hi = (float(own.min()), float(own.max())) if len(own) else (None, None)
@@ -215,8 +298,8 @@ def _may_be_better(
     return tuple(sorted(found, key=lambda one: -(one["hi"] or 0.0)))
 
 
-def nearby(results: Results, question: Question, asked: Answer) -> pd.DataFrame:
-    """Return the cells at the nearest evaluated settings below and above: no answer, but none may contradict them.
+def _nearby(results: Results, question: Question, asked: Answer) -> pd.DataFrame:
+    """Return the cells at the nearest evaluated settings below and above: an indication, not a bound.
 
     A deployment of several knobs is compared at its pace, without its other limits.
     """
@@ -244,54 +327,21 @@ def nearby(results: Results, question: Question, asked: Answer) -> pd.DataFrame:
 def _notes(results: Results, found: Answers, question: Question, cards: Cards) -> list[str]:
     said = []
     if question.limits_ms and (tail := tail_note(results, max(question.limits_ms), found.varying)):
-        said.append(f"Percentiles: {tail}.")
-    rows = found.rows
-    lasting = [
-        found.sustained[one, shift, int(seed)]
-        for one, shift, seed in zip(rows["method"], rows["shift"], rows["seed"], strict=True)
-    ]
-    means = rows.assign(lasting=lasting).groupby("method", sort=False)[["availability", "lasting"]].mean()
-    means = means[means["availability"] - means["lasting"] > MISSED_BY_A_SHORT_STREAM]
-    if len(means):
-        shares = {cards.label(str(name)): float(share) for name, share in means["lasting"].items()}
+        said.append(tail)
+    shares = {}
+    for method in found.rows["method"].unique():
+        lasting = float(np.mean([one.lasting_share for one in found.of(method)]))
+        seen = found.rows.loc[found.rows["method"] == method, "availability"].mean()
+        if seen - lasting > MISSED_BY_A_SHORT_STREAM:
+            shares[cards.label(method)] = lasting
+    if shares:
         said.append(words.short_stream(shares))
     if not results.manifest.get("finished", True):
         said.append("The run is not finished: shifts are missing.")
     return said
 
 
-# -- rates and commands --------------------------------------------------------------------------------------
-
-
-def _by_rate(peaks: Peaks, results: Results, question: Question) -> Answer:
-    """Return the highest rate of each method as an answer."""
-    table, about = peaks.table, about_run(results, question.shifts)
-    known = table[table["rate_hz"].notna()].rename(columns={"rate_hz": "batches_per_s"})
-    known = known.rename(columns={"samples_per_s": "images_per_s", "share": "in_time", "utilisation": "busy"})
-    unknown = table[table["rate_hz"].isna()]
-    setting = {
-        "percent": peaks.percent,
-        "bound_ms": peaks.bound_ms,
-        "queue": peaks.queue,
-        "arrivals": peaks.arrivals,
-        "batch_size": about["batch_size"],
-        "machine_images_per_s": about["images_per_s"],
-    }
-    fits = YES if len(known) and known["batches_per_s"].max() > 0 else NO
-    return Answer(
-        None,
-        known.reset_index(drop=True),
-        setting=plain(setting),
-        question=question.given,
-        fits=fits,
-        left_out=dict(zip(unknown["method"], unknown["why"], strict=True)),
-        notes=(f"Percentiles: {peaks.tail}.",) if peaks.tail else (),
-        about=about,
-        cards=results.cards,
-    )
-
-
-def follow_up(results: Results, scenario: Scenario, failed: Mapping[str, str]) -> str:
+def _follow_up(results: Results, scenario: Scenario, failed: Mapping[str, str]) -> str:
     """Return the one command that measures a scenario: the run's own configuration with one more scenario."""
     spec = to_spec(scenario)
     if results.manifest.get("config") is None:

@@ -38,7 +38,7 @@ def audit(
     results = open_run(run)
     if realtime:
         from tempora_tta.cli.live import noting, show_lived
-        from tempora_tta.engine.live import live
+        from tempora_tta.serving.live import live
 
         if not show_lived(live(results, cells, seed, observer=noting())):
             raise typer.Exit(1)

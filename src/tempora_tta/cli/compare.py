@@ -96,8 +96,7 @@ def compare(
 def _about_runs(run: Results, other: Results, found: RunComparison) -> list[tuple[str, str]]:
     """Lines and their styles."""
     from tempora_tta import words
-    from tempora_tta.analysis.answer import settings_of
-    from tempora_tta.analysis.circumstances import machine_name
+    from tempora_tta.analysis.answer import machine_name, settings_of
 
     settings = settings_of(run)
     changed = [

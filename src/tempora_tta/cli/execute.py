@@ -50,7 +50,7 @@ def execute(
 
     console = new_console()
     observer = LiveProgress(console, plain=plain, quiet=quiet)
-    job, make = _job_and_executor(config, executor, address, observer)
+    job, place = _job_and_place(config, executor, address, observer)
     if dry_run or say_how_long:
         make_plan(job).show(console)
     if dry_run:
@@ -58,7 +58,7 @@ def execute(
     check_docstrings()  # the report at the end could not be written
     hooks = open_hooks(log, folder)
     with RunFolder.for_writing(folder) as opened, observer.watching():
-        run = Run(job, opened, Together(observer, hooks), make, replace)
+        run = Run(job, opened, Together(observer, hooks), place, replace)
         try:
             results = finished(run)
         except (Stopped, KeyboardInterrupt):
@@ -78,31 +78,25 @@ def execute(
         raise typer.Exit(1)
 
 
-def _job_and_executor(
-    config: RunConfig, executor: str, address: str | None, observer: Any
-) -> tuple[Any, Any]:
-    """The job as this process needs it, and what makes its tasks."""
+def _job_and_place(config: RunConfig, executor: str, address: str | None, observer: Any) -> tuple[Any, Any]:
+    """The job as this process needs it, and where its tasks are made."""
     from functools import partial
 
     from tempora_tta.engine.build import build_job
-    from tempora_tta.engine.executors import LocalExecutor
+    from tempora_tta.engine.places import Here, OnCores, cores_for
     from tempora_tta.errors import TemporaError, unknown
 
     if executor == "ray":
-        from tempora_tta.engine.executors.ray import RayExecutor, driver_job
+        from tempora_tta.engine.on_ray import OnRay, driver_job
 
-        return driver_job(config, observer), partial(RayExecutor, config=config, address=address)
+        return driver_job(config, observer), partial(OnRay, address=address)
     if executor != "local":
         raise unknown("--executor", executor, ["local", "ray"])
     if address is not None:
         raise TemporaError(f"--address {address}: only with --executor ray")
-    from tempora_tta.engine.executors.processes import ProcessExecutor, cores_for
-
     job = build_job(config, observer)
-    processes = cores_for(config, job)
-    if processes > 1:
-        return job, partial(ProcessExecutor, config=config, processes=processes)
-    return job, LocalExecutor
+    processes = cores_for(job)
+    return job, partial(OnCores, processes=processes) if processes > 1 else Here
 
 
 def _show_failures(rows: list[dict[str, Any]], console: Console) -> None:

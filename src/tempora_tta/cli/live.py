@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tempora_tta.engine import Observer
-    from tempora_tta.engine.live import LivedCell
+    from tempora_tta.serving.live import LivedCell
 
 
 def noting() -> Observer:
@@ -60,7 +60,7 @@ def show_lived(cells: list[LivedCell]) -> bool:
 
 def machine_speed(cells: list[LivedCell]) -> str | None:
     """How fast the machine was beside its profile, and what was done about it."""
-    from tempora_tta.engine.live import LIKE_ITSELF, made_up_for
+    from tempora_tta.serving.live import LIKE_ITSELF, made_up_for
 
     found = sorted(x for cell in cells for x in cell.speeds_x)
     if not found:
@@ -111,13 +111,13 @@ def _verdict(cell: LivedCell) -> Text:
 
 def summary(cells: list[LivedCell]) -> str:
     """Both comparisons in words."""
-    from tempora_tta.engine.live import (
+    from tempora_tta.errors import counted
+    from tempora_tta.serving.live import (
         CLOCK_TOLERANCE,
         LOGIC_TOLERANCE,
         MOST_UTILISATION,
         SHORTEST_DEADLINE_X,
     )
-    from tempora_tta.errors import counted
 
     lives = [life for cell in cells for life in cell.lives]
     judged = [cell for cell in cells if cell.outside is None]

@@ -62,7 +62,8 @@ def profile(
     from tempora_tta.cli.progress import LiveProgress
     from tempora_tta.engine.build import build_job
     from tempora_tta.engine.load_config import load_config
-    from tempora_tta.engine.own_profile import recorded_alone
+    from tempora_tta.engine.own_profile import needs
+    from tempora_tta.engine.profile_child import profile_job
 
     place = _folder_for(out, share)
     usual = ["gaussian_noise", "contrast", "brightness", "fog"] if dataset == "fashion" else None
@@ -81,7 +82,7 @@ def profile(
     observer = LiveProgress(console, plain=plain)
     job = build_job(load_config(None, flags=flags), observer)
     with observer.watching():
-        recorded = recorded_alone(job, observer)
+        recorded = profile_job(job, observer, labels=needs(job, None)).stamped(job.made_by_label)
     if share:
         recorded = recorded.to_share()
     file = place / f"{recorded.name}.json" if share else out or Path("profile.json")
@@ -110,12 +111,10 @@ def _overheads(recorded: Profile) -> Table:
     """The paper's Table 2."""
     from rich.text import Text
 
-    from tempora_tta.engine.profiling import overhead_rows
-
     times = ("δ ms", "e ms", "e − λ ms", "ℓ ms", "±", "δ / λ", "memory", "energy", "parameters")
     shown = plain_table("method", *times, numbers=times)
-    for row in overhead_rows(recorded):
-        spent = row["spent"]
+    for row in recorded.overheads():
+        facts = row["facts"]
         shown.add_row(
             Text(row["method"]),
             f"{row['service_ms']:.1f}",
@@ -124,9 +123,9 @@ def _overheads(recorded: Profile) -> Table:
             f"{row['adapt_ms']:.1f}",
             f"{percent(row['error'])}",
             f"{row['slowdown']:.2f}×",
-            "–" if spent.peak_memory_bytes is None else f"{spent.peak_memory_bytes / 1e6:,.0f} MB",
-            "–" if spent.energy_joules is None else f"{spent.energy_joules:.2f} J",
-            f"{spent.updated_parameters:,}",
+            "–" if facts.memory_bytes is None else f"{facts.memory_bytes / 1e6:,.0f} MB",
+            "–" if facts.watts is None else f"{facts.watts * row['service_ms'] / 1000:.2f} J",
+            f"{facts.updated_parameters:,}",
         )
     return shown
 
@@ -141,13 +140,14 @@ def _show(recorded: Profile, console: Console) -> None:
     )
     console.print(_tail(recorded), markup=False, soft_wrap=True)
     console.print(
-        f"{len(recorded.rounds.shift)} rounds, {percent(recorded.clean_share, 0)} clean; {recorded.verdict}",
+        f"{len(recorded.rounds)} rounds, {percent(recorded.clean_share, 0)} clean; {recorded.verdict}",
         markup=False,
     )
     console.print()
     console.print(_overheads(recorded))
-    if recorded.unmet:
-        told = "; ".join(f"{method}: {', '.join(words)}" for method, words in recorded.unmet.items())
+    unmet = {method: facts.unmet for method, facts in recorded.facts.items() if facts.unmet}
+    if unmet:
+        told = "; ".join(f"{method}: {', '.join(words)}" for method, words in unmet.items())
         console.print(
             f"never met, so without a time (each is profiled when a run here meets it): {told}",
             markup=False,

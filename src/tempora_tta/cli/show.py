@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 from tempora_tta import names
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
-from tempora_tta.cli.terminal import plain_table, say
+from tempora_tta.cli.terminal import say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,23 +54,27 @@ def show(
         runs = open_runs(run)
         if format == "json":
             from tempora_tta.analysis.answer import overview
-            from tempora_tta.analysis.cells import ALL
 
-            told = {name: overview(results, shift or ALL) for name, results in runs.items()}
-            say(_json(told))
+            say(_json({name: overview(results, shift) for name, results in runs.items()}))
             return
-        for name, results in runs.items():
-            _heading(console, name, len(runs))
+        for results in _headed(runs, console):
             show_overview(results, console, shift)
         return
     runs = open_runs(run)
-    built = {name: _built(results, table, shift, scenario, by_shift) for name, results in runs.items()}
-    if format == "terminal":
-        for name, results in runs.items():
-            _heading(console, name, len(runs))
-            _show_table(results, table, built[name], console, shift)
-    else:
+    built = {name: _of_several(runs, name, table, shift, scenario, by_shift) for name in runs}
+    if format != "terminal":
         say(_rendered(built, format))
+        return
+    for results, made in zip(_headed(runs, console), built.values(), strict=True):
+        _show_table(results, table, made, console, shift)
+
+
+def _headed(runs: Mapping[str, Results], console: Console) -> Iterator[Results]:
+    """Yield the runs; of several, each below its name."""
+    for name, results in runs.items():
+        if len(runs) > 1:
+            console.rule(name, align="left")
+        yield results
 
 
 def _refuse_for_overview(format: str, scenario: str | None, by_shift: bool) -> None:
@@ -97,12 +101,19 @@ def _json(told: Mapping[str, Any]) -> str:
     )
 
 
-def _heading(console: Console, name: str, runs: int) -> None:
-    if runs > 1:
-        console.rule(name, align="left")
+def _of_several(runs: Mapping[str, Results], name: str, *asked: Any) -> Table:
+    """Build a table of one of several runs; an error says of which."""
+    from tempora_tta.errors import TemporaError
+
+    try:
+        return _built(runs[name], *asked)
+    except TemporaError as error:
+        raise error if len(runs) == 1 else TemporaError(f"{name}: {error}") from None
 
 
-def _built(results: Results, table: str, shift: str | None, scenario: str | None, by_shift: bool) -> Table:
+def _built(
+    results: Results, table: str, shift: str | None, scenario: str | None = None, by_shift: bool = False
+) -> Table:
     from tempora_tta.analysis.of_run import cells_of
     from tempora_tta.report import tables
     from tempora_tta.report.frames import offline_batches
@@ -124,8 +135,9 @@ def _built(results: Results, table: str, shift: str | None, scenario: str | None
 def _show_table(results: Results, name: str, table: Table, console: Console, shift: str | None) -> None:
     from tempora_tta import words
     from tempora_tta.analysis.answer import about_run
+    from tempora_tta.analysis.notes import notes
+    from tempora_tta.analysis.stream import stream_story
     from tempora_tta.report import tables
-    from tempora_tta.report.stream_story import stream_story
 
     console.print(tables.renderable(table, console.width))
     console.print()
@@ -133,7 +145,7 @@ def _show_table(results: Results, name: str, table: Table, console: Console, shi
         _print_lines([*stream_story(results), ""], console)
     if name != "overhead":
         say_how_sure(results, console, shift)
-    _print_lines([*_notes(results), words.timing(about_run(results))], console)
+    _print_lines([*notes(results), words.timing(about_run(results))], console)
 
 
 def _rendered(built: Mapping[str, Table], format: str) -> str:
@@ -154,8 +166,9 @@ def show_first(results: Results, console: Console) -> None:
     """Print what a run says first: the list of settings, what it comes down to, and what to ask next."""
     from tempora_tta import words
     from tempora_tta.analysis.answer import overview
+    from tempora_tta.analysis.notes import notes
 
-    _print_lines(words.first_screen(overview(results), _notes(results)), console, heading=True)
+    _print_lines(words.first_screen(overview(results), notes(results)), console, heading=True)
 
 
 def show_overview(results: Results, console: Console, shift: str | None = None) -> None:
@@ -163,31 +176,23 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     given."""
     from tempora_tta import words
     from tempora_tta.analysis.answer import overview
-    from tempora_tta.analysis.cells import ALL
-    from tempora_tta.analysis.of_run import cells_of
-    from tempora_tta.errors import TemporaError, unknown
+    from tempora_tta.analysis.notes import notes
+    from tempora_tta.errors import TemporaError
     from tempora_tta.report import tables
 
-    # A damaged table ends it here; below, a table that cannot be built does not.
-    utilities = results.utilities
-    if shift is not None:
-        if shift not in results.manifest["shifts"]:
-            raise unknown("shift", shift, results.manifest["shifts"])
-        utilities = utilities[utilities["shift"] == shift]
-    told = overview(results, shift or ALL)
-    _print_lines(words.first_screen(told, _notes(results), commands=False), console, heading=True)
+    told = overview(results, shift)
+    _print_lines(words.first_screen(told, notes(results), commands=False), console, heading=True)
     if told["stretches"]:
         console.print()
         _print_lines(["First, level or undecided, from strict to relaxed:", *words.stretches(told)], console)
     console.print()
-    for name in OVERVIEW if len(results.scenarios) > 1 else (results.scenarios[0].protocol,):
+    shown = OVERVIEW if len(results.scenarios) > 1 else (results.scenarios[0].protocol,)
+    for name in shown if results.ceilings.empty else (*shown, "settings"):
         try:
-            table = tables.build(name, utilities, cards=results.cards, certainty=cells_of(results))
-            console.print(tables.renderable(table, console.width))
+            console.print(tables.renderable(_built(results, name, shift), console.width))
         except TemporaError as missing:
             console.print(str(missing), markup=False)
         console.print()
-    _say_settings(results, console)
     say_how_sure(results, console, shift)
 
 
@@ -196,45 +201,10 @@ def _print_lines(lines: Sequence[str], console: Console, heading: bool = False) 
         console.print(line, soft_wrap=True, style="bold" if heading and not place else None)
 
 
-def _notes(results: Results) -> list[str]:
-    """Return what to know before the numbers are read."""
-    from tempora_tta.analysis.notes import notes
-    from tempora_tta.analysis.tuning import recipe_notes
-    from tempora_tta.store.made_with import other_work
-
-    manifest = results.manifest
-    other = other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"])
-    own = [other] if other else []
-    return [f"{note.rstrip('.')}." for note in (*own, *notes(results), *recipe_notes(manifest))]
-
-
-def _say_settings(results: Results, console: Console) -> None:
-    """Print what oracles among the settings that were tuned give."""
-    from tempora_tta.analysis.tuning import ceilings
-
-    above = ceilings(results)
-    if above:
-        label = results.cards.label
-        oracles = [f"{label(name)} %" for name in above[0]["oracles"]]
-        table = plain_table("scenario", *oracles, "best ranked %", numbers=(*oracles, "best ranked %"))
-        for one in above:
-            best = "–" if one["utility"] is None else f"{label(one['best'])} {100 * one['utility']:.1f}"
-            table.add_row(
-                one["label"], *(_percent(one["oracles"].get(name)) for name in above[0]["oracles"]), best
-            )
-        console.print(table)
-        console.print()
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f}"
-
-
 def say_how_sure(results: Results, console: Console, shift: str | None = None) -> None:
     """Print how many winners are sure, and one command: it decides more of them, or asks the next question."""
     from tempora_tta import words
-    from tempora_tta.analysis.of_run import summary_of
-    from tempora_tta.analysis.remedy import remedy
+    from tempora_tta.analysis.of_run import remedy, summary_of
 
     summary = summary_of(results, shift)
     if not summary.cells and results.folder.packed_without_traces:

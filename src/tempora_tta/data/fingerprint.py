@@ -22,6 +22,8 @@ from tempora_tta.errors import TemporaError
 
 HASH_BYTES = 16
 _AT_A_TIME = 64
+_READERS = 8
+"""Threads: more than cores on small machines, since most of the time is the disk's."""
 _TICK_NS = 2_000_000_000
 """Nanoseconds within which two writes may leave the same times (2 s: the coarsest file system)."""
 _CHANGE_TIMES_ARE_KEPT = os.name != "nt"
@@ -70,12 +72,12 @@ def file_hashes(
     groups = [missing[block] for block in blocks(len(missing), _AT_A_TIME)]
     begun_ns = time.time_ns()
     done = 0
+
+    def read(group: list[int]) -> list[bytes]:
+        return [_hash_file(root / names[i]) for i in group]
+
     try:
-        for group, hashes in zip(
-            groups,
-            in_threads(lambda group: [_hash_file(root / names[i]) for i in group], groups),
-            strict=True,
-        ):
+        for group, hashes in zip(groups, in_threads(read, groups, _READERS), strict=True):
             known.update(zip((keys[i] for i in group), hashes, strict=True))
             done += len(group)
             if progress is not None:

@@ -12,7 +12,7 @@ from PIL import Image
 from tempora_tta.errors import TemporaError, unknown
 
 if TYPE_CHECKING:
-    from tempora_tta.models.preprocessing import Preprocessing
+    from tempora_tta.models import Preprocessing
 
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,

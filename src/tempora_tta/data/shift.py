@@ -17,7 +17,7 @@ from tempora_tta.errors import TemporaError
 if TYPE_CHECKING:
     import torch
 
-    from tempora_tta.models.preprocessing import Preprocessing
+    from tempora_tta.models import Preprocessing
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -18,7 +18,7 @@ from tempora_tta.data.threads import Progress
 from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
-    from tempora_tta.models.preprocessing import Preprocessing
+    from tempora_tta.models import Preprocessing
 
 
 def open_stream(

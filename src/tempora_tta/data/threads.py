@@ -15,9 +15,9 @@ Progress = Callable[[int, int], None]
 
 
 def default_workers() -> int:
-    """Count the cores that this process may use, up to 16."""
+    """Count the cores that this process may use, up to 8: more threads wait for the interpreter's lock."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, 16)
+    return min(cores, 8)
 
 
 def in_threads(

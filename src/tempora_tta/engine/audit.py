@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import tempfile
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from tempora_tta.data import Order, Streams
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.load_config import validated
-from tempora_tta.engine.measured import Drift
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import PROFILE_FILE
 from tempora_tta.engine.pass_maker import PassMaker
@@ -131,9 +129,8 @@ def _once_more(job: Job, results: Results, cell: pd.Series, streams: Streams) ->
             source=source,
             baseline=baseline,
             folder=folder,
-            drift=cache(lambda: Drift(job, streams.open(source), baseline)) if job.measured else None,
             observer=Observer(),
-            open_stream=lambda: streams.open(source),
+            streams=streams,
         )
         (made,) = Task(passes).cells()
         if made.status != "ok":

@@ -302,7 +302,6 @@ class Job:
             **({} if spec.runtime == EAGER else {"runtime": spec.runtime}),
             **({"times_as": spec.times_as} if spec.times_as else {}),
             **({} if self.predict_with == EAGER else {"predict_with": self.predict_with}),
-            **({} if self.tail_batches == 1 else {"tail_batches": self.tail_batches}),
             **more,
         }
 

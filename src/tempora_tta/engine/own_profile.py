@@ -3,13 +3,14 @@ which is recorded once and added to when needed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 from tempora_tta.engine.job import STANDARD, Job
 from tempora_tta.engine.observer import Observer
-from tempora_tta.engine.profile_child import profile_job
-from tempora_tta.engine.profiling import Replay
 from tempora_tta.errors import TemporaError
+from tempora_tta.store import ADAPTED, StoredPass
 from tempora_tta.timing import (
     Baseline,
     Profile,
@@ -17,15 +18,42 @@ from tempora_tta.timing import (
     device_kind,
     load_profile,
 )
+from tempora_tta.timing.record import MissingWork
+from tempora_tta.timing.work import Kind
 
 PROFILE_FILE = "profile.json"
 
 
-class OwnProfile:
-    """The profile behind a job's steady clock. `ready()` before the first pass, `learn()` when one met a new kind."""
+class Profiles(Protocol):
+    """A place where passes are made, as far as their times go."""
 
-    def __init__(self, job: Job, clock: ProfileClock, folder: Path, observer: Observer) -> None:
-        self._job, self._clock, self._observer = job, clock, observer
+    @property
+    def profiled_device(self) -> str | None:
+        """The kind of device that a profile recorded there is of; None: that is not known yet."""
+
+    def profile(
+        self,
+        *,
+        labels: list[str] | None = None,
+        missing: MissingWork | None = None,
+        profile: Profile | None = None,
+    ) -> Profile:
+        """Profile the methods with these labels, or add missing work to a profile."""
+
+
+class OwnProfile:
+    """The profile behind a job's steady clock. `ready()` before the first pass, `learn()` when some met new kinds."""
+
+    def __init__(
+        self,
+        job: Job,
+        clock: ProfileClock,
+        folder: Path,
+        observer: Observer,
+        place: Profiles,
+    ) -> None:
+        """`place`: where the passes are made."""
+        self._job, self._clock, self._observer, self._place = job, clock, observer, place
         self._path = folder / PROFILE_FILE
 
     def ready(self) -> Baseline:
@@ -33,30 +61,26 @@ class OwnProfile:
         profile = self._kept()
         missing = needs(self._job, profile)
         if profile is None:
-            self._keep(recorded_alone(self._job, self._observer))
+            self._keep(self._place.profile(labels=missing))
         elif missing:
             self._say_changed(profile, missing)
-            self._keep(added(profile, recorded_alone(self._job, self._observer, missing)))
+            self._keep(profile.with_methods(self._place.profile(labels=missing)))
         else:
             self._clock.profile = profile
         return self._clock.profile.baseline(self._clock.provision_x)
 
-    def learn(self, replay: Replay) -> None:
-        """Give a kind of work that was just met a time of its own."""
-        self._keep(
-            profile_job(
-                self._job,
-                seconds=self._job.config.profile_s,
-                threads=self._job.profile_threads,
-                name=self._clock.profile.name,
-                observer=self._observer,
-                replay=replay,
-                profile=self._clock.profile,
-            )
-        )
+    def extend(self, passes: Iterable[StoredPass]) -> bool:
+        """Give the work that passes met without a time one of its own; say whether any got one."""
+        before = len(self._clock.profile.entries)
+        for stored in passes:
+            for kind, index in stored.facts["missing"].items():
+                missing = _missing_work(self._job, stored, index)
+                if missing is not None and Kind.parse(kind) not in self._clock.profile.by_kind:
+                    self._keep(self._place.profile(missing=missing, profile=self._clock.profile))
+        return len(self._clock.profile.entries) > before
 
     def _say_changed(self, profile: Profile, missing: list[str]) -> None:
-        known = profile.methods | set(profile.left_out)
+        known = profile.methods | set(profile.facts)
         if changed := [label for label in missing if label in known]:
             self._observer.note(
                 f"{', '.join(changed)}: edited or set otherwise since profiled, so profiled again"
@@ -76,7 +100,21 @@ class OwnProfile:
         except TemporaError as error:
             self._observer.note(f"{error}; it is recorded again")
             return None
-        return profile if fits(profile, self._job) else None
+        return profile if fits(profile, self._job, self._place.profiled_device) else None
+
+
+def _missing_work(job: Job, stored: StoredPass, index: int) -> MissingWork | None:
+    """The way to a batch of a pass; None where the times are another method's, which are not its own to measure."""
+    label, shift, seed = (stored.identity[name] for name in ("method", "shift", "seed"))
+    source = next(one for one in job.streams if (one.shift, one.seed) == (shift, seed))
+    if any(spec.times_as for spec in job.methods if spec.label == label):
+        return None
+    phase = stored.trace(predictions=False).phase
+    served = (*(other for other in range(index) if phase[other] == ADAPTED), index)
+    resets = [
+        then for last, then in zip((-1, *served), served, strict=False) if source.resets_between(last, then)
+    ]
+    return MissingWork(label, shift, seed, served, tuple(resets))
 
 
 def keep_given(job: Job, folder: Path) -> None:
@@ -92,10 +130,10 @@ def profiled_device(job: Job) -> str:
     return device_kind(facts if threads is None else {**facts, "threads": threads})
 
 
-def fits(profile: Profile, job: Job) -> bool:
-    """Whether a profile is of this network, batch size and device."""
+def fits(profile: Profile, job: Job, device: str | None) -> bool:
+    """Whether a profile is of this network, batch size and device (None: any)."""
     found = (profile.model, profile.weights, profile.batch_size, profile.device)
-    wanted = (job.model.name, job.weights, job.streams[0].batch_size, profiled_device(job))
+    wanted = (job.model.name, job.weights, job.streams[0].batch_size, device or profile.device)
     # Standard is other if the network's own code is, and with it everything else.
     return found == wanted and STANDARD not in profile.changed(job.made_by_label)
 
@@ -104,7 +142,7 @@ def needs(job: Job, profile: Profile | None) -> list[str]:
     """The methods of a job that have yet to be profiled."""
     known: frozenset[str] = frozenset()
     if profile is not None:
-        known = profile.methods | set(profile.left_out)
+        known = profile.methods | set(profile.facts)
         known -= profile.changed(job.made_by_label)
     own = [spec.label for spec in job.methods if not spec.times_as]
     for spec in job.methods:
@@ -114,45 +152,3 @@ def needs(job: Job, profile: Profile | None) -> list[str]:
                 f"run; add {spec.times_as!r} to them, or use a clock that has its times"
             )
     return [label for label in own if label not in known]
-
-
-def recorded_alone(job: Job, observer: Observer, labels: list[str] | None = None) -> Profile:
-    """A profile of the job's methods (of those with `labels`), which no folder keeps yet."""
-    profile = profile_job(
-        job,
-        seconds=job.config.profile_s,
-        threads=job.profile_threads,
-        name=job.model.name,
-        observer=observer,
-        labels=needs(job, None) if labels is None else labels,
-    )
-    named = profile.model_copy(update={"name": f"{job.model.name} on {profile.device}"})
-    return named.stamped(job.made_by_label)
-
-
-def added(profile: Profile, more: Profile) -> Profile:
-    """The methods of a later recording, as if standard inference had taken what it did in the first.
-
-    Those that the first had too were others then.
-    """
-    again = {entry.method for entry in more.entries if entry.method != STANDARD} | set(more.left_out)
-    profile = profile.without(again)
-    factor = profile.standard_ms / more.standard_ms
-    entries = [
-        entry.model_copy(
-            update={"steady_ms": entry.steady_ms * factor, "per_amount_ms": entry.per_amount_ms * factor}
-        )
-        for entry in more.entries
-    ]
-    joined = profile.with_entries(entries, more.rounds)
-    return joined.model_copy(
-        update={
-            "spent": {**more.spent, **profile.spent},
-            "left_out": {
-                method: known
-                for method, known in {**profile.left_out, **more.left_out}.items()
-                if method not in joined.methods
-            },
-            "unmet": {**profile.unmet, **more.unmet},
-        }
-    )

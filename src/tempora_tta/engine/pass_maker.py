@@ -6,31 +6,34 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from tempora_tta._global_state import own_randomness
 from tempora_tta._numbers import percent
-from tempora_tta.data import Order, Stream
+from tempora_tta.data import Order, Stream, Streams
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.measured import Drift
 from tempora_tta.engine.observer import Observer, Stopped
 from tempora_tta.engine.passes import Pass
 from tempora_tta.engine.predicting import predictor
-from tempora_tta.engine.profiling import Replay
 from tempora_tta.engine.runtime import EAGER, compiled_graphs
 from tempora_tta.engine.tails import batches_at_once
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.methods import Method
-from tempora_tta.store import ADAPTED, RunFolder, StoredPass, Trace, pass_key
+from tempora_tta.store import RunFolder, StoredPass, Trace, pass_key
 from tempora_tta.store.resources import Resources
 from tempora_tta.store.verdicts import INVALID, WARN, Verdict
 from tempora_tta.timing import Baseline, ProfileClock
-from tempora_tta.timing.device import Spent
+from tempora_tta.timing.profile import MethodFacts
 
 MOST_ATTEMPTS = 3
-"""How often a pass is made before its timing is called INVALID, or its kinds of work unknown."""
+"""How often a pass is made before its timing is called INVALID."""
+
+
+class PassMissing(Exception):
+    """A pass has yet to be made, and not here."""
 
 
 @dataclass
@@ -42,11 +45,9 @@ class PassMaker:
     source: Order
     baseline: Baseline
     folder: RunFolder
-    drift: Callable[[], Drift] | None
     observer: Observer
-    open_stream: Callable[[], Stream]
-    learn: Callable[[Replay], None] | None = None
-    """Adds a kind of work to the steady profile; None where the device that it belongs to is not at hand."""
+    streams: Streams | None
+    """Opens the stream; None: passes are only found."""
     _method: Method | None = field(default=None, init=False)
     _tail_batches: int | None = field(default=None, init=False)
     _predict_with: dict[str, Any] | None = field(default=None, init=False)
@@ -75,16 +76,12 @@ class PassMaker:
         found = self._found(identity)
         if found is not None:
             return found
-        attempts = 0
-        while True:
-            attempts += 1
+        for attempt in range(1, MOST_ATTEMPTS + 1):
             trace, facts = self._attempt(identity, make)
-            if attempts == MOST_ATTEMPTS or not self._worth_another(trace, facts):
+            if attempt > 1:
+                facts["attempts"] = attempt
+            if facts.get("verdict", {}).get("status") != INVALID:
                 break
-        if attempts > 1:
-            facts["attempts"] = attempts
-        if isinstance(self.job.clock, ProfileClock) and self.job.clock.missing:
-            self.observer.note(f"{self.source.shift}: {facts['verdict']['reasons'][0]}")
         return self.folder.write_pass(identity, trace, facts)
 
     def _found(self, identity: dict[str, Any]) -> StoredPass | None:
@@ -100,23 +97,15 @@ class PassMaker:
             return None
         return found
 
-    def _worth_another(self, trace: Trace, facts: dict[str, Any]) -> bool:
-        """Whether the pass should be made again: something disturbed it, or its kinds of work now have times."""
-        if facts.get("verdict", {}).get("status") == INVALID:
-            return True
-        clock = self.job.clock
-        learn = None if self.spec.times_as else self.learn  # another's times are not its own to measure
-        if not isinstance(clock, ProfileClock) or not clock.missing or learn is None:
-            return False
-        for index in dict.fromkeys(clock.missing.values()):
-            served = (*(other for other in range(index) if trace.phase[other] == ADAPTED), index)
-            resets = tuple(
-                then
-                for last, then in zip((-1, *served), served, strict=False)
-                if self.source.resets_between(last, then)
-            )
-            learn(Replay(self.spec.label, self.source.shift, self.source.seed, served, resets))
-        return True
+    @property
+    def stream(self) -> Stream:
+        if self.streams is None:
+            raise PassMissing
+        return self.streams.open(self.source)
+
+    @cached_property
+    def _drift(self) -> Drift:
+        return Drift(self.job, self.stream, self.baseline)
 
     def _attempt(
         self, identity: dict[str, Any], make: Callable[[Pass], Trace]
@@ -125,20 +114,19 @@ class PassMaker:
         run = self._prepared()
         self.observer.pass_started(identity["kind"], run.calls.stream.num_batches)
         timed = identity.get("timed", True)
-        spent, compiled = Spent(self.job.device), 0
+        compiled = 0
 
         def work() -> Trace:
             nonlocal compiled
             before = compiled_graphs()
-            with spent:
-                trace = make(run)
+            trace = make(run)
             compiled = compiled_graphs() - before
             return trace
 
         facts: dict[str, Any] = {}
         with own_randomness(self.source.seed):
-            if timed and self.drift is not None:
-                trace, facts = self.drift().around(
+            if timed and self.job.measured:
+                trace, facts = self._drift.around(
                     work, lambda: run.calls.warm_up(self.job.config.warmup_batches)
                 )
             else:
@@ -146,7 +134,7 @@ class PassMaker:
                     self._begin_looked_up(run)
                 trace = work()
         self._look_at_scores(run, trace)
-        facts |= self._facts(run, spent)
+        facts |= self._facts(run)
         if self.job.measured and timed and compiled:
             facts["compiled_while_timed"] = compiled
             self.observer.note(
@@ -156,7 +144,7 @@ class PassMaker:
         return trace, facts
 
     def _prepared(self) -> Pass:
-        stream = self.open_stream()
+        stream = self.stream
         method = self._predictor(stream)
         if self._tail_batches is None:
             guard = self.job.guard(self.spec)
@@ -187,7 +175,7 @@ class PassMaker:
             if isinstance(clock, ProfileClock):
                 clock.missing.clear()  # a kind that only the warm-up met cannot be looked for in the stream
 
-    def _facts(self, run: Pass, spent: Spent) -> dict[str, Any]:
+    def _facts(self, run: Pass) -> dict[str, Any]:
         """What the folder keeps beside the pass."""
         method = run.calls.method
         facts: dict[str, Any] = {
@@ -205,7 +193,7 @@ class PassMaker:
         if self._predict_with is not None:
             facts["predict_with"] = self._predict_with
         if self.job.measured:
-            facts |= self._measured_facts(spent)
+            facts |= {"baseline": self.baseline.to_json(), "made_at": time.strftime("%Y-%m-%dT%H:%M:%S")}
         elif isinstance(self.job.clock, ProfileClock):
             facts |= self._steady_facts(self.job.clock)
         if run.non_finite_batches:
@@ -254,31 +242,15 @@ class PassMaker:
     def _steady_facts(self, clock: ProfileClock) -> dict[str, Any]:
         """Which entries of the profile drove the pass, how sure they are, and which were missing."""
         label = self.spec.times_as or self.spec.label
-        spent = clock.profile.spent.get(label)
-        standard = clock.profile.spent.get(STANDARD)
-        resources = Resources(
-            spent.watts if spent else None,
-            standard.watts if standard else None,
-            spent.peak_memory_bytes if spent else None,
-        )
+        own, standard = (clock.profile.facts.get(name, MethodFacts()) for name in (label, STANDARD))
         facts: dict[str, Any] = {
             "times": dict(clock.used),
             "timing_uncertainty": clock.profile.uncertainty(label),
-            "updated_parameters": sum(tensor.numel() for tensor in self.method().trainable.values()),
-            "peak_memory_bytes": resources.memory_bytes,
-            **resources.to_facts(),
+            **Resources(own.watts, standard.watts, own.memory_bytes).to_facts(),
         }
         if clock.missing:
             kinds = ", ".join(" ".join(filter(None, kind[1:])) for kind in clock.missing)
             reason = f"the profile has no time for {kinds} of {self.spec.label}: each costs a step"
             facts["verdict"] = Verdict(WARN, (reason,)).to_json()
+            facts["missing"] = {str(kind): index for kind, index in clock.missing.items()}
         return facts
-
-    def _measured_facts(self, spent: Spent) -> dict[str, Any]:
-        return {
-            "baseline": self.baseline.to_json(),
-            "peak_memory_bytes": spent.peak_memory_bytes,
-            "energy_joules": spent.energy_joules,
-            "updated_parameters": sum(tensor.numel() for tensor in self.method().trainable.values()),
-            "made_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
-        }

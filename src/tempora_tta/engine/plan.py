@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from tempora_tta.data import Stream
+from tempora_tta import methods
+from tempora_tta.data import Order, Stream
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.passes import Pass
@@ -118,6 +119,27 @@ def _plan_method(job: Job, spec: MethodSpec, stream: Stream) -> MethodPlan:
     parts += [f"{counted(replays, 'schedule')} replayed"] if replays else []
     parts += [f"{counted(tails, 'frozen tail')} at most"] if tails else []
     return MethodPlan(spec.label, cells, 1, 1 + skipping + tails, ", ".join(parts), seconds)
+
+
+_BACKWARD = 3.0
+"""A gradient step against a forward pass."""
+
+
+def rough_cost(job: Job, spec: MethodSpec, source: Order) -> float:
+    """About how long a task takes, in batches of standard inference: enough to order tasks by."""
+    kind = methods.get(spec.name)
+    ways = [
+        route(
+            scenario.deployment(),
+            history_free=kind.history_free is True,
+            stateless=kind.stateless is True,
+            time_aware=kind.time_aware,
+        )
+        for scenario in job.scenarios
+    ]
+    apart = sum(way.kind == "live" or "live" in way.possible for way in ways)
+    passes = 1 + apart if job.config.share and not kind.time_aware else len(ways)
+    return source.num_batches * passes * (_BACKWARD if kind.family == "gradient-based" else 1.0)
 
 
 def _probe(run: Pass) -> float:

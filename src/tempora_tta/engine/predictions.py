@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tempora_tta.data import Stream
 from tempora_tta.store import Trace
-from tempora_tta.store.calibration import gaps
+from tempora_tta.store.trace import gaps
 
 
 def classes_of(scores: Tensor, stream: Stream) -> NDArray[np.int64]:

@@ -1,10 +1,10 @@
-"""Running a job: an executor makes its tasks, every finished pass is on disk, and the tables follow from it."""
+"""Running a job: a place makes its tasks, every finished pass is on disk, and the tables follow from it."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,23 +12,30 @@ import numpy as np
 from tempora_tta._numbers import percent
 from tempora_tta.cards import Cards, scenario_cards
 from tempora_tta.engine.clocks import clock_record
-from tempora_tta.engine.executors import Executor, LocalExecutor
 from tempora_tta.engine.job import STANDARD, Job
 from tempora_tta.engine.measured import judged_run
 from tempora_tta.engine.observer import Observer
-from tempora_tta.engine.own_profile import keep_given
+from tempora_tta.engine.own_profile import OwnProfile, keep_given
+from tempora_tta.engine.pass_maker import PassMaker
+from tempora_tta.engine.places import Here, Place
 from tempora_tta.engine.predicting import summarised as predict_with_summary
+from tempora_tta.engine.task import Task
 from tempora_tta.errors import TemporaError
 from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
 from tempora_tta.store import Cell, Results, RunFolder, StoredPass, Trace, utilities_frame, utility_row
 from tempora_tta.store.pictures import write_pictures
-from tempora_tta.store.record import RunRecord
+from tempora_tta.store.record import RunRecord, non_finite_scores
 from tempora_tta.store.schema import PASS_COLUMNS
-from tempora_tta.store.scores import non_finite_scores
 from tempora_tta.store.segments import segments_frame
 from tempora_tta.store.verdicts import VALID, Verdict
 from tempora_tta.timing import Baseline, Clock, ProfileClock
+
+MOST_ROUNDS = 3
+"""How often tasks are made: again where they met work that the profile had no time for."""
+
+MOST_ROUNDS = 3
+"""How often tasks are made: again where they met work that the profile had no time for."""
 
 
 class Run:
@@ -39,7 +46,7 @@ class Run:
         job: Job,
         folder: RunFolder,
         observer: Observer | None = None,
-        executor: Callable[[Job, RunFolder, Observer], Executor] = LocalExecutor,
+        place: Callable[[Job, RunFolder, Observer], Place] = Here,
         replace: bool = False,
     ) -> None:
         self.job = job
@@ -48,7 +55,9 @@ class Run:
         self.replace = replace
         """Whether rows of an earlier run may leave the folder's table."""
         self.rows: list[dict[str, Any]] = []
-        self._executor = executor(job, folder, self.observer)
+        self._place = place(job, folder, self.observer)
+        self._profile: OwnProfile | None = None
+        """Of this machine, where that is the job's clock."""
 
     def execute(self, conclude: Callable[[Results], None] = lambda results: None) -> Results:
         """Make every pass that is missing and write the results; raises `Stopped` when asked to stop.
@@ -57,13 +66,13 @@ class Run:
         """
         self._begin()
         try:
-            baseline = self._executor.start()
+            baseline = self._settle_times()
             self._write_manifest(baseline, looked_up_verdict(self.job.clock))
             self.observer.started(len(self.job.streams) * len(self.job.methods), 0)
-            self._score(self._executor.cells([(source, self.job.methods) for source in self.job.streams]))
+            self._make(baseline)
             verdict = self._verdict()
         finally:
-            self._executor.close()
+            self._place.close()
         compare_with_published(self.job, self.rows, self.observer)
         results = Results(self.folder)
         self.folder.write_segments(segments_frame(results))
@@ -90,6 +99,37 @@ class Run:
         for note in unknowns(self.job):
             self.observer.note(note)
 
+    def _settle_times(self) -> Baseline:
+        """lambda: given, of the clock's profile, the one this folder began with, or measured now."""
+        job, clock = self.job, self.job.clock
+        if isinstance(clock, ProfileClock) and clock.own:
+            self._profile = OwnProfile(job, clock, self.folder.path, self.observer, self._place)
+            steady = self._profile.ready()
+            return job.baseline or steady
+        begun = begun_baselines(job, self.folder)
+        if job.measured:
+            self.job = dataclasses.replace(job, machine_kind=self._place.kind(begun))
+        return job.baseline or begun.get(self.job.machine_kind) or self._place.calibrate()
+
+    def _make(self, baseline: Baseline) -> None:
+        """Make all cells. Work without a time in the steady profile gets one afterwards, when nothing else runs, and
+        the tasks that met it are made again."""
+        tasks = [
+            Task(PassMaker(self.job, spec, source, baseline, self.folder, self.observer, self._place.streams))
+            for source in self.job.streams
+            for spec in self.job.methods
+        ]
+        for _ in range(MOST_ROUNDS):
+            self._score(cells for _, cells in self._place.each(tasks))
+            untimed = {stored.key: stored for stored in self._used_passes() if "missing" in stored.facts}
+            if self._profile is None or not self._profile.extend(untimed.values()):
+                break
+            again = {_task_of(row) for row in self.rows if any(row[name] in untimed for name in PASS_COLUMNS)}
+            tasks = [task for task in tasks if task.name in again]
+            self.rows = [row for row in self.rows if _task_of(row) not in again]
+        for stored in untimed.values():
+            self.observer.note(f"{stored.identity['shift']}: {stored.facts['verdict']['reasons'][0]}")
+
     def _score(self, made: Iterable[list[Cell]]) -> None:
         """Score cells as they come, and keep the table readable. A stateless method's frozen batches are Standard's,
         whose task may come later."""
@@ -103,7 +143,7 @@ class Run:
             self._add(cell for cell in known if cell.frozen_pass is None or cell.frozen_pass in here)
         if waiting:  # Standard's own cells say what went wrong
             reason = "failed: the Standard pass that holds its frozen batches failed"
-            self._add([replace(cell, status=reason) for cell in waiting])
+            self._add([dataclasses.replace(cell, status=reason) for cell in waiting])
 
     def _add(self, cells: Iterable[Cell]) -> None:
         self.rows += [utility_row(cell, *self._traces(cell)) for cell in cells]
@@ -154,12 +194,38 @@ class Run:
                 "provision_ms": baseline.provision_ms(job.streams[0].num_batches),
                 "finished": finished,
                 "verdict": verdict.to_json() if verdict else None,
-                "non_finite_scores": non_finite_scores(folder, folder.utilities()),
+                "non_finite_scores": non_finite_scores(self._used_passes()),
                 "predict_with": predict_with_summary(self._used_passes()) if finished else None,
-                **self._executor.facts(),
+                "baselines": {job.machine_kind: baseline.to_json()},
+                **self._place.facts(),
             }
         )
         folder.write_manifest(record)
+
+
+def _task_of(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    return row["method"], row["shift"], row["seed"]
+
+
+def begun_baselines(job: Job, folder: RunFolder) -> dict[str, Baseline]:
+    """lambda by kind of device of the run that this one resumes: from run.json or, if that was lost, its passes.
+
+    A run of another network or batch size in the same folder has a lambda of its own, which is no use here; nor is
+    one that was given, recorded, or measured in another way.
+    """
+    known: dict[str, Any] = {}
+    if folder.has_manifest():
+        manifest = folder.manifest()
+        if (manifest["model"], manifest["batch_size"]) == (job.model.name, job.streams[0].batch_size):
+            known = manifest["baselines"]
+    else:
+        for stored in folder.passes().values():
+            of = (stored.identity["model"], stored.identity["batch_size"])
+            if stored.facts.get("baseline") and of == (job.model.name, job.streams[0].batch_size):
+                known.setdefault(stored.identity["machine"], stored.facts["baseline"])
+    found = {kind: Baseline(**facts) for kind, facts in known.items()}
+    wanted = ("measured", job.config.provision, job.config.calibration_batches)
+    return {kind: one for kind, one in found.items() if (one.source, one.provision, one.batches) == wanted}
 
 
 def unknowns(job: Job) -> Iterator[str]:

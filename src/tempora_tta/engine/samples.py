@@ -14,7 +14,7 @@ from tempora_tta.data import Order, Shift
 from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.registry import find
 from tempora_tta.errors import TemporaError
-from tempora_tta.models.preprocessing import Preprocessing
+from tempora_tta.models import Preprocessing
 
 SAMPLES, SIDE = 4, 64
 """How many there are of a shift, and how wide one may be."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from tempora_tta.engine.job import deployment_identity
 from tempora_tta.engine.observer import Stopped
-from tempora_tta.engine.pass_maker import PassMaker
+from tempora_tta.engine.pass_maker import PassMaker, PassMissing
 from tempora_tta.engine.passes import BudgetWatch, Pass
+from tempora_tta.engine.plan import rough_cost
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method
 from tempora_tta.methods.guard import MethodTimedOut
@@ -24,10 +27,6 @@ OFFLINE, TAIL = "offline", "tail"
 LIVE, DERIVED, REPLAYED = "live", "derived", "replayed"
 
 
-class PassMissing(Exception):
-    """A task that shall only find passes has met one that has yet to be made."""
-
-
 @dataclass
 class Task:
     """One method on one stream: `cells()` makes the missing passes and says where each cell's batches are."""
@@ -37,28 +36,41 @@ class Task:
     """Snapshots of the offline pass just made, by cut-off."""
     _offline_failure: Exception | None = field(default=None, init=False)
 
+    @property
+    def name(self) -> tuple[str, str, int]:
+        """Method, shift and seed."""
+        return self.passes.spec.label, self.passes.source.shift, self.passes.source.seed
+
+    @cached_property
+    def cost(self) -> float:
+        """About how long it takes, in batches of standard inference."""
+        return rough_cost(self.passes.job, self.passes.spec, self.passes.source)
+
     def cells(self) -> list[Cell]:
         """One cell per scenario of the job; a scenario that fails says why and the others go on."""
-        found = []
+        try:
+            return list(self._cells())
+        finally:
+            self.passes.release()
+            self._states.clear()
+
+    def _cells(self) -> Iterator[Cell]:
         hangs: MethodTimedOut | None = None
         for index, scenario in enumerate(self.passes.job.scenarios):
             cell = self._blank_cell(index, scenario)
             reason = self._not_applicable(scenario)
             if reason is not None:
-                found.append(replace(cell, status=f"not applicable: {reason}"))
+                yield replace(cell, status=f"not applicable: {reason}")
                 continue
             try:
                 if hangs is not None:  # waiting as long for every other scenario would say no more
                     raise hangs
-                found.append(self._cell(cell))
+                yield self._cell(cell)
             except (Stopped, CannotWrite, PassMissing):
                 raise
             except Exception as error:
                 hangs = error if isinstance(error, MethodTimedOut) else None
-                found.append(replace(cell, status=f"failed: {_reason(error)}"))
-        self.passes.release()
-        self._states.clear()
-        return found
+                yield replace(cell, status=f"failed: {_reason(error)}")
 
     def failed(self, reason: str) -> list[Cell]:
         """The cells of a task that could not be made at all."""

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from tempora_tta._global_state import own_randomness
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.models import structure
-from tempora_tta.models.classifier import Classifier, Family
-from tempora_tta.models.preprocessing import Preprocessing
+from tempora_tta.models.classifier import Classifier, Family, Preprocessing
 
 TORCHVISION = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225), "input_size": (3, 224, 224)}
 """Assumed for torchvision's networks: most of its weights were trained so, and a network does not say it itself."""

@@ -26,10 +26,10 @@ from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.names import CORRUPTION_GROUPS
 from tempora_tta.published.methods import STANDARD
-from tempora_tta.report.colours import PARTS, text_on
 from tempora_tta.report.courses import protocols, timelines
 from tempora_tta.report.drawing import (
     GREY,
+    PARTS,
     STYLE,
     Drawn,
     as_json,
@@ -42,13 +42,13 @@ from tempora_tta.report.drawing import (
     plain,
     plain_axis,
     short,
+    text_on,
     titled,
     utility_axis,
 )
 from tempora_tta.report.frames import offline_batches, scenario_titles
-from tempora_tta.report.over_time import over_time
 from tempora_tta.report.pressure import pressure
-from tempora_tta.report.stream_story import stream_story
+from tempora_tta.report.stream import stream
 from tempora_tta.report.vega import alt
 from tempora_tta.scenarios import ScenarioCard
 from tempora_tta.store import Results
@@ -314,7 +314,8 @@ def pareto(results: Results) -> Drawn | None:
         for frame in (analysis.budget_curves(rows, cards), analysis.pareto_front(rows, cards))
     )
     x, y = _seconds(curves["seconds"]), utility_axis().scale(zero=False)
-    base = chart_of(curves).encode(x=x, y=y, color=method_colour(cards, cards.in_order(curves["method"])))
+    colour = method_colour(cards, cards.in_order(curves["method"]), columns=4)
+    base = chart_of(curves).encode(x=x, y=y, color=colour)
     tooltip = [*hover(Method="text:N", Utility="utility_text:N"), number("seconds", "seconds", 3)]
     best = alt.Chart(front).encode(x=x, y=y)
     turn = best.transform_filter("datum.diminishing").transform_window(place="row_number()")
@@ -381,39 +382,6 @@ def profiles(results: Results) -> Drawn | None:
 
 # -- over time -----------------------------------------------------------------------------------------------
 
-_MOST_NAMED = 20
-"""Segments of a stream; more are shaded, not named."""
-
-
-def stream(results: Results) -> Drawn | None:
-    """Draw offline accuracy over a stream of many shifts, with intervals over seeds and segments shaded."""
-    found, cards = over_time(results), results.cards
-    if found is None:
-        return None
-    methods = cards.in_order(found.lines["method"])
-    rows = found.lines.assign(name=found.lines["method"].map(cards.label))
-    x = alt.X("batch:Q", title="Batch", axis=alt.Axis(grid=False), scale=alt.Scale(nice=False))
-    base = chart_of(rows, "accuracy", 1).encode(x=x, color=method_colour(cards, methods))
-    segments = alt.Chart(found.segments).encode(x="from:Q", x2="to:Q", tooltip=hover(Segment="name:N"))
-    layers = [
-        segments.transform_filter("datum.shaded").mark_rect(color=GREY, opacity=0.14),
-        base.mark_area(opacity=0.08).encode(**between("low", "high", "Offline accuracy")),
-        base.mark_line(strokeWidth=1.5).encode(
-            y=utility_axis("accuracy", "Offline accuracy"),
-            tooltip=hover(Method="name:N", Batch="batch:Q", Accuracy="accuracy_text:N"),
-        ),
-    ]
-    names = found.segments["name"]
-    if len(names) <= _MOST_NAMED:
-        angle = 0 if names.str.isdigit().all() else 325
-        text = alt.Chart(found.segments).mark_text(
-            align="left", dx=4, dy=-4, angle=angle, color=GREY, fontSize=9
-        )
-        layers.append(text.encode(x="from:Q", y=alt.value(0), text="name:N"))
-    title = f"{shift_title(found.stream)} stream, {found.of}"
-    chart = titled(alt.layer(*layers).properties(width=640, height=260), results, title)
-    return chart, " ".join(stream_story(results))
-
 
 CHARTS: dict[str, Callable[[Results], Drawn | None]] = {
     "winners": winners,
@@ -436,7 +404,7 @@ def drawn(results: Results, name: str, shift: str | None = None) -> alt.typing.C
         raise TemporaError(
             f"shift={shift!r}: only the chart 'pressure' takes a shift; leave it out with {name!r}"
         )
-    made = CHARTS[name](results) if shift is None else pressure(results, shift)
+    made = pressure(results, shift) if name == "pressure" else CHARTS[name](results)
     if made is None:
         raise TemporaError(f"this run has no data for the chart {name!r}")
     chart: alt.typing.ChartType = made[0]

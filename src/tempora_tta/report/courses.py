@@ -13,8 +13,17 @@ import pandas as pd
 from tempora_tta.analysis.cells import is_offline
 from tempora_tta.errors import counted
 from tempora_tta.published.methods import STANDARD
-from tempora_tta.report.colours import PARTS
-from tempora_tta.report.drawing import GREY, Drawn, chart_of, hover, number, plain_axis, short, titled
+from tempora_tta.report.drawing import (
+    GREY,
+    PARTS,
+    Drawn,
+    chart_of,
+    hover,
+    number,
+    plain_axis,
+    short,
+    titled,
+)
 from tempora_tta.report.vega import alt
 from tempora_tta.scenarios import Deployment, Resolved, ScenarioCard
 from tempora_tta.scenarios.timeline import FREE

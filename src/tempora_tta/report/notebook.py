@@ -13,13 +13,13 @@ from tempora_tta.store import Results
 
 def lines(results: Results) -> list[str]:
     """Return what a run says first, as lines of text."""
-    return words.first_screen(overview(results), (f"{note}." for note in notes(results)), commands=False)
+    return words.first_screen(overview(results), notes(results), commands=False)
 
 
 def to_html(results: Results) -> str:
     """Return the same as HTML."""
     told = overview(results)
-    said = [*words.summary(told), *(f"{note}." for note in notes(results)), words.timing(told["about"])]
+    said = [*words.summary(told), *notes(results), words.timing(told["about"])]
     paragraphs = "".join(f"<p>{html.escape(text)}</p>" for text in said)
     facts = "<br>".join(
         html.escape(text) for text in (*words.head(told["about"]), *words.legend(told["answers"]))

@@ -7,7 +7,7 @@ from tempora_tta.scenarios.archetypes import Amortised, Continuous, Discrete, Of
 from tempora_tta.scenarios.arrivals import Arrivals, Bursty, Periodic, Poisson, Recorded
 from tempora_tta.scenarios.budget import Budget, budget_cutoff
 from tempora_tta.scenarios.cards import ScenarioCard
-from tempora_tta.scenarios.course import Course
+from tempora_tta.scenarios.course import SIX_TERMS, Course, Score, Value, decay, percentiles
 from tempora_tta.scenarios.deployment import Deployment, Scenario
 from tempora_tta.scenarios.diagnosis import Finding, break_even_accuracy, diagnose, is_insolvent
 from tempora_tta.scenarios.grids import GRIDS, grid, paper_grid, relative_grid
@@ -16,7 +16,6 @@ from tempora_tta.scenarios.resolved import Resolved
 from tempora_tta.scenarios.routes import Route, route
 from tempora_tta.scenarios.specs import from_record, from_spec, to_record, to_spec
 from tempora_tta.scenarios.timeline import Timeline, Turn
-from tempora_tta.scenarios.utility import SIX_TERMS, Score, Value, decay, percentiles
 
 __all__ = [
     "GRIDS",

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from tempora_tta.scenarios import _validate as check
 from tempora_tta.scenarios._validate import FloatArray
 from tempora_tta.scenarios.cards import ScenarioCard
+from tempora_tta.scenarios.course import Score
 from tempora_tta.scenarios.deployment import Deployment, Scenario, _percent, budget_label, threshold_label
-from tempora_tta.scenarios.utility import Score
 
 
 @dataclass(frozen=True, kw_only=True)

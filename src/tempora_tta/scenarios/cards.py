@@ -15,7 +15,7 @@ from typing import Any
 
 from tempora_tta._numbers import percent
 from tempora_tta.errors import TemporaError, unknown
-from tempora_tta.scenarios.utility import SIX_TERMS
+from tempora_tta.scenarios.course import SIX_TERMS
 
 TERMS = (*SIX_TERMS, "accuracy", "served_accuracy", "cutoff", "spent_ms", "served_batches")
 """What the sentences and terms of a card may name."""

@@ -22,11 +22,10 @@ from tempora_tta.scenarios import _validate as check
 from tempora_tta.scenarios._validate import FloatArray
 from tempora_tta.scenarios.arrivals import Arrivals, Frames, Periodic, Recorded, from_plain
 from tempora_tta.scenarios.cards import ScenarioCard
-from tempora_tta.scenarios.course import Course
+from tempora_tta.scenarios.course import Course, Score
 from tempora_tta.scenarios.replaying import replay
 from tempora_tta.scenarios.resolved import Resolved
 from tempora_tta.scenarios.timeline import CHARGED, FREE
-from tempora_tta.scenarios.utility import Score
 
 CLOSED_LOOPS = ("on_completion", "on_prediction")
 PACES = ("arrivals", "interval_ms", "utilisation", "fps")

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from tempora_tta.scenarios._validate import FloatArray
 from tempora_tta.scenarios.budget import Budget
-from tempora_tta.scenarios.course import Course
+from tempora_tta.scenarios.course import Course, Score, Value, score_course
 from tempora_tta.scenarios.feeds import ClosedLoop, Feed, Schedule
 from tempora_tta.scenarios.timeline import FREE, Timeline
-from tempora_tta.scenarios.utility import Score, Value, score_course
 
 
 @dataclass(frozen=True)

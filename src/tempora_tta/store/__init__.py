@@ -1,10 +1,9 @@
 """Traces and results on disk: one Parquet file per pass, a table of utilities, a manifest. No torch."""
 
 from tempora_tta.store.cells import Cell, utilities_frame, utility_row
-from tempora_tta.store.evaluated import Evaluated, evaluated
 from tempora_tta.store.folder import RunFolder, StoredPass, pass_key, read_pass
 from tempora_tta.store.packs import pack
-from tempora_tta.store.results import Results, open_run
+from tempora_tta.store.results import Evaluated, Results, evaluated, open_run
 from tempora_tta.store.schema import CELL_COLUMNS, KEY_COLUMNS, SCHEMA_VERSION, TRACE, UTILITIES
 from tempora_tta.store.trace import ADAPTED, FALLBACK, FROZEN, SKIPPED, Trace
 

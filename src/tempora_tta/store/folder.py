@@ -1,7 +1,7 @@
-"""A run folder on disk: `run.json`, a trace file per pass, the table of utilities.
+"""A run folder on disk: `run.json`, a trace file per pass, the tables that follow from them.
 
-Every trace file carries what decided it (its identity) and what was noticed while it was made (its facts), so
-the folder needs no index that a crash could leave half-written: passes are found by looking.
+Every trace file carries what decided it (its identity) and what was noticed while it was made (its facts), and is
+named by its content, so the folder needs no index that a crash could leave half-written: passes are found by looking.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from filelock import FileLock, Timeout
 
 from tempora_tta.errors import TemporaError, TemporaWarning
-from tempora_tta.store import integrity
+from tempora_tta.store import check, files
 from tempora_tta.store.atomic import remove_leftovers, write_atomically
-from tempora_tta.store.lock import FolderLock
-from tempora_tta.store.plausible import check_trace, check_utilities
 from tempora_tta.store.record import RunRecord
-from tempora_tta.store.schema import CERTAINTY, PASS_COLUMNS, SEGMENTS, TRACE, UTILITIES, arrow_schema
+from tempora_tta.store.schema import CERTAINTY, PASS_COLUMNS, SEGMENTS, TRACE, UTILITIES, Fields, arrow_schema
 from tempora_tta.store.trace import Trace
 
+FILES = ("profile.json", "utilities.parquet", "segments.parquet", "certainty.parquet", "pictures.json")
+"""Files that run.json lists, where a run has them."""
 DAMAGED = ".damaged"
 _KEPT_BYTES = 256_000_000
 """Traces that stay in memory: a report reads each of them several times."""
@@ -50,8 +51,6 @@ class StoredPass:
     path: Path
     identity: dict[str, Any]
     facts: dict[str, Any]
-    seal: str | None
-    """Which rows it holds (`integrity.seal`)."""
 
     @property
     def key(self) -> str:
@@ -75,10 +74,16 @@ class StoredPass:
     def trace(self, predictions: bool = True) -> Trace:
         """The rows; warns where they are not those that were written. Most of a file are its `predictions`, which
         scores do without."""
+        if not check.is_as_named(self.path):
+            files.warn(files.changed(self.path))
+            self.check()
         fields = TRACE if predictions else {name: TRACE[name] for name in TRACE if name != "predicted"}
-        table = integrity.read_sealed(self.path, fields)
-        check_trace(table, self.identity.get("num_batches"), self.path)
-        return Trace.from_table(table)
+        return Trace.from_table(files.read_table(self.path, fields))
+
+    def check(self) -> None:
+        """Refuse rows that no pass can leave."""
+        table = files.read_table(self.path, TRACE)
+        check.check_trace(table, self.identity.get("num_batches"), self.path)
 
 
 class RunFolder:
@@ -90,12 +95,12 @@ class RunFolder:
         """Files that were found broken and set aside when the folder was opened for writing."""
         self.packed_without_traces = False
         """The pack that it comes from has no traces: that they are missing is no damage."""
-        self._lock: FolderLock | None = None
+        self._lock: FileLock | None = None
         self._passes: dict[str, StoredPass] | None = None
         self._recent: dict[tuple[str, bool], Trace] = {}
         self._kept_bytes = 0
         self._utilities: tuple[tuple[int, ...], pd.DataFrame] | None = None
-        """The table as it was last read and found plausible, and which file that was."""
+        """The table as it was last read, and which file that was."""
         self._record: tuple[tuple[int, ...], RunRecord] | None = None
         """run.json, likewise."""
 
@@ -109,7 +114,7 @@ class RunFolder:
             raise TemporaError(
                 f"cannot make the run folder {folder.path}: {error.strerror or error}"
             ) from error
-        folder._lock = FolderLock(folder.path)
+        folder._lock = _locked(folder.path)
         for place in (folder.path, folder.path / "traces"):
             remove_leftovers(place)
         folder._set_damaged_aside()
@@ -148,31 +153,33 @@ class RunFolder:
 
     def manifest(self) -> dict[str, Any]:
         """The same as plain data."""
-        return self.record().model_dump(exclude={"checksum"})
+        return self.record().model_dump(exclude={"checksum", "files"})
 
     def write_manifest(self, record: RunRecord) -> None:
-        """Put run.json in place. That of a finished run says which tables and which profile belong to it."""
-        seals = {
-            "utilities_seal": self.utilities_seal,
-            "segments_seal": self.segments_seal,
-            "profile_seal": self.profile_seal,
-        }
-        belongs = {name: seal() if record.finished else None for name, seal in seals.items()}
-        text = record.model_copy(update=belongs).text()
+        """Put run.json in place. That of a finished run lists the other files as they are now."""
+        listed = {path.name: files.hash_of(path) for path in self.listed_files()} if record.finished else {}
+        text = record.model_copy(update={"files": listed}).text()
         write_atomically(self.run_json, lambda part: part.write_text(text, encoding="utf-8"))
 
     def seal(self) -> None:
-        """Let run.json name the files as they are now; one of a run that goes on names none."""
+        """Let run.json list the files as they are now; that of a run that goes on lists none."""
         if self.record().finished:
             self.write_manifest(self.record())
 
+    def listed_files(self) -> list[Path]:
+        """The files beside run.json, traces aside."""
+        return [path for name in FILES if (path := self.path / name).exists()]
+
     # -- traces --------------------------------------------------------------------------------------------
+
+    def trace_files(self) -> list[Path]:
+        """Every trace file, in order."""
+        return sorted((self.path / "traces").glob("*.parquet"))
 
     def passes(self) -> dict[str, StoredPass]:
         """Every finished pass by its key."""
         if self._passes is None:
-            stored = (read_pass(path) for path in sorted((self.path / "traces").glob("*.parquet")))
-            self._passes = {found.key: found for found in stored}
+            self._passes = {stored.key: stored for stored in map(read_pass, self.trace_files())}
         return self._passes
 
     def stored(self, key: str) -> StoredPass:
@@ -197,13 +204,13 @@ class RunFolder:
         return self._recent[wanted]
 
     def write_pass(self, identity: Mapping[str, Any], trace: Trace, facts: Mapping[str, Any]) -> StoredPass:
-        """Put a finished pass on disk; it is there, whole, when this returns."""
-        table = trace.to_table()
-        rows = integrity.rows_checksum(table)
-        path = self.path / "traces" / _file_name(identity, pass_key(identity))
-        stored = StoredPass(path, dict(identity), dict(facts), integrity.seal(rows))
-        about = {"identity": stored.identity, "facts": stored.facts}
-        write_atomically(path, lambda part: integrity.write_sealed(table, part, about, rows))
+        """Put a finished pass on disk, in the place of an earlier one; it is there, whole, when this returns."""
+        data = files.table_bytes(trace.to_table(), {"identity": identity, "facts": facts})
+        path = self.path / "traces" / _file_name(identity, data)
+        stored = StoredPass(path, dict(identity), dict(facts))
+        write_atomically(path, lambda part: part.write_bytes(data))
+        if self.passes().get(stored.key, stored).path != path:
+            self.remove_pass(stored.key)
         self.passes()[stored.key] = stored
         return stored
 
@@ -215,141 +222,124 @@ class RunFolder:
         stored = self.passes().pop(key)
         stored.path.unlink(missing_ok=True)
 
-    # -- utilities -----------------------------------------------------------------------------------------
+    # -- tables --------------------------------------------------------------------------------------------
 
     @property
     def utilities_parquet(self) -> Path:
         return self.path / "utilities.parquet"
 
+    @property
+    def segments_parquet(self) -> Path:
+        return self.path / "segments.parquet"
+
+    @property
+    def certainty_parquet(self) -> Path:
+        return self.path / "certainty.parquet"
+
     def utilities(self) -> pd.DataFrame:
-        """One row per cell; empty before the first shift is finished. `Results.utilities` also asks whether they are
-        this run's."""
+        """One row per cell; empty before the first task is finished."""
         path = self.utilities_parquet
         if not path.exists():
             return pd.DataFrame(columns=list(UTILITIES))
         which = _which(path)
         if self._utilities is None or self._utilities[0] != which:
-            self._utilities = which, self._read_utilities(path)
+            frame: pd.DataFrame = files.read_table(path, UTILITIES).to_pandas()
+            record = self.record() if self.has_manifest() else None
+            if record is None or record.files.get(path.name) != files.hash_of(path):
+                check.check_cells(frame, record, path)
+            self._utilities = which, frame
         return self._utilities[1].copy()
 
-    def _read_utilities(self, path: Path) -> pd.DataFrame:
-        frame: pd.DataFrame = integrity.read_sealed(path, UTILITIES).to_pandas()
-        check_utilities(frame, path)
-        return frame
-
-    def utilities_seal(self) -> str | None:
-        """Which rows the table on disk holds; None without a table, or for one of another program."""
-        return _rows_seal(self.utilities_parquet)
-
     def write_utilities(self, utilities: pd.DataFrame) -> None:
-        """Put the table in place. It names the rows of every pass that it was scored from."""
-        table = pa.Table.from_pandas(
-            utilities[list(UTILITIES)], schema=arrow_schema(UTILITIES), preserve_index=False
-        )
-        passes = {key: self.passes()[key].seal for key in named_passes(utilities) if key in self.passes()}
-        write_atomically(
-            self.utilities_parquet,
-            lambda part: integrity.write_sealed(
-                table, part, {"passes": passes}, integrity.rows_checksum(table)
-            ),
-        )
-
-    # -- segments ------------------------------------------------------------------------------------------
-
-    @property
-    def segments_parquet(self) -> Path:
-        return self.path / "segments.parquet"
+        """Put the table in place. It names the contents of all traces that it was scored from."""
+        keys = pd.concat([utilities[name] for name in PASS_COLUMNS]).dropna().unique()
+        passes = {key: _content(self.passes()[key].path) for key in map(str, keys) if key in self.passes()}
+        self._write(self.utilities_parquet, utilities, UTILITIES, {"passes": passes})
 
     def segments(self) -> pd.DataFrame | None:
         """One row per cell and segment; None without such a table."""
         if not self.segments_parquet.exists():
             return None
-        frame: pd.DataFrame = integrity.read_sealed(self.segments_parquet, SEGMENTS).to_pandas()
+        frame: pd.DataFrame = files.read_table(self.segments_parquet, SEGMENTS).to_pandas()
         return frame
 
     def write_segments(self, segments: pd.DataFrame) -> None:
         """Put the table in place; none is kept where no stream has segments."""
         if segments.empty:
             self.segments_parquet.unlink(missing_ok=True)
-            return
-        table = pa.Table.from_pandas(
-            segments[list(SEGMENTS)], schema=arrow_schema(SEGMENTS), preserve_index=False
-        )
-        write_atomically(
-            self.segments_parquet,
-            lambda part: integrity.write_sealed(table, part, {}, integrity.rows_checksum(table)),
-        )
-
-    def segments_seal(self) -> str | None:
-        """Which rows the table on disk holds; None without a table."""
-        return _rows_seal(self.segments_parquet)
-
-    # -- certainty -----------------------------------------------------------------------------------------
-
-    @property
-    def certainty_parquet(self) -> Path:
-        return self.path / "certainty.parquet"
+        else:
+            self._write(self.segments_parquet, segments, SEGMENTS, {})
 
     def certainty(self) -> pd.DataFrame | None:
         """One row per method, shift and scenario; None unless it was worked out from the present utilities."""
         path = self.certainty_parquet
-        if not path.exists() or integrity.read_about(path).get("utilities") != self.utilities_seal():
+        if not path.exists() or not self.utilities_parquet.exists():
             return None
-        frame: pd.DataFrame = integrity.read_sealed(path, CERTAINTY).to_pandas()
+        if files.read_about(path).get("utilities") != files.hash_of(self.utilities_parquet):
+            return None
+        frame: pd.DataFrame = files.read_table(path, CERTAINTY).to_pandas()
         return frame
 
     def write_certainty(self, certainty: pd.DataFrame) -> None:
         """Put the table in place. It names the table of utilities that it is about."""
-        table = pa.Table.from_pandas(
-            certainty[list(CERTAINTY)], schema=arrow_schema(CERTAINTY), preserve_index=False
-        )
-        about = {"utilities": self.utilities_seal()}
-        write_atomically(
-            self.certainty_parquet,
-            lambda part: integrity.write_sealed(table, part, about, integrity.rows_checksum(table)),
-        )
+        about = {"utilities": files.hash_of(self.utilities_parquet)}
+        self._write(self.certainty_parquet, certainty, CERTAINTY, about)
 
-    # -- the profile ---------------------------------------------------------------------------------------
+    def _write(self, path: Path, frame: pd.DataFrame, fields: Fields, about: Mapping[str, Any]) -> None:
+        table = pa.Table.from_pandas(frame[list(fields)], schema=arrow_schema(fields), preserve_index=False)
+        data = files.table_bytes(table, about)
+        write_atomically(path, lambda part: part.write_bytes(data))
 
-    @property
-    def profile_json(self) -> Path:
-        return self.path / "profile.json"
-
-    def profile_seal(self) -> str | None:
-        """Which profile lies on disk; None without one."""
-        if not self.profile_json.exists():
-            return None
-        return hashlib.sha256(self.profile_json.read_bytes()).hexdigest()[:32]
+    # -- resuming ------------------------------------------------------------------------------------------
 
     def _set_damaged_aside(self) -> None:
         """Whatever would warn or fail when it is read is made again instead."""
-        for path in sorted((self.path / "traces").glob("*.parquet")):
-            self._keep_if(path, partial(_read_trace, path))
-        self._keep_if(self.utilities_parquet, self.utilities)
-        self._keep_if(self.segments_parquet, self.segments)
-        self._keep_if(self.certainty_parquet, self.certainty)
         if self.has_manifest():
             self._keep_if(self.run_json, self.record)
+        for path in self.trace_files():
+            self._keep_if(path, partial(_look_at_trace, path))
+        by_key = {path.stem.split("--")[-2]: path for path in self.trace_files()}
+        for path in set(self.trace_files()) - set(by_key.values()):  # another run has made the same pass
+            self._set_aside(path)
+        changed = list(check.changed_files(self)) if self.has_manifest() else []
+        for path, read in (
+            (self.utilities_parquet, self.utilities),
+            (self.segments_parquet, self.segments),
+            (self.certainty_parquet, self.certainty),
+        ):
+            if path in changed:
+                self._set_aside(path)
+            elif path.exists():
+                self._keep_if(path, read)
 
     def _keep_if(self, path: Path, readable: Callable[[], object]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error", TemporaWarning)
             try:
                 readable()
-            except integrity.OtherVersion:
+            except files.OtherVersion:
                 raise
             except (TemporaError, TemporaWarning):
-                path.replace(path.with_name(path.name + DAMAGED))
-                self.damaged.append(path.name)
+                self._set_aside(path)
+
+    def _set_aside(self, path: Path) -> None:
+        path.replace(path.with_name(path.name + DAMAGED))
+        self.damaged.append(path.name)
 
 
 def read_pass(path: Path) -> StoredPass:
-    """The identity and facts of a trace file, without its rows."""
-    about = integrity.read_about(path)
+    """The identity and facts of a trace file, without its rows; warns where it is not as it was written."""
+    _look_at_trace(path)
+    about = files.read_about(path)
     identity, facts = about.get("identity"), about.get("facts")
     if not isinstance(identity, dict) or not isinstance(facts, dict):
-        raise integrity.damaged(path, "it does not say which pass it is")
-    return StoredPass(path, identity, facts, integrity.seal(about.get("rows_checksum")))
+        raise files.damaged(path, "it does not say which pass it is")
+    return StoredPass(path, identity, facts)
+
+
+def _look_at_trace(path: Path) -> None:
+    if not check.is_as_named(path):
+        files.warn(files.changed(path))
 
 
 def _which(path: Path) -> tuple[int, ...]:
@@ -358,22 +348,29 @@ def _which(path: Path) -> tuple[int, ...]:
     return (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns)
 
 
-def named_passes(utilities: pd.DataFrame) -> list[str]:
-    """The keys of the passes that cells of the table refer to, each once."""
-    named = pd.concat([utilities[name] for name in PASS_COLUMNS]).dropna()
-    return sorted(map(str, named.unique()))
+def _file_name(identity: Mapping[str, Any], data: bytes) -> str:
+    """Readable parts, the key, and the beginning of a hash of the file: a trace is named by its content."""
+    parts = [identity["shift"], identity["method"], identity["kind"], f"s{identity['seed']}"]
+    readable = "--".join(re.sub(r"[^A-Za-z0-9_.-]+", "_", str(part))[:50] for part in parts)
+    return f"{readable}--{pass_key(identity)}--{hashlib.sha256(data).hexdigest()[:12]}.parquet"
 
 
-def _read_trace(path: Path) -> Trace:
-    return read_pass(path).trace()
+def _content(trace: Path) -> str:
+    return trace.stem.rpartition("--")[2]
 
 
-def _file_name(identity: Mapping[str, Any], key: str) -> str:
-    parts = (identity["shift"], identity["method"], identity["kind"], f"s{identity['seed']}", key)
-    return "--".join(re.sub(r"[^A-Za-z0-9_.-]+", "_", str(part))[:60] for part in parts) + ".parquet"
-
-
-def _rows_seal(table: Path) -> str | None:
-    if not table.exists():
-        return None
-    return integrity.seal(integrity.read_about(table).get("rows_checksum"))
+def _locked(folder: Path) -> FileLock:
+    """One writer per folder. The operating system drops the lock when its process ends, however it ends."""
+    lock = FileLock(folder / "run.lock", timeout=0, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise TemporaError(
+            f"{folder} is in use by another run: wait, stop it, or give another --out"
+        ) from None
+    except OSError as error:
+        raise TemporaError(
+            f"cannot write to {folder / 'run.lock'}: {error.strerror or error}; "
+            "make it writable, or give another --out"
+        ) from error
+    return lock

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from tempora_tta.store.integrity import checksum, damaged, opened
+from tempora_tta.store.files import changed, check_version, damaged, reading, warn
 from tempora_tta.store.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from tempora_tta.store.folder import StoredPass
 
 MOST_BYTES = 64 << 20
 """Real ones have a few hundred kilobytes."""
@@ -144,40 +149,60 @@ class RunRecord(BaseModel):
         None, description="What lambda provides beyond the mean, over a stream."
     )
     baselines: dict[str, BaselineRecord] = Field({}, description="lambda of each kind of device.")
-    workers: dict[str, Facts] = Field({}, description="The workers of a cluster.")
+    workers: dict[str, int] = Field({}, description="How many tasks each kind of device of a cluster made.")
     non_finite_scores: dict[str, NonFiniteRecord] = Field(
         {}, description="Methods with NaN or infinite scores."
     )
     predict_with: PredictWithRecord | None = Field(
         None, description="The runtime that predicted, and how it agrees with the timed one."
     )
-    utilities_seal: str | None = Field(
-        None, description="Which table of utilities belongs to this run, once finished."
+    files: dict[str, str] = Field(
+        {},
+        description="The SHA-256 of every other file but traces, once finished: a trace is named by its own.",
     )
-    segments_seal: str | None = Field(
-        None, description="Which table of segments does; null where it has none."
-    )
-    profile_seal: str | None = Field(None, description="Which profile.json does; null where it has none.")
     checksum: str = Field("", description="A hash of all other fields.")
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:
         """Read a run.json; warns where it is not what was written, and refuses what no run can leave."""
-        try:
+        with reading(path):
             found = json.loads(_text(path))
-            opened(found, path)
-            return cls.model_validate(found)
-        except ValidationError as error:
-            raise damaged(path, _first_of(error)) from error
-        except (OSError, ValueError) as error:
-            raise damaged(path, error) from error
-        except RecursionError as error:
-            raise damaged(path, "it is nested too deeply") from error
+            if not isinstance(found, dict):
+                raise damaged(path, f"it holds a {type(found).__name__} where an object is expected")
+            check_version(found.get("schema_version"), path)
+            try:
+                record = cls.model_validate(found)
+            except ValidationError as error:
+                raise damaged(path, _first_of(error)) from error
+            record.model_dump()  # which has a limit to how deep things are nested
+            if record.checksum != _checksum(found):
+                warn(changed(path))
+        return record
 
     def text(self) -> str:
         """Return what stands in the file."""
         told = json.loads(json.dumps(self.model_dump(exclude={"checksum"}), default=str))
-        return json.dumps({**told, "checksum": checksum(told)}, indent=2) + "\n"
+        return json.dumps({**told, "checksum": _checksum(told)}, indent=2) + "\n"
+
+
+def non_finite_scores(passes: Iterable[StoredPass]) -> dict[str, Facts]:
+    """Count by method: in how many batches of its passes it gave NaN or infinite scores, and on which shifts."""
+    found: dict[str, Facts] = {}
+    for stored in passes:
+        if batches := stored.facts.get("non_finite_batches", 0):
+            entry = found.setdefault(
+                str(stored.identity["method"]), {"batches": 0, "passes": 0, "shifts": []}
+            )
+            entry["batches"] += batches
+            entry["passes"] += 1
+            entry["shifts"] = sorted({*entry["shifts"], str(stored.identity["shift"])})
+    return dict(sorted(found.items()))
+
+
+def _checksum(told: Facts) -> str:
+    """Of all other fields, in any order."""
+    rest = {name: value for name, value in told.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _first_of(error: ValidationError) -> str:

@@ -7,17 +7,20 @@
     certainty.parquet   one row per method, shift and scenario: how sure each winner is (`CERTAINTY`)
     pictures.json       small pictures of the shifts, where the data may be passed on (`pictures`)
 
-Every file carries `SCHEMA_VERSION`; a file of another version is refused. Every file also carries a checksum of its
-contents; a reader that finds them changed warns.
+run.json and the tables carry `SCHEMA_VERSION`; one of another version is refused. A trace is named by a hash of its
+content, and run.json of a finished run lists the hashes of the other files: a reader that finds one changed warns.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
-TRACE: dict[str, tuple[pa.DataType, str]] = {
+Fields = dict[str, tuple[pa.DataType, str]]
+"""Columns of a table: type and meaning."""
+
+TRACE: Fields = {
     "index": (pa.int32(), "Position of the batch in the stream, from 0."),
     "served": (
         pa.bool_(),
@@ -80,7 +83,7 @@ TRACE: dict[str, tuple[pa.DataType, str]] = {
     "attempt_adapt_ms": (pa.float64(), "Its adapt_ms. An attempt's times enter no timeline."),
 }
 
-UTILITIES: dict[str, tuple[pa.DataType, str]] = {
+UTILITIES: Fields = {
     "method": (pa.string(), "Name of the method, or its label where a run has several settings of one."),
     "model": (pa.string(), "Name of the network."),
     "shift": (pa.string(), "Name of the shift; of a stream of many shifts, its kind."),
@@ -205,7 +208,7 @@ CELL_COLUMNS = [*STREAM_COLUMNS, "scenario"]
 COLLAPSE_BATCHES = 20
 """So many batches on end below standard inference are no accident."""
 
-SEGMENTS: dict[str, tuple[pa.DataType, str]] = {
+SEGMENTS: Fields = {
     **{
         name: UTILITIES[name] for name in ("method", *STREAM_COLUMNS, "stream", *SCENARIO_COLUMNS, "scenario")
     },
@@ -239,7 +242,7 @@ SEGMENTS: dict[str, tuple[pa.DataType, str]] = {
 }
 """Terms are those of the segment's own batches: utilities weighted by `batches` give the stream's."""
 
-CERTAINTY: dict[str, tuple[pa.DataType, str]] = {
+CERTAINTY: Fields = {
     **{name: UTILITIES[name] for name in ("method", "model")},
     "shift": (pa.string(), "The shift; `all` for those that count, taken together."),
     **{name: UTILITIES[name] for name in ("scenario", "sample_lo", "sample_hi", "verdict")},
@@ -259,5 +262,5 @@ CERTAINTY: dict[str, tuple[pa.DataType, str]] = {
 """Seeds are taken together."""
 
 
-def arrow_schema(fields: dict[str, tuple[pa.DataType, str]]) -> pa.Schema:
+def arrow_schema(fields: Fields) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, (kind, _) in fields.items()])

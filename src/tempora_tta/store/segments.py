@@ -66,11 +66,7 @@ def _lived(results: Results, cell: pd.Series) -> _Lived | None:
     segments = results.folder.stored(cell["adapting_pass"]).facts.get("segments")
     if not segments:
         return None
-    adapting, frozen, fallback = (
-        results.folder.trace(cell[name], predictions=False) if isinstance(cell[name], str) else None
-        for name in ("adapting_pass", "frozen_pass", "fallback_pass")
-    )
-    assert adapting is not None
+    adapting, frozen, fallback = results.passes_of(cell, predictions=False)
     resolved = results.resolved(cell, adapting.num_batches)
     return _Lived(segments, adapting, resolved, *adapting.served_course(resolved, frozen, fallback))
 

@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tempora_tta.scenarios import Course, Offline, Resolved, Score, replay
-from tempora_tta.store.calibration import BINS, expected_error
 from tempora_tta.store.schema import TRACE, arrow_schema
 
 FloatArray = NDArray[np.float64]
+BINS = 15
+"""Of confidence, of equal width: those of the expected calibration error."""
 PHASES = np.array(["", "adapt", "frozen", "fallback"])
 SKIPPED, ADAPTED, FROZEN, FALLBACK = 0, 1, 2, 3
 TIMES = [name for name in TRACE if name.endswith("_ms")]
@@ -345,3 +346,20 @@ def _filled(values: FloatArray) -> FloatArray:
     if missing.all() or not missing.any():
         return values
     return np.where(missing, values[~missing].mean(), values)
+
+
+def gaps(confidence: FloatArray, right: NDArray[np.bool_]) -> FloatArray:
+    """By bin, confidence less accuracy of a batch, as sums.
+
+    >>> gaps(np.array([0.9, 0.9, 0.4]), np.array([True, False, True])).round(2).tolist()[5:7]
+    [0.0, -0.6]
+    """
+    places = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    return np.bincount(places, confidence - right, minlength=BINS).astype(np.float64)
+
+
+def expected_error(calibration: FloatArray, samples: int) -> float | None:
+    """The error over batches, (batches, BINS), that hold so many samples; None where it is not known."""
+    if samples == 0 or np.isnan(calibration).any():
+        return None
+    return float(np.abs(calibration.sum(axis=0)).sum()) / samples

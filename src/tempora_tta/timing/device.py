@@ -125,23 +125,3 @@ def mean_watts(
                 return (now - began[1]) / (now_s() - began[0])
         last = now
     return None
-
-
-class Spent:
-    """Looks at the device's counters when entered and when left. None: nobody counts there."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self.peak_memory_bytes: int | None = None
-        self.energy_joules: float | None = None
-
-    def __enter__(self) -> Spent:
-        reset_peak_memory(self._device)
-        self._joules = energy_joules(self._device)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.peak_memory_bytes = peak_memory_bytes(self._device)
-        joules = energy_joules(self._device)
-        if joules is not None and self._joules is not None and joules >= self._joules:  # some counters wrap
-            self.energy_joules = joules - self._joules

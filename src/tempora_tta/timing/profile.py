@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -22,9 +22,9 @@ from tempora_tta.store.atomic import write_atomically
 from tempora_tta.store.verdicts import VALID, WARN, Verdict
 from tempora_tta.timing.baseline import Baseline
 from tempora_tta.timing.fits import BLOCK, TAIL_SAMPLES, Fit
-from tempora_tta.timing.work import FROZEN, PREDICT, Kind, Phase
+from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Kind, Phase
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 PRECISE, ROUGH = 0.01, 0.05
 """Half the 95 % interval of a method's time over Standard's: recording ends below the first, above the second its
 verdict warns."""
@@ -64,8 +64,12 @@ class Entry(_Part):
     samples: int = Field(0, ge=0)
     check: float | None = None
     """On a shift that was kept apart: how far the times were from this, as a fraction."""
-    made_by: str = ""
-    """Which method that was: a hash of its settings and, if it is the user's own, its code. Empty: nobody knows."""
+    rounds: list[int] = []
+    """Numbers of the rounds that met this kind; none where the times were given."""
+    ms: list[float] = []
+    """Its time in each of them."""
+    amounts: list[float] | None = None
+    """Its amount in each of them, where time follows it."""
 
     @property
     def kind(self) -> Kind:
@@ -81,21 +85,16 @@ class Entry(_Part):
         return f"{self.steady_ms!r} {self.per_amount_ms!r} {self.amount!r}"
 
 
-class Rounds(_Part):
-    """The samples, round by round, so that whole rounds can be drawn again; none where the times were given."""
+class Round(_Part):
+    """One round through all kinds of work, so that whole rounds can be drawn again."""
 
-    shift: list[str] = []
-    """That each round was on."""
-    clean: list[bool] = []
-    """Whether the device was ours in each round."""
-    checks: list[bool] = []
+    shift: str
+    clean: bool
+    """Whether the device was ours."""
+    checks: bool
     """Whether the round was kept apart from the fit."""
-    standard_ms: list[float] = []
-    """Median of standard inference in each round."""
-    ms: list[list[float | None]] = []
-    """Per entry and round; null where the round did not meet this kind."""
-    amount: list[list[float | None] | None] = []
-    """The same for the amounts; null for entries whose time follows none."""
+    standard_ms: float
+    """Median of standard inference."""
 
 
 class Residuals(_Part):
@@ -118,22 +117,26 @@ class Residuals(_Part):
         return block[index % self.block % len(block)]
 
 
-class Spent(_Part):
-    """What a method takes besides time. None: nobody counts it here."""
+class MethodFacts(_Part):
+    """What was noticed about a method while it was profiled, besides its times."""
 
-    peak_memory_bytes: int | None = None
-    """The most that it holds on the device, its network included and other methods' not."""
+    made_by: str = ""
+    """Hash of its settings and, if it is the user's own, its code. Empty: not known."""
+    failed: bool = False
+    """It failed while it was profiled, and has no times."""
+    unmet: list[str] = []
+    """Actions and modes that it names and that never occurred: each is profiled when a run meets it."""
+    memory_bytes: int | None = Field(None, ge=0)
+    """The most that it holds on the device, its network included and other methods' not. None: not known here."""
     watts: float | None = Field(None, ge=0)
-    """Energy per busy second while it predicts and adapts: of the GPU, or of the whole processor."""
-    energy_joules: float | None = None
-    """Per batch, predicted and adapted to."""
+    """Mean power of the device while it predicts and adapts. None: not known here."""
     updated_parameters: int = 0
 
 
 class Profile(_Part):
     """Latencies of one machine, network and batch size, by kind of work."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     name: str
     id: str
     """Of the profile as it was first recorded; kinds that are added later leave it as it is."""
@@ -156,21 +159,16 @@ class Profile(_Part):
     standard_error: float = 0.0
     tail_x: float | None = None
     """Clean 99th percentile over median of standard inference; None: not known on this machine."""
-    after_idle_x: float | None = None
-    """Standard inference after a pause over its steady time."""
     back_to_back_ms: float | None = Field(None, gt=0)
-    """Standard inference with nothing between its batches: how fast the machine was, for who wants to know how fast
-    it is now. None: nobody looked."""
+    """Standard inference with nothing between its batches: how fast the machine was. None: not known."""
     clean_share: float = Field(1.0, ge=0, le=1)
     cores_ours: bool = True
     entries: list[Entry]
-    rounds: Rounds = Rounds()
+    rounds: list[Round] = []
+    """None where the times were given."""
     residuals: Residuals = Residuals()
-    spent: dict[str, Spent] = {}
-    left_out: dict[str, str] = {}
-    """Methods that failed while they were profiled, as `made_by` of entries says it."""
-    unmet: dict[str, list[str]] = {}
-    """Actions and modes that a method names and that never occurred: each is profiled when a run meets it."""
+    facts: dict[str, MethodFacts] = {}
+    """By method."""
 
     def to_share(self) -> Profile:
         """The profile as others may have it: named by its device, network and batch size, without what is about its
@@ -225,7 +223,7 @@ class Profile(_Part):
             mean_ms=self.standard_ms,
             median_ms=self.standard_ms,
             provision=times,
-            batches=len(self.rounds.standard_ms),
+            batches=len(self.rounds),
             source="steady",
         )
 
@@ -253,6 +251,32 @@ class Profile(_Part):
         """How far, relatively, the service times of a method may be off against standard inference."""
         return uncertainty(self.entries, method)
 
+    def overheads(self) -> list[dict[str, Any]]:
+        """delta, e, e - lambda, l and the slowdown by method: the rows of the paper's Table 2, of steady times."""
+        rows = []
+        for method in dict.fromkeys(entry.method for entry in self.entries):
+            predict_ms, adapt_ms = (self._usual_ms(method, phase) for phase in (PREDICT, ADAPT))
+            service_ms = predict_ms + adapt_ms
+            rows.append(
+                {
+                    "method": method,
+                    "service_ms": service_ms,
+                    "predict_ms": predict_ms,
+                    "intrinsic_ms": max(0.0, predict_ms - self.baseline_ms),
+                    "adapt_ms": adapt_ms,
+                    "error": self.uncertainty(method),
+                    "slowdown": service_ms / self.baseline_ms,
+                    "facts": self.facts.get(method, MethodFacts()),
+                }
+            )
+        return rows
+
+    def _usual_ms(self, method: str, phase: Phase) -> float:
+        """Mean over what the method did in the rounds."""
+        own = [entry for entry in self.entries if (entry.method, entry.phase) == (method, phase)]
+        count = sum(entry.samples for entry in own)
+        return sum(entry.samples * entry.steady_ms for entry in own) / count if count else 0.0
+
     def substitute(self, kind: Kind) -> Entry | None:
         """What a kind without a time costs: another mode of the same action, else a step, else the most there is."""
         own = [entry for entry in self.entries if (entry.method, entry.phase) == (kind.method, kind.phase)]
@@ -262,77 +286,63 @@ class Profile(_Part):
                 return max(alike, key=lambda entry: entry.samples)
         return max(own, key=lambda entry: entry.steady_ms, default=None)
 
-    def with_entries(self, entries: Iterable[Entry], rounds: Rounds) -> Profile:
-        """The profile with kinds that were met later. Those it had stay exactly as they are."""
-        new = [entry for entry in entries if entry.kind not in self.by_kind]
+    def with_entries(self, entries: Iterable[Entry], rounds: Sequence[Round]) -> Profile:
+        """The profile with kinds that were met later, in rounds of their own. Those it had stay as they are."""
+        before = len(self.rounds)
+        new = [
+            entry.model_copy(update={"rounds": [before + number for number in entry.rounds]})
+            for entry in entries
+            if entry.kind not in self.by_kind
+        ]
         met = {(entry.method, word) for entry in new for word in (entry.mode, entry.action)}
-        left = {
-            method: [word for word in words if (method, word) not in met]
-            for method, words in self.unmet.items()
+        facts = {
+            method: known.model_copy(
+                update={"unmet": [word for word in known.unmet if (method, word) not in met]}
+            )
+            for method, known in self.facts.items()
         }
-        return self.model_copy(
-            update={
-                "entries": [*self.entries, *new],
-                "rounds": _joined(self, rounds, list(entries), new),
-                "unmet": {method: words for method, words in left.items() if words},
-            }
-        )._fresh()
+        return self._with(entries=[*self.entries, *new], rounds=[*self.rounds, *rounds], facts=facts)
+
+    def with_methods(self, more: Profile) -> Profile:
+        """The profile with the methods of a later recording, as if standard inference had taken what it did here.
+
+        Those that are in both were others when this one was recorded.
+        """
+        again = (more.methods | set(more.facts)) - {STANDARD}
+        kept = self._with(
+            entries=[entry for entry in self.entries if entry.method not in again],
+            facts={method: known for method, known in self.facts.items() if method not in again},
+        )
+        factor = self.standard_ms / more.standard_ms
+        entries = [
+            entry.model_copy(
+                update={"steady_ms": entry.steady_ms * factor, "per_amount_ms": entry.per_amount_ms * factor}
+            )
+            for entry in more.entries
+        ]
+        joined = kept.with_entries(entries, more.rounds)
+        return joined._with(facts={**more.facts, **joined.facts})
 
     def stamped(self, methods: Mapping[str, str]) -> Profile:
-        """With what each method is beside its entries, where nothing is yet."""
-        entries = [
-            entry
-            if entry.made_by or entry.method not in methods
-            else entry.model_copy(update={"made_by": methods[entry.method]})
-            for entry in self.entries
-        ]
-        left_out = {method: known or methods.get(method, "") for method, known in self.left_out.items()}
-        return self.model_copy(update={"entries": entries, "left_out": left_out})._fresh()
+        """With the hash of what each method is (`made_by`), where there is none yet."""
+        facts = {
+            method: known.model_copy(update={"made_by": known.made_by or methods.get(method, "")})
+            for method, known in self.facts.items()
+        }
+        return self._with(facts=facts)
 
     def changed(self, methods: Mapping[str, str]) -> set[str]:
         """Those of the methods that were others when they were profiled."""
-        before = [*((entry.method, entry.made_by) for entry in self.entries), *self.left_out.items()]
-        return {method for method, known in before if known and methods.get(method, known) != known}
-
-    def without(self, methods: Collection[str]) -> Profile:
-        """Without the times of these methods; standard inference stays."""
-        gone = set(methods) - {STANDARD}
-        kept = [place for place, entry in enumerate(self.entries) if entry.method not in gone]
-        rounds = self.rounds.model_copy(
-            update={
-                "ms": [self.rounds.ms[place] for place in kept],
-                "amount": [self.rounds.amount[place] for place in kept],
-            }
-        )
-        update = {
-            "entries": [self.entries[place] for place in kept],
-            "rounds": rounds,
-            **{
-                name: {method: one for method, one in getattr(self, name).items() if method not in gone}
-                for name in ("spent", "left_out", "unmet")
-            },
+        return {
+            method
+            for method, known in self.facts.items()
+            if known.made_by and methods.get(method, known.made_by) != known.made_by
         }
-        return self.model_copy(update=update)._fresh()
 
-    def with_new(self, other: Profile, rounds_before: int) -> Profile:
-        """With the kinds that somebody else added to this profile when it had `rounds_before` rounds."""
-        new = [position for position, entry in enumerate(other.entries) if entry.kind not in self.by_kind]
-        rounds = Rounds(
-            shift=other.rounds.shift[rounds_before:],
-            clean=other.rounds.clean[rounds_before:],
-            checks=other.rounds.checks[rounds_before:],
-            standard_ms=other.rounds.standard_ms[rounds_before:],
-            ms=[other.rounds.ms[position][rounds_before:] for position in new],
-            amount=[
-                None if (amounts := other.rounds.amount[position]) is None else amounts[rounds_before:]
-                for position in new
-            ],
-        )
-        return self.with_entries([other.entries[position] for position in new], rounds) if new else self
-
-    def _fresh(self) -> Profile:
-        """Without what was worked out for another list of entries."""
-        return Profile.model_validate(self.model_dump())
+    def _with(self, **changes: Any) -> Profile:
+        """With these fields, and without what was worked out from others."""
+        same = {name: getattr(self, name) for name in Profile.model_fields}
+        return Profile.model_validate(same | changes)
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
@@ -381,31 +391,6 @@ def profile_id(entries: Iterable[Entry], standard_ms: float, made_at: str) -> st
     """Two recordings have two names, even if they found the same."""
     text = json.dumps([[str(entry.kind), entry.numbers] for entry in entries]) + f"{standard_ms!r} {made_at}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _joined(profile: Profile, more: Rounds, given: list[Entry], new: list[Entry]) -> Rounds:
-    """The rounds of a profile and those of the kinds that are added to it, in columns of the same entries."""
-    had = profile.rounds
-    before, after = len(had.shift), len(more.shift)
-    column = {entry.kind: position for position, entry in enumerate(given)}
-
-    def rows(old: list[Any], added: list[Any], always: bool) -> list[Any]:
-        joined = []
-        for position, entry in enumerate([*profile.entries, *new]):
-            left = old[position] if position < len(old) else None
-            right = added[column[entry.kind]] if position >= len(old) else None
-            nothing = left is None and right is None and not always
-            joined.append(None if nothing else [*(left or [None] * before), *(right or [None] * after)])
-        return joined
-
-    return Rounds(
-        shift=[*had.shift, *more.shift],
-        clean=[*had.clean, *more.clean],
-        checks=[*had.checks, *more.checks],
-        standard_ms=[*had.standard_ms, *more.standard_ms],
-        ms=rows(list(had.ms), list(more.ms), always=True),
-        amount=rows(list(had.amount), list(more.amount), always=False),
-    )
 
 
 def _number(*what: object) -> int:

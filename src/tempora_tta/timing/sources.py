@@ -39,9 +39,11 @@ prediction holds the adaptation (`reforward`)."""
 
 
 def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:
-    """A profile from a file, by name (`published:rn50_inc`, `library:h200-resnet50`), or from constants:
-    {"baseline_ms": 40, "tent": (41, 56), ...}."""
+    """A profile from a file, by name (`published:rn50_inc`, `library:h200-resnet50`), from its own JSON, or from
+    constants: {"baseline_ms": 40, "tent": (41, 56), ...}."""
     if isinstance(source, Mapping):
+        if source.get("schema_version") == SCHEMA_VERSION:
+            return Profile.from_json(source, Path("profile"))
         return _from_constants(source, "given")
     if str(source).startswith(PUBLISHED):
         setup = str(source).removeprefix(PUBLISHED)

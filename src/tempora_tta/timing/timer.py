@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import torch
 
 from tempora_tta.timing.device import synchroniser
 from tempora_tta.timing.machine import ProcessorTime
+from tempora_tta.timing.work import Sample
 
 T = TypeVar("T")
 
@@ -55,10 +56,10 @@ class RoundWatch:
         self._what = timer.what
         self._all, self._own_s = ProcessorTime.now(), time.process_time()
 
-    def clean(self, elapsed: list[Elapsed]) -> bool:
+    def clean(self, samples: Sequence[Sample]) -> bool:
         if self._what == CPU_TIME:
-            wall_ms = sum(one.wall_ms for one in elapsed)
-            return wall_ms > 0 and sum(one.ms for one in elapsed) >= CLEAN_CPU_SHARE * wall_ms
+            wall_ms = sum(sample.wall_ms for sample in samples)
+            return wall_ms > 0 and sum(sample.ms for sample in samples) >= CLEAN_CPU_SHARE * wall_ms
         if self._what == WALL_TIME:
             now = ProcessorTime.now()
             own = (time.process_time() - self._own_s) * ProcessorTime.ticks_per_second()

@@ -14,12 +14,11 @@ from tempora_tta.analysis.doubt.judgement import (
     judge,
     leads,
     pooled,
+    replicate,
 )
-from tempora_tta.analysis.doubt.resampling import replicate
 from tempora_tta.analysis.doubt.run import (
     Doubt,
     doubt,
-    times_of,
     with_doubt,
 )
 from tempora_tta.store.verdicts import EQUAL, HOLDS, UNDECIDED
@@ -40,6 +39,5 @@ __all__ = [
     "leads",
     "pooled",
     "replicate",
-    "times_of",
     "with_doubt",
 ]

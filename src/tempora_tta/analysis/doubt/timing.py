@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -42,28 +42,6 @@ class Factors(NamedTuple):
     adapt: FloatArray
 
 
-class Times(Protocol):
-    """Draws of the times of a run."""
-
-    draws: int
-    """0: the times are exact."""
-    baseline: FloatArray
-    """What lambda is multiplied by in each draw: (draws,)."""
-
-    def factors(self, stored: StoredPass, trace: Trace) -> Factors | None:
-        """None: these times are exact."""
-
-
-class Exact:
-    """Times that are given."""
-
-    draws = 0
-    baseline = np.ones(0)
-
-    def factors(self, stored: StoredPass, trace: Trace) -> Factors | None:
-        return None
-
-
 class Measured:
     """Times that were measured while the passes were made: a factor per method, common to all its passes.
 
@@ -74,9 +52,11 @@ class Measured:
     def __init__(self, draws: int) -> None:
         self.draws = draws
         self.baseline = np.ones(draws)
+        """What lambda is multiplied by in each draw: (draws,)."""
         self._normal: dict[str, FloatArray] = {}
 
     def factors(self, stored: StoredPass, trace: Trace) -> Factors | None:
+        """Return what a pass's times are multiplied by; None where these are exact."""
         spread = float(stored.facts.get("timing_uncertainty") or 0.0)
         if spread == 0:
             return None
@@ -102,23 +82,23 @@ class Rounds:
 def rounds_of(profile: Mapping[str, Any]) -> Rounds | None:
     """The rounds in a `profile.json`, those that its steady times were fitted on; None if it holds none."""
     told = profile.get("rounds")
-    if not isinstance(told, Mapping) or not told.get("standard_ms"):
+    if not told:
         return None
-    clean, checks = (np.asarray(told[name], dtype=bool) for name in ("clean", "checks"))
+    clean, checks = (np.array([row[name] for row in told], dtype=bool) for name in ("clean", "checks"))
     used = clean & ~checks
     if used.sum() < _FEWEST_CLEAN:
         used = ~checks if (~checks).any() else np.ones(len(clean), dtype=bool)
-    standard_ms = np.asarray(told["standard_ms"], dtype=np.float64)[used]
+    standard_ms = np.array([row["standard_ms"] for row in told], dtype=np.float64)[used]
     kinds = {}
-    for place, entry in enumerate(profile["entries"]):
-        ms = np.asarray(told["ms"][place], dtype=np.float64)[used]
-        steady_ms = np.full(len(ms), float(entry["steady_ms"]))
-        amounts = told["amount"][place]
-        if amounts is not None and entry.get("per_amount_ms"):
-            amount = np.asarray(amounts, dtype=np.float64)[used]
-            steady_ms += float(entry["per_amount_ms"]) * np.nan_to_num(amount - float(entry["amount"]))
+    for entry in profile["entries"]:
+        ms, steady_ms = np.full(len(told), np.nan), np.full(len(told), float(entry["steady_ms"]))
+        ms[entry["rounds"]] = entry["ms"]
+        if entry.get("amounts") is not None:
+            more = np.asarray(entry["amounts"], dtype=np.float64) - float(entry["amount"])
+            steady_ms[entry["rounds"]] += float(entry["per_amount_ms"]) * more
         kind = Kind(entry["method"], entry["phase"], entry.get("mode", ""), entry.get("action", ""))
-        kinds[kind] = np.where(steady_ms > 0, ms / np.where(steady_ms > 0, steady_ms, 1.0), 1.0)
+        relative = np.where(steady_ms > 0, ms / np.where(steady_ms > 0, steady_ms, 1.0), 1.0)
+        kinds[kind] = relative[used]
     return Rounds(standard_ms / float(profile["standard_ms"]), kinds)
 
 
@@ -185,6 +165,10 @@ class Steady:
         reach = (1 + CONFIDENCE) / 2
         widening = float(stdtrit(met - 1, reach) / ndtri(reach))
         return np.asarray(np.exp(widening * np.log(ratio)), dtype=np.float64)
+
+
+Times: TypeAlias = Measured | Steady
+"""Draws of the times of a run."""
 
 
 def _generator(name: str) -> np.random.Generator:

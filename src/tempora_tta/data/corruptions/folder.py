@@ -20,12 +20,11 @@ from tempora_tta.data.folders import scan
 from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.groups import CORRUPTIONS, expand
 from tempora_tta.data.images import read_picture
-from tempora_tta.data.threads import Progress, blocks, in_threads
+from tempora_tta.data.threads import Progress, in_threads
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.store.atomic import write_atomically
 
 CLEAN = "clean"
-_FILES_AT_A_TIME = 16
 _GREY_MODES = ("1", "L")
 
 
@@ -98,11 +97,10 @@ def corrupt_folder(
     work = _Work(src, dst, found.names, wanted, settings, enlarge=size is not None)
     work.read(0)  # before anything is written
     _claim(dst, settings)
-    some = blocks(len(found.names), _FILES_AT_A_TIME)
     written = 0
-    for block, new in zip(some, in_threads(work.batch, some, workers), strict=True):
+    for done, new in enumerate(in_threads(work.write, range(len(found.names)), workers), start=1):
         written += new
-        progress(block.stop * len(wanted), len(found.names) * len(wanted))
+        progress(done * len(wanted), len(found.names) * len(wanted))
     return written
 
 
@@ -149,33 +147,24 @@ class _Work:
     settings: Settings
     enlarge: bool
 
-    def batch(self, block: slice) -> int:
-        """Corrupt some of the images in every way that is not there yet."""
-        numbers = range(block.start, block.stop)
-        missing = {
-            (name, severity): [k for k in numbers if not self._target(name, severity, k).exists()]
+    def write(self, k: int) -> int:
+        """Write image number `k` in every way that is not there yet; return how many were missing."""
+        missing = [
+            (name, severity, target)
             for name, severity in self.wanted
-        }
-        pictures = {k: self.read(k) for k in sorted({k for absent in missing.values() for k in absent})}
-        for (name, severity), absent in missing.items():
-            for channels in (1, 3):
-                alike = [k for k in absent if pictures[k].shape[0] == channels]
-                if alike:
-                    corrupted = self._corrupted(np.stack([pictures[k] for k in alike]), name, severity, alike)
-                    for k, picture in zip(alike, corrupted, strict=True):
-                        self._write(picture, self._target(name, severity, k))
-        return sum(map(len, missing.values()))
-
-    def _corrupted(
-        self, pictures: np.ndarray, name: str, severity: int | None, numbers: Sequence[int]
-    ) -> np.ndarray:
-        if severity is None:
-            return pictures
-        c = CONSTANTS[self.settings.constants][name][severity - 1]
-        return corrupt_at(torch.from_numpy(pictures), name, c, self.settings.seed, numbers).numpy()
+            if not (target := self._target(name, severity, k)).exists()
+        ]
+        picture = self.read(k) if missing else np.empty(0)
+        for name, severity, target in missing:
+            _write(picture if severity is None else self._corrupted(picture, name, severity, k), target)
+        return len(missing)
 
     def _target(self, name: str, severity: int | None, k: int) -> Path:
         return self.dst / name / ("" if severity is None else str(severity)) / _png(self.images[k])
+
+    def _corrupted(self, picture: np.ndarray, name: str, severity: int, k: int) -> np.ndarray:
+        c = CONSTANTS[self.settings.constants][name][severity - 1]
+        return corrupt_at(torch.from_numpy(picture[None]), name, c, self.settings.seed, [k])[0].numpy()
 
     def read(self, k: int) -> np.ndarray:
         """Image number `k`, scaled and cropped."""
@@ -191,8 +180,9 @@ class _Work:
         geometry = Geometry(channels, size, size, scaled, scaled, "bilinear")
         return geometry.fit(picture, precropped=picture.size == (size, size)).copy()
 
-    def _write(self, picture: np.ndarray, target: Path) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(target.name + ".part")
-        Image.fromarray(picture[0] if len(picture) == 1 else picture.transpose(1, 2, 0)).save(part, "PNG")
-        os.replace(part, target)
+
+def _write(picture: np.ndarray, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    Image.fromarray(picture[0] if len(picture) == 1 else picture.transpose(1, 2, 0)).save(part, "PNG")
+    os.replace(part, target)

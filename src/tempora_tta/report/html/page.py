@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,26 +15,23 @@ import pandas as pd
 
 from tempora_tta import words
 from tempora_tta.analysis.answer import overview
+from tempora_tta.analysis.diagnoses import problems
 from tempora_tta.analysis.notes import notes
-from tempora_tta.analysis.of_run import cells_of, summary_of
-from tempora_tta.analysis.remedy import remedy
-from tempora_tta.analysis.tuning import recipe_notes
+from tempora_tta.analysis.of_run import cells_of, remedy, summary_of
+from tempora_tta.analysis.stream import stream_story
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import check_docstrings
 from tempora_tta.report.charts import CHARTS
-from tempora_tta.report.colours import PARTS
-from tempora_tta.report.drawing import as_json
+from tempora_tta.report.courses import ARRIVALS, PIPELINE, SECOND, course_chart
+from tempora_tta.report.drawing import PARTS, as_json, between, chart_of, hover, utility_axis
 from tempora_tta.report.frames import offline_batches
-from tempora_tta.report.html import charts
 from tempora_tta.report.html.glossary import glossary
-from tempora_tta.report.html.grid import winners_grid
 from tempora_tta.report.html.packing import compress
-from tempora_tta.report.html.payload import axes, payload
+from tempora_tta.report.html.payload import axes, payload, winners_grid
 from tempora_tta.report.pressure import panels
-from tempora_tta.report.problems import problems
-from tempora_tta.report.stream_story import stream_story
 from tempora_tta.report.tables import all_tables
+from tempora_tta.report.vega import alt
 from tempora_tta.store import Results
 from tempora_tta.store.atomic import remove_leftovers, write_atomically
 from tempora_tta.store.pictures import read_pictures
@@ -84,11 +82,11 @@ def render(results: Results) -> str:
     axis_titles = [(protocol, cards.scenario(protocol).axis) for protocol in protocols]
     told, pressures = overview(results), panels(results)
     whole = drawn | {f"pressure_{kind}": made for kind, made in pressures.items()}
-    data["charts"] = charts.specifications(axis_titles) | {
+    data["charts"] = specifications(axis_titles) | {
         name: as_json(chart) | {"width": "container"} for name, (chart, _) in whole.items()
     }
     data["findings"] = {kind: finding for kind, (_, finding) in pressures.items()}
-    own, library = one_script(*map(template, SCRIPTS)), charts.scripts()
+    own, library = one_script(*map(template, SCRIPTS)), scripts()
     page = _environment(cards).get_template("report.html")
     return page.render(
         manifest=results.manifest,
@@ -102,7 +100,7 @@ def render(results: Results) -> str:
         sliders=data["sliders"],
         baseline_ms=data["baseline_ms"],
         answer=" ".join(words.summary(told)),
-        notes=[*notes(results), *(note.rstrip(".") for note in recipe_notes(results.manifest))],
+        notes=notes(results),
         told=told,
         legend=words.legend(told["answers"]),
         pictures_of={kind: cards.scenario(kind).situation for kind in pressures},
@@ -186,3 +184,62 @@ def script_hash(script: str) -> str:
     """How the page's security policy names a script that may run: no other does, whatever a name contains."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"
+
+
+# -- charts that the scripts feed ----------------------------------------------------------------------------
+# They hold no data: the page's scripts feed the named data sets as the reader moves a slider or opens a cell. Colours
+# of methods come with the rows, because they depend on whether the page is light or dark.
+
+
+@cache
+def scripts() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that needs no network (BSD-3-Clause)."""
+    import vl_convert
+    from altair.utils._importers import vl_version_for_vl_convert
+
+    return vl_convert.javascript_bundle(vl_version=vl_version_for_vl_convert())  # type: ignore[call-arg]
+
+
+def specifications(axes: Sequence[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+    """Return the charts that the page's scripts feed, by name; `axes` are protocols and their axis titles."""
+    blocks, arrivals = alt.NamedData("blocks"), alt.NamedData("arrivals")
+    timeline = course_chart(blocks, arrivals, [ARRIVALS, PIPELINE, SECOND], legend=None)
+    charts = {f"curves_{protocol}": curves(title) for protocol, title in axes}
+    charts["timeline"] = timeline.properties(width="container", height=130)
+    return {name: as_json(chart) for name, chart in charts.items()}
+
+
+def curves(title: str) -> Any:
+    """Draw utility against pressure: dots where evaluated, the best of them ringed, a line at the slider."""
+    x = alt.X(
+        "x:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=12), axis=alt.Axis(grid=False)
+    )
+    tooltip = hover(
+        Method="label:N", Scenario="scenario:N", Utility="utility_text:N", With_other_batches="sample:N"
+    )
+    faded = alt.condition("picked == '' || datum.method == picked", alt.value(1.0), alt.value(0.12))
+    base = chart_of(alt.NamedData("rows")).encode(
+        x=x,
+        y=utility_axis().scale(zero=False),
+        color=alt.Color("colour:N", scale=None, legend=None),
+        opacity=faded,
+        detail="method:N",
+    )
+    lines = base.mark_line(strokeWidth=2, clip=True).encode(
+        strokeDash=alt.condition("datum.guide", alt.value([2, 4]), alt.value([1, 0])),
+    )
+    whiskers = base.transform_filter("isValid(datum.lo)").mark_rule(strokeWidth=1.4, clip=True)
+    dots = base.transform_filter("datum.evaluated").mark_point(filled=True, size=46, opacity=1, clip=True)
+    best = base.transform_filter("datum.best").mark_point(filled=False, size=190, strokeWidth=1.8, clip=True)
+    here = alt.Chart(alt.NamedData("here")).mark_rule(strokeWidth=1.2, strokeDash=[2, 3], color="#888")
+    return (
+        alt.layer(
+            here.encode(x="x:Q"),
+            lines,
+            whiskers.encode(**between("lo", "hi")),
+            best.encode(tooltip=tooltip),
+            dots.encode(tooltip=tooltip),
+        )
+        .add_params(alt.param("picked", value=""))
+        .properties(width="container", height=320)
+    )

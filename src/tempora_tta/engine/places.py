@@ -1,0 +1,444 @@
+"""Places where tasks are made: in this process, or one on each core of this machine. `on_ray` adds a cluster.
+
+A task goes to another process as the configuration of its job, so that nothing has to be pickled but plain records.
+Its process keeps the job and the stream that it opened last, dies alone, and is the only one to lose its work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import groupby
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol
+
+from tempora_tta.config import checked
+from tempora_tta.data import Streams
+from tempora_tta.engine.build import build_job
+from tempora_tta.engine.clocks import STEADY
+from tempora_tta.engine.job import Job
+from tempora_tta.engine.measured import calibrate, warm_up_all
+from tempora_tta.engine.observer import Observer, Stopped
+from tempora_tta.engine.own_profile import Profiles, profiled_device
+from tempora_tta.engine.pass_maker import PassMaker, PassMissing
+from tempora_tta.engine.plan import rough_cost
+from tempora_tta.engine.profile_child import profile_job
+from tempora_tta.engine.task import OFFLINE, Task
+from tempora_tta.errors import TemporaError
+from tempora_tta.store import Cell, RunFolder, StoredPass, Trace, pass_key
+from tempora_tta.timing import Baseline, Profile, ProfileClock
+
+WORTH_IT = 2000
+"""Batches of standard inference; a smaller job is done before other processes have begun."""
+TRIES = 3
+"""How often a task is begun whose process dies: once among others, then alone."""
+_LOOK_EVERY_S = 1.0
+
+
+class Place(Profiles, Protocol):
+    """Makes tasks. The run says which, scores their cells, and writes the tables and the manifest."""
+
+    @property
+    def streams(self) -> Streams | None:
+        """Opens the streams of passes that are made in this process; None: others make them."""
+
+    def kind(self, begun: Iterable[str]) -> str:
+        """Name the one kind of device that times passes here; `begun`: of those that timed the folder's passes."""
+
+    def calibrate(self) -> Baseline:
+        """Measure lambda."""
+
+    def each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Cell]]]:
+        """Yield the cells of tasks as they are done, their passes on disk."""
+
+    def facts(self) -> dict[str, Any]:
+        """Say for run.json where the tasks were made."""
+
+    def close(self) -> None:
+        """Let go of streams and processes, also after an error."""
+
+
+class Here:
+    """In this process: streams outside, methods inside, one stream open at a time."""
+
+    def __init__(self, job: Job, folder: RunFolder | None, observer: Observer) -> None:
+        self.job, self.observer = job, observer
+        self.streams = Streams(job.open_stream)
+        self.profiled_device = profiled_device(job)
+
+    def kind(self, begun: Iterable[str]) -> str:
+        return self.job.machine_kind
+
+    def calibrate(self) -> Baseline:
+        stream = self.streams.open(self.job.streams[0])
+        warm_up_all(self.job, stream, self.observer)
+        return calibrate(self.job, stream, self.observer)
+
+    def profile(self, **what: Any) -> Profile:
+        return profile_job(self.job, self.observer, **what)
+
+    def each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Cell]]]:
+        """Stream by stream; its methods in any order, so that none always runs on the hot machine."""
+        for source, group in groupby(tasks, lambda task: task.passes.source):
+            together = list(group)
+            random.Random(f"{source.shift} {source.seed}").shuffle(together)
+            for task in together:
+                self.observer.task_started(*task.name)
+                cells = task.cells()
+                self.observer.task_finished(*task.name)
+                yield task, cells
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        self.streams.close()
+
+
+# -- tasks that other processes make -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """A finished pass on its way between processes."""
+
+    identity: dict[str, Any]
+    facts: dict[str, Any]
+    trace: Trace
+
+    @classmethod
+    def of(cls, stored: StoredPass) -> PassRecord:
+        return cls(stored.identity, stored.facts, stored.trace())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question to another process: of which job, and about which task if it is about one."""
+
+    config: dict[str, Any]
+    fingerprint: str
+    """Of the job as the run sees it: other weights or data on another disk show here."""
+    profile: Profile | None
+    """That its clock looks times up in."""
+    kind: str = ""
+    """The kind of device that must make the task; empty: any."""
+    task: tuple[str, str, int] = ("", "", 0)
+    baseline: Baseline | None = None
+    finished: Sequence[PassRecord] = ()
+    """Passes of the task that are not made again."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The cells of a task, and the passes that were made for them."""
+
+    cells: list[Cell]
+    passes: Sequence[PassRecord] = ()
+    notes: Sequence[str] = ()
+    kind: str = ""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """No cells, and the reason."""
+
+    reason: str
+    for_all: bool = False
+    """Other tasks would fail for it too."""
+
+
+class Worker(Here):
+    """A job in another process, made from its configuration."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.config = asked.config
+        super().__init__(build_job(checked(asked.config)), None, _Notes())
+        if job_fingerprint(self.job) != asked.fingerprint:
+            raise TemporaError(
+                f"{socket.gethostname()} has other weights, data or versions than the machine that hands out tasks"
+            )
+
+    def profile(self, *, profile: Profile | None = None, **what: Any) -> Profile:
+        """A profile of another device gets nothing of this one."""
+        if profile is not None and profile.device != self.profiled_device:
+            return profile
+        return super().profile(profile=profile, **what)
+
+    def make(self, asked: Asked) -> Made:
+        """Make one task, in a folder of its own."""
+        job = self.job
+        if asked.kind not in ("", job.machine_kind):
+            raise TemporaError(
+                f"--clock measured on unlike devices ({asked.kind}, {job.machine_kind}): their times do not compare; "
+                "use --clock steady, or devices of one kind and a folder of their own"
+            )
+        assert asked.baseline is not None
+        label, shift, seed = asked.task
+        spec = next(spec for spec in job.methods if spec.label == label)
+        source = next(source for source in job.streams if (source.shift, source.seed) == (shift, seed))
+        watching = _Notes()
+        with tempfile.TemporaryDirectory(prefix="tempora-") as place, RunFolder.for_writing(place) as folder:
+            for record in asked.finished:
+                folder.write_pass(record.identity, record.trace, record.facts)
+            known = set(folder.passes())
+            cells = Task(PassMaker(job, spec, source, asked.baseline, folder, watching, self.streams)).cells()
+            made = [PassRecord.of(stored) for key, stored in folder.passes().items() if key not in known]
+        return Made(cells, made, watching.notes, job.machine_kind, dict(job.machine))
+
+
+class _Notes(Observer):
+    """Keeps what the run should say."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+_worker: Worker | None = None
+"""Of this process, for the next task of the same run."""
+
+
+def answer(what: str, asked: Asked, more: Mapping[str, Any]) -> Any:
+    """Answer a question in a process that serves others."""
+    global _worker
+    try:
+        if _worker is None or _worker.config != asked.config:
+            _worker = Worker(asked)
+        if asked.profile is not None and isinstance(_worker.job.clock, ProfileClock):
+            _worker.job.clock.profile = asked.profile
+        if what == "kind":
+            return _worker.job.machine_kind
+        if what == "calibrate":
+            return _worker.calibrate()
+        if what == "profile":
+            return _worker.profile(**more)
+        return _worker.make(asked)
+    except TemporaError as error:
+        return Failed(str(error), for_all=True)
+    except Exception as error:
+        return Failed(f"{type(error).__name__}: {error}", for_all=_worker is None)
+
+
+def job_fingerprint(job: Job) -> str:
+    """Hash all that decides the passes of a job, but for the device and the times."""
+    identities = [job.identity(spec, source, OFFLINE) for spec in job.methods for source in job.streams]
+    keys = [pass_key({**identity, "machine": "", "clock": ""}) for identity in identities]
+    return hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:16]
+
+
+class Elsewhere:
+    """Tasks that other processes make. What is on disk already is not made again, and needs none of them."""
+
+    streams = None
+    profiled_device: str | None = None
+
+    def __init__(self, job: Job, folder: RunFolder, observer: Observer) -> None:
+        self.job, self.folder, self.observer = job, folder, observer
+
+    def each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Cell]]]:
+        missing = []
+        for task in tasks:
+            try:
+                cells = task.cells() if self._finished(task) else None
+            except PassMissing:
+                cells = None
+            if cells is None:
+                missing.append(task)
+            else:
+                self.observer.task_finished(*task.name)
+                yield task, cells
+        for task, made in self.made(sorted(missing, key=lambda task: task.cost, reverse=True)):
+            if isinstance(made, Failed):
+                if made.for_all:
+                    raise TemporaError(made.reason)
+                self.observer.note(f"{named(task)} failed: {made.reason}")
+                made = Made(task.failed(made.reason))
+            for note in made.notes:
+                self.observer.note(note)
+            for record in made.passes:
+                self.folder.write_pass(record.identity, record.trace, record.facts)
+            self.observer.task_finished(*task.name)
+            yield task, made.cells
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Made | Failed]]:
+        """Hand out tasks, longest first, and yield what comes back."""
+        raise NotImplementedError
+
+    def config(self) -> dict[str, Any]:
+        """The configuration of the job for another process."""
+        raise NotImplementedError
+
+    def asked(self, task: Task | None = None) -> Asked:
+        """What another process has to know of the job, and of one task."""
+        clock = self.job.clock
+        profile = clock.profile if isinstance(clock, ProfileClock) and clock.recorded else None
+        about_job = Asked(self.config(), self._fingerprint, profile)
+        if task is None:
+            return about_job
+        passes = task.passes
+        return replace(
+            about_job,
+            kind=passes.job.machine_kind if passes.job.measured else "",
+            task=task.name,
+            baseline=passes.baseline,
+            finished=[PassRecord.of(stored) for stored in self._finished(task)],
+        )
+
+    def _finished(self, task: Task) -> list[StoredPass]:
+        """The passes of a task that are on disk, all of them or not."""
+        wanted = dict(zip(("method", "shift", "seed"), task.name, strict=True)).items()
+        return [stored for stored in self.folder.passes().values() if wanted <= stored.identity.items()]
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return job_fingerprint(self.job)
+
+
+def config_for_others(job: Job, **changes: Any) -> dict[str, Any]:
+    """The configuration of a job for another process, which need not see the clock's file."""
+    values = replace(job.config, **changes).plain()
+    if isinstance(job.clock, ProfileClock):
+        values["clock"] = STEADY if job.clock.own else job.clock.profile.to_json()
+    return values
+
+
+def named(task: Task) -> str:
+    method, shift, seed = task.name
+    return f"{method} on {shift} (seed {seed})"
+
+
+# -- one process per core ----------------------------------------------------------------------------------
+
+
+def cores_for(job: Job) -> int:
+    """How many processes a job should have: 1 where one is as good, or where its own times are the answer."""
+    if not isinstance(job.clock, ProfileClock) or job.device.type != "cpu":
+        return 1
+    if sum(rough_cost(job, spec, source) for spec in job.methods for source in job.streams) < WORTH_IT:
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // (job.config.threads or 1))
+
+
+class OnCores(Elsewhere):
+    """Processes on this machine, each with a fixed number of threads, for passes that are not timed."""
+
+    def __init__(self, job: Job, folder: RunFolder, observer: Observer, *, processes: int) -> None:
+        super().__init__(job, folder, observer)
+        self.profiled_device = profiled_device(job)
+        self._processes = processes
+        self._cores: list[_Core] = []
+
+    def kind(self, begun: Iterable[str]) -> str:
+        return self.job.machine_kind
+
+    def calibrate(self) -> Baseline:
+        raise AssertionError("only tasks whose times are looked up are made on several cores")
+
+    def profile(self, **what: Any) -> Profile:
+        """Record before the first process starts, so that nothing of ours runs meanwhile."""
+        return profile_job(self.job, self.observer, **what)
+
+    def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Made | Failed]]:
+        """A task whose process died is made again when all others are done: alone, it has all of the memory."""
+        died = []
+        for task, made in self._together(tasks, self._processes):
+            if made is None:
+                self.observer.note(f"the process of {named(task)} died; it is made again")
+                died.append(task)
+            else:
+                yield task, made
+        for task in died:
+            again = None
+            for _ in range(TRIES - 1):
+                if again is None:
+                    ((_, again),) = self._together([task], 1)
+            yield task, again or Failed(f"its process died {TRIES} times")
+
+    def config(self) -> dict[str, Any]:
+        return config_for_others(self.job, threads=self.job.config.threads or 1)
+
+    def _together(self, tasks: Sequence[Task], processes: int) -> Iterator[tuple[Task, Made | Failed | None]]:
+        """Make tasks in fresh processes; None: the process died."""
+        waiting = list(tasks)
+        self._cores = [_Core() for _ in range(min(processes, len(tasks)))]
+        while waiting or any(core.task for core in self._cores):
+            for core in self._cores:
+                if waiting and core.task is None:
+                    task = core.take(waiting)
+                    self.observer.task_started(*task.name)
+                    core.ask(self.asked(task))
+            if self.observer.stop_requested:
+                raise Stopped
+            busy = {core.answers: core for core in self._cores if core.task}
+            for connection in wait(list(busy), timeout=_LOOK_EVERY_S):
+                core = busy[connection]  # type: ignore[index]
+                done, core.task = core.task, None
+                assert done is not None
+                try:
+                    made = core.answers.recv()
+                except (EOFError, OSError):
+                    core.end()
+                    self._cores[self._cores.index(core)] = _Core()
+                    made = None
+                yield done, made
+        self.close()
+
+    def close(self) -> None:
+        for core in self._cores:
+            core.end()
+        self._cores = []
+
+
+class _Core:
+    """A process, and the task that it has."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.answers, theirs = context.Pipe()
+        self.task: Task | None = None
+        self._shift = ""
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def take(self, waiting: list[Task]) -> Task:
+        """The longest task, or one at least half as long on the shift that is decoded here already."""
+        at_hand = (task for task in waiting if task.name[1] == self._shift)
+        best = next((task for task in at_hand if 2 * task.cost >= waiting[0].cost), waiting[0])
+        waiting.remove(best)
+        self.task, self._shift = best, best.name[1]
+        return best
+
+    def ask(self, asked: Asked) -> None:
+        with suppress(OSError):  # a process that has died says so when its answer is read
+            self.answers.send(asked)
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.join()
+        self.answers.close()
+
+
+def _serve(connection: Connection) -> None:
+    """In the process: answer until nothing is asked any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run ends its processes itself
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            connection.send(answer("make", connection.recv(), {}))

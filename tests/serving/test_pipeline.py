@@ -1,0 +1,110 @@
+"""The live pipeline does what the timeline says: on a clock of the test's own, to the last digit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from live_clock import FakeClock, Scripted, ScriptedStandard, numbered, tiny_network
+from tempora_tta.scenarios import Deployment, replay
+from tempora_tta.serving import Pipeline
+
+NETWORK = tiny_network()
+LAMBDA_MS = 10.0
+
+
+def pipeline_of(resolved, clock, times, journal):
+    kinds = [type(kind.__name__, (kind,), {"clock": clock, **times}) for kind in (Scripted, ScriptedStandard)]
+    method, standard = (kind(NETWORK) for kind in kinds)
+    return Pipeline(method, standard, resolved, clock=clock, journal=journal)
+
+
+def lived(resolved, times):
+    """The pipeline over the deployment's arrivals; its futures, its journal and its stats."""
+    clock = FakeClock()
+    futures, journal = [], []
+    with pipeline_of(resolved, clock, times, journal.append) as pipeline:
+
+        def arrive():
+            futures.append(pipeline.submit(numbered(len(futures))))
+            pipeline.label(futures[-1], [len(futures) % 2])
+
+        clock.arrivals, clock.arrive = list(resolved.arrivals_ms), arrive
+        while clock.arrivals:
+            assert pipeline.wait()
+            with clock.lock:
+                if clock.arrivals:
+                    clock.to_next_arrival()
+        assert pipeline.wait()
+        stats = pipeline.stats()
+    return futures, journal, stats
+
+
+whole_ms = st.integers(0, 12).map(float)
+"""Few and whole, so that arrivals often fall on completions, and on each other."""
+
+
+@st.composite
+def cases(draw):
+    count = draw(st.integers(1, 12))
+    gaps = draw(st.lists(st.integers(0, 10), min_size=count, max_size=count))
+    knobs = {"queue": draw(st.integers(0, 3))}
+    if draw(st.booleans()):
+        knobs["budget_ms"] = float(draw(st.integers(0, 100)))
+    patience = draw(st.sampled_from([None, "threshold_ms", "deadline_ms"]))
+    if patience:
+        knobs[patience] = float(draw(st.integers(11, 60)))
+    if draw(st.booleans()):
+        knobs["fallback"], knobs["fallback_cost"] = draw(st.sampled_from(["latest", "standard"])), "charged"
+    times = {
+        name: draw(st.lists(whole_ms, min_size=count, max_size=count))
+        for name in ("predict_ms", "adapt_ms", "frozen_ms")
+    }
+    deployment = Deployment(arrivals=[float(ms) for ms in np.cumsum(gaps)], **knobs)
+    return deployment.resolve(num_batches=count, baseline_ms=LAMBDA_MS), times
+
+
+@given(cases())
+@settings(max_examples=150, deadline=None)
+def test_the_pipeline_lives_what_the_timeline_says(case):
+    resolved, times = case
+    arrays = {name: np.array(values) for name, values in times.items()}
+    course = replay(resolved.timeline(), *arrays.values(), fallback_ms=arrays["frozen_ms"])
+    futures, journal, stats = lived(resolved, times)
+    assert [row.batch for row in journal] == course.served.tolist()
+    for name in ("arrived_ms", "start_ms", "emission_ms", "finish_ms"):
+        assert [getattr(row, name) for row in journal] == getattr(course, name).tolist(), name
+    phases = [course.phase[batch] for batch in course.served]
+    assert [row.phase for row in journal] == phases
+
+    answers = [future.result(timeout=0) for future in futures]
+    served = set(course.served.tolist())
+    assert [answer.dropped for answer in answers] == [i not in served for i in range(len(futures))]
+    responses = dict(zip(course.served.tolist(), course.response_ms.tolist(), strict=True))
+    assert {i: a.response_ms for i, a in enumerate(answers) if not a.dropped} == responses
+    assert [a.fallback for a in answers] == [phase == "fallback" for phase in course.phase]
+
+    right = np.array([float(batch % 3 == (batch + 1) % 2) for batch in course.served])
+    score = resolved.score(course, right)
+    assert stats["utility"] == pytest.approx(score.utility, abs=1e-12) or not served
+    for term, value in score.terms.items():
+        if term in stats and served:
+            assert stats[term] == pytest.approx(value, abs=1e-9), term
+    assert stats["arrived"] == len(futures)
+
+
+def test_the_worked_example_of_a_camera():
+    """design: lambda 40, interval 60, queue 1, T 100, B 100, 42 + 58 ms adapting, 38 ms frozen."""
+    resolved = Deployment(interval_ms=60, threshold_ms=100, budget_ms=100).resolve(
+        num_batches=8, baseline_ms=40
+    )
+    times = {"predict_ms": [42.0] * 8, "adapt_ms": [58.0] * 8, "frozen_ms": [38.0] * 8}
+    futures, journal, stats = lived(resolved, times)
+    assert [row.batch for row in journal] == [0, 1, 3, 4, 5, 6, 7]
+    assert [future.result().response_ms for future in futures] == [42, 82, None, 58, 38, 38, 38, 38]
+    assert [row.phase for row in journal] == ["adapt"] * 2 + ["frozen"] * 5
+    assert stats["availability"] == 0.875
+    assert stats["responsiveness"] == pytest.approx(0.903601, abs=1e-6)
+    assert stats["spent_ms"] == 120

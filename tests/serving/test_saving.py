@@ -1,0 +1,103 @@
+"""A pipeline's state on disk: a restart goes on to the bit; what does not belong to it is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tempora_tta as tempora
+from live_clock import image, tiny_network
+from tempora_tta import TemporaError, models
+from tempora_tta.errors import TemporaWarning
+from tempora_tta.methods import Method, names
+
+WATCHDOG_S = 60
+
+
+def answers(pipeline, batches):
+    return torch.stack([pipeline.submit(x).result(WATCHDOG_S).scores for x in batches])
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != "memo"])
+def test_a_restart_goes_on_from_the_saved_state(name, model, batches, tmp_path):
+    if name in ("spa", "zerosiam"):  # they need a network without BatchNorm
+        model = models.load("fashion_vit")
+    source = {"source": torch.cat(batches)[:16]} if name in ("eata", "foa") else {}
+    settings = {"samples": 16} if source else {}
+    knobs = {"device": "cpu", "arrivals": "on_completion", "baseline_ms": 10.0, **source}
+    with tempora.deploy(model, (name, settings), **knobs) as pipeline:
+        answers(pipeline, batches[:3])
+        saved = pipeline.save(tmp_path / "state")
+        expected = answers(pipeline, batches[3:6])
+        assert pipeline.stats()["failure"] is None
+    with tempora.deploy(model, (name, settings), **knobs) as restarted:
+        answers(restarted, batches[6:7])
+        restarted.load(saved)
+        assert torch.equal(answers(restarted, batches[3:6]), expected)
+
+
+class Counting(Method):
+    """Adds its steps to its scores."""
+
+    name = "counting"
+    state = ("seen",)
+    broken = False
+
+    def setup(self):
+        self.seen = 0
+
+    @torch.no_grad()
+    def predict(self, x):
+        if self.broken:
+            raise RuntimeError("out of luck")
+        return self.model(x) + self.seen
+
+    def adapt(self):
+        self.seen += not self.frozen
+        return "step"
+
+
+def test_a_given_up_method_comes_back_with_a_saved_state(tmp_path):
+    kind = type("Counting", (Counting,), {})
+    with tempora.deploy(tiny_network(), kind, device="cpu") as pipeline:
+        fresh = answers(pipeline, [image()])
+        pipeline.save(tmp_path / "state")
+        kind.broken = True
+        with pytest.warns(TemporaWarning, match="load.. of a saved state brings the method back"):
+            answers(pipeline, [image()])
+        assert pipeline.stats()["failure"] is not None
+        kind.broken = False
+        pipeline.load(tmp_path / "state")
+        assert torch.allclose(answers(pipeline, [image()]), fresh + 1)
+        assert pipeline.wait(WATCHDOG_S)
+        assert (pipeline.stats()["failure"], pipeline.stats()["steps"]) == (None, 2)
+
+
+def test_a_state_of_something_else_is_refused(tmp_path):
+    network, other = tiny_network(), tiny_network()
+    assert network.name == other.name
+    with tempora.deploy(network, Counting, device="cpu") as pipeline:
+        answers(pipeline, [image()])
+        pipeline.save(tmp_path / "state")
+        (tmp_path / "other").write_bytes(b"junk")
+        for path, message in (("other", "cannot be read as a saved state"), ("none", "does not exist")):
+            with pytest.raises(TemporaError, match=message):
+                pipeline.load(tmp_path / path)
+    for model, method, message in (
+        (network, "standard", "saved with method 'counting'"),
+        (other, Counting, r"was saved with weights .* deploy the same model"),
+    ):
+        with (
+            tempora.deploy(model, method, device="cpu") as pipeline,
+            pytest.raises(TemporaError, match=message),
+        ):
+            pipeline.load(tmp_path / "state")
+
+
+def test_saving_to_no_place_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with tempora.deploy(tiny_network(), "standard", device="cpu") as pipeline:
+        for place in (tmp_path / "missing" / "state", tmp_path / "file" / "state", tmp_path):
+            with pytest.raises(TemporaError, match="cannot be written"):
+                pipeline.save(place)
+        assert [path.name for path in tmp_path.parent.glob("*.part")] == []
