@@ -136,7 +136,7 @@ def test_different_lambdas_are_refused(tmp_path):
         run(configuration("measured", threads=1, baseline_ms=ms, methods=[method]), tmp_path / str(ms))
         for method, ms in (("standard", 50.0), ("neo", 60.0))
     ]
-    with pytest.raises(TemporaError, match=r"different lambdas \(50.0 50 ms, 60.0 60 ms\)"):
+    with pytest.raises(TemporaError, match=r"lambda is 50\.0 in the first and 60\.0 in the second"):
         merge(parts, tmp_path / "merged")
 
 
@@ -146,7 +146,7 @@ def test_different_devices_are_refused(tmp_path):
         for method in ("standard", "neo")
     ]
     _pretend_another_machine(parts[1])
-    with pytest.raises(TemporaError, match="timed on different devices"):
+    with pytest.raises(TemporaError, match=r"machine is .* and 'another machine' in the second"):
         merge(parts, tmp_path / "merged")
 
 

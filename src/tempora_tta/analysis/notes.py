@@ -11,11 +11,10 @@ import pandas as pd
 
 from tempora_tta.analysis.cells import is_offline
 from tempora_tta.analysis.replays import MISSED_BY_A_SHORT_STREAM, lasting_share
-from tempora_tta.errors import TemporaError
+from tempora_tta.errors import TemporaError, counted
 from tempora_tta.store import ADAPTED, Results, Trace
 from tempora_tta.store.made_with import other_work
 from tempora_tta.store.schema import STREAM_COLUMNS
-from tempora_tta.store.scores import non_finite_sentences
 
 
 def notes(results: Results) -> list[str]:
@@ -26,7 +25,7 @@ def notes(results: Results) -> list[str]:
     """
     manifest = results.manifest
     other = other_work(manifest.get("profile"), manifest["model"], manifest["batch_size"])
-    said = [*([other] if other else []), *non_finite_sentences(manifest.get("non_finite_scores") or {})]
+    said = [*([other] if other else []), *_non_finite(manifest.get("non_finite_scores") or {})]
     if not results.folder.packed_without_traces:
         rows = results.contenders
         rows = rows[rows["status"] == "ok"]
@@ -147,3 +146,16 @@ def _recipes(manifest: Mapping[str, Any]) -> list[str]:
             "test"
         )
     return said
+
+
+def _non_finite(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say what to know before the table is read.
+
+    >>> _non_finite({"tent": {"batches": 3, "passes": 1, "shifts": ["fog"]}})
+    ['tent: NaN or infinite scores in 3 batches of 1 pass (fog): what it predicted there is arbitrary']
+    """
+    return [
+        f"{method}: NaN or infinite scores in {counted(entry['batches'], 'batch')} of "
+        f"{counted(entry['passes'], 'pass')} ({', '.join(entry['shifts'])}): what it predicted there is arbitrary"
+        for method, entry in found.items()
+    ]

@@ -25,15 +25,11 @@ from tempora_tta.published import known_accuracy
 from tempora_tta.scenarios import Offline, to_record
 from tempora_tta.store import Cell, Results, RunFolder, StoredPass, Trace, utilities_frame, utility_row
 from tempora_tta.store.pictures import write_pictures
-from tempora_tta.store.record import RunRecord
+from tempora_tta.store.record import RunRecord, non_finite_scores
 from tempora_tta.store.schema import PASS_COLUMNS
-from tempora_tta.store.scores import non_finite_scores
 from tempora_tta.store.segments import segments_frame
 from tempora_tta.store.verdicts import VALID, Verdict
 from tempora_tta.timing import Baseline, Clock, ProfileClock
-
-MOST_ROUNDS = 3
-"""How often tasks are made: again where they met work that the profile had no time for."""
 
 MOST_ROUNDS = 3
 """How often tasks are made: again where they met work that the profile had no time for."""
@@ -195,7 +191,7 @@ class Run:
                 "provision_ms": baseline.provision_ms(job.streams[0].num_batches),
                 "finished": finished,
                 "verdict": verdict.to_json() if verdict else None,
-                "non_finite_scores": non_finite_scores(folder, folder.utilities()),
+                "non_finite_scores": non_finite_scores(self._used_passes()),
                 "predict_with": predict_with_summary(self._used_passes()) if finished else None,
                 "baselines": {job.machine_kind: baseline.to_json()},
                 **self._place.facts(),

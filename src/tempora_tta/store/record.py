@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from tempora_tta.store.files import changed, check_version, damaged, reading, warn
 from tempora_tta.store.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from tempora_tta.store.folder import StoredPass
 
 MOST_BYTES = 64 << 20
 """Real ones have a few hundred kilobytes."""
@@ -179,6 +183,20 @@ class RunRecord(BaseModel):
         """Return what stands in the file."""
         told = json.loads(json.dumps(self.model_dump(exclude={"checksum"}), default=str))
         return json.dumps({**told, "checksum": _checksum(told)}, indent=2) + "\n"
+
+
+def non_finite_scores(passes: Iterable[StoredPass]) -> dict[str, Facts]:
+    """Count by method: in how many batches of its passes it gave NaN or infinite scores, and on which shifts."""
+    found: dict[str, Facts] = {}
+    for stored in passes:
+        if batches := stored.facts.get("non_finite_batches", 0):
+            entry = found.setdefault(
+                str(stored.identity["method"]), {"batches": 0, "passes": 0, "shifts": []}
+            )
+            entry["batches"] += batches
+            entry["passes"] += 1
+            entry["shifts"] = sorted({*entry["shifts"], str(stored.identity["shift"])})
+    return dict(sorted(found.items()))
 
 
 def _checksum(told: Facts) -> str:
