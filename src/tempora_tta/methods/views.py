@@ -341,7 +341,8 @@ def autocontrast(x: Tensor, _strength: Tensor) -> Tensor:
 
 def equalize(x: Tensor, _strength: Tensor) -> Tensor:
     """Each channel with a histogram as flat as whole steps make it."""
-    return equalize_image(x.nan_to_num().to(torch.uint8)).to(x)
+    equalized: Tensor = equalize_image(x.nan_to_num().to(torch.uint8))
+    return equalized.to(x)
 
 
 def posterize(x: Tensor, _strength: Tensor) -> Tensor:
