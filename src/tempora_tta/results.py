@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Results(store.Results):
-    """What a run found out. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one.
+    """Results of a run. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one.
 
     `utilities` (one row per method, shift, seed and scenario), `traces` (one row per batch) and `segments` are
     pandas data frames; the methods below answer questions. A notebook shows the answer and who wins where.

@@ -17,7 +17,7 @@ def merge(
     ],
     out: Annotated[Path, typer.Option(help="The new run folder.")],
 ) -> None:
-    """Join run folders of one job into one, ranked anew. Exit status 1: some cells are in none of them."""
+    """Join run folders of one job into one, ranked again. Exit status 1: some cells are in none of them."""
     from tempora_tta.analysis.of_run import keep_doubt
     from tempora_tta.errors import counted
     from tempora_tta.store.merge import merge as join

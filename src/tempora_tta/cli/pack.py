@@ -13,7 +13,7 @@ from tempora_tta.cli.terminal import say
 def pack(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     out: Annotated[
-        Path | None, typer.Option(help="The file to write. Default: beside the folder, RUN.tempora.")
+        Path | None, typer.Option(help="The file to write. Default: next to the folder, RUN.tempora.")
     ] = None,
     no_traces: Annotated[
         bool, typer.Option("--no-traces", help="Leave the single batches out: smaller, tables only.")
