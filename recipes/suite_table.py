@@ -1,4 +1,4 @@
-"""Write the results of tempora-fashion-v1 into docs/suite.md, from runs of its two parts.
+"""Write the results of tempora-fashion-v1 into benchmarks/results/suite.md, from runs of its two parts.
 
     tempora run tempora-fashion-v1/resnet
     tempora run tempora-fashion-v1/vit
@@ -19,7 +19,7 @@ from tempora_tta.errors import TemporaError
 from tempora_tta.store import open_run
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/suite.md"
+PAGE = ROOT / "benchmarks/results/suite.md"
 SUITE = "tempora-fashion-v1"
 PROTOCOLS = ("offline", "discrete", "continuous", "amortised")
 

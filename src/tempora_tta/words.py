@@ -307,10 +307,11 @@ def _favourite(answers: Sequence[Told], pressed: Sequence[Told], safest: str) ->
             continue
         gap = own["utility"] - plain["utility"]
         if own["utility_hi"] < plain["utility_lo"] and (worst is None or gap < worst[0]):
-            worst = gap, f"at {value(own['utility'])} below not adapting when {where(one['setting'])}"
-    first = "is also best" if name == safest else f"{label} is best"
+            against = f"({value(own['utility'])} against {value(plain['utility'])})"
+            worst = gap, f"worse than not adapting {against} when {where(one['setting'])}"
+    first = "It is also best" if name == safest else f"{label} is best"
     if worst is not None:
-        return [f"{'It ' if name == safest else ''}{first} with time to spare, and {worst[1]}."]
+        return [f"{first} with time to spare, but {worst[1]}."]
     lost = [one for one in pressed if not _place(one, name)]
     if name == safest or not lost:
         return []
@@ -446,23 +447,23 @@ def _load(now: Told, size: int) -> str:
 def _too_large(told: Told) -> str:
     now = told["setting"]
     size, frames = now["batch_size"], now["frames_in_time"]
-    text = (
-        f"Not known yet: a batch of {size} takes {milliseconds(now['fill_ms'])} to fill and "
-        f"{milliseconds(now['predict_ms'])} to answer, so {frames} of {size} images would be in time "
-        f"({percent(frames / size, 0)}). "
-    )
-    smaller = "and this run has no smaller ones" if frames else "so no batch of this run can be"
-    text += (
-        f"The largest batch that can be in time is {frames}, {smaller}."
-        if frames
-        else f"{smaller.capitalize()}."
-    )
+    limit, takes = milliseconds(now["deadline_ms"]), milliseconds(now["predict_ms"])
+    if frames:
+        text = (
+            f"Not known yet: a batch of {size} takes {milliseconds(now['fill_ms'])} to fill and {takes} to answer, "
+            f"so {frames} of {size} images would be in time ({percent(frames / size, 0)}). The largest batch that "
+            f"can be in time is {frames}, and this run has no smaller ones."
+        )
+    else:
+        text = (
+            f"Not known yet: a batch of {size} takes {takes} to answer without adapting, later than {limit}. Smaller "
+            "batches answer sooner, and this run has none."
+        )
     plain = _plain(told["ranking"])
     if plain is not None and now["one_by_one"]:
         text += f" Until then: {plain['label']}, image by image, {percent(plain['right'])}."
-    if frames:
-        text += f" Measure it: tempora run {told['about']['run']} --batch-size {frames} --out NEW"
-    return text
+    smaller = frames or max(1, size // 8)
+    return f"{text} Measure it: tempora run {told['about']['run']} --batch-size {smaller} --out NEW"
 
 
 def _plain(rows: Sequence[Told]) -> Told | None:

@@ -101,7 +101,7 @@ def test_everything_that_the_overview_says_is_valid_json(run: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--shift", "fgo"], "unknown shift 'fgo': did you mean 'fog'"),
+        (["--shift", "fgo"], "unknown shift of this run 'fgo': did you mean 'fog'"),
         (["--by-shift"], "--by-shift: .*--table with one of offline, discrete, continuous, amortised"),
         (["--scenario", "x"], "--scenario is about one table: say which with --table"),
         (["--format", "csv"], "--format csv is about one table"),

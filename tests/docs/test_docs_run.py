@@ -33,7 +33,7 @@ LONG = {
     "concepts/streams.md",
     "tasks/choose-for-my-deployment.md",
     "tasks/deploy-it.md",
-    "tasks/evaluate-my-method.md",
+    "extend/add-a-method.md",
     "tasks/evaluate-on-my-data.md",
     "tutorial.md",
 }

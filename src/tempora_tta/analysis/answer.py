@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 
 from tempora_tta import words
-from tempora_tta.analysis.cells import ALL, ease_sign, over_all
+from tempora_tta.analysis.cells import ease_sign, over_all
 from tempora_tta.analysis.doubt import Judgement
 from tempora_tta.analysis.of_run import cells_of, judgement_of
 from tempora_tta.cards import Cards
-from tempora_tta.errors import counted
+from tempora_tta.errors import counted, unknown
 from tempora_tta.published.methods import order
 from tempora_tta.scenarios import Scenario
 from tempora_tta.scenarios.arrivals import Frames
@@ -171,14 +171,16 @@ def plain(value: Any) -> Any:
 # -- a whole run ---------------------------------------------------------------------------------------------
 
 
-def answers(results: Results, shift: str = ALL) -> list[Answer]:
+def answers(results: Results, shift: str | None = None) -> list[Answer]:
     """Return one answer per scenario of a run, over all its shifts or on one; unlimited time first, then each kind of
     pressure from strict to relaxed."""
+    if shift is not None and shift not in results.manifest["shifts"]:
+        raise unknown("shift of this run", shift, results.manifest["shifts"])
     table = cells_of(results)
-    rows = over_all(table) if shift == ALL else table[table["shift"] == shift]
+    rows = over_all(table) if shift is None else table[table["shift"] == shift]
     if rows.empty:
         return []
-    about = about_run(results, [] if shift == ALL else [shift])
+    about = about_run(results, [] if shift is None else [shift])
     rows = rows.assign(ease=rows["value"].fillna(0.0) * ease_sign(rows["protocol"], results.cards))
     rows["place"] = [results.cards.protocol_order(name) for name in rows["protocol"]]
     several = rows.groupby("protocol")["queue"].nunique() > 1
@@ -240,12 +242,12 @@ def safest(found: Sequence[Answer]) -> str | None:
     )
 
 
-def overview(results: Results, shift: str = ALL) -> dict[str, Any]:
+def overview(results: Results, shift: str | None = None) -> dict[str, Any]:
     """Return the answers of a run as plain data: all that `tempora show` and a notebook say."""
     found = answers(results, shift)
     return plain(  # type: ignore[no-any-return]
         {
-            "about": about_run(results, [] if shift == ALL else [shift]),
+            "about": about_run(results, [] if shift is None else [shift]),
             "answers": [one.to_json() for one in found],
             "safest": safest(found),
             "stretches": [

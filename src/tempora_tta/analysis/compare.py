@@ -252,7 +252,7 @@ def _told(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "machine is": processor(machine),
         # A clock's name may be that of two profiles; those of a steady clock are the machine's own.
-        "times are of": f"profile {clock}" if clock.startswith("recorded") else "that machine",
+        "times are those of": f"profile {clock}" if clock.startswith("recorded") else "its own machine",
         "model is": manifest.get("model"),
         "dataset is": manifest.get("dataset"),
         "severity is": str(manifest.get("severity")),

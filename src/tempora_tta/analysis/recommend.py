@@ -156,11 +156,12 @@ def _limits(found: Answers, question: Question) -> tuple[dict[str, str], dict[in
     Raises TemporaError where the run cannot tell.
     """
     for name, (column, what, _) in RESOURCES.items():
-        if getattr(question, name) is not None and found.rows[column].isna().all():
+        limit = getattr(question, name)
+        if limit is not None and found.rows[column].isna().all():
             raise TemporaError(
-                f"{name}: {what} is not known in this run; its times come from a clock without it. Profile the "
-                "device where a driver counts it (an NVIDIA GPU): tempora profile --out profile.json, then "
-                "tempora run --clock profile.json"
+                f"{name}={limit!r}: {what} is not known in this run; its times come from a clock without it. "
+                "Profile the device where a driver counts it (an NVIDIA GPU): tempora profile --out profile.json, "
+                "then tempora run --clock profile.json"
             )
     missed: dict[str, str] = {}
     known: dict[int, dict[str, float]] = {percent: {} for percent in question.limits_ms}

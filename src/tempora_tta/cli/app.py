@@ -23,9 +23,8 @@ from tempora_tta.cli.compare import compare
 from tempora_tta.cli.data import data_app
 from tempora_tta.cli.demo import demo
 from tempora_tta.cli.examples import add_examples
+from tempora_tta.cli.files import merge, pack
 from tempora_tta.cli.list_ import list_
-from tempora_tta.cli.merge import merge
-from tempora_tta.cli.pack import pack
 from tempora_tta.cli.profile import profile
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.cli.report import report

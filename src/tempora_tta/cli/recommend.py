@@ -142,9 +142,10 @@ def _in_options(message: str) -> str:
         field.name: _OPTIONS.get(field.name, f"--{field.name.replace('_', '-')}")
         for field in fields(Question)
     }
-    several = "|".join(name for name in names if "_" in name or name in ("fps", "cameras", "queue"))
-    message = re.sub(rf"\b({several})=", lambda found: f"{names[found[1]]} ", message)
-    return re.sub(rf"(?<![-\w{{])({several})\b(?![:-])", lambda found: names[found[1]], message)
+    message = re.sub(rf"\b({'|'.join(names)})=", lambda found: f"{names[found[1]]} ", message)
+    # The other knobs are ordinary words, too.
+    alone = "|".join(name for name in names if "_" in name or name in ("fps", "cameras", "queue"))
+    return re.sub(rf"(?<![-\w{{])({alone})\b(?![:-])", lambda found: names[found[1]], message)
 
 
 def show_answer(console: Console, found: Answer, why: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,23 +54,27 @@ def show(
         runs = open_runs(run)
         if format == "json":
             from tempora_tta.analysis.answer import overview
-            from tempora_tta.analysis.cells import ALL
 
-            told = {name: overview(results, shift or ALL) for name, results in runs.items()}
-            say(_json(told))
+            say(_json({name: overview(results, shift) for name, results in runs.items()}))
             return
-        for name, results in runs.items():
-            _heading(console, name, len(runs))
+        for results in _headed(runs, console):
             show_overview(results, console, shift)
         return
     runs = open_runs(run)
-    built = {name: _built(results, table, shift, scenario, by_shift) for name, results in runs.items()}
-    if format == "terminal":
-        for name, results in runs.items():
-            _heading(console, name, len(runs))
-            _show_table(results, table, built[name], console, shift)
-    else:
+    built = {name: _of_several(runs, name, table, shift, scenario, by_shift) for name in runs}
+    if format != "terminal":
         say(_rendered(built, format))
+        return
+    for results, made in zip(_headed(runs, console), built.values(), strict=True):
+        _show_table(results, table, made, console, shift)
+
+
+def _headed(runs: Mapping[str, Results], console: Console) -> Iterator[Results]:
+    """Yield the runs; of several, each below its name."""
+    for name, results in runs.items():
+        if len(runs) > 1:
+            console.rule(name, align="left")
+        yield results
 
 
 def _refuse_for_overview(format: str, scenario: str | None, by_shift: bool) -> None:
@@ -97,12 +101,19 @@ def _json(told: Mapping[str, Any]) -> str:
     )
 
 
-def _heading(console: Console, name: str, runs: int) -> None:
-    if runs > 1:
-        console.rule(name, align="left")
+def _of_several(runs: Mapping[str, Results], name: str, *asked: Any) -> Table:
+    """Build a table of one of several runs; an error says of which."""
+    from tempora_tta.errors import TemporaError
+
+    try:
+        return _built(runs[name], *asked)
+    except TemporaError as error:
+        raise error if len(runs) == 1 else TemporaError(f"{name}: {error}") from None
 
 
-def _built(results: Results, table: str, shift: str | None, scenario: str | None, by_shift: bool) -> Table:
+def _built(
+    results: Results, table: str, shift: str | None, scenario: str | None = None, by_shift: bool = False
+) -> Table:
     from tempora_tta.analysis.of_run import cells_of
     from tempora_tta.report import tables
     from tempora_tta.report.frames import offline_batches
@@ -165,19 +176,11 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     given."""
     from tempora_tta import words
     from tempora_tta.analysis.answer import overview
-    from tempora_tta.analysis.cells import ALL
     from tempora_tta.analysis.notes import notes
-    from tempora_tta.analysis.of_run import cells_of
-    from tempora_tta.errors import TemporaError, unknown
+    from tempora_tta.errors import TemporaError
     from tempora_tta.report import tables
 
-    # A damaged table ends it here; below, a table that cannot be built does not.
-    utilities = results.utilities
-    if shift is not None:
-        if shift not in results.manifest["shifts"]:
-            raise unknown("shift", shift, results.manifest["shifts"])
-        utilities = utilities[utilities["shift"] == shift]
-    told = overview(results, shift or ALL)
+    told = overview(results, shift)
     _print_lines(words.first_screen(told, notes(results), commands=False), console, heading=True)
     if told["stretches"]:
         console.print()
@@ -186,8 +189,7 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     shown = OVERVIEW if len(results.scenarios) > 1 else (results.scenarios[0].protocol,)
     for name in shown if results.ceilings.empty else (*shown, "settings"):
         try:
-            table = tables.build(name, utilities, cards=results.cards, certainty=cells_of(results))
-            console.print(tables.renderable(table, console.width))
+            console.print(tables.renderable(_built(results, name, shift), console.width))
         except TemporaError as missing:
             console.print(str(missing), markup=False)
         console.print()

@@ -314,7 +314,8 @@ def pareto(results: Results) -> Drawn | None:
         for frame in (analysis.budget_curves(rows, cards), analysis.pareto_front(rows, cards))
     )
     x, y = _seconds(curves["seconds"]), utility_axis().scale(zero=False)
-    base = chart_of(curves).encode(x=x, y=y, color=method_colour(cards, cards.in_order(curves["method"])))
+    colour = method_colour(cards, cards.in_order(curves["method"]), columns=4)
+    base = chart_of(curves).encode(x=x, y=y, color=colour)
     tooltip = [*hover(Method="text:N", Utility="utility_text:N"), number("seconds", "seconds", 3)]
     best = alt.Chart(front).encode(x=x, y=y)
     turn = best.transform_filter("datum.diminishing").transform_window(place="row_number()")
@@ -403,7 +404,7 @@ def drawn(results: Results, name: str, shift: str | None = None) -> alt.typing.C
         raise TemporaError(
             f"shift={shift!r}: only the chart 'pressure' takes a shift; leave it out with {name!r}"
         )
-    made = CHARTS[name](results) if shift is None else pressure(results, shift)
+    made = pressure(results, shift) if name == "pressure" else CHARTS[name](results)
     if made is None:
         raise TemporaError(f"this run has no data for the chart {name!r}")
     chart: alt.typing.ChartType = made[0]

@@ -10,9 +10,7 @@ import pandas as pd
 
 from tempora_tta import words
 from tempora_tta.analysis.answer import overview
-from tempora_tta.analysis.cells import ALL
 from tempora_tta.cards import Cards
-from tempora_tta.errors import unknown
 from tempora_tta.report.drawing import (
     Drawn,
     between,
@@ -37,11 +35,8 @@ _AXES = {
 """Parameter -> the fact of a setting that people count, its factor, and the title of the axis."""
 
 
-def pressure(results: Results, shift: str = ALL) -> Drawn:
+def pressure(results: Results, shift: str | None = None) -> Drawn:
     """Draw utility against pressure, one panel per kind of deployment; of one shift, or of all together."""
-    shifts = [ALL, *sorted(results.contenders["shift"].unique())]
-    if shift not in shifts:
-        raise unknown("shift of this run", shift, shifts[1:])
     charts = [
         chart.properties(title=results.cards.scenario(kind).situation, width=260)
         for kind, (chart, _) in panels(results, shift).items()
@@ -50,7 +45,7 @@ def pressure(results: Results, shift: str = ALL) -> Drawn:
     return titled(alt.hconcat(*charts).resolve_scale(y="shared"), results), finding
 
 
-def panels(results: Results, shift: str = ALL) -> dict[str, Drawn]:
+def panels(results: Results, shift: str | None = None) -> dict[str, Drawn]:
     """Return the chart of each kind of deployment, strict on the left, and what it shows."""
     told, cards = overview(results, shift), results.cards
     answers = [one for one in told["answers"] if one["ranking"]]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from tempora_tta import analysis, words
@@ -89,7 +90,7 @@ def _varies(cards: Cards, protocol: str) -> bool:
 
 
 def _command(results: Results, slider: Slider, place: int, value: float) -> str:
-    """The line that asks `tempora recommend` for the same deployment."""
+    """Return the line that asks `tempora recommend` for the same deployment."""
     number = slider.evaluated[place]
     if number is not None:
         asked = ["--scenario", results.scenarios[number].label]
@@ -111,22 +112,20 @@ class _Known:
         self.methods = list(names["methods"])
         self.shifts = [ALL, *names["shifts"]]
         self.counted = set(analysis.shift_set(names["shifts"]))
-        cells = cells_of(results)
+        cells, utilities = cells_of(results), results.contenders
         self.judged = {key: judgement_of(rows) for key, rows in cells.groupby(["shift", "scenario"])}
-        cells = cells[~cells["incomplete"]]
-        places = zip(cells["shift"], cells["scenario"].astype(int), cells["method"], strict=True)
-        self.utility = dict(zip(places, cells["utility"].astype(float), strict=True))
-        utilities = results.contenders
         self.value = utilities.groupby("scenario")["value"].mean()
         self.streams = dict(list(utilities.groupby(["method", "shift", "seed"], sort=False)))
-        failed = utilities[utilities["status"] != "ok"]
-        self.status = {
-            (row["shift"], int(row["scenario"]), row["method"]): str(row["status"])
-            for _, row in failed.iterrows()
-        }
+        cell = ["shift", "scenario", "method"]
+        self.utility = cells[~cells["incomplete"]].set_index(cell)["utility"]
+        failed = utilities[utilities["status"] != "ok"].sort_values(
+            "shift", key=lambda shifts: shifts.map(self.shifts.index), kind="stable"
+        )
+        failed = pd.concat([failed.assign(shift=ALL), failed]).drop_duplicates(cell)
+        self.status = failed.set_index(cell)["status"]
 
     def variants(self, protocol: str) -> list[list[int]]:
-        """Scenarios of a protocol with a value, cut by queue or rule, from the smallest value."""
+        """Return the scenarios of a protocol with a value, cut by queue or rule, from the smallest value."""
         found: dict[str, list[int]] = {}
         for number in self.names["scenarios"]:
             scenario = self.results.scenarios[number]
@@ -141,10 +140,11 @@ class _Known:
         values = np.array(sorted({*at, *self._between(knob, list(at))}))
         evaluated = [at.get(float(value)) for value in values]
         shape = (len(self.shifts), len(values), len(self.methods))
-        utility, why = np.full(shape, np.nan), np.full(shape, "", dtype=object)
-        for stop, number in enumerate(evaluated):
-            if number is not None:
-                self._take_evaluated(number, utility[:, stop], why[:, stop])
+        numbers = [-1 if number is None else number for number in evaluated]
+        order = pd.MultiIndex.from_product([self.shifts, numbers, self.methods])
+        utility = self.utility.reindex(order).to_numpy(float, copy=True).reshape(shape)
+        why = self.status.reindex(order).fillna("not run yet").to_numpy(object).reshape(shape)
+        why = np.where(np.isnan(utility), why, "")
         if knob is not None:
             between = np.array([number is None for number in evaluated])
             for column, method in enumerate(self.methods):
@@ -165,18 +165,8 @@ class _Known:
         values = np.geomspace(least, 1.5 * max(evaluated), STOPS)
         return [float(f"{value:.4g}") for value in values]
 
-    def _take_evaluated(self, number: int, utility: FloatArray, why: NDArray[np.object_]) -> None:
-        """Fill in (shifts, methods) of a scenario that was evaluated."""
-        for place, shift in enumerate(self.shifts):
-            for column, method in enumerate(self.methods):
-                utility[place, column] = found = self.utility.get((shift, number, method), np.nan)
-                if np.isnan(found):
-                    shifts = self.names["shifts"] if shift == ALL else [shift]
-                    statuses = (self.status.get((one, number, method)) for one in shifts)
-                    why[place, column] = next(filter(None, statuses), "not run yet")
-
     def _swept(self, method: str, knob: Knob, values: FloatArray) -> tuple[FloatArray, NDArray[np.object_]]:
-        """Utility (1 + shifts, values), means over streams by their batches, and why some of it is missing."""
+        """Return utility (1 + shifts, values), means over streams by their batches, and why some of it is missing."""
         shape = (len(self.shifts), len(values))
         total, batches, why = np.zeros(shape), np.zeros(shape[0]), np.full(shape[0], "", dtype=object)
         for place, shift in enumerate(self.names["shifts"], 1):
@@ -198,7 +188,7 @@ class _Known:
         utility: FloatArray,
         why: NDArray[np.object_],
     ) -> list[str]:
-        """The sentence of every stop; adds to the reasons what a method gets at its neighbours."""
+        """Return the sentence of every stop; add to the reasons what a method gets at its neighbours."""
         rising, label, sentences = self.cards.scenario(protocol).rising, self.cards.label, []
         for place, shift in enumerate(self.shifts):
             for stop, number in enumerate(evaluated):
@@ -226,7 +216,7 @@ class _Known:
     def _nearby(
         self, utility: FloatArray, evaluated: Sequence[int | None], stop: int, rising: bool
     ) -> dict[str, Any] | None:
-        """What a method gets at the nearest evaluated stops on either side; None where it has no utility there."""
+        """Return a method's utility at the nearest evaluated stops on either side; None where it has none there."""
         there = [
             one for one, number in enumerate(evaluated) if number is not None and not np.isnan(utility[one])
         ]
@@ -244,7 +234,7 @@ class _Known:
 
 
 def _variant(scenario: Scenario) -> str:
-    """What sets a slider apart from others of its protocol."""
+    """Name what sets a slider apart from others of its protocol."""
     deployment = scenario.deployment()
     rule = f", {deployment.rule}" if deployment.has_budget else ""
     return (

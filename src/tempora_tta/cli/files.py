@@ -1,4 +1,4 @@
-"""`tempora merge`: join the parts of one job."""
+"""`tempora pack` and `tempora merge`: runs as files, one to send, several to join."""
 
 from __future__ import annotations
 
@@ -8,6 +8,25 @@ from typing import Annotated
 import typer
 
 from tempora_tta.cli.terminal import say
+
+
+def pack(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write. Default: next to the folder, RUN.tempora.")
+    ] = None,
+    no_traces: Annotated[
+        bool, typer.Option("--no-traces", help="Leave the single batches out: smaller, tables only.")
+    ] = False,
+) -> None:
+    """Put a finished run into one checked file to send; show, report, recommend and compare open it."""
+    from tempora_tta.errors import counted
+    from tempora_tta.store.files import hash_of
+    from tempora_tta.store.packs import pack as write
+
+    target = write(run, out, traces=not no_traces)
+    passes = "no traces" if no_traces else counted(len(list((run / "traces").glob("*.parquet"))), "trace")
+    say(f"{target} ({target.stat().st_size / 1e6:.2f} MB, {passes}); sha256 {hash_of(target)}")
 
 
 def merge(
