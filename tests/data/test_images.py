@@ -13,8 +13,7 @@ from PIL import Image
 from torchvision import transforms
 
 from tempora_tta.data.from_dataset import from_dataset
-from tempora_tta.data.geometry import Geometry
-from tempora_tta.data.images import ArrayImages, FileImages
+from tempora_tta.data.images import ArrayImages, FileImages, Geometry
 from tempora_tta.errors import TemporaError
 from tempora_tta.models import Preprocessing
 

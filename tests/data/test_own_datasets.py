@@ -109,7 +109,7 @@ def test_what_the_function_misses_is_said(tmp_path: Path) -> None:
         TemporaError, match=r"missing\ncarded is expected like this \(see where\):\n  carded/"
     ):
         data.open("my_data:carded", root=tmp_path)
-    with pytest.raises(TemporaError, match="its function needs colour, which nobody gives"):
+    with pytest.raises(TemporaError, match=r"required arguments \(colour\): give each a default"):
         data.open("my_data:asks", root=tmp_path)
 
 

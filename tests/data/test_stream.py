@@ -20,8 +20,7 @@ from tempora_tta.data import (
     pictures,
     stream_order,
 )
-from tempora_tta.data.geometry import Geometry
-from tempora_tta.data.images import FileImages
+from tempora_tta.data.images import FileImages, Geometry
 from tempora_tta.data.sampler import single
 from tempora_tta.errors import TemporaError
 from tempora_tta.models import Preprocessing

@@ -11,7 +11,7 @@ import torch
 
 from tempora_tta._tensors import described, is_plain
 from tempora_tta.data.fingerprint import digest
-from tempora_tta.data.geometry import Geometry
+from tempora_tta.data.images import Geometry
 from tempora_tta.data.order import Order
 from tempora_tta.data.sampler import as_given
 from tempora_tta.data.shift import Shift
@@ -99,12 +99,12 @@ class GivenImages:
         return self.batch_size * len(self.batches)
 
     def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
-        """Those at `indices`, whatever the geometry: they are as the model takes them."""
+        """The pictures at `indices`. They are as the model takes them already, so the geometry has no part in it."""
         return _gather(self.batches, indices).cpu().numpy()
 
 
 class _Given:
-    """Where a stream finds given pictures."""
+    """Given pictures, as a stream takes them."""
 
     def __init__(self, sources: Sequence[GivenImages], device: torch.device | None) -> None:
         """`device`: where to keep them; None: where they are."""
@@ -124,7 +124,7 @@ class _Given:
         return chosen
 
     def serve(self, order: Order) -> bool:
-        """All of the shifts is there."""
+        """Always: all of the shifts is there."""
         return True
 
 

@@ -20,9 +20,8 @@ import numpy as np
 
 from tempora_tta.data.corruptions.constants import CONSTANTS, VERSION
 from tempora_tta.data.fingerprint import digest, read_archive, user_cache, write_archive
-from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.groups import CORRUPTIONS, EXTRA, expand
-from tempora_tta.data.images import ArrayImages, Images
+from tempora_tta.data.images import ArrayImages, Geometry, Images
 from tempora_tta.data.registry import dataset
 from tempora_tta.data.shift import Shift
 

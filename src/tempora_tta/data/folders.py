@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,7 +35,7 @@ class Found:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know about it."""
+        """Sentences for the user about files that take no part."""
         if not self.left_out:
             return ()
         rest = len(self.left_out) - _SHOWN
@@ -96,70 +95,55 @@ def class_folder_shift(
 
 
 def scan(root: Path, classes: Mapping[str, int] | None = None) -> Found:
-    """Every image in the class folders of `root`. `classes`: the folders that may be there; None: any."""
+    """Find every image in the class folders of `root`. `classes`: the folders that may be there; None: any.
+
+    Other files are ignored; images outside class folders are an error.
+    """
     if not root.is_dir():
         raise LayoutError(f"there is no folder {root}")
     found = Found()
-    for folder in _class_folders(root):
-        if classes is not None and folder.name not in classes:
-            raise LayoutError(
-                f"{folder.path} is a folder for no known class: {_allowed(folder.name, classes)}"
-            )
-        _add_class(folder, found)
+    for folder, facts in _entries(root):
+        if stat.S_ISDIR(facts.st_mode):
+            if classes is not None and folder.name not in classes:
+                raise LayoutError(
+                    f"{folder} is a folder for no known class: {_allowed(folder.name, classes)}"
+                )
+            _add_class(folder, found)
+        elif _is_image(folder.name):
+            raise LayoutError(f"{folder} is an image outside the class folders: its class is unknown")
     if not found.names:
         raise LayoutError(f"{root} has no images in class folders")
     return found
 
 
-def _class_folders(root: Path) -> Iterator[os.DirEntry[str]]:
-    """The folders in `root`. Files may lie beside them, but no pictures, and nothing that might be a folder."""
-    for entry in _entries(root):
-        if _is_folder(entry):
-            yield entry
-        elif _is_image(entry.name):
-            raise LayoutError(f"{entry.path} is an image outside the class folders: its class is unknown")
-        elif entry.is_symlink() and not os.path.exists(entry.path):
-            raise LayoutError(f"{entry.path} is a link that leads nowhere: replace or remove it")
-
-
-def _add_class(folder: os.DirEntry[str], found: Found) -> None:
+def _add_class(folder: Path, found: Found) -> None:
     before = len(found.names)
-    for entry in _entries(folder):
-        name = f"{folder.name}/{entry.name}"
-        if _is_folder(entry):
-            raise LayoutError(
-                f"{entry.path} is a folder inside a class folder: only images are expected there"
-            )
-        if not _is_image(entry.name):
+    for path, facts in _entries(folder):
+        name = f"{folder.name}/{path.name}"
+        if stat.S_ISDIR(facts.st_mode):
+            raise LayoutError(f"{path} is a folder inside a class folder: only images are expected there")
+        if not _is_image(path.name):
             found.left_out.append(name)
-            continue
-        found.names.append(name)
-        found.stats.append(_stat(entry))
+        elif not stat.S_ISREG(facts.st_mode):  # reading a pipe would wait for ever
+            raise LayoutError(f"{path} is no file but a pipe, a socket or a device: remove it")
+        else:
+            found.names.append(name)
+            found.stats.append(facts)
     if len(found.names) == before:
-        raise LayoutError(f"{folder.path} has no images")
+        raise LayoutError(f"{folder} has no images")
 
 
-def _stat(entry: os.DirEntry[str]) -> os.stat_result:
-    try:
-        facts = os.stat(entry.path)  # not entry.stat(): Windows would leave out the inode
-    except OSError as error:
-        raise LayoutError(f"{entry.path} is a link that leads nowhere: replace or remove it") from error
-    if not stat.S_ISREG(facts.st_mode):  # reading a pipe would wait for ever
-        raise LayoutError(f"{entry.path} is no file but a pipe, a socket or a device: remove it")
-    return facts
-
-
-def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
-    """What is in a folder, sorted, without hidden files and what file managers leave behind."""
-    with os.scandir(folder) as entries:
-        visible = [e for e in entries if not e.name.startswith(".") and e.name.lower() not in _CLUTTER]
-    return sorted(visible, key=lambda entry: entry.name)
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    with suppress(OSError):  # a link to itself
-        return entry.is_dir()
-    return False
+def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """List a folder, sorted, without hidden files and what file managers leave behind."""
+    for name in sorted(os.listdir(folder)):
+        if name.startswith(".") or name.lower() in _CLUTTER:
+            continue
+        try:
+            yield folder / name, os.stat(folder / name)
+        except OSError as error:
+            raise LayoutError(
+                f"{folder / name} is a link that leads nowhere: replace or remove it"
+            ) from error
 
 
 def _is_image(name: str) -> bool:
@@ -253,7 +237,7 @@ def folder(
 
 
 def _corrupted(root: Path, clean: dict[str, Shift], names: Iterable[str], severity: int) -> dict[str, Shift]:
-    from tempora_tta.data.corruptions.images import corrupted  # needs torch, which listings do not
+    from tempora_tta.data.corruptions.core import corrupted  # needs torch, which listings do not
 
     if len(clean) > 1:
         raise TemporaError(
@@ -284,7 +268,7 @@ def _has_classes(folder: Path, label_of: Mapping[str, int]) -> bool:
 
 
 def _present(root: Path, several: Sequence[str], names: Sequence[str], severity: int) -> np.ndarray:
-    """The classes that have a folder in any shift: the same for all, so that they can share a stream."""
+    """List the classes that have a folder in any shift: the same for all, so that they can share a stream."""
     places = [root / name / part for name in several for part in ("", str(severity))] or [root]
     return np.array(
         [label for label, name in enumerate(names) if any((place / name).is_dir() for place in places)],
@@ -293,7 +277,7 @@ def _present(root: Path, several: Sequence[str], names: Sequence[str], severity:
 
 
 def _is_there(folder: Path) -> bool:
-    """Whether it is a folder; a link to one that is gone is not passed over."""
+    """Tell whether it is a folder; refuse a link to one that is gone."""
     if folder.is_symlink() and not folder.exists():
         raise LayoutError(f"{folder} is a link that leads nowhere: replace or remove it")
     return folder.is_dir()

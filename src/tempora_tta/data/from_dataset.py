@@ -12,8 +12,7 @@ import numpy as np
 from PIL import Image
 
 from tempora_tta.data.fingerprint import as_rows, content_hash, digest, file_hashes
-from tempora_tta.data.geometry import Geometry
-from tempora_tta.data.images import in_bytes, stack
+from tempora_tta.data.images import Geometry, in_bytes, stack
 from tempora_tta.data.shift import Shift
 from tempora_tta.errors import TemporaError
 

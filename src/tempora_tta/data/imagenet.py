@@ -188,7 +188,7 @@ def label_of() -> dict[str, int]:
 
 @cache
 def class_names() -> tuple[str, ...]:
-    """What the 1000 classes show, in the standard order."""
+    """Names of the 1000 classes, in the standard order."""
     from timm.data.imagenet_info import ImageNetInfo
 
     return tuple(ImageNetInfo("imagenet-1k").label_descriptions())
@@ -197,7 +197,7 @@ def class_names() -> tuple[str, ...]:
 def _of_200_classes(name: str, root: Path, published: int | None, progress: Progress | None = None) -> Shift:
     """`imagenet_r` or `imagenet_a`: photographs of 200 classes, whose scores are restricted to these.
 
-    published: how many images there are in all; None: any part of them will do.
+    published: how many images there are in all; None: any part of them is accepted.
     """
     members = members_of(name)
     return class_folder_shift(

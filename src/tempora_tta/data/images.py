@@ -1,19 +1,92 @@
-"""Sources of a shift's pictures: an array, files on disk, or a Python dataset."""
+"""Pictures in arrays and files, and how they are fitted to the square of bytes that a model takes."""
 
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tempora_tta.data.fingerprint import content_hash, forget
-from tempora_tta.data.geometry import Geometry
-from tempora_tta.errors import TemporaError
+from tempora_tta.errors import TemporaError, unknown
+
+if TYPE_CHECKING:
+    from tempora_tta.models import Preprocessing
+
+_FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+_MODES = {1: "L", 3: "RGB"}
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A model's preprocessing up to normalisation: resizing and cropping."""
+
+    channels: int
+    height: int
+    width: int
+    resize_height: int
+    resize_width: int
+    interpolation: str
+
+    @classmethod
+    def of(cls, preprocessing: Preprocessing) -> Geometry:
+        """Resize to input_size / crop_pct, then crop input_size from the centre, as timm does."""
+        if preprocessing.interpolation not in _FILTERS:
+            raise unknown("interpolation", preprocessing.interpolation, _FILTERS)
+        channels, height, width = preprocessing.image_shape
+        if channels not in _MODES:
+            raise TemporaError(f"input_size={preprocessing.input_size}: images have 1 or 3 channels")
+        scaled = [math.floor(side / preprocessing.crop_pct) for side in (height, width)]
+        return cls(channels, height, width, scaled[0], scaled[1], preprocessing.interpolation)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of every image."""
+        return self.channels, self.height, self.width
+
+    def fit(self, image: Image.Image, precropped: bool) -> np.ndarray:
+        """`image` as uint8 (channels, height, width).
+
+        A `precropped` image already shows what the model should see (ImageNet-C is published resized and
+        cropped): it is only scaled, and left alone where it has the right size.
+        """
+        if image.mode != _MODES[self.channels]:  # converting to the same mode would copy
+            image = image.convert(_MODES[self.channels])
+        if not precropped:
+            image = self._crop(self._shrink(image))
+        elif image.size != (self.width, self.height):
+            image = image.resize((self.width, self.height), _FILTERS[self.interpolation])
+        pixels = np.asarray(image)
+        return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+    def _shrink(self, image: Image.Image) -> Image.Image:
+        """Scale to the resize size: the shorter edge where that size is square, else both edges."""
+        width, height = image.size
+        new_width, new_height = self.resize_width, self.resize_height
+        if new_width == new_height:
+            short, long = sorted((width, height))
+            stretched = int(new_width * long / short)
+            if width > height:
+                new_width = stretched
+            else:
+                new_height = stretched
+        if (new_width, new_height) == (width, height):
+            return image
+        return image.resize((new_width, new_height), _FILTERS[self.interpolation])
+
+    def _crop(self, image: Image.Image) -> Image.Image:
+        left, top = round((image.width - self.width) / 2), round((image.height - self.height) / 2)
+        return image.crop((left, top, left + self.width, top + self.height))
 
 
 class Images(Protocol):
@@ -70,7 +143,7 @@ class FileImages:
     names: Sequence[str] = field(repr=False)
     precropped: bool = False
     hashes: np.ndarray | None = field(default=None, repr=False)
-    """What the files held when the shift was opened (`contents.file_hashes`); None: nobody looked."""
+    """Hashes of the files when the shift was opened (`fingerprint.file_hashes`); None: not taken."""
     as_stored: bool = False
     """Read without regard to EXIF orientation and alpha."""
 
@@ -84,9 +157,9 @@ class FileImages:
         path = self.root / self.names[index]
         content = _content(path)
         if self.hashes is not None and content_hash(content) != self.hashes[index].tobytes():
-            forget(self.root)  # whatever is remembered of this folder is not to be trusted
+            forget(self.root)  # its remembered hashes are not to be trusted
             raise TemporaError(
-                f"{path}: was changed after its folder had been looked through. Run again when nobody writes there"
+                f"{path}: was changed while this run was reading its folder. Run again when no program writes there"
             )
         return geometry.fit(_picture(content, path, self.as_stored), self.precropped)
 
@@ -111,7 +184,7 @@ def _picture(content: bytes, path: Path, as_stored: bool) -> Image.Image:
                 ImageOps.exif_transpose(picture, in_place=True)
     except UnidentifiedImageError as error:
         raise _unreadable(path, "no known image format") from error
-    except Exception as error:  # a decoder raises whatever it trips over in a damaged file
+    except Exception as error:  # decoders raise many kinds of errors on a damaged file
         raise _unreadable(path, error) from error
     try:
         whole = in_bytes(picture)
@@ -121,7 +194,7 @@ def _picture(content: bytes, path: Path, as_stored: bool) -> Image.Image:
 
 
 def _on_white(picture: Image.Image) -> Image.Image:
-    """What a viewer shows of a picture that is transparent in places; grey ones stay grey."""
+    """Put a picture that is transparent in places on white, as viewers do; grey ones stay grey."""
     colours = picture.convert("RGBA")
     white = Image.new("RGBA", colours.size, "white")
     return Image.alpha_composite(white, colours).convert("L" if picture.mode.startswith("L") else "RGB")
@@ -135,9 +208,9 @@ def _unreadable(path: Path, reason: object) -> TemporaError:
 
 
 def in_bytes(picture: Image.Image) -> Image.Image:
-    """Grey pictures of 16 bits or of fractions with 8 bits; others as they are.
+    """Convert grey pictures of 16 bits or of fractions to 8 bits; return others as they are.
 
-    Pillow would cut off at 255 whatever is larger, and so turn 16-bit pictures white. It opens these as
+    Pillow would cut off larger values at 255, and so turn 16-bit pictures white. It opens these as
     integers of 16 or of 32 bits, depending on format and version. The upper byte is kept, as Pillow itself
     does with 16-bit colours.
     """

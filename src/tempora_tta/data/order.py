@@ -27,7 +27,7 @@ MOST = 1_000_000
 """Batches, slots or visits: larger values are refused, since they would exhaust memory."""
 
 Samples = tuple[np.ndarray, np.ndarray]
-"""Of every sample: the number of its shift among the order's, and its index there."""
+"""Arrays with an entry per sample: the number of its shift among the order's, and its index there."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,15 @@ class StreamSettings:
     batches: int | None = None
     """Batches of every shift (at every severity, in every visit); None: all that there are."""
     reset: str | int = "never"
-    """When the method returns to its initial state: never, at every new `shift`, or every so many batches."""
+    """Return of the method to its initial state: never, at every new `shift`, or after this number of batches."""
     classes: str | Mapping[str, float] = "shuffled"
     """The order of classes within a segment: shuffled, sorted, or {dirichlet: 0.1}."""
     slots: int | None = None
     """Parts of a segment over which `dirichlet` divides each class; None: as many as it has batches."""
     visits: int = 2
-    """How often `recurring` comes to every shift."""
+    """Visits of `recurring` to every shift."""
     by: str = "sample"
-    """What `mixed` draws a shift for: every sample, or every batch."""
+    """`mixed` draws a shift for every sample, or for every batch."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or (not is_own(self.kind) and self.kind not in STREAMS):
@@ -90,7 +90,7 @@ class StreamSettings:
 
     @property
     def over_many(self) -> bool:
-        """Whether one stream goes over all shifts."""
+        """Tell whether one stream goes over all shifts."""
         return self.kind != "single"
 
     @property
@@ -140,9 +140,9 @@ class Segment:
     """The number of its first batch in the stream."""
     batches: int
     severity: int | None = None
-    """Where the stream goes through severities."""
+    """Set in streams that go through severities."""
     visit: int = 1
-    """How often the stream has come to this shift and severity, this time included."""
+    """Number of times the stream has come to this shift and severity, this time included."""
 
     @property
     def name(self) -> str:
@@ -159,7 +159,7 @@ class Order:
     """Samples of one or several shifts, cut into batches. `draw` in `sampler` makes all kinds."""
 
     shift: str
-    """Its name in tables: the shift's, or the kind of a stream of many shifts."""
+    """Name in tables: the shift's, or the kind of a stream of many shifts."""
     settings: StreamSettings
     seed: int
     batch_size: int
@@ -170,7 +170,7 @@ class Order:
     dropped: int = 0
     """Samples that make no whole batch and are left out."""
     given: bool = False
-    """In the order in which somebody gave them: the seed decides nothing."""
+    """In the order in which the user gave them: the seed decides nothing."""
     drawn: str = ""
     """A hash of the samples, where a function of the user's own chose them."""
 
@@ -180,7 +180,7 @@ class Order:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Which data this is, whatever its order."""
+        """Hash of the data, independent of its order."""
         if len(self.shifts) == 1:
             return self.shifts[0].fingerprint
         return digest(*(f"{one.name} {one.severity} {one.fingerprint}" for one in self.shifts))
@@ -196,7 +196,7 @@ class Order:
         return self.shifts[0].classes
 
     def identity(self) -> dict[str, Any]:
-        """What a pass depends on besides data, seed and sizes; empty for the default order."""
+        """Settings that a pass depends on besides data, seed and sizes; empty for the default order."""
         changed = self.settings.changed()
         if self.given or (changed.keys() <= {"kind", "batches"} and self._is_the_papers):
             return {}
@@ -225,7 +225,7 @@ class Order:
         return bisect_right(self._firsts, i) - 1
 
     def resets_at(self, i: int) -> bool:
-        """Whether a method that adapts is reset before batch `i`. Every pass starts from a reset anyway."""
+        """Tell whether a method that adapts is reset before batch `i`. Every pass starts from a reset anyway."""
         if i == 0 or self.settings.reset == "never":
             return False
         if self.settings.reset != "shift":
@@ -235,7 +235,7 @@ class Order:
         return here.first == i and here.shift != self.segments[number - 1].shift
 
     def resets_between(self, last: int, i: int) -> bool:
-        """Whether there is a reset after batch `last` and up to batch `i`, those between having been skipped."""
+        """Tell whether there is a reset after batch `last` and up to batch `i`, those between having been skipped."""
         return self.settings.reset != "never" and any(self.resets_at(j) for j in range(last + 1, i + 1))
 
     def head(self, num_batches: int) -> Order:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from tempora_tta.data.fingerprint import digest
-from tempora_tta.data.geometry import Geometry
+from tempora_tta.data.images import Geometry
 from tempora_tta.data.order import Order, Samples
 from tempora_tta.data.shift import Shift
 from tempora_tta.data.threads import Progress, blocks, in_threads
@@ -23,7 +23,7 @@ _DEVICE_SHARE = 0.5
 _KEPT_BYTES = 4 << 30
 """Pictures of many shifts that took time to decode are kept up to this size, for the passes to come."""
 _WINDOW_BYTES, _WINDOW_BATCHES = 128 << 20, 64
-"""How much is decoded at a time where not all is kept."""
+"""Bytes and batches that are decoded at a time where not all is kept."""
 _BLOCK = 8
 """Pictures that a thread decodes before it looks for more work."""
 
@@ -31,13 +31,13 @@ Read = Callable[[np.ndarray], np.ndarray]
 
 
 class Pictures(Protocol):
-    """What a stream asks of the place where its pictures are."""
+    """The place where a stream finds its pictures."""
 
     def batch(self, order: Order, i: int) -> torch.Tensor:
         """Batch `i`: bytes, or floats where they were given normalised."""
 
     def serve(self, order: Order) -> bool:
-        """Whether another order of the same shifts finds its pictures here."""
+        """Tell whether another order of the same shifts finds its pictures here."""
 
 
 @dataclass(frozen=True)
@@ -227,10 +227,10 @@ def _fits(size_bytes: int, device: torch.device) -> bool:
 
 def _mapped(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
     """The array at `path`, or None where there is none of that shape, whole."""
-    if not path.is_file():  # numpy would wait for whoever writes into a pipe
+    if not path.is_file():  # numpy would wait for a process that writes into a pipe
         return None
     try:
         pixels = np.load(path, mmap_mode="c")  # copy on write: torch asks for a writable array
-    except Exception:  # cut off, or whatever numpy trips over in a damaged header
+    except Exception:  # cut off, or one of the errors that numpy raises on a damaged header
         return None
     return pixels if pixels.shape == shape and pixels.dtype == np.uint8 else None

@@ -20,10 +20,10 @@ from tempora_tta.names import DATASETS, found
 
 Opener = Callable[..., dict[str, Shift]]
 _EVERYWHERE = ("root", "severity", "shifts", "progress")
-"""What any opener may ask for."""
+"""Arguments that any opener may have."""
 
 SUBSET = "subset=True, in a run --set data.options.subset=true, accepts"
-"""What an error says to those who have a part of a dataset and know it."""
+"""Remedy for users who have a part of a dataset and know it."""
 
 
 class LayoutError(TemporaError):
@@ -60,31 +60,31 @@ class Dataset:
     source: str
     """The page that describes it and says how to get it."""
     folder: str
-    """Its folder below the data folder; empty: it has no fixed place."""
+    """Folder below the data folder; empty: it has no fixed place."""
     layout: str
     """The files that are expected in it, for people."""
     opener: Opener
     pictures_travel: bool = False
-    """Its licence lets a few pictures be passed on, so that a run may keep some for its report."""
+    """The licence lets a few pictures be passed on, so that a run may keep some for its report."""
     archives: tuple[Archive, ...] = ()
-    """What `tempora data fetch` downloads; empty: to be had by hand only."""
+    """Files that `tempora data fetch` downloads; empty: the user gets them by hand."""
     as_stored: bool = False
-    """Its pictures are read as its published code reads them, without regard to EXIF orientation and alpha."""
+    """Pictures are read as the published code reads them, without regard to EXIF orientation and alpha."""
 
     @property
     def settings(self) -> dict[str, inspect.Parameter]:
-        """What the opener can be told besides what every opener can be."""
+        """The opener's own options."""
         parameters = inspect.signature(self.opener).parameters
         return {key: value for key, value in parameters.items() if key not in _EVERYWHERE}
 
     @property
     def takes(self) -> frozenset[str]:
-        """All that the opener can be told."""
+        """All arguments of the opener."""
         return frozenset(inspect.signature(self.opener).parameters)
 
     @property
     def needs(self) -> frozenset[str]:
-        """What the opener must be told."""
+        """Arguments of the opener that have no default."""
         parameters = inspect.signature(self.opener).parameters.values()
         named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
         return frozenset(one.name for one in named if one.default is one.empty)
@@ -163,7 +163,7 @@ def _own(name: str) -> Dataset:
 
 
 def data_folder() -> Path:
-    """Where datasets lie unless said otherwise: $TEMPORA_DATA, else ./data."""
+    """Default folder of datasets: $TEMPORA_DATA, else ./data."""
     return Path(os.environ.get("TEMPORA_DATA", "data")).expanduser()
 
 
@@ -194,8 +194,8 @@ def open(
         given["root"] = card.locate(root)
     if missing := card.needs - given.keys():
         raise TemporaError(
-            f"dataset {name!r}: its function needs {', '.join(sorted(missing))}, which nobody gives: it may ask for "
-            "root, severity and shifts; whatever else needs a default"
+            f"dataset {name!r}: its function has required arguments ({', '.join(sorted(missing))}): give each a "
+            "default; only root, severity and shifts need none"
         )
     try:
         if "root" in given and not given["root"].is_dir():

@@ -88,12 +88,12 @@ class Visit:
     """`batches` batches of one shift, starting at batch `skip` of its shuffle number `round`."""
 
     number: int
-    """Of its shift among the order's."""
+    """The number of its shift among the order's."""
     batches: int
     skip: int = 0
     round: int = 0
     count: int = 1
-    """How often the stream has come to this shift and severity, this time included."""
+    """Number of times the stream has come to this shift and severity, this time included."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tempora_tta.data.fingerprint import digest
-from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.groups import group_of
-from tempora_tta.data.images import ArrayImages, Images
+from tempora_tta.data.images import ArrayImages, Geometry, Images
 from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
@@ -31,9 +30,9 @@ class Shift:
     num_classes: int
     """Classes in the model's full label space."""
     source: Images
-    """Where the pictures come from."""
+    """The source of the pictures."""
     fingerprint: str
-    """Which data this is, in one word: changes when the images or labels do."""
+    """Hash of the data: changes when the images or labels do."""
     class_names: Sequence[str] | None = None
     """Names of the `num_classes` classes, where known."""
     classes: np.ndarray | None = None
@@ -41,11 +40,11 @@ class Shift:
     group: str = ""
     """noise, blur, weather, digital, extra, clean or natural. Found from the name where not given."""
     notes: tuple[str, ...] = ()
-    """What a user should know about it, such as files that were left out."""
+    """Sentences for the user, such as files that were left out."""
     severity: int | None = None
-    """Of the corruption, where a stream takes several."""
+    """Severity of the corruption, where a stream takes several."""
     normalised: bool = False
-    """Its pictures are float32 as the model takes them, not bytes (`batches.given_shift`)."""
+    """The pictures are float32 as the model takes them, not bytes (`batches.given_shift`)."""
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from tempora_tta.data.geometry import Geometry
+from tempora_tta.data.images import Geometry
 from tempora_tta.data.order import Order
 from tempora_tta.data.pictures import DecodedPictures, Decoder, Pictures
 from tempora_tta.data.sampler import single
@@ -80,7 +80,7 @@ class Stream:
 
     @property
     def fingerprint(self) -> str:
-        """Which data this is, whatever the order."""
+        """Hash of the data, independent of the order."""
         return self.order.fingerprint
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from tempora_tta import data
 from tempora_tta.config import DataConfig
 from tempora_tta.data import Order, Shift
-from tempora_tta.data.geometry import Geometry
+from tempora_tta.data.images import Geometry
 from tempora_tta.data.registry import find
 from tempora_tta.errors import TemporaError
 from tempora_tta.models import Preprocessing

@@ -1,4 +1,4 @@
-"""How strong each corruption is at severities 1 to 5.
+"""Strengths of each corruption at severities 1 to 5.
 
 Lengths are in pixels, so each set belongs to an image size (`SIZES`). "imagenet" and "cifar" are the
 numbers of Hendrycks & Dietterich (ICLR 2019) behind ImageNet-C and CIFAR-10-C. "fashion" starts from
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 VERSION = 1
-"""Raise it whenever a constant or an algorithm changes what comes out: caches are made anew then."""
+"""Raise it whenever a constant or an algorithm changes what comes out: caches are made again then."""
 
 SIZES = {"imagenet": 224, "cifar": 32, "fashion": 28}
 """Side of the images that each set of constants is meant for."""

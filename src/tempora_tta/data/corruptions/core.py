@@ -1,23 +1,28 @@
-"""`corrupt`: from a name, a severity and a seed to corrupted images."""
+"""Corrupted images from a name, a severity and a seed: of a tensor, or of a shift as it is read."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tempora_tta.data.corruptions import blur, digital, noise, weather
-from tempora_tta.data.corruptions.constants import CONSTANTS
+from tempora_tta.data.corruptions.constants import CONSTANTS, SIZES, VERSION
 from tempora_tta.data.corruptions.filters import Corruption
+from tempora_tta.data.fingerprint import digest
 from tempora_tta.data.groups import CORRUPTIONS, EXTRA
+from tempora_tta.data.images import Geometry, Images
+from tempora_tta.data.shift import Shift
 from tempora_tta.errors import TemporaError, unknown
 
 TUNING = EXTRA
 SEVERITIES = (1, 2, 3, 4, 5)
+SEED = 2025
 _ALL: dict[str, Corruption] = {**noise.FAMILY, **blur.FAMILY, **weather.FAMILY, **digital.FAMILY}
 _VALUES_AT_A_TIME = 1 << 22  # about 28 photographs of 224 px: enough to share the overhead, little memory
 
@@ -32,7 +37,7 @@ def corrupt(
     name: str,
     severity: int = 5,
     constants: str = "imagenet",
-    seed: int = 2025,
+    seed: int = SEED,
     first_index: int = 0,
 ) -> Tensor:
     """Corrupt images (n, channels, height, width), grey or RGB: uint8, or floating point in [0, 1].
@@ -87,3 +92,34 @@ def _check(images: Tensor) -> None:
         )
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise TemporaError(f"images of type {images.dtype}: expected uint8, or floating point in [0, 1]")
+
+
+@dataclass(frozen=True, eq=False)
+class CorruptedImages:
+    """Pictures of another source under one corruption, with the constants of the nearest size."""
+
+    slow_to_read: ClassVar[bool] = True
+    clean: Images
+    name: str
+    severity: int
+
+    def __len__(self) -> int:
+        return len(self.clean)
+
+    def read(self, indices: np.ndarray, geometry: Geometry) -> np.ndarray:
+        nearest = min(SIZES, key=lambda constants: abs(SIZES[constants] - geometry.height))
+        c = CONSTANTS[nearest][self.name][self.severity - 1]
+        pixels = torch.from_numpy(self.clean.read(indices, geometry))
+        return corrupt_at(pixels, self.name, c, SEED, indices.tolist()).numpy()
+
+
+def corrupted(clean: Shift, name: str, severity: int) -> Shift:
+    """The pictures of a shift under a corruption."""
+    return replace(
+        clean,
+        name=name,
+        group="",
+        severity=severity,
+        source=CorruptedImages(clean.source, name, severity),
+        fingerprint=digest(clean.fingerprint, name, str(severity), str(SEED), str(VERSION)),
+    )

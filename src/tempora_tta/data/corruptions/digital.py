@@ -36,7 +36,7 @@ def elastic_transform(x: Tensor, c: tuple[float, float, float], moves: Tensor, j
 
 
 def _affine(here: Tensor, moves: Tensor) -> Tensor:
-    """Where each output pixel `here` (2, height, width) comes from if three points around the centre
+    """Find where each output pixel `here` (2, height, width) comes from if three points around the centre
     moved."""
     height, width = here.shape[1:]
     arm = min(height, width) // 3

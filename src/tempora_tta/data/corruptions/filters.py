@@ -1,7 +1,7 @@
-"""What several corruptions share: separable linear filters as matrices, shifts along a line, zooming in.
+"""Tools of several corruptions: separable linear filters as matrices, shifts along a line, zooming in.
 
 A separable filter of an image x is `rows @ x @ columns.T` with one matrix per axis. The matrix holds the
-border rule and the kernel, whatever its width, so small images with wide kernels need no special case.
+border rule and a kernel of any width, so small images with wide kernels need no special case.
 """
 
 from __future__ import annotations

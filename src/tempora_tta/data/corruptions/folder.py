@@ -17,9 +17,8 @@ from tempora_tta.data.corruptions.constants import CONSTANTS, SIZES, VERSION
 from tempora_tta.data.corruptions.core import SEVERITIES, corrupt_at, names
 from tempora_tta.data.fingerprint import digest, file_hashes
 from tempora_tta.data.folders import scan
-from tempora_tta.data.geometry import Geometry
 from tempora_tta.data.groups import CORRUPTIONS, expand
-from tempora_tta.data.images import read_picture
+from tempora_tta.data.images import Geometry, read_picture
 from tempora_tta.data.threads import Progress, in_threads
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.store.atomic import write_atomically
@@ -30,7 +29,7 @@ _GREY_MODES = ("1", "L")
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides the pictures, kept in DST/corruptions.json: a resumed run must not mix two kinds."""
+    """Settings that decide the pictures, kept in DST/corruptions.json: a resumed run must not mix two kinds."""
 
     seed: int
     constants: str

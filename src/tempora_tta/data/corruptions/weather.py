@@ -87,7 +87,7 @@ def brightness(x: Tensor, c: float) -> Tensor:
 
 
 def draw_spatter(rng: np.random.Generator, image: np.ndarray, c: tuple[float, ...]) -> Draws:
-    """How much of each pixel is covered, (1, height, width): drops of water with a bright rim, or flat
+    """Draw how much of each pixel is covered, (1, height, width): drops of water with a bright rim, or flat
     mud."""
     mean, spread, sigma, threshold, strength, is_mud = c
     liquid = ndimage.gaussian_filter(rng.normal(mean, spread, image.shape[1:]), sigma, mode="nearest")
