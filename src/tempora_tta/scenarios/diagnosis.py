@@ -168,8 +168,8 @@ def _lost_accuracy(accuracy: float, offline: float) -> Finding:
 def _loss(terms: Mapping[str, float | None], accuracy: float, standard: float) -> Finding:
     """Explain why served batches are less accurate than standard inference.
 
-    A model that was better for as long as it adapted and is worse frozen has not learned badly: the statistics that it
-    froze with had not been tracked for long.
+    A model that was better for as long as it adapted and is worse frozen has not learned badly: the statistics
+    that it froze with had not been tracked for long.
     """
     frozen, adapting, cutoff = (terms.get(name) for name in ("frozen_accuracy", "adapt_accuracy", "cutoff"))
     known = cutoff is not None and not math.isnan(cutoff)

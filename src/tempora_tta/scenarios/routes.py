@@ -90,8 +90,8 @@ def _beforehand(deployment: Deployment | Resolved, history_free: bool, stateless
 def _refined(resolved: Resolved, offline: Course, history_free: bool, stateless: bool) -> Route:
     """Routes that follow from the times of the offline pass.
 
-    Up to the first loss a fallback has nothing to do, so the deployment is followed without it; up to the first frozen
-    batch all times are known.
+    Up to the first loss a fallback has nothing to do, so the deployment is followed without it; up to the first
+    frozen batch all times are known.
     """
     course = followed(replace(resolved, fallback=None), offline)
     first_frozen = _first_frozen(resolved, offline, course)
