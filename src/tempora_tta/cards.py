@@ -1,4 +1,4 @@
-"""The cards of a run: what its scenarios and methods say of themselves to whoever shows the results.
+"""The cards of a run: titles, labels and colours of its scenarios and methods.
 
 They travel with the results, as plain data in run.json. What a run does not say of a name the catalogue says, or the
 name itself.
@@ -17,7 +17,7 @@ from tempora_tta.scenarios import Scenario, ScenarioCard
 from tempora_tta.scenarios.specs import KINDS
 
 OVERALL, TEMPORAL = "overall", "temporal"
-"""Groups of cells beside those of one protocol: all of them, and those under pressure."""
+"""Groups of cells besides those of one protocol: all of them, and those under pressure."""
 
 OURS = {protocol: ScenarioCard.of(protocol, kind.parameter, kind.card) for protocol, kind in KINDS.items()}
 """The cards of the scenarios that ship with Tempora."""
@@ -33,15 +33,15 @@ class Cards:
     # -- scenarios ---------------------------------------------------------------------------------------------
 
     def scenario(self, protocol: str) -> ScenarioCard:
-        """The card of a protocol; a name that nobody described is its own title."""
+        """Return the card of a protocol; a name without a card is its own title."""
         return self.scenarios.get(protocol) or OURS.get(protocol) or ScenarioCard.of(protocol)
 
     def title(self, group: str) -> str:
-        """What stands above the columns of a protocol, or of all of them."""
+        """Return the title above the columns of a protocol, or of all of them."""
         return group.capitalize() if group in (OVERALL, TEMPORAL) else self.scenario(group).title
 
     def protocol_order(self, group: str) -> tuple[int, str]:
-        """A sort key: overall, the reference, then as the cards say."""
+        """Return a sort key: overall, the reference, then as the cards say."""
         return (-1, group) if group in (OVERALL, TEMPORAL) else (self.scenario(group).place, group)
 
     def in_protocol_order(self, groups: Iterable[str]) -> list[str]:
@@ -49,7 +49,7 @@ class Cards:
 
     @cached_property
     def references(self) -> frozenset[str]:
-        """The protocols without pressure, which the others are compared with."""
+        """Protocols without pressure, which the others are compared with."""
         known = {**OURS, **self.scenarios}
         return frozenset(protocol for protocol, card in known.items() if card.reference)
 
@@ -78,7 +78,7 @@ class Cards:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Cards:
-        """The cards of run.json; raises TemporaError where they are none."""
+        """Return the cards of run.json; raises TemporaError where they are none."""
         return cls(
             {name: ScenarioCard.from_json(name, card) for name, card in _entries(data, "scenarios")},
             {name: MethodCard.from_json(name, card) for name, card in _entries(data, "methods")},
@@ -86,11 +86,11 @@ class Cards:
 
 
 CATALOGUE = Cards()
-"""What is known without a run: the paper's scenarios and methods."""
+"""Cards that are known without a run: the paper's scenarios and methods."""
 
 
 def scenario_cards(scenarios: Iterable[Scenario]) -> dict[str, ScenarioCard]:
-    """The cards of scenarios by protocol, each of which means one kind of scenario."""
+    """Return the cards of scenarios by protocol, each of which means one kind of scenario."""
     cards: dict[str, ScenarioCard] = {}
     for scenario in scenarios:
         card = scenario.full_card()

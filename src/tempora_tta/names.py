@@ -49,7 +49,7 @@ MODELS: Mapping[str, str] = {
     "cifar_resnet18": "tempora_tta.models.loading:cifar_resnet18",
 }
 BUNDLED = tuple(name for name, path in MODELS.items() if path.endswith(":bundled"))
-"""Those whose weights ship with the package."""
+"""Models whose weights ship with the package."""
 
 DATASETS: Mapping[str, str] = {
     "cifar10": "tempora_tta.data.cifar:cifar10",
@@ -134,12 +134,12 @@ TABLES = (
 
 
 def file_of(path: str) -> Path:
-    """Where the file `package:file` of one of the lists lies; its package is not imported."""
+    """Return the place of a file `package:file` of one of the lists; its package is not imported."""
     package, _, file = path.partition(":")
     return Path(__file__).parent.joinpath(*package.split(".")[1:], file)
 
 
 def found(path: str) -> Any:
-    """What `module:name` of one of the lists names, imported now."""
+    """Import what `module:name` of one of the lists names."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

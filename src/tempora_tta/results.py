@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Results(store.Results):
-    """What a run found out. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one.
+    """The results of a run. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one.
 
     `utilities` (one row per method, shift, seed and scenario), `traces` (one row per batch) and `segments` are
     pandas data frames; the methods below answer questions. A notebook shows the answer and who wins where.
@@ -30,7 +30,7 @@ class Results(store.Results):
 
     @property
     def cells(self) -> pd.DataFrame:
-        """The one table from which all answers follow: a row per method, scenario and shift, seeds pooled.
+        """The table from which all answers follow: a row per method, scenario and shift, seeds pooled.
 
         The shift `all` holds all shifts that count together. A row has `rank`, `gap` (to the best),
         `standard_utility`, the terms of its utility and its interval over other samples (`sample_lo`, `sample_hi`);
@@ -39,7 +39,7 @@ class Results(store.Results):
         return cells_of(self)
 
     def winners(self) -> pd.DataFrame:
-        """Who wins where, and how sure that is: one row per shift and scenario, seeds taken together.
+        """Return who wins where, and how sure that is: one row per shift and scenario, seeds taken together.
 
         `method` is the winner, `verdict` one of holds, equal (with those in `equal_with`, within half a point) and
         undecided, `why` timing or sampling where it is undecided, `p_best` the probability that no other method is

@@ -1,6 +1,6 @@
 """Every sentence about results. Plain data in, text out: nothing is computed here but the form of a number.
 
-The data are those of `Answer.to_json()` and `analysis.overview()`, so that whatever is said is there as JSON, too.
+The data are those of `Answer.to_json()` and `analysis.overview()`, so that all of it is there as JSON, too.
 """
 
 from __future__ import annotations

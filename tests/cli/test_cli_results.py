@@ -253,7 +253,7 @@ def like_the_paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_beside_the_paper(like_the_paper: Path) -> None:
     text = one_line(tempora("compare", like_the_paper, "--published", "rn50_inc"))
-    assert "numbers beside rn50_inc: mean absolute difference" in text
+    assert "numbers next to rn50_inc: mean absolute difference" in text
     assert "known inconsistency 5" in text
     assert "other weights, preprocessing or data" in text
     assert "Offline: utility (%) and rank among the common methods" in text
@@ -279,7 +279,7 @@ def test_known_misprints_are_marked(tmp_path: Path) -> None:
     assert "known inconsistency 1: repeats the value of B = 2.5 s" in one_line(text)
     tent = next(line for line in text.split("Amortised")[1].splitlines() if line.startswith("Tent"))
     assert "‡" in tent
-    assert "1 of them are beside printed numbers that contradict" in one_line(text)
+    assert "1 of them are next to printed numbers that contradict" in one_line(text)
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,12 @@ class Answer:
 
     @property
     def method(self) -> str | None:
-        """The method to use; None where no method has an exact answer that keeps the limits."""
+        """Method to use; None where no method has an exact answer that keeps the limits."""
         return None if self.ranking.empty else str(self.ranking["method"].iloc[0])
 
     @property
     def why(self) -> str:
-        """The reasons for the choice, in sentences."""
+        """Reasons for the choice, in sentences."""
         return " ".join(words.why(self.to_json()))
 
     def could_be(self, method: str) -> bool:

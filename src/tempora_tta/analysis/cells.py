@@ -24,7 +24,6 @@ import pandas as pd
 
 from tempora_tta.cards import CATALOGUE, OVERALL, TEMPORAL, Cards
 from tempora_tta.errors import TemporaError
-from tempora_tta.errors import counted as number_of
 from tempora_tta.published.methods import STANDARD, order
 from tempora_tta.published.setups import CORRUPTIONS
 from tempora_tta.scenarios.course import SIX_TERMS
@@ -246,17 +245,6 @@ def shift_set(shifts: Iterable[str]) -> list[str]:
     return [shift for shift in distinct if shift != CLEAN] or distinct
 
 
-def shift_words(shifts: Iterable[str]) -> str:
-    """Say how many shifts there are; clean images are named apart.
-
-    >>> shift_words(["fog", "clean", "snow"]), shift_words(["clean"])
-    ('2 shifts and clean', '1 shift')
-    """
-    distinct = set(shifts)
-    counting = shift_set(distinct)
-    return number_of(len(counting), "shift") + (" and clean" if len(counting) < len(distinct) else "")
-
-
 def counted(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows whose shift counts."""
     if "shift" not in frame or CLEAN not in set(frame["shift"]):
@@ -427,11 +415,6 @@ def wins_of(winners: pd.DataFrame, cards: Cards = CATALOGUE, group: str = OVERAL
     counts = win_counts(winners, cards)
     counts = counts[counts["group"] == group]
     return {str(name): int(wins) for name, wins in zip(counts["method"], counts["wins"], strict=True)}
-
-
-def champions(table: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:
-    """Return `winners` of every scenario over all shifts together."""
-    return winners(over_all(table), cards)
 
 
 def offline_champion(table: pd.DataFrame) -> str | None:

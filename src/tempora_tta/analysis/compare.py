@@ -38,7 +38,7 @@ _Streams = dict[tuple[str, int], list[Scored]]
 
 @dataclass(frozen=True)
 class RunComparison:
-    """What is different between a run and another."""
+    """Differences between a run and another."""
 
     cells: pd.DataFrame
     """One row per method and scenario that both have, over the streams that both have: `value`, `utility`, `rank`
@@ -48,7 +48,7 @@ class RunComparison:
     winners: pd.DataFrame
     """Scenarios that another method wins: `winner` and `winner_other`."""
     notes: list[str]
-    """What else differs, in sentences: machines, lambda, configuration, what only one of them has."""
+    """Other differences, in sentences: machines, lambda, configuration, what only one of them has."""
     paired: bool
     """Both runs saw the same batches, so differences are taken batch by batch."""
 
@@ -96,7 +96,7 @@ def compare_runs(run: Results, other: Results, without: Collection[str] = ()) ->
 
 
 def _rows(run: Results, without: Collection[str]) -> pd.DataFrame:
-    """The rows to compare, sorted: methods then come in one order in both runs, and a pass is read once."""
+    """Return the rows to compare, sorted: methods then come in one order in both runs, and a pass is read once."""
     rows = scored(run.utilities)
     rows = counted(rows[~rows["method"].isin(list(without))])
     rows = rows.assign(queue=rows["queue"].fillna(1)).drop_duplicates([*_CELL, "shift", "seed"])
@@ -131,7 +131,7 @@ def _scored(
 
 
 def _replicates(here: _Streams, there: _Streams, paired: bool) -> tuple[Replicates, Replicates]:
-    """The methods of one scenario in this run, and the same methods in the other."""
+    """Return the methods of one scenario in this run, and the same methods in the other."""
     if paired:
         both = [together([*here[one], *there[one]], f"{one[0]} {one[1]}") for one in here]
         mine = theirs = pooled(both)
@@ -169,7 +169,7 @@ def _compared(here: Replicates, there: Replicates) -> pd.DataFrame:
 
 
 def _changed_winners(cells: pd.DataFrame) -> pd.DataFrame:
-    """A winner changes when none of the first methods of one run is first in the other."""
+    """Return the scenarios in which none of the first methods of one run is first in the other."""
     found = []
     for key, cell in cells.groupby(SCENARIO_NAME, dropna=False, sort=False):
         first, other = (list(cell.loc[cell[rank] == 1, "method"]) for rank in ("rank", "rank_other"))
@@ -245,7 +245,7 @@ def _told(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _what_it_has(rows: pd.DataFrame) -> str:
-    """The methods, shifts and scenarios of a run."""
+    """Name the methods, shifts and scenarios of a run."""
     return "; ".join(
         f"{plural} {_short(', '.join(rows[column].unique()))}" for column, plural in _KEYS.items()
     )

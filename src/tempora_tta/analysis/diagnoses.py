@@ -26,7 +26,7 @@ from tempora_tta.store.schema import COLLAPSE_BATCHES
 from tempora_tta.words import shift_title
 
 FEW_SAMPLES = 16
-"""A batch of so many or fewer says little about the mean and variance of a channel."""
+"""Batch size up to which a batch says little about the mean and variance of a channel."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Case:
     batch_statistics: frozenset[str]
     """Methods that normalise with the statistics of the batch at hand."""
     classes: str
-    """How classes are correlated in time; empty where they are shuffled."""
+    """Correlation of classes in time, in words; empty where they are shuffled."""
     cards: Cards
 
     @property
@@ -52,7 +52,7 @@ class Case:
         return self.offline.get(self.method, 1.0) < self.offline.get(STANDARD, 0.0)
 
     def lost(self, method: str) -> float:
-        """What a method loses against standard inference without any pressure."""
+        """Return what a method loses against standard inference without any pressure."""
         return self.offline[STANDARD] - self.offline[method]
 
 
@@ -110,7 +110,7 @@ def collapse(case: Case) -> Finding | None:
 
 
 def _below_at_the_end(own: FloatArray, standard: FloatArray) -> int:
-    """How many batches up to the last one are all below standard inference."""
+    """Count the batches up to the last one that are all below standard inference."""
     no_worse = np.flatnonzero(own >= standard)
     return len(own) if not len(no_worse) else int(len(own) - 1 - no_worse[-1])
 
@@ -152,7 +152,7 @@ def diagnoses(results: Results, batches: pd.DataFrame) -> dict[str, list[Finding
 
 
 def how_correlated(manifest: Mapping[str, Any]) -> str:
-    """How classes follow each other on the streams of a run, as its settings say; empty where they are shuffled.
+    """Say how classes follow each other on the streams of a run, by its settings; empty where they are shuffled.
 
     >>> how_correlated({"stream": {"classes": {"dirichlet": 0.1}}}), how_correlated({})
     ('Dirichlet 0.1', '')
@@ -168,7 +168,7 @@ def _by_batch(results: Results, cards: Cards) -> tuple[frozenset[str], frozenset
     alone, statistics = set(), set()
     try:
         passes = results.folder.passes().values()
-    except TemporaError:  # a damaged pass is an error for whoever needs its batches
+    except TemporaError:  # a damaged pass is an error where its batches are needed
         return frozenset(), frozenset()
     for stored in passes:
         method = str(stored.identity.get("method"))

@@ -149,7 +149,7 @@ def _recipes(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _non_finite(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What a reader of the table should know.
+    """Say what to know before the table is read.
 
     >>> _non_finite({"tent": {"batches": 3, "passes": 1, "shifts": ["fog"]}})
     ['tent: NaN or infinite scores in 3 batches of 1 pass (fog): what it predicted there is arbitrary']

@@ -81,7 +81,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Summary:
-    """How many winners of a run are sure."""
+    """Counts of the winners of a run by how sure they are."""
 
     cells: int
     holds: int

@@ -47,7 +47,7 @@ class Arrivals:
 
     @classmethod
     def of(cls, streams: Iterable[tuple[str, int, int]]) -> Arrivals:
-        """Draw Poisson arrivals for streams of a shift, a seed and so many batches."""
+        """Draw Poisson arrivals for streams, each with its shift, its seed and its batches."""
         once = list(streams)
         repeats = -(-LEAST_ARRIVALS // sum(batches for _, _, batches in once))
         parts, start = [], 0.0

@@ -33,7 +33,7 @@ class Question:
     """A deployment and its limits. Knobs combine freely, but for two paces or two patiences.
 
     Args:
-        interval_ms: a batch arrives every so many milliseconds.
+        interval_ms: milliseconds between batches.
         fps: frames per second of each camera. Frames are then what counts, each from its own arrival on.
         cameras: how many cameras share the pipeline, with `fps`.
         rate_hz: images per second on average, in batches that arrive at random (Poisson).
@@ -122,7 +122,7 @@ class Question:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What was asked, as plain data."""
+        """The question as plain data."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}
         kept = {
             name: value

@@ -1,4 +1,4 @@
-"""What a run says about one deployment, evaluated or not: exactly, or not at all.
+"""Answers of a run to one deployment, evaluated or not: exact, or none.
 
 A deployment that was not evaluated still has an exact answer where `route` finds one in the passes that were made:
 any patience, any schedule that loses nothing, any schedule of a method whose predictions do not depend on earlier
@@ -47,7 +47,7 @@ class Replay:
 
     @cached_property
     def worth(self) -> FloatArray:
-        """The utility that each batch added."""
+        """Utility that each batch added."""
         return self.trace.worth(self.resolved)
 
     @cached_property
@@ -68,7 +68,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Answers:
-    """What each method gets out of one deployment, and which have no exact answer."""
+    """Utility of each method in one deployment, and the methods without an exact answer."""
 
     rows: pd.DataFrame
     """The rows of `streams`, of the methods with an answer on every stream."""
@@ -85,7 +85,7 @@ class Answers:
 
     @property
     def varying(self) -> bool:
-        """The device's own variation is known behind the times of all methods."""
+        """True if the device's own variation is known behind the times of all methods."""
         return all(varies(one.trace) for one in self.streams.values())
 
 
@@ -148,7 +148,7 @@ class _Reader:
         return self._replayed(rows)
 
     def _placed(self, row: dict[str, Any], trace: Trace, how: str) -> Replay:
-        """All rows get the asked deployment's name, whatever a grid called it."""
+        """Give a row the name of the asked deployment, which a grid may call otherwise."""
         resolved = self._resolved(row, trace.num_batches)
         named = {"label": self._scenario.label, "value": self._scenario.value(resolved), "answer": how}
         return Replay({**row, **named}, trace, resolved)

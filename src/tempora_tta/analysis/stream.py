@@ -19,7 +19,7 @@ from tempora_tta.store.schema import COLLAPSE_BATCHES
 
 
 def by_segment(segments: pd.DataFrame) -> pd.DataFrame:
-    """Utility per method and segment, the mean over seeds, in the order in which the first seed's stream goes."""
+    """Return utility per method and segment, the mean over seeds, in the order of the first seed's stream."""
     first = segments["seed"] == segments["seed"].min()
     places = segments[first].drop_duplicates("segment").set_index("segment")["position"]
     pooled = segments.groupby(["method", "segment"], as_index=False).agg(
@@ -38,7 +38,7 @@ def by_segment(segments: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_the_stream(segments: pd.DataFrame) -> pd.DataFrame:
-    """What became of each method over a stream, in one scenario: one row per method.
+    """Return what became of each method over a stream in one scenario, one row per method.
 
     `gain` over standard inference; `segments_below` of `segments` in which it is below it (means over seeds);
     `seeds_collapsed` of `seeds` in which it earned less for COLLAPSE_BATCHES batches on end or more, how many such
@@ -91,7 +91,7 @@ def _one_stream(part: pd.DataFrame) -> dict[str, object]:
 
 
 def _sum(values: pd.Series) -> float:
-    """Nothing where nothing is known, instead of 0."""
+    """Return the sum; nothing where nothing is known, instead of 0."""
     return float(values.sum(min_count=1))
 
 
@@ -156,7 +156,7 @@ def _visits(found: pd.DataFrame, cards: Cards) -> list[str]:
         ("worse than at their first (forgotten)", found[change <= -_NOTABLE]),
     ):
         if len(part):
-            beside = "" if part["gain"].isna().all() else " beside standard inference"
+            beside = "" if part["gain"].isna().all() else " more than standard inference"
             each = _points(part["change"], cards)
             told.append(f"At their last visit shifts are {result}, in points{beside}: {each}.")
     return told

@@ -109,7 +109,7 @@ def _intervals(own: Trace, resolved: Resolved, values: FloatArray, history_free:
 
 
 def _patiences(own: Trace, resolved: Resolved, values: FloatArray) -> FloatArray:
-    """Weigh the answers by every patience: the stream waits, whatever they are worth."""
+    """Weigh the answers by every patience: the stream waits for them all the same."""
     response_ms = own.course(resolved).response_ms
     kappa = np.stack([decay(response_ms, value, resolved.baseline_ms) for value in values])
     return np.asarray((own.accuracy * kappa).sum(axis=1) / own.num_batches)

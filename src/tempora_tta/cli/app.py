@@ -93,13 +93,13 @@ def main() -> None:
 
 
 def _flush() -> None:
-    """Output that cannot be written is noticed here, where it can be said, not while Python shuts down."""
+    """Notice output that cannot be written here, where it can be said, not while Python shuts down."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 def _explained(error: OSError) -> str | None:
-    """What the user is told; empty where nobody reads any more; None where it is a fault of ours."""
+    """Return the message for the user; empty where the reader is gone; None where it is a fault of ours."""
     if error.filename is not None:
         return f"{error.filename}: {error.strerror}; name another place, or make this one usable"
     if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
@@ -118,7 +118,7 @@ def _print_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Ours as a sentence; those of libraries as Python prints them."""
+    """Print our warnings as a sentence, those of libraries as Python does."""
     if issubclass(category, TemporaWarning):
         print_warning(str(message))
     else:

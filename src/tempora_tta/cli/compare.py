@@ -94,7 +94,7 @@ def compare(
 
 
 def _about_runs(run: Results, other: Results, found: RunComparison) -> list[tuple[str, str]]:
-    """Lines and their styles."""
+    """Return lines and their styles."""
     from tempora_tta import words
     from tempora_tta.analysis.answer import machine_name, settings_of
 
@@ -129,12 +129,12 @@ def _about_paper(found: Comparison) -> list[tuple[str, str]]:
     if numbers["winners_compared"]:
         won = f"{numbers['winners_agreeing']} of {numbers['winners_compared']} published winners win here"
     said = (
-        f"{numbers['numbers']} numbers beside {found.setup}: mean absolute difference "
+        f"{numbers['numbers']} numbers next to {found.setup}: mean absolute difference "
         f"{100 * numbers['mean_absolute_difference']:.2f} points, largest "
         f"{100 * numbers['largest_difference']:.2f}; {numbers['within_rounding']} equal as printed; {order}; {won}."
     )
     misprints = (
-        f"{numbers['known_misprints']} of them are beside printed numbers that contradict the paper itself "
+        f"{numbers['known_misprints']} of them are next to printed numbers that contradict the paper itself "
         f"(marked {_MISPRINT}) and count in no average."
     )
     notes = [(f"note: {flag}", "yellow") for flag in found.flags]
@@ -158,7 +158,7 @@ def _of_runs(cells: pd.DataFrame, cards: Cards) -> pd.DataFrame:
 
 
 def _of_paper(cells: pd.DataFrame, by_shift: bool, cards: Cards) -> pd.DataFrame:
-    """The same beside the paper: over all shifts where the run has them all, else shift by shift."""
+    """Say the same next to the paper: over all shifts where the run has them all, else shift by shift."""
     from tempora_tta.analysis import ordered
 
     whole = cells["shift"] == "all"
@@ -177,7 +177,7 @@ def _of_paper(cells: pd.DataFrame, by_shift: bool, cards: Cards) -> pd.DataFrame
 
 
 def _tables(cells: pd.DataFrame, sides: tuple[_Side, ...], cards: Cards) -> list[Table]:
-    """Methods down; for each group of a table, the sides across."""
+    """Lay out methods down and, for each group of a table, the sides across."""
     from tempora_tta.report.table import Column, TableCell, of_methods
 
     tables = []

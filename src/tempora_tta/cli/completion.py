@@ -8,7 +8,7 @@ Complete = Callable[[str], list[str]]
 
 
 def one_of(names: Iterable[str]) -> Complete:
-    """Names that start as the word does."""
+    """Complete a word with the names that start like it."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names if name.startswith(incomplete)]
@@ -17,7 +17,7 @@ def one_of(names: Iterable[str]) -> Complete:
 
 
 def some_of(names: Iterable[str]) -> Complete:
-    """The same for a list with commas: its last name is completed, the ones before it are not offered again."""
+    """Complete the last name of a list with commas; the ones before it are not offered again."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")

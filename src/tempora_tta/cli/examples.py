@@ -12,7 +12,7 @@ import typer
 
 class Example(NamedTuple):
     arguments: str
-    """What follows the command."""
+    """Text after the command."""
     does: str
 
 
@@ -56,7 +56,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("datasets", "every dataset with size, licence and source"),
     ),
     "merge": (
-        Example("runs/seed1 runs/seed2 --out runs/both", "two seeds as one run, ranked anew"),
+        Example("runs/seed1 runs/seed2 --out runs/both", "two seeds as one run, ranked again"),
         Example("runs/part-* --out runs/all", "the parts that several machines made"),
     ),
     "pack": (
@@ -95,7 +95,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "show": (
         Example("runs/mine", "who wins where, and how sure that is"),
-        Example("mine.tempora", "the same of a pack that somebody sent, checked"),
+        Example("mine.tempora", "the same of a pack that was sent to you, checked"),
         Example("runs/gpu runs/pi --table sweep --format csv", "two runs as one table, with a column run"),
         Example("runs/mine --table winners --format latex", "any table of the paper, ready to paste"),
     ),
@@ -107,7 +107,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
 
 
 def add_examples(group: typer.Typer, above: str = "") -> None:
-    """The --help of every command, and of every group of them, ends with its examples."""
+    """End the --help of every command and of every group with its examples."""
     for command in group.registered_commands:
         assert command.callback is not None
         name = f"{above}{command.name or command.callback.__name__}"
@@ -120,7 +120,7 @@ def add_examples(group: typer.Typer, above: str = "") -> None:
 
 
 def as_epilog(name: str) -> str:
-    """Paragraphs, as Typer lays them out."""
+    """Return the examples as paragraphs, as Typer lays them out."""
     lines = [f"{line(name, example)}  # {example.does}" for example in EXAMPLES.get(name, ())]
     return "\n\n".join(["Examples:", *lines]) if lines else ""
 

@@ -13,7 +13,7 @@ from tempora_tta.cli.terminal import say
 def pack(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     out: Annotated[
-        Path | None, typer.Option(help="The file to write. Default: beside the folder, RUN.tempora.")
+        Path | None, typer.Option(help="The file to write. Default: next to the folder, RUN.tempora.")
     ] = None,
     no_traces: Annotated[
         bool, typer.Option("--no-traces", help="Leave the single batches out: smaller, tables only.")
@@ -36,7 +36,7 @@ def merge(
     ],
     out: Annotated[Path, typer.Option(help="The new run folder.")],
 ) -> None:
-    """Join run folders of one job into one, ranked anew. Exit status 1: some cells are in none of them."""
+    """Join run folders of one job into one, ranked again. Exit status 1: some cells are in none of them."""
     from tempora_tta.analysis.of_run import keep_doubt
     from tempora_tta.errors import counted
     from tempora_tta.store.merge import merge as join

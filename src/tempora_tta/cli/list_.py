@@ -16,7 +16,7 @@ What = Literal["methods", "models", "datasets", "streams", "scenarios", "clocks"
 def list_(
     what: Annotated[What, typer.Argument()],
 ) -> None:
-    """What there is to choose from: methods, models, datasets, streams, scenarios, clocks or suites."""
+    """List what there is to choose from: methods, models, datasets, streams, scenarios, clocks or suites."""
     entries, hint = LISTS[what]
     out = console()
     print_entries(out, entries())
@@ -77,7 +77,7 @@ def _streams() -> Iterator[Entry]:
             (),
         ),
         "continual": (
-            "One shift after the other: does a method survive when nobody tells it that the world changed?",
+            "One shift after the other: does a method survive when it is not told that the world changed?",
             (),
         ),
         "gradual": (
@@ -121,7 +121,7 @@ def _scenarios() -> Iterator[Entry]:
         "deployment",
         "Any of these together: a battery-powered camera has arrivals, patience and a budget",
         "arrivals (on_completion, on_prediction, recorded times, or {poisson: {utilisation: 0.5}}; also periodic, "
-        "bursty, recorded) or fps (frames per second) of so many cameras (1), deadline_ms or deadline_x, "
+        "bursty, recorded) or fps (frames per second) and cameras (1), deadline_ms or deadline_x, "
         "fallback: latest or standard, and all knobs above",
     )
     yield from _grids()

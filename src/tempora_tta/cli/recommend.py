@@ -30,7 +30,7 @@ def recommend(
     rate_hz: Annotated[
         Number, typer.Option(help="Images per second on average, at random (Poisson).")
     ] = None,
-    interval_ms: Annotated[Number, typer.Option(help="A batch arrives every so many ms.")] = None,
+    interval_ms: Annotated[Number, typer.Option(help="Milliseconds between batches.")] = None,
     within_ms: Annotated[Number, typer.Option(help="An answer is worth nothing after this time.")] = None,
     patience_ms: Annotated[Number, typer.Option(help="An answer that takes this long is worth half.")] = None,
     budget: Annotated[
@@ -49,7 +49,7 @@ def recommend(
     p99_ms: Annotated[
         Number,
         typer.Option(
-            help="Only methods that answer 99 % within so many ms. No pace: the highest rate of each."
+            help="Only methods that answer 99 % within this time. No pace: the highest rate of each."
         ),
     ] = None,
     p95_ms: Annotated[Number, typer.Option(help="The same for 95 %.")] = None,
@@ -58,9 +58,7 @@ def recommend(
         Number, typer.Option(help="Only methods that answer at least this share (0.99).")
     ] = None,
     budget_j: Annotated[Number, typer.Option(help="Only methods whose adapting takes at most this.")] = None,
-    memory_mb: Annotated[
-        Number, typer.Option(help="Only methods that hold at most so many megabytes.")
-    ] = None,
+    memory_mb: Annotated[Number, typer.Option(help="Only methods that hold at most this much.")] = None,
     why: Annotated[
         bool, typer.Option("--why", help="Add what decided, and which methods are not ranked.")
     ] = False,

@@ -1,4 +1,4 @@
-"""What every command looks like: the same tables, lists, warnings and errors, with a terminal or without one."""
+"""The look of every command: the same tables, lists, warnings and errors, with a terminal or without one."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ Entry = tuple[str, str, str]
 """A name, what it is, and a quieter line of facts."""
 
 MOST_CHARACTERS = 10_000
-"""Of a message: what is longer holds somebody's data."""
+"""Length of a message; a longer one holds data of the user's."""
 UNBROKEN = "\u00a0"
 """A blank that `print_entries` breaks no line at, and prints as an ordinary one."""
 
 
 def console(stderr: bool = False) -> Console:
-    """Where a command prints: in colour on a terminal that has it, 80 columns wide where there is none. Text is
-    text: whatever a name holds, it is neither markup nor an escape sequence."""
+    """Return the console of a command: in colour on a terminal that has it, 80 columns wide where there is none.
+
+    Text is text: a name is neither markup nor an escape sequence.
+    """
     forget_no_width()
     return _plain_console()(stderr=stderr, highlight=False, markup=False, emoji=False)
 
@@ -54,7 +56,7 @@ def _plain_console() -> type[Console]:
             except OSError as error:
                 from tempora_tta.store.atomic import CannotWrite
 
-                # Whoever prints progress is inside a pass, which did nothing wrong.
+                # Progress is printed inside a pass, which did nothing wrong.
                 raise CannotWrite(cannot_print(error)) from error
 
     return PlainConsole
@@ -73,12 +75,12 @@ def say(text: str, nl: bool = True, err: bool = False) -> None:
 
 
 def is_live(console: Console) -> bool:
-    """Whether what was printed can be drawn over: no pipe, even one that was promised colours (FORCE_COLOR)."""
+    """Tell whether what was printed can be drawn over: no pipe, even one that was promised colours (FORCE_COLOR)."""
     return console.file.isatty() and not console.is_dumb_terminal
 
 
 def plain_table(*headings: str, numbers: Iterable[str] = ()) -> Table:
-    """The look of every small table. `numbers` names the columns that hold them; what is too long is folded."""
+    """Return a table with the look of every small one; `numbers` names the columns that hold them."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -92,7 +94,7 @@ def plain_table(*headings: str, numbers: Iterable[str] = ()) -> Table:
 
 
 def print_entries(console: Console, entries: Iterable[Entry]) -> None:
-    """Names in bold, beside each what it is and below that, dimmed, its facts, wrapped to the window."""
+    """Print names in bold, next to each what it is and below that, dimmed, its facts, wrapped to the window."""
     from rich.text import Text
 
     listed = list(entries)
@@ -127,7 +129,7 @@ def print_warning(message: str) -> None:
 
 
 def _print_message(kind: str, message: str, style: str) -> None:
-    """To stderr. A log gets it as it is, a terminal wrapped, except for commands, which are there to be copied."""
+    """Print to stderr: to a log as it is, to a terminal wrapped, but for commands, which are there to be copied."""
     from rich.text import Text
 
     out = console(stderr=True)

@@ -20,12 +20,12 @@ HOOKS = {"mlflow": "MlflowHook", "wandb": "WandbHook"}
 
 
 def open_hooks(names: Iterable[str], folder: Path) -> list[Observer]:
-    """The hooks by name, or `module:Class` of the user's own, ready to observe a run into `folder`."""
+    """Return the hooks by name, or `module:Class` of the user's own, ready to observe a run into `folder`."""
     return [_open(name, folder) for name in names]
 
 
 def _made(name: str, make: Callable[..., Any], folder: Path) -> Any:
-    """What the user's own class makes of the run folder."""
+    """Make a hook from the user's own class and the run folder."""
     try:
         return make(folder)
     except Exception as error:

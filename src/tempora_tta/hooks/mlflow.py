@@ -22,7 +22,7 @@ EXPERIMENT = "tempora"
 MOST_TEXT = 500
 """Characters that MLflow keeps of a parameter on every store."""
 MOST_METRICS = 1000
-"""That it takes in one call."""
+"""Metrics that MLflow takes in one call."""
 
 
 class MlflowHook(Observer):

@@ -1,4 +1,4 @@
-"""What a run tells a tracker: facts once, and a number per method and scenario."""
+"""Summary of a run for a tracker: facts once, and a number per method and scenario."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORDS = {"ρ": "rho", "λ": "lambda", "%": "pct", "∞": "inf"}
 
 
 def facts(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What was run and where, as text."""
+    """Return what was run and where, as text."""
     machine = manifest.get("machine") or {}
     told = {name: manifest.get(name) for name in FACTS}
     told |= {
@@ -49,12 +49,12 @@ def metrics(results: Results) -> dict[str, float]:
 
 
 def files(results: Results) -> list[Path]:
-    """Of the run folder, the tables; traces stay where they are."""
+    """Return the tables of the run folder; traces stay where they are."""
     return [results.path / name for name in FILES if (results.path / name).exists()]
 
 
 def plain(text: str) -> str:
-    """A name that every tracker takes.
+    """Return a name that every tracker takes.
 
     >>> plain("ρ 50 %"), plain("T 2.5λ"), plain("my.module:Method")
     ('rho_50_pct', 'T_2.5_lambda', 'my.module_Method')

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tempora_tta.methods import by_family, register
 from tempora_tta.methods.gradient import RATE
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import by_family
 from tempora_tta.methods.views import random_resized_crops
 from tempora_tta.methods.weighted import WeightedMethod, WeightedSettings
 

@@ -46,7 +46,7 @@ def names() -> tuple[str, ...]:
 
 
 def _installed() -> dict[str, EntryPoint]:
-    """What other packages offer, in the entry points `tempora_tta.methods`; none takes the place of ours."""
+    """Entry points `tempora_tta.methods` of other packages; none takes the place of ours."""
     return {one.name: one for one in entry_points(group="tempora_tta.methods") if one.name not in METHODS}
 
 

@@ -140,7 +140,7 @@ def coloured(pixels: Tensor, drawn: Drawn) -> Tensor:
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """How bright they are."""
+    """Brightness."""
     if pixels.shape[-3] == 1:
         return pixels
     red, green, blue = pixels.split(1, dim=-3)
@@ -260,7 +260,7 @@ def random_offsets(room: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _sources(start: Tensor, length: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """Where each of `size` output pixels reads, in grid_sample's units: -1 and 1 are the outer edges."""
+    """Place at which each of `size` output pixels reads, in grid_sample's units: -1 and 1 are the outer edges."""
     centres = torch.arange(size, dtype=torch.float64, device=start.device) + 0.5
     within = (centres * length[:, None] / size - 0.5).clamp(min=0)
     pixel = start[:, None] + torch.minimum(within, length[:, None] - 1)
@@ -370,7 +370,7 @@ _POINTWISE = {
 
 
 def matrix(name: str, strength: float, sign: int, height: int, width: int) -> list[list[float]]:
-    """Where a point of the view reads in the image, both measured in pixels from the upper-left corner."""
+    """Matrix that leads from a point of the view to the one it shows, in pixels from the upper-left corner."""
     if name == "rotate":
         angle = sign * math.radians(int(3 * strength))
         cos, sin, x, y = math.cos(angle), math.sin(angle), width / 2, height / 2

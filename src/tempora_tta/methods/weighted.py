@@ -1,4 +1,4 @@
-"""What CMF and ROID share: samples weighted by certainty and diversity, and consistency with a view."""
+"""The base of CMF and ROID: samples weighted by certainty and diversity, and consistency with a view."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tempora_tta.methods.gradient import GradientMethod, NormSettings, TrackSett
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedSettings(NormSettings, TrackSettings):
-    """Of a method that weighs samples and compares them with a view."""
+    """Settings of a method that weighs samples and compares them with a view."""
 
 
 class WeightedMethod(GradientMethod):

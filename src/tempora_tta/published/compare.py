@@ -1,4 +1,4 @@
-"""Two sets of cells side by side; a run beside the published tables, and which printed numbers not to trust."""
+"""Two sets of cells side by side; a run next to the published tables, and the printed numbers not to trust."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Comparison:
     summary: dict[str, float]
     """Agreement in numbers; `mean_absolute_difference` leaves out known misprints."""
     flags: list[str]
-    """What a reader must know before believing the comparison, in sentences."""
+    """Warnings to read before the comparison, in sentences."""
 
 
 def side_by_side(
@@ -65,7 +65,7 @@ def agreement(cells: pd.DataFrame, cell: Sequence[str], other: str) -> dict[str,
 
 
 def compare(utilities: pd.DataFrame, setup_name: str) -> Comparison:
-    """Put a run's utilities beside the published ones of a setup.
+    """Put a run's utilities next to the published ones of a setup.
 
     Scenarios are matched by what the paper holds fixed: utilisation for Discrete, milliseconds for
     thresholds and budgets (multiples of lambda for the budgets of CIFAR-10-C). Aggregates are compared if
@@ -103,7 +103,7 @@ def _published(found: Setup) -> pd.DataFrame:
 
 
 def _on_the_grid(utilities: pd.DataFrame, found: Setup) -> pd.DataFrame:
-    """The run's rows that stand for a published cell, averaged over seeds, with the paper's labels.
+    """Return the run's rows that stand for a published cell, averaged over seeds, with the paper's labels.
 
     Where the run has all shifts, their mean comes too: the streams are equally long.
     """
@@ -119,7 +119,7 @@ def _on_the_grid(utilities: pd.DataFrame, found: Setup) -> pd.DataFrame:
 
 
 def _label(found: Setup, protocol: str, value: float, baseline_ms: float) -> str | None:
-    """What the paper calls a scenario."""
+    """Return what the paper calls a scenario."""
     for point in found.grid:
         relative = point.protocol == "discrete" or point.label.endswith("λ")
         pressure = (

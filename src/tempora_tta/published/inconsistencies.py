@@ -30,18 +30,18 @@ class Inconsistency:
     selectors: tuple[Selector, ...]
     what: str
     expected: str
-    """What the paper's own equations or other tables lead one to expect."""
+    """Expected value, by the paper's own equations or other tables."""
     misprint: bool
     """True: these numbers are doubtful. False: they stand, but follow another rule than the printed one."""
 
     @property
     def setups(self) -> tuple[str, ...]:
-        """The setups with a touched cell, in the order of `published.setups()`."""
+        """Setups with a touched cell, in the order of `published.setups()`."""
         named = {str(name) for selector in self.selectors for name in selector["setup"]}
         return tuple(name for name in setups() if name in named)
 
     def touches(self, rows: pd.DataFrame) -> pd.Series[bool]:
-        """Which rows of `published.table(self.table)`, or of a frame with its key columns, are concerned."""
+        """Tell which rows of `published.table(self.table)`, or of a frame with its key columns, are concerned."""
         touched = pd.Series(False, index=rows.index)
         for selector in self.selectors:
             hit = pd.Series(True, index=rows.index)
@@ -51,7 +51,7 @@ class Inconsistency:
         return touched
 
     def cells(self) -> pd.DataFrame:
-        """The touched rows of the published table."""
+        """Return the touched rows of the published table."""
         rows = table(self.table)
         return rows[self.touches(rows)].reset_index(drop=True)
 
@@ -159,7 +159,7 @@ _ALL = (
 
 
 def known_inconsistencies(setup_name: str | None = None) -> list[Inconsistency]:
-    """The known contradictions, all of them or those that touch one setup.
+    """Return the known contradictions, all of them or those that touch one setup.
 
     >>> [found.number for found in known_inconsistencies("vit_inv2")]
     [1, 5, 6]

@@ -27,7 +27,7 @@ _COLOUR = re.compile("#[0-9a-f]{6}")
 
 @dataclass(frozen=True)
 class MethodCard:
-    """What a reader sees of a method."""
+    """Label, family and colour of a method."""
 
     label: str
     family: Family
@@ -46,7 +46,7 @@ class MethodCard:
 
     @classmethod
     def from_json(cls, name: str, data: Mapping[str, Any]) -> MethodCard:
-        """The card that plain data describe; what they leave out is as the name alone would have it."""
+        """Return the card that plain data describe; what they leave out is as the name alone would have it."""
         known = {**card_of(name).to_json(), **data}
         words = known["modifies"]
         if not isinstance(known["label"], str) or not isinstance(words, list):
@@ -56,7 +56,7 @@ class MethodCard:
 
 
 def family_called(name: object) -> Family:
-    """The family of that name; what is none is other."""
+    """Return the family of that name; any other name is `other`."""
     return next((family for family in FAMILIES if family == name), "other")
 
 
@@ -108,8 +108,9 @@ cannot all be far apart with two kinds of cones: the others are told apart at a 
 
 @lru_cache(maxsize=1024)
 def card_of(method: str) -> MethodCard:
-    """The card that a name alone makes: the catalogue's, or the class name, no family, and a colour that is the same
-    in every table, figure and run; in a runtime, a method has a shade of its colour.
+    """Return the card that a name alone makes: the catalogue's, or the class name, no family, and a colour.
+
+    The colour is the same in every table, figure and run; in a runtime, a method has a shade of it.
 
     >>> card_of("shot_im").label
     'SHOT-IM'
@@ -133,7 +134,7 @@ def card_of(method: str) -> MethodCard:
 
 
 def order(method: str) -> tuple[int, str]:
-    """A sort key: the paper's order, then everyone else by name."""
+    """Return a sort key: the paper's order, then everyone else by name."""
     return (_PLACES.get(method, len(_PLACES)), method)
 
 
@@ -143,7 +144,7 @@ _RGB = tuple[float, float, float]
 
 
 def colour_in(runtime: str, colour: str) -> str:
-    """The colour of a method in a runtime: a shade of its own; the colour itself without one."""
+    """Return the colour of a method in a runtime: a shade of its own; the colour itself without one."""
     if not runtime:
         return colour
     red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))

@@ -52,7 +52,7 @@ def known_accuracy(model: str, dataset: str) -> float | None:
         return _CLEAN_ACCURACY.get(model)
     for name in setups():
         found = setup(name)
-        # CIFAR-10 has no standard weights, so the published accuracy says nothing about somebody's ResNet-18.
+        # CIFAR-10 has no standard weights, so the published accuracy says nothing about a user's ResNet-18.
         if (found.model, found.dataset) == (model, dataset) and dataset.startswith("imagenet"):
             rows = table("offline", name)
             whole = rows["shift"].isin(["all", dataset]) & (rows["method"] == STANDARD)

@@ -72,12 +72,12 @@ _WORDS = ("winner", "group", "variant", "factor", "source")
 
 
 def printed(name: str, setup: str | None = None) -> pd.DataFrame:
-    """A published table as text, exactly as the paper prints it: percent, seconds, trailing zeros and all."""
+    """Return a published table as text, exactly as the paper prints it: percent, seconds, trailing zeros and all."""
     return _of_setup(_read(_known(name)), setup)
 
 
 def table(name: str, setup: str | None = None) -> pd.DataFrame:
-    """A published table in the names and units of our own files.
+    """Return a published table in the names and units of our own files.
 
     Percentages become fractions, seconds milliseconds, a printed parameter (`rho_percent` 100) becomes the
     `protocol`, `parameter`, `value` and `label` of `utilities.parquet` (`interval_ms` 39.9). A dash is NaN.
@@ -90,7 +90,7 @@ def table(name: str, setup: str | None = None) -> pd.DataFrame:
 
 
 def half_unit(name: str, setup: str | None = None) -> pd.DataFrame:
-    """Half a unit in the last printed place of every number of `table(name, setup)`, in the same units.
+    """Return half a unit in the last printed place of every number of `table(name, setup)`, in the same units.
 
     >>> float(half_unit("offline", "rn50_inc").loc[0, "accuracy"])
     5e-05
@@ -166,7 +166,7 @@ def _in_our_names(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _meaning(rows: pd.DataFrame, column: str) -> list[str]:
-    """What each number of a column measures: the column's name, or the row's factor in temporal_factors."""
+    """Return what each number of a column measures: the column's name, or the row's factor in temporal_factors."""
     return list(rows["factor"]) if column == "factor_value" else [column] * len(rows)
 
 

@@ -10,7 +10,7 @@ from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.names import CORRUPTION_GROUPS
 
 NOMINAL_RHO_PERCENT = (100, 70, 50, 35, 25)
-"""How the paper labels utilisation lambda / interval = 2^(-k/2): "70" and "35" stand for 70.7 and 35.4 %."""
+"""Labels of the paper for utilisation lambda / interval = 2^(-k/2): "70" and "35" stand for 70.7 and 35.4 %."""
 
 CORRUPTIONS = tuple(name for group in CORRUPTION_GROUPS.values() for name in group)
 
@@ -48,7 +48,7 @@ class Setup:
 
     @property
     def grid(self) -> tuple[Point, ...]:
-        """Every temporal scenario, each protocol from strict to relaxed. Offline is left out."""
+        """All temporal scenarios, each protocol from strict to relaxed. Offline is left out."""
         discrete = [
             Point("discrete", "interval_ms", value, f"ρ {rho} %")
             for rho, value in zip(NOMINAL_RHO_PERCENT, self.intervals_ms, strict=True)
@@ -127,7 +127,7 @@ _SETUPS = {
 
 
 def setups() -> tuple[str, ...]:
-    """The names of the published setups.
+    """Return the names of the published setups.
 
     >>> setups()[:2]
     ('rn50_inc', 'vit_inc')
@@ -136,7 +136,7 @@ def setups() -> tuple[str, ...]:
 
 
 def setup(name: str) -> Setup:
-    """One published setup by name.
+    """Return one published setup by name.
 
     >>> setup("rn50_inc").baseline_ms
     39.9
@@ -147,7 +147,7 @@ def setup(name: str) -> Setup:
 
 
 def point(setup_name: str, parameter: str, printed: str) -> Point:
-    """The grid point behind a printed parameter: ("rn50_inc", "B_s", "1") is a budget of 1000 ms."""
+    """Return the grid point behind a printed parameter: ("rn50_inc", "B_s", "1") is a budget of 1000 ms."""
     grid = setup(setup_name).grid
     if parameter == "rho_percent":
         return grid[NOMINAL_RHO_PERCENT.index(int(printed))]

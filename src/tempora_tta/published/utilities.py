@@ -25,7 +25,7 @@ SEED = 2025
 
 
 def as_utilities(setup_name: str, part: str = "shifts") -> pd.DataFrame:
-    """One published setup as a utilities frame.
+    """Return one published setup as a utilities frame.
 
     The paper prints by shift only offline accuracy and the strictest point of each protocol, and the whole
     grid only aggregated over shifts. So there are parts, which must not be mixed:

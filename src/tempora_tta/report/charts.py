@@ -357,7 +357,7 @@ MOST_POINTS = 20.0
 
 
 def profiles(results: Results) -> Drawn | None:
-    """Draw the share of the cells under pressure in which each method is within so many points of the best."""
+    """Draw the share of the cells under pressure in which each method is within a number of points of the best."""
     cards = results.cards
     cells = cells_of(results)
     if cells.loc[~cells["reference"], "method"].nunique() < 2:

@@ -24,7 +24,7 @@ _BETWEEN = 2
 
 
 def renderable(table: Table, width: int = 80) -> Group:
-    """What `rich` prints: one grid, or several below each other if one would not fit."""
+    """Return what `rich` prints: one grid, or several below each other if one would not fit."""
     parts: list[RichTable | Text] = [Text(visible(table.caption), style="bold")]
     for columns in cut(table, width):
         parts += [Text(), _grid(table, columns)]
@@ -34,7 +34,7 @@ def renderable(table: Table, width: int = 80) -> Group:
 
 
 def to_terminal(table: Table, width: int = 80, colour: bool = False) -> str:
-    """The table as text, with escape codes if `colour`."""
+    """Return the table as text, with escape codes if `colour`."""
     console = Console(
         file=StringIO(), width=width, force_terminal=colour, color_system="truecolor" if colour else None
     )
@@ -80,7 +80,7 @@ def _headings(table: Table, columns: Sequence[int]) -> list[str]:
 
 
 def _cells(table: Table, number: int, heading: str) -> list[Text]:
-    """The texts of a column. Numbers are indented so that they align, whatever follows them."""
+    """Return the texts of a column; numbers are indented so that they align, with or without signs."""
     column, cells = table.columns[number], [row[number] for row in table.rows]
     texts = [cell_text(column, cell) for cell in cells]
     if column.unit == "text":
@@ -147,7 +147,7 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """Text that LaTeX typesets as it is, whatever a user called things.
+    """Return text that LaTeX typesets as it is.
 
     >>> latex_text("a_b & 5 %")
     'a\\\\_b \\\\& 5 \\\\%'
@@ -156,7 +156,7 @@ def latex_text(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A `table` environment for booktabs: best bold, second underlined, ranks small and grey."""
+    """Return a `table` environment for booktabs: best bold, second underlined, ranks small and grey."""
     body = []
     for place, row in enumerate(table.rows):
         if place in table.rules:
@@ -192,7 +192,7 @@ def to_latex(table: Table) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """A pipe table: best bold, second underlined, ranks in brackets."""
+    """Return a pipe table: best bold, second underlined, ranks in brackets."""
     titles = [column.whole_title for column in table.columns]
     lines = [
         f"**{_markdown_text(table.caption)}**",
@@ -208,18 +208,18 @@ def to_markdown(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """The numbers behind the table, one cell per row, in fractions and milliseconds."""
+    """Return the numbers behind the table, one cell per row, in fractions and milliseconds."""
     return frame_to_csv(table.data)
 
 
 def frame_to_csv(frame: pd.DataFrame) -> str:
-    """A header and a line per row; names that a spreadsheet would calculate are defused."""
+    """Return a header and a line per row; names that a spreadsheet would calculate are defused."""
     names = {name: frame[name].map(no_formula) for name in frame.select_dtypes(exclude="number").columns}
     return frame.assign(**names).to_csv(index=False)
 
 
 def to_json(table: Table) -> str:
-    """The numbers behind the table as records, with its caption and notes; missing values are null."""
+    """Return the numbers behind the table as records, with its caption and notes; missing values are null."""
     records = json.loads(table.data.to_json(orient="records", double_precision=15))
     content = {"table": table.name, "caption": table.caption, "notes": list(table.notes), "rows": records}
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"

@@ -46,7 +46,7 @@ class OverTime:
 
     @property
     def of(self) -> str:
-        """What the lines are of, for titles."""
+        """The lines in words, for titles."""
         if len(self.seeds) == 1:
             return f"seed {self.seeds[0]}"
         return f"mean and 95 % interval of {len(self.seeds)} seeds"

@@ -257,7 +257,7 @@ def _incomplete(rows: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _intervals(rows: pd.DataFrame) -> list[tuple[float, float] | None]:
-    """The 95 % interval of each row's utility over other samples; None where it was not worked out."""
+    """Return the 95 % interval of each row's utility over other samples; None where it was not worked out."""
     if "sample_lo" not in rows:
         return [None] * len(rows)
     ends = zip(rows["sample_lo"], rows["sample_hi"], strict=True)

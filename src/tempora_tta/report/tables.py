@@ -69,7 +69,7 @@ TERMS: dict[str, Column] = {
     "cutoff": Column("cut-off", "count"),
     "spent_ms": Column("spent (s)", "s", 2),
 }
-"""How each term is written. Which of them explain a utility is on the scenario's card."""
+"""Heading and digits of each term. The scenario's card says which explain a utility."""
 PARTS = {
     "adapted_fraction": ("stepped_fraction",),
     "covariance": ("within_covariance", "between_covariance"),
@@ -96,7 +96,7 @@ class Source:
     utilities: pd.DataFrame
     cards: Cards
     sure: bool = False
-    """How sure the cells are is known."""
+    """The certainty of the cells is known."""
     traces: pd.DataFrame | None = None
     segments: pd.DataFrame | None = None
     scenario: str | None = None
@@ -115,7 +115,7 @@ class Source:
 
     @property
     def where(self) -> str:
-        """What the numbers are about, for captions."""
+        """Shifts that the numbers are about, for captions."""
         shifts = analysis.shift_set(self.rows["shift"])
         if len(shifts) > 1:
             apart = ", clean apart" if len(shifts) < self.rows["shift"].nunique() else ""
@@ -123,7 +123,7 @@ class Source:
         return "aggregated over all shifts" if shifts[0] == ALL else f"on {shift_title(shifts[0])}"
 
     def under_pressure(self, least: int = 1) -> pd.DataFrame:
-        """The cells, if some are under pressure and enough methods are compared."""
+        """Return the cells, if some are under pressure and enough methods are compared."""
         if self.cells["reference"].all():
             raise TemporaError("this run has offline cells only; choose table offline, or run it with a grid")
         if self.cells["method"].nunique() < least:
@@ -131,7 +131,7 @@ class Source:
         return self.cells
 
     def chosen(self, rows: pd.DataFrame, what: str) -> pd.DataFrame:
-        """The rows of the scenario that the reader named, or with most pressure; all, where nothing varies."""
+        """Return the rows of the scenario that the reader named, or with most pressure; all, where nothing varies."""
         if self.scenario is not None and self.scenario not in set(rows["label"]):
             raise unknown(what, self.scenario, rows["label"].unique())
         if self.scenario is not None:
@@ -139,7 +139,7 @@ class Source:
         return rows if rows["value"].isna().all() else rows.loc[at_strictest(rows, self.cards)]
 
     def of_one_stream(self) -> pd.DataFrame:
-        """The segments of one stream, in the scenario that the reader named, otherwise offline."""
+        """Return the segments of one stream, in the scenario that the reader named, otherwise offline."""
         if self.segments is None or self.segments.empty:
             raise TemporaError(
                 "this run has no stream of many shifts (--stream continual); choose another table"
@@ -181,7 +181,7 @@ def _won(cells: pd.DataFrame, cards: Cards) -> Table:
 
 
 def _protocol(protocol: str) -> Callable[[Source], Table]:
-    """The table of one protocol: accuracy where nothing presses, else utility and the terms that explain it."""
+    """Make the table of one protocol: accuracy where nothing presses, else utility and the terms that explain it."""
 
     def table(given: Source) -> Table:
         if protocol not in set(given.cells["protocol"]):
@@ -224,7 +224,7 @@ def _offline_by_shift(rows: pd.DataFrame, given: Source) -> Table:
 
 
 def _terms(rows: pd.DataFrame, protocol: str, cards: Cards) -> dict[str, Column]:
-    """The terms on the card, each with its parts."""
+    """Return the terms on the card, each with its parts."""
     named = [name for name in cards.scenario(protocol).terms if name in TERMS]
     if rows.get("between_covariance", pd.Series(0.0)).abs().max() > 0:
         found = [part for name in named for part in (name, *PARTS.get(name, ()))]
@@ -238,7 +238,7 @@ def _accuracies(rows: pd.DataFrame, protocol: str, cards: Cards) -> dict[str, bo
 
 
 def _responses(rows: pd.DataFrame, protocol: str, cards: Cards) -> Columns:
-    """What the user waits, and the idling that dropped arrivals force, where batches may be lost."""
+    """Return what the user waits, and the idling that dropped arrivals force, where batches may be lost."""
     if "response_ms" not in rows or "availability" not in cards.scenario(protocol).terms:
         return []
     return [
@@ -259,13 +259,13 @@ def _waits(rows: pd.DataFrame, suffix: str) -> dict[str, TableCell]:
 
 
 def _calibration(rows: pd.DataFrame) -> Columns:
-    """How far confidence is from accuracy, where it is known."""
+    """Return how far confidence is from accuracy, where it is known."""
     known = "ece" in rows and not rows["ece"].isna().all()
     return measured(rows, {"ece": ECE}, {"ece": False}) if known else []
 
 
 def _terms_by_shift(rows: pd.DataFrame, cards: Cards) -> Table:
-    """One row per shift, and for each method the accuracies that explain its utility."""
+    """Lay out one row per shift, and for each method the accuracies that explain its utility."""
     terms = [
         name for name in _accuracies(rows, str(rows["protocol"].iloc[0]), cards) if rows[name].notna().any()
     ]
@@ -408,7 +408,7 @@ def _span(low: float, high: float) -> str | None:
 
 
 def _settings(given: Source) -> Table:
-    """What settings chosen by labels would give, next to the best that is ranked."""
+    """Show what settings chosen by labels would give, next to the best that is ranked."""
     oracles = given.utilities[is_oracle(given.utilities)].drop(columns="oracle", errors="ignore")
     if oracles.empty:
         raise TemporaError("no settings of this run were chosen by labels; choose another table")
@@ -520,7 +520,7 @@ def _ranked(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _stream(given: Source) -> Table:
-    """What becomes of each method over a stream: gain, collapse, recovery, and what a shift that returns meets."""
+    """Show what becomes of each method over a stream: gain, collapse, recovery, and change between visits."""
     rows = given.of_one_stream()
     found = analysis.over_the_stream(rows)
     measures = {
@@ -681,7 +681,7 @@ def _with_certainty(rows: pd.DataFrame, certainty: pd.DataFrame, shift: str | No
 
 
 def _built(name: str, given: Source) -> Table:
-    """A table with notes on seeds, and on methods that failed: those without any number have a row of dashes."""
+    """Return a table with notes on seeds and failed methods; those without any number have a row of dashes."""
     table = (TABLES.get(name) or _protocol(name))(given)
     failed = analysis.failures(given.utilities)
     if failed and "method" in table.data:

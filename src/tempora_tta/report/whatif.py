@@ -105,7 +105,7 @@ def _command(results: Results, slider: Slider, place: int, value: float) -> str:
 
 
 class _Known:
-    """What a run evaluated, and its streams."""
+    """Evaluated cells of a run, and its streams."""
 
     def __init__(self, results: Results, names: Names) -> None:
         self.results, self.names, self.cards = results, names, results.cards

@@ -31,7 +31,7 @@ _MOST_MISSED = 0.5
 
 @dataclass(frozen=True)
 class Blocks:
-    """How a stream is cut: its segments, one after the other, and the length of a block in each."""
+    """Cut of a stream: its segments, one after the other, and the length of a block in each."""
 
     segments: tuple[int, ...]
     """Batches per segment; they add up to the stream."""
@@ -45,7 +45,7 @@ class Blocks:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom that the blocks leave for their own spread: so many blocks, less one per segment."""
+        """Degrees of freedom that the blocks leave for their own spread: their number, less one per segment."""
         return self._count - len(self.segments)
 
     @property
@@ -84,7 +84,7 @@ def choose_blocks(worth: FloatArray, segments: Sequence[int] | None = None) -> B
 
 
 def _dependence(worth: FloatArray, segments: Sequence[int]) -> tuple[float, float]:
-    """Of several AR(1) series, each scaled to variance 1: Andrews' alpha(1), and what blocks miss times their length.
+    """Return Andrews' alpha(1) of several AR(1) series of variance 1, and what blocks miss times their length.
 
     Both are 0 where nothing varies.
     """
@@ -109,7 +109,7 @@ def _dependence(worth: FloatArray, segments: Sequence[int]) -> tuple[float, floa
 
 
 def _block_sums(worth: FloatArray, length: int) -> FloatArray:
-    """The sum of the `length` batches from each one on."""
+    """Return the sum of the `length` batches from each one on."""
     around = np.concatenate([np.zeros_like(worth[:1]), worth, worth[: length - 1]])
     sums = np.cumsum(around, axis=0)
     found: FloatArray = sums[length:] - sums[:-length]

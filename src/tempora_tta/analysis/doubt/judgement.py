@@ -19,7 +19,7 @@ from tempora_tta.store.verdicts import EQUAL, HOLDS, UNDECIDED
 
 TIMING, SAMPLING = "timing", "sampling"
 EQUAL_WITHIN = 0.005
-"""Half a point: methods that are surely closer than this are equal to whoever has to choose."""
+"""Half a point: methods that are surely closer than this leave nothing to choose."""
 NOTHING = 1e-12
 """Utilities that differ by less differ by rounding."""
 REPLICATES = 2000
@@ -44,7 +44,7 @@ class Replicates:
     """(draws, methods): what other times would change; one row of zeros where times are exact."""
     variance: FloatArray
     """(methods,): of each utility over other batches, from its own batches alone: the same series has the same
-    interval whoever it is compared with. Leads are judged from `sampled`, in pairs. NaN where that is."""
+    interval whatever it is compared with. Leads are judged from `sampled`, in pairs. NaN where that is."""
     freedom: FloatArray
     """(methods,): degrees of freedom of `variance`."""
     batches: int = 1
@@ -77,13 +77,13 @@ class Replicates:
 
     @cached_property
     def sample_interval(self) -> tuple[FloatArray, FloatArray]:
-        """The 95 % interval of each utility, as far as its batches decide it."""
+        """95 % interval of each utility, as far as its batches decide it."""
         half = np.where(self.variance > 0, stdtrit(self.freedom, (1 + CONFIDENCE) / 2), 0.0)
         half = half * np.sqrt(self.variance)
         return np.clip(self.utility - half, 0.0, 1.0), np.clip(self.utility + half, 0.0, 1.0)
 
     def interval_of(self, method: str) -> tuple[float, float]:
-        """Of one method, over batches and times together; NaN where the stream is too short to say."""
+        """Return one method's interval, over batches and times together; NaN where the stream is too short to say."""
         place = self.methods.index(method)
         tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
         lo, hi = np.quantile(self.sampled[:, place] + self.timing[:, place], tails)
@@ -143,7 +143,7 @@ def _sampled(left: FloatArray, blocks: Blocks, stream: str, replicates: int) -> 
 
 
 def _within(worth: FloatArray, phases: NDArray[np.int8]) -> FloatArray:
-    """What each batch added beyond the mean of its method in its phase: (batches, methods)."""
+    """Return what each batch added beyond the mean of its method in its phase: (batches, methods)."""
     left = np.array(worth)
     for phase in np.unique(phases):
         inside = phases == phase
@@ -153,12 +153,12 @@ def _within(worth: FloatArray, phases: NDArray[np.int8]) -> FloatArray:
 
 
 def _series(left: FloatArray, best: int) -> FloatArray:
-    """What is judged, batch by batch: every method, and the lead of the best over the others."""
+    """Return what is judged, batch by batch: every method, and the lead of the best over the others."""
     return np.concatenate([left, left[:, [best]] - np.delete(left, best, axis=1)], axis=1)
 
 
 def pooled(cells: Sequence[Replicates]) -> Replicates:
-    """The mean of cells by their batches, as tables pool shifts and seeds, of the methods that all of them have.
+    """Return the mean of cells by their batches, as tables pool them, of the methods that all of them have.
 
     A draw of the times is one draw for all cells; batches are drawn in each for itself.
     """
@@ -181,7 +181,7 @@ def pooled(cells: Sequence[Replicates]) -> Replicates:
 
 
 def _pooled_variance(cells: Sequence[Replicates], weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of a mean of independent cells; its degrees of freedom are Welch and Satterthwaite's."""
+    """Return the variance of a mean of independent cells, and Welch and Satterthwaite's degrees of freedom."""
     parts = np.stack([weight**2 * cell.variance for cell, weight in zip(cells, weights, strict=True)])
     freedom = np.stack([cell.freedom for cell in cells])
     total = parts.sum(axis=0)
@@ -199,7 +199,7 @@ def _mean(parts: Sequence[FloatArray], weights: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Leads:
-    """How far one method is ahead of the others, with bounds that hold for all of them together at 95 %."""
+    """Leads of one method over the others, with bounds that hold for all of them together at 95 %."""
 
     rivals: tuple[str, ...]
     lead: FloatArray
@@ -209,13 +209,13 @@ class Leads:
     """Two-sided: all leads are between these and `hi`."""
     hi: FloatArray
     by_timing: NDArray[np.bool_]
-    """Whether times contribute more than batches to what is not known about a lead."""
+    """True where times contribute more than batches to what is not known about a lead."""
 
 
 def leads(cell: Replicates, of: int) -> Leads:
-    """The leads of the method at place `of` over all others.
+    """Return the leads of the method at place `of` over all others.
 
-    Bounds are the lead minus (plus) so many of its own standard errors, the same number for all rivals: that
+    Bounds are the lead minus (plus) a number of its own standard errors, the same for all rivals: the one
     which 95 % of the replicates respect for every rival at once.
     """
     others = [place for place in range(len(cell.methods)) if place != of]
@@ -246,7 +246,7 @@ def _simultaneous(in_errors: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Who wins a cell and how sure that is."""
+    """Winner of a cell, and certainty of the win."""
 
     method: str
     """The method with the highest utility; of several, the first."""
@@ -258,7 +258,7 @@ class Judgement:
     """`timing` or `sampling` where undecided, whichever leaves more open; empty elsewhere."""
     equal_with: tuple[str, ...]
     rivals: tuple[str, ...]
-    """Those that might be better: where undecided, the rivals whose lead over it cannot be excluded."""
+    """Methods that might be better: where undecided, the rivals whose lead over it cannot be excluded."""
     p_best: dict[str, float]
     """The share of replicates in which no other method is better. Equal methods are both best."""
     rank_lo: dict[str, int]
@@ -267,7 +267,7 @@ class Judgement:
 
 
 def judge(cell: Replicates) -> Judgement:
-    """The winner of a cell and the verdict on it."""
+    """Return the winner of a cell and the verdict on it."""
     winner = int(np.argmax(np.round(cell.utility, 12)))
     found = leads(cell, winner)
     same = np.abs(found.lead) < NOTHING

@@ -22,11 +22,11 @@ from tempora_tta.store import StoredPass, Trace
 PREDICT, ADAPT, FROZEN = "predict", "adapt", "frozen"
 _FEWEST_CLEAN = 8
 _MET_ONCE = 0.5
-"""Standard deviation, as a fraction, of a time that was taken once: nobody knows how it varies."""
+"""Standard deviation, as a fraction, that is assumed of a time measured only once."""
 
 
 class Kind(NamedTuple):
-    """What a time is a time of."""
+    """Kind of work that a time is of."""
 
     method: str
     phase: str
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """What the times of one pass are multiplied by in each draw: (draws, batches) or (draws, 1)."""
+    """Factors on the times of one pass in each draw: (draws, batches) or (draws, 1)."""
 
     predict: FloatArray
     adapt: FloatArray
@@ -52,7 +52,7 @@ class Measured:
     def __init__(self, draws: int) -> None:
         self.draws = draws
         self.baseline = np.ones(draws)
-        """What lambda is multiplied by in each draw: (draws,)."""
+        """Factor on lambda in each draw: (draws,)."""
         self._normal: dict[str, FloatArray] = {}
 
     def factors(self, stored: StoredPass, trace: Trace) -> Factors | None:
@@ -71,7 +71,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What doubt reads of a steady profile: the time of each kind of work, round by round, over its steady time."""
+    """Rounds of a steady profile: the time of each kind of work, round by round, over its steady time."""
 
     standard: FloatArray
     """(rounds,) Standard's time in each round over its steady time."""
@@ -80,7 +80,7 @@ class Rounds:
 
 
 def rounds_of(profile: Mapping[str, Any]) -> Rounds | None:
-    """The rounds in a `profile.json`, those that its steady times were fitted on; None if it holds none."""
+    """Return the rounds in a `profile.json`, those that its steady times were fitted on; None if it holds none."""
     told = profile.get("rounds")
     if not told:
         return None
@@ -130,7 +130,7 @@ class Steady:
         return Factors(predict, adapt)
 
     def factor(self, kind: Kind) -> FloatArray:
-        """What the times of one kind of work are multiplied by: (draws,)."""
+        """Return the factors on the times of one kind of work: (draws,)."""
         known = self._known(kind)
         if known is None or known == Kind(STANDARD, PREDICT):
             return self.baseline
@@ -140,7 +140,7 @@ class Steady:
         return self.baseline * self._relative[known]
 
     def _known(self, kind: Kind) -> Kind | None:
-        """The kind itself or what stands in for it: the action in another mode, any work of the phase."""
+        """Return the kind itself or what stands in for it: the action in another mode, any work of the phase."""
         alike = [one for one in self._rounds.kinds if (one.method, one.phase) == (kind.method, kind.phase)]
         candidates = (
             [one for one in alike if (one.mode, one.action) == (kind.mode, kind.action)],
@@ -154,7 +154,7 @@ class Steady:
         return found
 
     def _drawn(self, relative: FloatArray, name: str) -> FloatArray:
-        """The median of the drawn rounds over that of all, widened where rounds are few: (draws,)."""
+        """Return the median of the drawn rounds over that of all, widened where rounds are few: (draws,)."""
         met = int(np.isfinite(relative).sum())
         if met < 2:
             return np.exp(_MET_ONCE * _generator(name).standard_normal(self.draws))

@@ -20,7 +20,7 @@ _INTEGERS = ("Uint8", "Uint16", "Uint32", "Int32")
 
 
 def pack(values: ArrayLike) -> dict[str, Any]:
-    """An array as `{type, data}`, `type` being the typed array; with `per`, its entries are divided by it.
+    """Return an array as `{type, data}`, `type` being the typed array; with `per`, its entries are divided by it.
 
     >>> pack([1, 2, 300])["type"], pack([0.25, 0.5])["type"], pack([1 / 3])["type"]
     ('Uint16', 'Float32', 'Float64')
@@ -64,7 +64,7 @@ def _smallest(array: NDArray[Any]) -> str:
 
 
 def _exactly(array: NDArray[Any], kind: str) -> NDArray[Any] | None:
-    """The array in a smaller type, if that loses nothing."""
+    """Return the array in a smaller type, if that loses nothing."""
     with np.errstate(invalid="ignore", over="ignore"):
         smaller = array.astype(np.dtype(kind.lower()))
     return smaller if np.array_equal(smaller, array, equal_nan=array.dtype.kind == "f") else None

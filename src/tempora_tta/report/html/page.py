@@ -53,12 +53,11 @@ SCRIPTS = (
 """In the order in which they build on each other."""
 
 FACTS = ("device", "cpu", "gpu", "driver", "cores", "threads", "governor", "system", "python", "commit")
-"""What is shown of the machine, where run.json has it."""
+"""Facts of the machine that are shown, where run.json has them."""
 
 
 def write_report(results: Results, path: Path | str | None = None) -> Path:
-    """Write the report of a run, by default as `report.html` into its folder or as a page beside its pack; returns
-    where it is."""
+    """Write the report of a run, by default as `report.html` into its folder or next to its pack; return its path."""
     usual = results.opened_from.with_suffix(".html") if results.is_packed else results.path / "report.html"
     target = usual if path is None else Path(path)
     text = render(results)
@@ -68,7 +67,7 @@ def write_report(results: Results, path: Path | str | None = None) -> Path:
 
 
 def render(results: Results) -> str:
-    """The page as text."""
+    """Return the page as text."""
     check_docstrings()
     utilities = results.contenders
     if utilities.empty:
@@ -162,7 +161,7 @@ def _environment(cards: Cards) -> Environment:
 
 
 def environment(pages: Mapping[str, str]) -> Environment:
-    """Where pages are made: names are text, and methods have their colours."""
+    """Return the environment that makes pages: names are text, and methods have their colours."""
     from jinja2 import DictLoader, Environment
 
     shared = {name: template(name) for name in ("methods.css", "table.html")}
@@ -171,17 +170,17 @@ def environment(pages: Mapping[str, str]) -> Environment:
 
 
 def one_script(*scripts: str) -> str:
-    """Our scripts as one, in a block of its own so that they share names with nobody."""
+    """Return our scripts as one, in a block so that they share no names with other scripts."""
     return '"use strict";\n{\n' + "\n".join(scripts) + "}\n"
 
 
 def template(name: str) -> str:
-    """One of the page's files: style, scripts, frame."""
+    """Return one of the page's files: style, scripts, frame."""
     return files("tempora_tta.report.html").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def script_hash(script: str) -> str:
-    """How the page's security policy names a script that may run: no other does, whatever a name contains."""
+    """Return the name of a script in the page's security policy; no other script may run."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"
 

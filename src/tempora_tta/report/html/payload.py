@@ -38,7 +38,7 @@ WORDS = ("status", "timing")
 
 
 def axes(results: Results) -> Names:
-    """The values along which cells are counted: methods, shifts, seeds and scenarios, as they are shown."""
+    """Return the values along which cells are counted: methods, shifts, seeds and scenarios, as they are shown."""
     utilities = results.contenders
     shifts = list(utilities["shift"].drop_duplicates())
     known = {name: place for place, name in enumerate(CORRUPTIONS)}
@@ -51,7 +51,7 @@ def axes(results: Results) -> Names:
 
 
 def scenario_order(utilities: pd.DataFrame, cards: Cards) -> list[int]:
-    """Positions in run.json, by protocol and from strict to relaxed."""
+    """Return positions in run.json, by protocol and from strict to relaxed."""
     first = utilities.groupby("scenario")[["protocol", "value", "queue"]].first().reset_index()
     places = {name: place for place, name in enumerate(cards.in_protocol_order(first["protocol"]))}
     first["place"] = first["protocol"].map(places)
@@ -60,7 +60,7 @@ def scenario_order(utilities: pd.DataFrame, cards: Cards) -> list[int]:
 
 
 def payload(results: Results) -> dict[str, Any]:
-    """Everything, as plain data. Names are given once; cells refer to them by position."""
+    """Return everything as plain data. Names are given once; cells refer to them by position."""
     names, cards, cells = axes(results), results.cards, cells_of(results)
     utilities = utilities_of(results).loc[results.contenders.index]
     utilities = utilities.sort_values(["method", "shift", "seed", "scenario"], ignore_index=True)
@@ -96,7 +96,7 @@ def _scenario(results: Results, number: int, title: str) -> dict[str, Any]:
 
 
 def _first_cell(cells: pd.DataFrame, names: Names, favourite: str | None) -> list[int]:
-    """The cell that is open at first: under pressure, where the offline favourite is furthest behind the best."""
+    """Return the cell that is open at first: the one where the offline favourite is furthest behind the best."""
     rows = cells[cells["counts"]]
     rows = rows if rows["reference"].all() else rows[~rows["reference"]]
     cell = ["shift", "scenario"]
@@ -162,7 +162,7 @@ class Square:
     method: int | None
     text: str
     label: str = ""
-    """Who wins it; several, if they are equal."""
+    """Winner of the cell; several, if they are equal."""
     verdict: str = ""
     """holds, equal or undecided."""
 
@@ -178,7 +178,7 @@ class Grid:
     wins: list[tuple[int, int]]
     """(method, cells won), most first."""
     apart: bool = False
-    """Whether it has clean images, which count in no total."""
+    """True if it has clean images, which count in no total."""
 
     def has(self, verdict: str) -> bool:
         return any(square.verdict == verdict for _, line in self.rows for square in line)
