@@ -17,9 +17,9 @@ from tempora_tta.engine.build import ScenarioLike, job_from_python
 from tempora_tta.engine.images import Given
 from tempora_tta.engine.method_specs import MethodLike
 from tempora_tta.engine.observer import Observer
-from tempora_tta.engine.one_line import watched
 from tempora_tta.engine.run import Run, failures
 from tempora_tta.errors import TemporaError, TemporaWarning, counted, unknown
+from tempora_tta.progress import watched
 from tempora_tta.results import Results
 from tempora_tta.store import RunFolder
 

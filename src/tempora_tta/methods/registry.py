@@ -46,8 +46,8 @@ def names() -> tuple[str, ...]:
 
 
 def _installed() -> dict[str, EntryPoint]:
-    """Entry points `tempora_tta.methods` of other packages; none takes the place of ours."""
-    return {one.name: one for one in entry_points(group="tempora_tta.methods") if one.name not in METHODS}
+    """Methods that other packages offer, by name."""
+    return {one.name: one for one in entry_points(group="tempora_tta.methods")}
 
 
 def get(name: str | type[Method]) -> type[Method]:

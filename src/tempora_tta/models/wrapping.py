@@ -156,7 +156,7 @@ def _is_timm(module: nn.Module) -> bool:
 
 
 def _timm_classifier(network: Any) -> nn.Module | None:
-    """What timm applies to `forward_head(..., pre_logits=True)`; None where it is not one module."""
+    """The module that timm applies to `forward_head(..., pre_logits=True)`; None where it is not one module."""
     classifier = network.get_classifier()
     if hasattr(classifier, "global_pool"):  # sequencer2d counts the pooling in
         classifier = classifier.fc
