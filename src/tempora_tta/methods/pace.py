@@ -187,7 +187,7 @@ class Pace(Settling):
         learning_ms, step_ms = self._cost(moment, "learning"), self._cost(moment, "step")
         gain = GAIN_OF_STEP * self._lack * self._to_come
         return within_budget(moment, learning_ms + step_ms) and gain > self._price(
-            moment, learning_ms, step_ms
+            moment, step_ms, learning_ms
         )
 
     def _worth_settling(self, moment: Moment) -> bool:
@@ -204,7 +204,7 @@ class Pace(Settling):
         return (
             gain > 0
             and within_budget(moment, settling_ms)
-            and gain > self._price(moment, settling_ms, compare_ms)
+            and gain > self._price(moment, compare_ms, settling_ms)
         )
 
     @property
@@ -220,15 +220,11 @@ class Pace(Settling):
         known = moment.mode_cost_ms if work in ("settling", "learning") else moment.cost_ms
         return known.get(work, UNKNOWN_COST_X[work] * (moment.baseline_ms or 0.0))
 
-    def _price(self, moment: Moment, predict_ms: float, adapt_ms: float) -> float:
-        plain_ms = self._plain_ms(moment)
-        return cost_of_delay(moment, predict_ms - plain_ms, adapt_ms, plain_ms, gaps_ms=self.gaps_ms)
-
-    def _price_now(self, moment: Moment, adapt_ms: float) -> float:
-        """The prediction is out."""
-        return cost_of_delay(
-            moment, 0.0, adapt_ms, self._plain_ms(moment), emitted=True, gaps_ms=self.gaps_ms
-        )
+    def _price(self, moment: Moment, adapt_ms: float, predict_ms: float | None = None) -> float:
+        """Cost of adapting for so long, and of predicting, unless the prediction is out (None)."""
+        plain_ms, emitted = self._plain_ms(moment), predict_ms is None
+        later_ms = 0.0 if predict_ms is None else predict_ms - plain_ms
+        return cost_of_delay(moment, later_ms, adapt_ms, plain_ms, emitted, self.gaps_ms)
 
     def _plain_ms(self, moment: Moment) -> float:
         standard_ms = moment.baseline_ms or 0.0
@@ -259,7 +255,7 @@ class Pace(Settling):
         standard_ms, compare_ms = moment.baseline_ms or 0.0, self._cost(moment, "compared")
         all_ms = self.settings.batches * max(0.0, self._cost(moment, "settling") - standard_ms)
         pays = within_budget(moment, standard_ms + all_ms + compare_ms)
-        return pays and self._price_now(moment, compare_ms) <= BLIND
+        return pays and self._price(moment, compare_ms) <= BLIND
 
     def _worth_looking(self, moment: Moment, mode: str) -> bool:
         """A budget has to pay for the prediction too, which it has not yet."""
@@ -273,7 +269,7 @@ class Pace(Settling):
         look_ms = self._cost(moment, "looked")
         predict_ms = self._cost(moment, mode) if mode == "settling" else self._plain_ms(moment)
         pays = within_budget(moment, predict_ms + look_ms)
-        return pays and gain > self._price_now(moment, look_ms)
+        return pays and gain > self._price(moment, look_ms)
 
     @torch.no_grad()
     def _compare(self, x: Tensor, output: Tensor) -> str:

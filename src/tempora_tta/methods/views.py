@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, grid_sample, pad
+from torchvision.transforms.v2.functional import equalize_image
 
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods.functions import sent
@@ -340,14 +341,8 @@ def autocontrast(x: Tensor, _strength: Tensor) -> Tensor:
 
 def equalize(x: Tensor, _strength: Tensor) -> Tensor:
     """Each channel with a histogram as flat as whole steps make it."""
-    values = x.nan_to_num().long().flatten(2)
-    histogram = torch.zeros(*values.shape[:2], 256, dtype=torch.long, device=x.device)
-    histogram.scatter_add_(2, values, torch.ones_like(values))
-    last = histogram.gather(2, values.amax(dim=2, keepdim=True))
-    step = (values.shape[2] - last) // 255
-    below = histogram.cumsum(dim=2) - histogram
-    table = ((step // 2 + below) // step.clamp(min=1)).clamp(max=255)
-    return torch.where(step > 0, table.gather(2, values), values).view(x.shape).to(x)
+    equalized: Tensor = equalize_image(x.nan_to_num().to(torch.uint8))
+    return equalized.to(x)
 
 
 def posterize(x: Tensor, _strength: Tensor) -> Tensor:
