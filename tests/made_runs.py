@@ -33,8 +33,7 @@ from tempora_tta.store import (
     utilities_frame,
     utility_row,
 )
-from tempora_tta.store.made_with import made_with
-from tempora_tta.store.record import RunRecord
+from tempora_tta.store.record import RunRecord, made_with
 from tempora_tta.store.resources import Resources
 
 BASELINE_MS, BATCHES, BATCH_SIZE = 10.0, 40, 50

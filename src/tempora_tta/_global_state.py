@@ -1,4 +1,4 @@
-"""What one piece of code can leave behind in torch and in the process, and that changes the results of all others.
+"""The switches of torch that one piece of code can leave changed, and that change the numbers of all others.
 
 before = GlobalState.now()
 ...                               # a method's own code
@@ -7,13 +7,11 @@ left = before.put_back()          # ("autocast on cpu (off before, on after)", .
 
 from __future__ import annotations
 
-import gc
 import operator
-import os
 import random
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -78,7 +76,7 @@ def _values_of(switches: tuple[Switch, ...]) -> tuple[Any, ...]:
 
 @contextmanager
 def own_randomness(seed: int) -> Iterator[None]:
-    """Python's, NumPy's and torch's random numbers from `seed` on; whoever called gets theirs back.
+    """Take Python's, NumPy's and torch's random numbers from `seed` on; the caller gets its own back.
 
     Methods draw from their own generator. One that does not still gets the same numbers in every pass, whatever ran
     before it.
@@ -143,11 +141,12 @@ def _set_function_modes(modes: tuple[object, ...]) -> None:
         torch._C._push_on_torch_function_stack(mode)
 
 
-_context = torch._GLOBAL_DEVICE_CONTEXT
+def _default_device() -> Any:
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
 
 
 def _set_default_device(context: Any) -> None:
-    _context.device_context = context  # the mode that goes with it is among the function modes
+    torch._GLOBAL_DEVICE_CONTEXT.device_context = context  # its mode is among the function modes
 
 
 _HOOKS = tuple(
@@ -181,90 +180,65 @@ def _set_cuda_place(place: tuple[int, tuple[int, int, int]]) -> None:
     )
 
 
-def _flags() -> Iterator[Switch]:
+_FLAGS = (
+    *("cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic", "cudnn.allow_tf32"),
+    "cuda.matmul.allow_fp16_reduced_precision_reduction",
+    "cuda.matmul.allow_bf16_reduced_precision_reduction",
+    *("mkldnn.enabled", "mkldnn.deterministic", "mkldnn.allow_tf32"),
+)
+_PRECISIONS = (
+    *("fp32_precision", "cuda.matmul.fp32_precision"),
+    *("cudnn.fp32_precision", "cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision"),
+    *("mkldnn.fp32_precision", "mkldnn.matmul.fp32_precision", "mkldnn.conv.fp32_precision"),
+)
+"""The newer names (torch 2.9) of what tf32 may be used for; the whole before its parts, which may follow it."""
+
+
+def _flags(paths: Iterable[str]) -> Iterator[Switch]:
     """Attributes of torch.backends; not every version of torch has all of them."""
-    named = {
-        "cudnn": ("enabled", "benchmark", "deterministic", "allow_tf32"),
-        "cuda.matmul": ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"),
-        "mkldnn": ("enabled", "deterministic", "allow_tf32"),
-    }
-    for place, names in named.items():
-        holder = _backend(place)
-        yield from (_flag(holder, name, f"{place}.{name}") for name in names if hasattr(holder, name))
+    for path in paths:
+        place, _, name = path.rpartition(".")
+        with suppress(AttributeError):
+            holder = operator.attrgetter(place)(torch.backends) if place else torch.backends
+            read = partial(_flag, holder, name)
+            read()
+            yield Switch(path, read, partial(setattr, holder, name))
 
 
-def _flag(holder: Any, name: str, called: str) -> Switch:
-    return Switch(called, _legible(lambda: getattr(holder, name)), lambda value: setattr(holder, name, value))
+def _flag(holder: Any, name: str) -> Any:
+    with suppress(
+        RuntimeError
+    ):  # torch refuses to say what the older of two names holds once the newer was used
+        value = getattr(holder, name)
+        return (
+            _UNKNOWN if value is None else "none" if value == "ieee" else value
+        )  # two words for full precision
+    return _UNKNOWN
 
 
-def _legible(read: Callable[[], Any]) -> Callable[[], Any]:
-    """Torch refuses to say what the older of two names for a switch holds once the newer was used."""
-
-    def safely() -> Any:
-        try:
-            value = read()
-        except RuntimeError:
-            return _UNKNOWN
-        return _UNKNOWN if value is None else value
-
-    return safely
+def _matmul_precision() -> Any:
+    with suppress(RuntimeError):
+        return torch.get_float32_matmul_precision()
+    return _UNKNOWN
 
 
-def _precisions() -> Iterator[Switch]:
-    """The newer names (torch 2.9) of what tf32 may be used for; the whole before its parts, which may follow it."""
-    inner = ("cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn", "mkldnn", "mkldnn.matmul", "mkldnn.conv")
-    holders = {"backends": torch.backends, **{name: _backend(name) for name in inner}}
-    for name, holder in holders.items():
-        if hasattr(holder, "fp32_precision"):
-            yield Switch(
-                f"{name}.fp32_precision", partial(_precision, holder), partial(_set_precision, holder)
-            )
+def _deterministic() -> tuple[bool, bool]:
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
 
 
-def _backend(name: str) -> Any:
-    try:
-        return operator.attrgetter(name)(torch.backends)
-    except AttributeError:
-        return None
-
-
-def _precision(holder: Any) -> str:
-    return "full" if holder.fp32_precision in ("none", "ieee") else str(holder.fp32_precision)
-
-
-def _set_precision(holder: Any, precision: str) -> None:
-    holder.fp32_precision = "none" if precision == "full" else precision
-
-
-def _cores() -> Iterator[Switch]:
-    if hasattr(os, "sched_getaffinity"):
-        yield Switch(
-            "the cores to run on",
-            lambda: os.sched_getaffinity(0),
-            lambda cores: os.sched_setaffinity(0, cores),
-            per_thread=True,
-        )
-
-
-def _working_folder() -> Any:
-    try:
-        return os.getcwd()
-    except OSError:  # somebody deleted it
-        return _UNKNOWN
+def _set_deterministic(modes: tuple[bool, bool]) -> None:
+    torch.use_deterministic_algorithms(modes[0], warn_only=modes[1])
 
 
 SWITCHES: tuple[Switch, ...] = (
-    Switch(
-        "inference mode", torch.is_inference_mode_enabled, _set_inference_mode, per_thread=True
-    ),  # also sets the next one
+    # Inference mode first: it sets the recording of gradients too.
+    Switch("inference mode", torch.is_inference_mode_enabled, _set_inference_mode, per_thread=True),
     Switch("the recording of gradients", torch.is_grad_enabled, torch.set_grad_enabled, per_thread=True),
     Switch("the default type of numbers", torch.get_default_dtype, torch.set_default_dtype),
-    Switch(
-        "the default device",
-        lambda: getattr(_context, "device_context", None),
-        _set_default_device,
-        per_thread=True,
-    ),
+    Switch("the default device", _default_device, _set_default_device, per_thread=True),
     Switch("torch's function modes", _function_modes, _set_function_modes, per_thread=True),
     *(switch for kind in ("cpu", "cuda", "mps") for switch in _autocast(kind)),
     Switch("open autocast contexts", _autocast_depth, _close_autocasts, per_thread=True),
@@ -272,19 +246,11 @@ SWITCHES: tuple[Switch, ...] = (
         "autocast's cache", torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, per_thread=True
     ),
     Switch("torch's threads", torch.get_num_threads, torch.set_num_threads, per_thread=True),
+    Switch("deterministic algorithms", _deterministic, _set_deterministic),
     Switch(
-        "deterministic algorithms",
-        lambda: (
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-        ),
-        lambda modes: torch.use_deterministic_algorithms(modes[0], warn_only=modes[1]),
-    ),
-    _flag(deterministic, "fill_uninitialized_memory", "the filling of uninitialised memory"),
-    Switch(
-        "anomaly detection",
-        lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
-        lambda modes: torch.set_anomaly_enabled(*modes),
+        "the filling of uninitialised memory",
+        partial(_flag, deterministic, "fill_uninitialized_memory"),
+        partial(setattr, deterministic, "fill_uninitialized_memory"),
     ),
     Switch(
         "the flushing of denormal numbers",
@@ -292,13 +258,9 @@ SWITCHES: tuple[Switch, ...] = (
         torch.set_flush_denormal,
         per_thread=True,
     ),
-    *_precisions(),
-    Switch(
-        "the precision of matrix products",
-        _legible(torch.get_float32_matmul_precision),
-        torch.set_float32_matmul_precision,
-    ),
-    *_flags(),
+    *_flags(_PRECISIONS),
+    Switch("the precision of matrix products", _matmul_precision, torch.set_float32_matmul_precision),
+    *_flags(_FLAGS),
     *(
         Switch(
             f"{kind} attention",
@@ -314,9 +276,6 @@ SWITCHES: tuple[Switch, ...] = (
     ),
     Switch("hooks of all modules", lambda: tuple(tuple(table.items()) for table in _HOOKS), _set_hooks),
     Switch("the current GPU and stream", _cuda_place, _set_cuda_place, per_thread=True),
-    Switch("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-    Switch("the working folder", _working_folder, os.chdir),
-    *_cores(),
 )
 """In the order in which they are put back."""
 OF_A_THREAD = tuple(switch for switch in SWITCHES if switch.per_thread)
@@ -324,7 +283,7 @@ OF_A_THREAD = tuple(switch for switch in SWITCHES if switch.per_thread)
 
 def _values(before: Any, after: Any) -> str:
     """` (float32 before, float64 after)`, where that says something to a reader."""
-    plain = (bool, int, str, set, torch.dtype, torch.device)
+    plain = (bool, int, str, torch.dtype, torch.device)
     if not all(isinstance(value, plain) for value in (before, after)):
         return ""
     shown = [("off", "on")[value] if isinstance(value, bool) else str(value) for value in (before, after)]

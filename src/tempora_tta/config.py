@@ -121,7 +121,8 @@ class DataConfig:
     severity: Whole = key(5, "Severity of corruptions, 1 to 5.", ge=1, le=5)
     shifts: Names = key(["all"], "Corruptions or groups (noise, blur, weather, digital), or all.")
     options: dict[str, Any] = key(
-        {}, "What this dataset alone can be told: subset, variant, version, classes, precropped, as_stored."
+        {},
+        "What this dataset alone can be told: subset, variant, version, classes, precropped, as_stored, corrupt.",
     )
     batches: str | None = key(
         None,

@@ -20,8 +20,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from made_runs import METHODS, write_run
+from tempora_tta import progress
 from tempora_tta._plain_text import no_formula, visible
-from tempora_tta.cli import app, progress
+from tempora_tta.cli import app
 from tempora_tta.cli.terminal import console
 from tempora_tta.errors import TemporaError
 from tempora_tta.report import tables
@@ -109,12 +110,9 @@ def test_markup_in_a_name_is_text(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_name_with_brackets_does_not_end_the_progress_bar() -> None:
     """On a terminal the bar would read it as markup, and `[/]` closes what nobody opened."""
     drawn = Console(file=io.StringIO(), force_terminal=True, width=100)
-    drawn.file.isatty = lambda: True  # type: ignore[method-assign]
-    bar = progress.LiveProgress(drawn)
-    with bar._progress:
-        bar.task_started("[/]", "fog", 1)
-        bar.pass_started("offline", 3)
-        bar._progress.refresh()
+    with progress.Progress(drawn, live=True).drawing() as bars:
+        bars.task_started("[/]", "fog", 1)
+        bars.pass_started("offline", 3)
     assert "[/]" in drawn.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -17,7 +17,7 @@ from tempora_tta.engine import Observer
 from tempora_tta.engine.build import job_from_python, settle_torch
 from tempora_tta.engine.own_profile import needs
 from tempora_tta.engine.profile_child import subject_of
-from tempora_tta.methods import Method
+from tempora_tta.methods import LEARNS, Method
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete
 from tempora_tta.timing import load_profile
 from tempora_tta.timing import record as recording
@@ -432,6 +432,37 @@ def test_torch_is_told_to_be_deterministic_only_where_that_changes_something(mon
     assert told == [], "the call imports a compiler, which takes seconds"
     settle_torch(RunConfig(deterministic=True), torch.device("cpu"))
     assert told == [True]
+
+
+class Fifth(Method):
+    """Does something else on every fifth batch since its reset."""
+
+    name = "fifth"
+    actions = {"step": LEARNS, "fifth": LEARNS}
+    state = ("served",)
+
+    def setup(self) -> None:
+        self.served = 0
+
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        return self.model(x)
+
+    def adapt(self) -> str:
+        self.served += 1
+        return "step" if self.served % 5 else "fifth"
+
+
+def test_work_that_only_a_long_way_meets_is_profiled_too(network, batches, clock):
+    """Four batches of each of three shifts, from a reset each, never come to the fifth."""
+    shifts = dict.fromkeys(("a", "b", "c"), batches[:4])
+    job = job_from_python(
+        network("fashion_resnet"), shifts, ["standard", Fifth], [], device="cpu", clock=clock, seeds=[1]
+    )
+    profile = recording.record(subject_of(job), seconds=60.0, labels=["fifth"])
+    actions = {entry.action: entry for entry in profile.entries if entry.phase == "adapt"}
+    assert {"step", "fifth"} <= set(actions)
+    assert actions["fifth"].samples == recording.ROUNDS_OF_MISSING
+    assert profile.facts["fifth"].unmet == []
 
 
 # -- joules and megabytes -----------------------------------------------------------------------------------

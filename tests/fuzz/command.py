@@ -95,13 +95,13 @@ def _no_network(*_: Any, **__: Any) -> None:
 
 def _long_work() -> list[tuple[Any, str, Callable[..., bool]]]:
     """Where long work begins, and what tells whether it is short."""
-    from tempora_tta.engine import images, plan, profiling, run, tuning
+    from tempora_tta.engine import images, plan, profile_child, run, tuning
     from tempora_tta.methods import testing
 
     return [
         (run.Run, "execute", lambda begun, *_: _short_job(begun.job)),
         (plan, "make_plan", _short_job),
-        (profiling, "record_profile", _short_job),
+        (profile_child, "profile_job", _short_job),
         (images, "open_stream", _short_stream),
         (tuning, "tune", lambda *_: False),
         (testing, "check", _known_method),

@@ -11,11 +11,12 @@ import pytest
 from rich.console import Console
 
 from made_runs import METHODS, write_run
-from tempora_tta.cli.progress import LiveProgress
+from tempora_tta.cli.terminal import print_warning
 from tempora_tta.engine.observer import Observer, Together
 from tempora_tta.errors import TemporaError
 from tempora_tta.hooks import open_hooks
 from tempora_tta.hooks.summary import facts, metrics
+from tempora_tta.progress import Progress
 from tempora_tta.scenarios import Discrete, Offline
 from tempora_tta.store import Results
 
@@ -72,7 +73,7 @@ def test_a_hook_that_fails_is_noted_and_the_others_go_on(results: Results) -> No
 
 
 def test_a_hook_that_fails_is_said_even_to_who_wants_quiet(results: Results, capsys) -> None:
-    quiet = LiveProgress(Console(), quiet=True)
+    quiet = Progress(Console(), live=False, quiet=True, warn=print_warning)
     Together(quiet, [Failing()]).started(3, 0)
     quiet.note("nothing that matters")
     told = capsys.readouterr()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import random
 import signal
 import subprocess
@@ -39,13 +37,10 @@ LEFT_BEHIND: dict[str, Callable[[], object]] = {
     "deterministic algorithms": lambda: torch.use_deterministic_algorithms(
         not torch.are_deterministic_algorithms_enabled()
     ),
-    "anomaly detection": lambda: torch.set_anomaly_enabled(True),
     "cudnn.benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", True),
     "the precision of matrix products": lambda: torch.set_float32_matmul_precision("medium"),
     "math attention": lambda: torch.backends.cuda.enable_math_sdp(False),
     "hooks of all modules": lambda: torch.nn.modules.module.register_module_forward_hook(lambda *_: None),
-    "garbage collection": gc.disable,
-    "the working folder": lambda: os.chdir("/"),
 }
 
 

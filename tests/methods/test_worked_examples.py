@@ -10,14 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tempora_tta.methods import create, rotta
-from tempora_tta.methods.alpha_bn import MixedNorm, follow
+from tempora_tta.methods import create, custom_norm
 from tempora_tta.methods.cma import Constants
+from tempora_tta.methods.custom_norm import Copies, MixedNorm, RobustNorm, follow
 from tempora_tta.methods.foa import FOA
 from tempora_tta.methods.functions import cross_entropy
 from tempora_tta.methods.memo import marginal_entropy
-from tempora_tta.methods.norm import Copies
-from tempora_tta.methods.rotta import BalancedMemory, RobustNorm
+from tempora_tta.methods.rotta import BalancedMemory
 from tempora_tta.methods.weighted import likelihood_ratio, smoothed_prior
 from tempora_tta.models import Classifier, wrap
 
@@ -287,7 +286,7 @@ def test_a_gpu_s_way_to_the_gradient_of_rotta_s_batchnorm_is_the_same(
     """By the two kernels' own formulas, so that what is put together from them is tested without a GPU."""
     monkeypatch.setattr(torch, "batch_norm_backward_reduce", reduced)
     monkeypatch.setattr(torch, "batch_norm_backward_elemt", by_element)
-    monkeypatch.setattr(rotta, "few_channels", lambda x: few)
+    monkeypatch.setattr(custom_norm, "few_channels", lambda x: few)
     torch.manual_seed(0)
     x, g = torch.randn(2, 512, 64, 3, 3, dtype=torch.float64)
     mean, var, own_mean = torch.randn(64), torch.rand(64) + 0.5, torch.randn(64)
@@ -296,7 +295,9 @@ def test_a_gpu_s_way_to_the_gradient_of_rotta_s_batchnorm_is_the_same(
     given = (x, layer.weight.detach(), mean.double(), var.double(), own_mean.double())
     context = SimpleNamespace(layer=layer, needs_input_grad=(True,))
     for ours, plain in zip(
-        rotta._into_on_gpu(context, g, *given), rotta._into(context, g, *given), strict=True
+        custom_norm.backward_on_gpu(context, g, *given),
+        custom_norm.backward_plain(context, g, *given),
+        strict=True,
     ):
         assert torch.allclose(ours, plain, rtol=1e-9, atol=1e-12)
 

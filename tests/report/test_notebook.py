@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import tempora_tta as tempora
@@ -15,8 +16,8 @@ from tempora_tta import analysis
 from tempora_tta._numbers import percent
 from tempora_tta.cli.app import app
 from tempora_tta.engine.observer import Observer
-from tempora_tta.engine.one_line import OneLine, watched
 from tempora_tta.errors import TemporaError
+from tempora_tta.progress import Progress, watched
 from tempora_tta.results import Results
 from tempora_tta.scenarios import Amortised, Offline
 
@@ -102,24 +103,17 @@ def test_the_report_is_beside_the_run_or_where_one_says(results: Results, tmp_pa
 # -- progress --------------------------------------------------------------------------------------------------
 
 
-def test_the_line_says_how_far_the_run_is():
+def test_the_line_of_a_notebook_says_how_far_the_run_is():
     drawn: list[str] = []
-    line = OneLine(drawn.append)
-    line.started(4, 1)
-    line.task_started("tent", "fog", 1)
-    line.pass_started("offline", 30)
-    line.task_finished("tent", "fog", 1)
-    assert drawn[0] == "1 of 4; fog tent: offline, 30 batches"
-    assert drawn[1].startswith("2 of 4, about ")
-    assert drawn[1].endswith(" left; fog tent done")
-
-
-def test_names_cannot_move_the_cursor():
-    drawn: list[str] = []
-    line = OneLine(drawn.append)
-    line.task_started("\x1b[2J", "fog", 1)
-    line.pass_started("offline", 3)
-    assert "\x1b" not in drawn[0]
+    with Progress(Console(file=io.StringIO()), live=False, notebook=drawn.append).drawing() as line:
+        line.started(4, 1)
+        line.task_started("tent", "fog", 1)
+        line.pass_started("offline", 30)
+        line.task_started("\x1b[2J", "fog", 1)
+        line.pass_started("offline", 3)
+    assert drawn[1] == "1 of 4, about 0 s left; fog tent: offline, 0 %"
+    assert not any("\x1b" in text for text in drawn), "names cannot move the cursor"
+    assert drawn[-1] == "", "nothing is left behind"
 
 
 def test_it_is_drawn_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch):
@@ -131,10 +125,9 @@ def test_it_is_drawn_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch):
     with watched(None, True) as nobody:
         assert type(nobody) is Observer
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    with watched(None, True) as line:
-        line.note("mind the gap")
-    assert "note: mind the gap\n" in terminal.getvalue()
-    assert terminal.getvalue().endswith("\r\x1b[K"), "nothing is left behind"
+    with watched(None, True) as bars:
+        bars.note("mind the gap")
+    assert "mind the gap" in terminal.getvalue()
     with watched(None, False) as silent:
         assert type(silent) is Observer
     mine = Observer()

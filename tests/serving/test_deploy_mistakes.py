@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections import OrderedDict
 
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import nn
 
 import tempora_tta as tempora
@@ -128,17 +125,19 @@ def test_tensors_that_no_network_takes_are_refused_at_the_door(x):
 
 
 @pytest.mark.parametrize(
-    "facts", [[1], None, {"device": None}, {"froze_itself": "no"}, {"spent_ms": None}, {"spent_ms": -1}]
+    "facts",
+    [
+        *([1], None, {"device": None}, {"froze_itself": "no"}),
+        *({"spent_ms": None}, {"spent_ms": -1}, {"spent_ms": float("nan")}),
+    ],
 )
 def test_a_state_whose_facts_were_edited_is_refused(facts, tmp_path):
     with tempora.deploy(tiny_network(), "neo", device="cpu", example=image()[None]) as pipeline:
         pipeline.save(tmp_path / "state")
-        with safe_open(tmp_path / "state", "pt") as file:
-            header = file.metadata()
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        edited = {**json.loads(header["facts"]), **facts} if isinstance(facts, dict) else facts
-        save_file(tensors, tmp_path / "state", metadata={**header, "facts": json.dumps(edited)})
-        with pytest.raises(TemporaError, match=r"cannot be read as a saved state .its .*save it again"):
+        content = torch.load(tmp_path / "state")
+        content["facts"] = {**content["facts"], **facts} if isinstance(facts, dict) else facts
+        torch.save(content, tmp_path / "state")
+        with pytest.raises(TemporaError, match=r"cannot be read as a saved state \(.*save it again"):
             pipeline.load(tmp_path / "state")
 
 

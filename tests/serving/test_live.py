@@ -20,7 +20,6 @@ from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.scenarios import Bursty, Deployment, Periodic, Poisson
 from tempora_tta.serving import Pipeline
-from tempora_tta.serving import life as life_of
 from tempora_tta.serving import live as living
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, RunFolder, Trace
 from tempora_tta.store.trace import SKIPPED
@@ -92,69 +91,36 @@ def test_inputs_are_there_before_a_life_begins(run, fits, monkeypatch):
     monkeypatch.setattr(Stream, "batch", lambda self, i: made.append(len(begun)) or batch(self, i))
     monkeypatch.setattr(Pipeline, "submit", lambda self, x: begun.append(x) or submit(self, x))
     if not fits:
-        monkeypatch.setattr(life_of, "PREPARED_BYTES", 0)
+        monkeypatch.setattr(living, "PREPARED_BYTES", 0)
     (cell,) = living.live(run, cells=1, repeats=1, observer=Noting())
-    assert cell.lives[0].prepared == fits
     assert (max(made) == 0) == fits
     assert any("each is made while the" in text for text in notes) != fits
     assert len(begun) == cell.lives[0].trace.num_batches
 
 
-@pytest.mark.parametrize(("speed_x", "stretched_by"), [(1.25, 1.25), (0.8, 0.8), (4.0, 1.0)])
-def test_what_the_machine_is_slower_than_its_profile_is_made_up_for_and_said(
-    run, speed_x, stretched_by, monkeypatch
+@pytest.mark.parametrize(("speed_x", "same"), [(1.09, True), (0.92, True), (1.11, False), (0.89, False)])
+def test_a_machine_of_another_speed_than_its_profile_is_said_and_only_the_logic_judged(
+    run, speed_x, same, monkeypatch
 ):
-    asked = []
-    monkeypatch.setattr(living, "profiled_ms", lambda job, observer: 38.0)
+    monkeypatch.setattr(living, "profiled_ms", lambda job: 38.0)
     monkeypatch.setattr(living.Speed, "now_x", lambda self: speed_x)
-    ask = life_of._ask
-    monkeypatch.setattr(life_of, "_ask", lambda *given: asked.append(given[-1]) or ask(*given))
-    cells = [cell for cell in living.live(run, cells=100, repeats=1) if "Poisson" in cell.label]
-    assert len(cells) == 2
-    resolved = next(one for one in asked if one.queue == 100)
-    scenario = next(one for one in run.scenarios if one.deployment().queue == 100)
-    usual = scenario.resolve(num_batches=5, baseline_ms=40.0, seed=2025, shift="contrast")
-    assert resolved == usual.stretched(stretched_by)
-    for cell in cells:
-        assert cell.speeds_x == (speed_x,)
-        assert [life.speed_x for life in cell.lives] == [stretched_by]
-        assert cell.stands
-    said = cli_live.machine_speed(cells)
+    monkeypatch.setattr(living, "outside", lambda resolved: None)
+    (cell,) = living.live(run, cells=1, repeats=1)
+    assert cell.speeds_x == (speed_x,)
+    assert (cell.outside is None) == same
+    said = cli_live.machine_speed([cell])
     assert f"took {speed_x:.2f} times as long as when the machine was profiled" in said
-    assert ("In 2 of 2 lives that was not made up for" in said) == (speed_x != stretched_by)
-    assert ("lived so many times as long" in said) == (speed_x == stretched_by)
-
-
-def test_responses_are_told_at_the_profiles_speed():
-    slower = life_of.Figures(0.5, 1.0, 12.0, None, 30.0)
-    assert slower.at_speed(1.5) == life_of.Figures(0.5, 1.0, 8.0, None, 20.0)
-
-
-class Notes(Observer):
-    def __init__(self):
-        self.said = []
-
-    def note(self, text):
-        self.said.append(text)
+    assert ("profile again" in said) != same
 
 
 def test_only_a_profile_of_this_network_on_a_machine_like_this_tells_how_fast_it_should_be(job):
-    notes = Notes()
-    assert living.profiled_ms(job, notes) is None, "given by hand"
+    assert living.profiled_ms(job) is None, "given by hand"
     facts = {"device": device_kind(machine_facts(job.device)), "weights": job.weights, "batch_size": 8}
     for other, then_ms in (({}, 3.0), ({"device": "another"}, None), ({"weights": "w"}, None)):
         profile = Profile.model_construct(standard_ms=3.5, back_to_back_ms=3.0, **facts | other)
-        told = living.profiled_ms(replace(job, clock=ProfileClock(profile)), notes)
+        told = living.profiled_ms(replace(job, clock=ProfileClock(profile)))
         assert told == then_ms, "by the same look, not by what it took among other work"
-    assert living.profiled_ms(replace(job, clock=ProfileClock()), notes) is None, "not recorded yet"
-    assert notes.said == []
-
-
-def test_a_profile_of_before_such_looks_is_not_compared_and_that_is_said(job):
-    facts = {"device": device_kind(machine_facts(job.device)), "weights": job.weights, "batch_size": 8}
-    profile, notes = Profile.model_construct(name="old", standard_ms=3.5, **facts), Notes()
-    assert living.profiled_ms(replace(job, clock=ProfileClock(profile)), notes) is None
-    assert "'old' does not say how fast the machine was" in notes.said[0]
+    assert living.profiled_ms(replace(job, clock=ProfileClock())) is None, "not recorded yet"
 
 
 def test_the_speed_is_that_of_standard_inference_now(job, monkeypatch):
@@ -228,7 +194,7 @@ def test_lived_arrivals_and_times_replay_to_what_was_lived(job, deployment):
     resolved = deployment.resolve(
         num_batches=stream.num_batches, batch_size=stream.batch_size, baseline_ms=2.0, seed=1
     )
-    life = life_of.live_once(job, spec, stream, resolved)
+    life = living.live_once(job, spec, stream, resolved)
     assert life.replayed.utility == pytest.approx(life.lived.utility, abs=1e-9)
     assert life.replayed.availability == life.lived.availability
     assert life.replayed.response_p50_ms == pytest.approx(life.lived.response_p50_ms, abs=1e-6)
@@ -243,10 +209,10 @@ def test_a_replay_follows_the_timeline_and_not_the_trace():
     served = [0, 2, 4]
     trace.phase[served], trace.correct[served] = ADAPTED, [2, 1, 0]
     trace.predict_ms[served], trace.adapt_ms[served] = 5.0, 15.0
-    assert life_of.replayed(trace, trace.arrived_ms, resolved).utility == pytest.approx((1.0 + 0.5 + 0.0) / 5)
+    assert living.replayed(trace, trace.arrived_ms, resolved).utility == pytest.approx((1.0 + 0.5 + 0.0) / 5)
     trace.phase[[2, 3]], trace.correct[[2, 3]] = [SKIPPED, ADAPTED], [0, 1]
     trace.predict_ms[[2, 3]], trace.adapt_ms[[2, 3]] = [np.nan, 5.0], [np.nan, 15.0]
-    told = life_of.replayed(trace, trace.arrived_ms, resolved)
+    told = living.replayed(trace, trace.arrived_ms, resolved)
     assert told.course.served.tolist() == [0, 2, 4], "not 0, 3, 4, as a pipeline that went wrong had it"
 
     rescued = Deployment(interval_ms=10, queue=0, fallback="standard").resolve(num_batches=4)
@@ -254,7 +220,7 @@ def test_a_replay_follows_the_timeline_and_not_the_trace():
     trace.arrived_ms[:] = [0.0, 10.0, 20.0, 30.0]
     trace.phase[:], trace.correct[:] = [ADAPTED, FALLBACK, FROZEN, FALLBACK], [2, 1, 2, 0]
     trace.predict_ms[:], trace.adapt_ms[:] = [5.0, 4.0, 15.0, 4.0], [10.0, 0.0, 0.0, 0.0]
-    assert life_of.replayed(trace, trace.arrived_ms, rescued).utility == pytest.approx(
+    assert living.replayed(trace, trace.arrived_ms, rescued).utility == pytest.approx(
         (1.0 + 0.5 + 1.0 + 0.0) / 4
     )
 
@@ -277,7 +243,7 @@ def test_cells_where_a_small_difference_in_time_decides_are_shown_and_not_judged
 
 
 def figures(utility):
-    return life_of.Figures(utility, 1.0, 1.0, None, None)
+    return living.Figures(utility, 1.0, 1.0, None, None)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +259,7 @@ def figures(utility):
 def test_one_point_for_the_clock_and_a_tenth_for_the_logic(lived, replayed, outside, verdict, stands):
     trace = Trace.empty(1, 1)
     lives = tuple(
-        life_of.Life(figures(one), figures(other), 0.1, trace)
+        living.LiveResult(figures(one), figures(other), 0.1, trace)
         for one, other in zip(lived, replayed, strict=True)
     )
     cell = living.LivedCell("tent", "contrast", 1, "ρ 50 %", figures(0.5), lives, outside)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from live_clock import FakeClock, Scripted, ScriptedStandard, numbered, tiny_network
 from tempora_tta.scenarios import Deployment, replay
 from tempora_tta.serving import Pipeline
+from tempora_tta.serving.pipeline import driven_live
 
 NETWORK = tiny_network()
 LAMBDA_MS = 10.0
@@ -93,6 +96,46 @@ def test_the_pipeline_lives_what_the_timeline_says(case):
         if term in stats and served:
             assert stats[term] == pytest.approx(value, abs=1e-9), term
     assert stats["arrived"] == len(futures)
+
+
+@st.composite
+def bursts(draw):
+    knobs = {"queue": draw(st.integers(0, 2))}
+    if draw(st.booleans()):
+        knobs["fallback"], knobs["fallback_cost"] = "standard", "charged"
+    if draw(st.booleans()):
+        knobs["budget_ms"] = float(draw(st.integers(0, 20)))
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    times = {
+        name: draw(st.lists(st.integers(0, 2).map(float), min_size=sum(sizes), max_size=sum(sizes)))
+        for name in ("predict_ms", "adapt_ms", "frozen_ms")
+    }
+    return Deployment(arrivals=[0.0], **knobs).resolve(num_batches=1, baseline_ms=1.0), sizes, times
+
+
+@given(bursts())
+@settings(max_examples=150, deadline=None)
+def test_the_journal_replays_to_the_same_course_however_coarse_the_clock(case):
+    """Clients submit while the worker works, in any order, often at one reading of the clock."""
+    resolved, sizes, times = case
+    requests, journal = [], []
+    with pipeline_of(resolved, FakeClock(), times, journal.append) as pipeline:
+        for size in sizes:
+            for _ in range(size):
+                requests.append(pipeline.submit(numbered(len(requests))))
+            assert pipeline.wait()
+    count = len(requests)
+    predict_ms, adapt_ms = np.zeros(count), np.zeros(count)
+    for row in journal:
+        predict_ms[row.batch], adapt_ms[row.batch] = row.predict_ms, row.adapt_ms
+    arrived_ms = tuple(request.arrived_ms for request in requests)
+    known = replace(driven_live(resolved), arrivals_ms=arrived_ms, num_batches=count)
+    course = replay(known.timeline(), predict_ms, adapt_ms, predict_ms, fallback_ms=predict_ms)
+    assert [row.batch for row in journal] == course.served.tolist()
+    assert [row.start_ms for row in journal] == course.start_ms.tolist()
+    assert [row.phase for row in journal] == [course.phase[batch] for batch in course.served]
+    served = set(course.served.tolist())
+    assert [request.result(0).dropped for request in requests] == [i not in served for i in range(count)]
 
 
 def test_the_worked_example_of_a_camera():

@@ -20,7 +20,7 @@ from tempora_tta.analysis.doubt.run import Rescorer, Scored, together
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.compare import agreement, side_by_side
 from tempora_tta.store import Results
-from tempora_tta.store.made_with import differences
+from tempora_tta.store.record import SETTINGS_TOO
 from tempora_tta.store.schema import SCENARIO_NAME
 from tempora_tta.store.verdicts import verdict_of
 
@@ -68,7 +68,8 @@ class RunComparison:
 def compare_runs(run: Results, other: Results, without: Collection[str] = ()) -> RunComparison:
     """Compare what both runs evaluated: the same methods, shifts and scenarios, and seeds if they share any.
 
-    without: methods to leave out.
+    Args:
+        without: methods to leave out.
     """
     rows, others = _rows(run, without), _rows(other, without)
     stream = ["shift", "seed"] if set(rows["seed"]) & set(others["seed"]) else ["shift"]
@@ -194,8 +195,9 @@ def _circumstances(run: Results, other: Results, rows: pd.DataFrame, others: pd.
             if (told := verdict_of(one)).doubtful
         ),
         *(
-            f"{run.cards.label(method)} has other settings: {said}"
-            for method, said in differences(run, other).items()
+            f"{run.cards.label(method)} has other settings: {_difference(mine, theirs)}"
+            for method, mine in run.manifest["method_settings"].items()
+            if mine != (theirs := other.manifest["method_settings"].get(method, mine))
         ),
         *(
             f"{plural} only {where}: {_short(', '.join(map(str, alone)))}"
@@ -204,6 +206,24 @@ def _circumstances(run: Results, other: Results, rows: pd.DataFrame, others: pd.
             if len(alone := have.loc[~have[column].isin(lack[column]), column].unique())
         ),
     ]
+
+
+def _difference(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
+    """Say how the settings of one method differ between two runs.
+
+    >>> tent = {"name": "tent", "settings": {"lr": 0.1, "every": 2}}
+    >>> _difference(tent, {"name": "tent", "settings": {"lr": 10, "every": 2}})
+    'lr 0.1 here and 10 there'
+    """
+    flat = [
+        {**one["settings"], **{name: one.get(name) for name in ("name", *SETTINGS_TOO)}}
+        for one in (here, there)
+    ]
+    names = [name for name in dict.fromkeys([*flat[0], *flat[1]]) if flat[0].get(name) != flat[1].get(name)]
+    return "; ".join(
+        f"{name} {flat[0].get(name, 'as usual')} here and {flat[1].get(name, 'as usual')} there"
+        for name in names
+    )
 
 
 def manifest_differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from tempora_tta.analysis.cells import is_offline
 from tempora_tta.analysis.replays import MISSED_BY_A_SHORT_STREAM, lasting_share
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.store import ADAPTED, Results, Trace
-from tempora_tta.store.made_with import other_work
+from tempora_tta.store.record import other_work
 from tempora_tta.store.schema import STREAM_COLUMNS
 
 

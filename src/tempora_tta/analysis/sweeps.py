@@ -22,9 +22,9 @@ from tempora_tta.analysis.replays import (
     standard_pass,
 )
 from tempora_tta.scenarios import Deployment, Resolved, Scenario, route
-from tempora_tta.scenarios.budget import afforded
 from tempora_tta.scenarios.course import decay
 from tempora_tta.scenarios.replaying import serve_lanes
+from tempora_tta.scenarios.timeline import afforded
 from tempora_tta.store import ADAPTED, Results, StoredPass, Trace
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from tempora_tta import names
-from tempora_tta.cli import bar, completion
-from tempora_tta.cli.terminal import console, say
+from tempora_tta.cli import completion
+from tempora_tta.cli.terminal import console, resumable, say, steps
 
 data_app = typer.Typer(
     name="data", help="Datasets: fetching, checking, corrupting your own.", no_args_is_help=True
@@ -35,7 +35,7 @@ def fetch(
     from tempora_tta.data.fetch import fetch as fetch_dataset
 
     out = console()
-    with bar.progress(out, resumes=True) as show:
+    with resumable(out, "what was fetched is kept"), steps(out) as show:
         folder = fetch_dataset(
             name,
             to,
@@ -64,7 +64,7 @@ def verify(
     from tempora_tta.data.verify import verify as findings
 
     out, wrong = console(), 0
-    with bar.progress(out) as show:
+    with steps(out) as show:
         for check in findings(path, name, decode, progress=show):
             wrong += not check.ok
             ok = ("note ", "yellow") if check.note else ("ok   ", "green")
@@ -103,7 +103,8 @@ def corrupt(
 
     from tempora_tta.data.corruptions.folder import corrupt_folder
 
-    with bar.progress(console(), resumes=True) as show:
+    out = console()
+    with resumable(out, "what was written is kept"), steps(out) as show:
         written = corrupt_folder(
             src,
             dst,

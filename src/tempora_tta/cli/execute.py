@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tempora_tta.cli.terminal import console as new_console
-from tempora_tta.cli.terminal import is_live
+from tempora_tta.cli.terminal import is_live, print_warning, resumable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,17 +39,17 @@ def execute(
     say_how_long: bool = False,
 ) -> None:
     """Run a configuration into a folder with progress, then show what came out."""
-    from tempora_tta.cli.progress import LiveProgress
     from tempora_tta.engine import Run, Stopped
     from tempora_tta.engine.observer import Together
     from tempora_tta.engine.plan import make_plan
     from tempora_tta.evaluation import finished
     from tempora_tta.hooks import open_hooks
+    from tempora_tta.progress import Progress
     from tempora_tta.report import check_docstrings
     from tempora_tta.store import RunFolder
 
     console = new_console()
-    observer = LiveProgress(console, plain=plain, quiet=quiet)
+    observer = Progress(console, live=is_live(console) and not plain, quiet=quiet, warn=print_warning)
     job, place = _job_and_place(config, executor, address, observer)
     if dry_run or say_how_long:
         make_plan(job).show(console)
@@ -57,17 +57,16 @@ def execute(
         return
     check_docstrings()  # the report at the end could not be written
     hooks = open_hooks(log, folder)
-    with RunFolder.for_writing(folder) as opened, observer.watching():
+    with (
+        resumable(console, f"everything finished is in {folder}"),
+        RunFolder.for_writing(folder) as opened,
+        observer.watching(),
+    ):
         run = Run(job, opened, Together(observer, hooks), place, replace)
         try:
             results = finished(run)
-        except (Stopped, KeyboardInterrupt):
-            console.print(
-                f"stopped; everything finished is in {folder}. The same command goes on from there.",
-                markup=False,
-                soft_wrap=True,
-            )
-            raise typer.Exit(130) from None
+        except Stopped:
+            raise KeyboardInterrupt from None
     from tempora_tta.cli.show import show_first
 
     _write_report(results, console, drawing=is_live(console) and not quiet)

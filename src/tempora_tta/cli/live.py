@@ -59,26 +59,20 @@ def show_lived(cells: list[LivedCell]) -> bool:
 
 
 def machine_speed(cells: list[LivedCell]) -> str | None:
-    """How fast the machine was beside its profile, and what was done about it."""
-    from tempora_tta.serving.live import LIKE_ITSELF, made_up_for
+    """Say how fast the machine was next to its profile; None: the profile does not tell."""
+    from tempora_tta.serving.live import SAME_SPEED
 
-    found = sorted(x for cell in cells for x in cell.speeds_x)
-    if not found:
+    speeds_x = sorted(x for cell in cells for x in cell.speeds_x)
+    if not speeds_x:
         return None
-    beyond = sum(made_up_for(x) != x for x in found)
     said = (
-        f"Standard inference took {found[len(found) // 2]:.2f} times as long as when the machine was profiled "
-        f"({found[0]:.2f} to {found[-1]:.2f}), looked at before each life."
+        f"Standard inference took {speeds_x[len(speeds_x) // 2]:.2f} times as long as when the machine was profiled "
+        f"({speeds_x[0]:.2f} to {speeds_x[-1]:.2f}), looked at before each life."
     )
-    if beyond < len(found):
+    if any(abs(x - 1) > SAME_SPEED for x in speeds_x):
         said += (
-            " Arrivals, deadlines and budgets were lived so many times as long, and responses are told at the "
-            "profile's speed."
-        )
-    if beyond:
-        said += (
-            f" In {beyond} of {len(found)} lives that was not made up for: a machine that takes less than "
-            f"{LIKE_ITSELF[0]:.2g} or more than {LIKE_ITSELF[1]:.2g} times its profile does something else besides."
+            f" A cell lived at a speed more than {100 * SAME_SPEED:.0f} % off is judged by its logic only: profile "
+            "again on a quiet machine."
         )
     return said
 

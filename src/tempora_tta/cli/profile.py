@@ -11,7 +11,7 @@ from tempora_tta import names
 from tempora_tta._numbers import percent
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
-from tempora_tta.cli.terminal import plain_table
+from tempora_tta.cli.terminal import is_live, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,11 +59,11 @@ def profile(
     from tempora_tta.cli.execute import prepare_environment
 
     prepare_environment()
-    from tempora_tta.cli.progress import LiveProgress
     from tempora_tta.engine.build import build_job
     from tempora_tta.engine.load_config import load_config
     from tempora_tta.engine.own_profile import needs
     from tempora_tta.engine.profile_child import profile_job
+    from tempora_tta.progress import Progress
 
     place = _folder_for(out, share)
     usual = ["gaussian_noise", "contrast", "brightness", "fog"] if dataset == "fashion" else None
@@ -79,7 +79,7 @@ def profile(
         "profile_s": profile_s,
     }
     console = new_console()
-    observer = LiveProgress(console, plain=plain)
+    observer = Progress(console, live=is_live(console) and not plain)
     job = build_job(load_config(None, flags=flags), observer)
     with observer.watching():
         recorded = profile_job(job, observer, labels=needs(job, None)).stamped(job.made_by_label)

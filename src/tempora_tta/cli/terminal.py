@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
+import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -118,6 +121,26 @@ def _wrapped(console: Console, text: str, indent: int) -> list[str]:
         for line in textwrap.wrap(paragraph, width, break_on_hyphens=False)
     )
     return [line.replace(UNBROKEN, " ") for line in lines]
+
+
+@contextmanager
+def resumable(out: Console, kept: str) -> Iterator[None]:
+    """Let Ctrl-C end a command that goes on where it stopped; say what is kept, and the command."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        out.print(f"stopped; {kept}. This goes on from there:", soft_wrap=True)
+        out.print(shlex.join(["tempora", *sys.argv[1:]]), soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def steps(out: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """Give what to call with each step: of what, how much is done, and of how much (0: not known)."""
+    from tempora_tta.progress import Progress
+
+    with Progress(out, live=is_live(out)).drawing() as progress:
+        yield progress.show
 
 
 def print_error(message: str) -> None:

@@ -127,7 +127,7 @@ class Stream:
         return self.order.labels(i)
 
     def under(self, order: Order) -> Stream | None:
-        """The same pictures in another order, sharing their memory; None if it might need others."""
+        """Share the pictures with another order; None if that might need others."""
         if self._pictures is None or order.shifts != self.order.shifts:
             return None
         if not self._pictures.serve(order):

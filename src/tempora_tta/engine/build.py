@@ -52,7 +52,7 @@ from tempora_tta.methods.guard import Misbehaved
 from tempora_tta.models import Classifier
 from tempora_tta.names import GRIDS
 from tempora_tta.scenarios import Scenario, from_spec, grid, to_spec
-from tempora_tta.store.made_with import other_work
+from tempora_tta.store.record import other_work
 from tempora_tta.timing import choose_device, device_kind, machine_facts
 from tempora_tta.timing.machine import keep_freed_memory
 

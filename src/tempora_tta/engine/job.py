@@ -27,7 +27,7 @@ from tempora_tta.methods.guard import Guard
 from tempora_tta.models import Classifier
 from tempora_tta.published.methods import MethodCard, card_of, check_colour, colour_in, family_called
 from tempora_tta.scenarios import Offline, Resolved, Scenario
-from tempora_tta.store.made_with import made_with
+from tempora_tta.store.record import made_with
 from tempora_tta.timing import Baseline, Clock, ProfileClock
 
 STANDARD = "standard"

@@ -34,9 +34,6 @@ from tempora_tta.timing import Baseline, Clock, ProfileClock
 MOST_ROUNDS = 3
 """How often tasks are made: again where they met work that the profile had no time for."""
 
-MOST_ROUNDS = 3
-"""How often tasks are made: again where they met work that the profile had no time for."""
-
 
 class Run:
     """One job on its way into one folder. The same job on the same folder does only what is missing."""

@@ -10,16 +10,20 @@ from typing import Any
 from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Method, Moment
 from tempora_tta.methods.modules import from_module
 from tempora_tta.methods.registry import create, get, names, recipe_for, register
-from tempora_tta.methods.settings import Settings, setting
+from tempora_tta.methods.settings import LogRange, Range, Settings, by_classes, by_family, setting
 from tempora_tta.names import METHODS, found
 
 __all__ = [
     "LEARNS",
     "NO_OP",
     "UNTIMED",
+    "LogRange",
     "Method",
     "Moment",
+    "Range",
     "Settings",
+    "by_classes",
+    "by_family",
     "create",
     "from_module",
     "get",

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
+from tempora_tta.methods import LEARNS, UNTIMED, Method, register
 from tempora_tta.methods.norm import BatchStatistics, StatisticsSettings
-from tempora_tta.methods.registry import register
 
 
 @register

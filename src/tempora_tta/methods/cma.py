@@ -12,7 +12,7 @@ Covariance = Literal["full", "identity"]
 
 
 class Constants:
-    """What follows from the number of coordinates D and of drawn candidates.
+    """Constants that follow from the number of coordinates D and of drawn candidates.
 
     `weights` are those of all candidates, the best first; an additional zero in the middle makes room for the one
     that was not drawn.
@@ -72,7 +72,7 @@ class CMAES:
     def update(self, candidates: Tensor, order: Tensor) -> bool:
         """Learn from all candidates, the last from outside; `order` lists them, best first.
 
-        Whether the covariance was decomposed anew. Nobody waits for the device, unless the decomposition does.
+        True if the covariance was decomposed again: only that waits for the device.
         """
         c, d = self.constants, self.dimensions
         self.updates += 1
@@ -126,6 +126,6 @@ class CMAES:
         return {name: getattr(self, name) for name in self._CHANGES}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """What `state_dict` gave."""
+        """Take over a result of `state_dict`."""
         for name, value in saved.items():
             setattr(self, name, value)

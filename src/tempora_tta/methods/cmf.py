@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.gradient import RATE
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import by_family
+from tempora_tta.methods import by_family, register
+from tempora_tta.methods.gradient import RATE, NormSettings, TrackSettings
 from tempora_tta.methods.views import random_resized_crops
-from tempora_tta.methods.weighted import WeightedMethod, WeightedSettings
+from tempora_tta.methods.weighted import WeightedMethod
 
 REVERSION = 0.99  # of the hidden state to the source, and of the weights to the hidden state
 LEAST_TRUST = 0.89  # of the filter in its hidden state
@@ -19,7 +18,7 @@ FULL_TRUST = 0.9999
 
 
 @dataclass(frozen=True, kw_only=True)
-class CMFSettings(WeightedSettings):
+class CMFSettings(NormSettings, TrackSettings):
     """noise: of the Kalman filter."""
 
     lr: float = by_family(cnn=2e-4, vit=2.5e-4, **RATE)

@@ -32,7 +32,7 @@ _HOW_TO_GIVE = (
 
 
 class Did(Flag):
-    """What a run needs to know of an action, any of these together."""
+    """Facts of an action that a run needs, any of these together."""
 
     NO_OP = 0
     """The method knows no more than before."""
@@ -43,13 +43,15 @@ class Did(Flag):
 
 
 NO_OP, LEARNS, UNTIMED = Did.NO_OP, Did.LEARNS, Did.UNTIMED
+ONE_VALUE = "more than 1 value per channel"
+"""Words of PyTorch's error where BatchNorm gets a single value per channel."""
 _USUAL = {"none": UNTIMED, "nothing_kept": NO_OP, "non_finite": NO_OP, "recovered": NO_OP}
 """Words that mean the same in every method that does not say otherwise."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What a deployment knows at one instant, for methods with `time_aware = True`. None: does not apply."""
+    """Knowledge of a deployment at one instant, for methods with `time_aware = True`. None: does not apply."""
 
     now_ms: float
     arrived_ms: float
@@ -62,15 +64,15 @@ class Moment:
     deadline_ms: float | None = None
     """A response that takes longer is worth nothing."""
     slack_ms: float | None = None
-    """How long the pipeline may stay busy before the next arrival; None where the future is random, or the stream
-    waits."""
+    """Time for which the pipeline may stay busy before the next arrival; None where the future is random, or the
+    stream waits."""
     cost_ms: Mapping[str, float] = field(default_factory=dict)
     """Mean milliseconds that adapt() has taken so far, warm-up included, by the action it returned; with `reforward`
     those of the prediction that holds it."""
     mode_cost_ms: Mapping[str, float] = field(default_factory=dict)
     """Mean milliseconds of the calls, predict() or adapt(), that named this mode in `work`."""
     queue: int | None = None
-    """How many batches may wait; one more pushes the oldest out."""
+    """Most batches that may wait; one more pushes the oldest out."""
 
 
 class Method:
@@ -102,12 +104,12 @@ class Method:
 
     name: ClassVar[str] = ""
     label: ClassVar[str] = ""
-    """As tables print it."""
+    """The name in tables."""
     family: ClassVar[Literal["gradient-free", "gradient-based"]] = "gradient-free"
     colour: ClassVar[str] = ""
-    """As figures draw it, #rrggbb; empty: the paper's, or one that its name decides."""
+    """The colour in figures, #rrggbb; empty: the paper's, or one that its name decides."""
     modifies: ClassVar[tuple[str, ...]] = ()
-    """Any of "input", "output", "activations", "parameters"."""
+    """Parts that change: "input", "output", "activations", "parameters"."""
     history_free: bool = False
     """While adapting, the prediction on a batch does not depend on earlier batches."""
     stateless: bool = False
@@ -125,7 +127,7 @@ class Method:
     modes: ClassVar[tuple[str, ...]] = ()
     """The words that `work` may hold: kinds of work that take different times."""
     action_in_predict: str | None = None
-    """What predict() did on its last batch, where it does all of adapt()'s work; None: adapt() does it."""
+    """The action of the last predict(), where that does all of adapt()'s work; None: adapt() does it."""
     only_by_name: ClassVar[bool] = False
     """Too slow for `all`: runs only when named."""
     repeats: ClassVar[bool] = False
@@ -154,7 +156,7 @@ class Method:
         """Tensors that change without a gradient, by name: a teacher's weights, statistics of one's own."""
         self.statistics: BatchStatistics | None = None
         self.work: tuple[str, float] | None = None
-        """What the last predict() or adapt() did: one of `modes`, and how much of what its time follows (samples
+        """Work of the last predict() or adapt(): one of `modes`, and the amount that its time follows (samples
         kept, iterations, views). The run clears it before the next call."""
         self.recipe_of: str | None = None
         """The method whose recipe these settings come from; None: no recipe."""
@@ -163,7 +165,7 @@ class Method:
         self.repeating = False
         """True while predict() repeats a prediction, which must change nothing."""
         self.pending: Any = None
-        """What predict leaves for adapt."""
+        """Left by predict() for adapt()."""
         self.frozen = False
         self.setup()
         self.trainable = self.trainable  # what was added one by one is differentiated too
@@ -186,16 +188,16 @@ class Method:
 
     @property
     def follows(self) -> bool:
-        """Whether predict() may learn from its batch."""
+        """True if predict() may learn from its batch."""
         return not (self.frozen or self.repeating)
 
     @property
     def learns(self) -> bool:
-        """Whether any of its actions changes what it knows."""
+        """True if any of its actions changes what it knows."""
         return any(LEARNS in did for did in self.actions.values())
 
     def learned(self, action: str) -> bool:
-        """Whether this action changed what it knows; a word that was not declared did."""
+        """True if this action changed what it knows; a word that was not declared did."""
         return LEARNS in {**_USUAL, **self.actions}.get(action, LEARNS)
 
     @property
@@ -212,11 +214,11 @@ class Method:
         """Prepare the copy of the model; raise TemporaError if the method does not fit it."""
 
     def predict(self, x: Tensor) -> Tensor:
-        """Scores (n, C) of a batch, and whatever adapt() needs. Changes nothing while frozen."""
+        """Return scores (n, C) of a batch, and keep what adapt() needs. Changes nothing while frozen."""
         raise NotImplementedError
 
     def adapt(self) -> str:
-        """The rest of the work on the last batch; says what was done. Does nothing while frozen."""
+        """Do the rest of the work on the last batch and return an action. Does nothing while frozen."""
         return "none"
 
     @torch.no_grad()
@@ -246,8 +248,8 @@ class Method:
     def snapshot(self) -> dict[str, Any]:
         """The state between two batches: what changes and nothing else, on the device."""
         return {
-            "tensors": [tensor.detach().clone() for tensor in self.tensors()],
-            "state": {name: saved(getattr(self, name), f"{self.name}.{name}") for name in self.changes()},
+            "tensors": [tensor.detach().clone() for tensor in self.changing_tensors()],
+            "state": {name: saved(getattr(self, name), f"{self.name}.{name}") for name in self.state_names()},
             "generator": self.generator.get_state(),
             "frozen": self.frozen,
         }
@@ -255,7 +257,7 @@ class Method:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Back to a snapshot, which stays good for more."""
         self.pending = None
-        overwrite(self.tensors(), snapshot["tensors"])
+        overwrite(self.changing_tensors(), snapshot["tensors"])
         for name, held in snapshot["state"].items():
             setattr(self, name, restored(getattr(self, name, None), held, f"{self.name}.{name}"))
         self.generator.set_state(snapshot["generator"])
@@ -294,34 +296,23 @@ class Method:
         return (*tracked, *others)
 
     def logits(self, x: Tensor, network: Classifier | None = None) -> Tensor:
-        """The logits of the model, or of another network of this method's, in whatever mode it is."""
-        network = network or self.model
+        """Logits of the model, or of another network of this method, in the mode that it is in."""
         try:
-            return network(x)
+            return (network or self.model)(x)
         except ValueError as error:
-            if len(x) > 1 or not self._takes_two(network, x):
+            if len(x) > 1 or ONE_VALUE not in str(error):
                 raise
             raise TemporaError(
                 f"{self.name}: a batch of {len(x)} gives BatchNorm a single value per channel, which has no "
                 f"variance. Use batches of at least 2, or larger images."
             ) from error
 
-    @torch.no_grad()
-    def _takes_two(self, network: Classifier, x: Tensor) -> bool:
-        """Whether what an image alone was refused for goes away when it comes twice."""
-        with self.untracked():
-            try:
-                network(x.expand(2, *x.shape[1:]))
-            except ValueError:
-                return False
-        return True
-
-    def tensors(self) -> list[Tensor]:
+    def changing_tensors(self) -> list[Tensor]:
         """Every tensor that adapting changes in place."""
         buffers = self.statistics.buffers() if self.statistics else {}
         return [*self.trainable.values(), *buffers.values(), *self.changing.values()]
 
-    def changes(self) -> list[str]:
+    def state_names(self) -> list[str]:
         """Names in `state`, those of base classes first."""
         classes = reversed(type(self).__mro__)
         return list(dict.fromkeys(name for kind in classes for name in vars(kind).get("state", ())))
@@ -371,7 +362,7 @@ def samples(source: Any, n: int, method: str) -> Tensor:
 
 
 def checked_scores(label: str, scores: object, samples: int, classes: int) -> Tensor:
-    """The scores of a batch, if they are: one row per sample, one column per class."""
+    """The scores of a batch, if they have one row per sample and one column per class."""
     expected = (
         f"{label}: predict() returned {{}}; expected a tensor of scores, {samples} rows of {classes} classes"
     )
@@ -385,7 +376,7 @@ def checked_scores(label: str, scores: object, samples: int, classes: int) -> Te
 
 
 def checked_action(label: str, action: object) -> str:
-    """What adapt() says it did, if it does."""
+    """The action that adapt() returned, if it is a word."""
     if not isinstance(action, str):
         raise TemporaError(
             f"{label}: adapt() returned {action!r:.60}; expected a word for what was done, such as 'step' or 'none'"

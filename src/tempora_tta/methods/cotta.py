@@ -9,12 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Moment
+from tempora_tta.methods import LEARNS, NO_OP, UNTIMED, Moment, by_classes, register, setting
 from tempora_tta.methods.functions import cross_entropy
 from tempora_tta.methods.gradient import RATE, GradientMethod, NormSettings, OptimizerName
 from tempora_tta.methods.norm import BatchStatistics
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import by_classes, setting
 from tempora_tta.methods.views import Draws, Jitter
 
 TEACHER_MOMENTUM = 0.999
@@ -22,7 +20,7 @@ TEACHER_MOMENTUM = 0.999
 
 @dataclass(frozen=True, kw_only=True)
 class CoTTASettings(NormSettings):
-    """When to average over views, and how to remember the source.
+    """Averages over views, and memory of the source.
 
     gate: views are averaged where the source's mean top probability is below. views: how many.
     restore: probability of each weight to become the source's again. target: plain or symmetric cross-entropy.

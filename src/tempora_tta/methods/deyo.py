@@ -9,11 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from tempora_tta.errors import TemporaError
+from tempora_tta.methods import register, setting
 from tempora_tta.methods.functions import entropy, indices, max_entropy
 from tempora_tta.methods.gradient import GradientMethod, NormSettings, TrackSettings
 from tempora_tta.methods.norm import norm_affine
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
 
 GRID = 4  # patches per side
 

@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from tempora_tta.methods import by_classes, register, setting
 from tempora_tta.methods.eta import ETA, ETASettings
 from tempora_tta.methods.gradient import gradients_of
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import by_classes, setting
 
-BATCH = 64  # of source samples, whatever the run's batch size: F depends on it
+BATCH = 64  # of source samples, not of the run's batch size: F depends on it
 
 
 @dataclass(frozen=True, kw_only=True)
 class EATASettings(ETASettings):
-    """How strongly weights are held.
+    """Strength of the penalty.
 
     beta: of the penalty; 0 is ETA. samples: how many source samples F is
     taken from.

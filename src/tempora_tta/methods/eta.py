@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from tempora_tta.methods import by_classes, register, setting
 from tempora_tta.methods.functions import entropy, indices, max_entropy
 from tempora_tta.methods.gradient import GradientMethod, NormSettings
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import by_classes, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from tempora_tta.errors import TemporaError
+from tempora_tta.methods import LEARNS, NO_OP, UNTIMED, Method, Settings, register, setting
 from tempora_tta.methods.cma import CMAES, Covariance
-from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Method
 from tempora_tta.methods.functions import entropy
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import Settings, setting
 from tempora_tta.models import Classifier
 
 BATCH = 64  # what the published weight of the discrepancy belongs to
@@ -23,7 +21,7 @@ BATCH = 64  # what the published weight of the discrepancy belongs to
 
 @dataclass(frozen=True, kw_only=True)
 class FOASettings(Settings):
-    """How to search.
+    """Size and limits of the search.
 
     prompts: tokens of the prompt. candidates: per batch, the last winner among them.
     discrepancy: weight of the distance to the source's activations (0.2 for ImageNet-R).
@@ -62,7 +60,7 @@ class PromptedViT:
             )
         self.model = model
         self.norms: list[nn.Module] = [getattr(block, norms) for block in self.blocks[1:]] + [final]
-        """What the class token passes after each block: the next one's first norm, and at last the final one."""
+        """Norms of the class token after each block: the next one's first norm, and at last the final one."""
 
     def embed(self, x: Tensor) -> Tensor:
         """Tokens (n, t, d) as the first block gets them, the class token first."""
@@ -98,7 +96,7 @@ class PromptedViT:
 
 
 def _is_transformer(network: nn.Module, module: str) -> bool:
-    """Whether it is a VisionTransformer of that module, which is loaded if there is one: importing it would take
+    """True for a VisionTransformer of that module, which is loaded if there is one: importing it would take
     seconds, only to learn that a network is something else."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(network, loaded.VisionTransformer)

@@ -37,7 +37,7 @@ def sent(values: Tensor, device: torch.device) -> Tensor:
 
 
 def indices(mask: Tensor) -> Tensor:
-    """Where a mask over samples is true. Its length must be known, so this waits for the device."""
+    """Places at which a mask over samples is true. Their number must be known, so this waits for the device."""
     return mask.nonzero().squeeze(1)
 
 
@@ -51,7 +51,7 @@ def score(z: Tensor) -> Tensor:
 
 
 def spread_of(z: Tensor) -> Tensor:
-    """How far apart the scores of classes lie in a batch (or in each): how certain a network is, right or not."""
+    """Spread of the scores of classes in a batch (or in each): the certainty of a network, right or not."""
     return z.std(dim=-1).mean(dim=-1).clamp_min(torch.finfo(z.dtype).tiny)
 
 
@@ -66,5 +66,5 @@ def entropy_of(p: Tensor) -> Tensor:
 
 
 def most_information(samples: int, classes: int) -> float:
-    """That predictions can have about samples, in nats."""
+    """The most that predictions can tell about samples, in nats."""
     return math.log(max(2, min(samples, classes)))

@@ -1,4 +1,4 @@
-"""What gradient-based methods share: a first forward that keeps its graph, a loss, and one guarded step."""
+"""The base of gradient-based methods: a first forward that keeps its graph, a loss, and one guarded step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RATE: dict[str, Any] = {"above": 0, "search": LogRange(30)}
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSettings(Settings):
-    """How to step.
+    """The optimiser.
 
     lr: the learning rate. momentum: of SGD. optimizer: sgd, nesterov (SGD with Nesterov's momentum) or adam.
     """
@@ -34,7 +34,7 @@ class GradientSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class NormSettings(GradientSettings, StatisticsSettings):
-    """Of a method that updates a network with BatchNorm or without."""
+    """Settings of a method that updates a network with BatchNorm or without."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class GradientMethod(Method):
         return norm_affine(self.model)
 
     def make_optimizer(self) -> torch.optim.Optimizer:
-        """What makes the steps, in a few launches for all parameters together."""
+        """Make what steps, in a few launches for all parameters together."""
         groups, name = self.groups(), self.settings.optimizer
         if name == "adam":
             return torch.optim.Adam(groups, foreach=True)
@@ -98,11 +98,11 @@ class GradientMethod(Method):
 
     @property
     def keeps_graph(self) -> bool:
-        """Whether the loss is differentiated through the first forward."""
+        """True if the loss is differentiated through the first forward."""
         return True
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the first forward computes, for `scores` and `loss`: here the logits."""
+        """The first forward's output, for `scores` and `loss`: here the logits."""
         return self.logits(x)
 
     def scores(self, output: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class GradientMethod(Method):
         return output
 
     def loss(self, x: Tensor, output: Tensor) -> Tensor | None:
-        """What to minimise, or None if no sample of the batch is worth learning from."""
+        """The loss to minimise, or None if no sample of the batch is worth learning from."""
         raise NotImplementedError
 
     def predict(self, x: Tensor) -> Tensor:
@@ -156,10 +156,10 @@ class GradientMethod(Method):
         self.optimizer.zero_grad()
 
     def after_step(self) -> None:
-        """What follows a step that was made."""
+        """Follow a step that was made."""
 
     def keep(self, kept: Tensor) -> bool:
-        """Note how many samples there are to learn from; whether there are any."""
+        """Note the number of samples to learn from; True if there are any."""
         self.work = ("kept", float(len(kept)))
         return len(kept) > 0
 
@@ -202,6 +202,6 @@ def gradients_of(
 
 
 def all_finite(loss: Tensor, gradients: Sequence[Tensor]) -> Tensor:
-    """Whether the loss and every gradient are finite, as a scalar on the device, which is not waited for."""
+    """A scalar on the device, which is not waited for: true if the loss and every gradient are finite."""
     norms = torch.stack(torch._foreach_norm(list(gradients)))
     return (loss.detach() + norms.sum()).isfinite()

@@ -24,7 +24,7 @@ GRACE_S = 5.0
 
 
 class Misbehaved(TemporaError):
-    """A method did what none may; it is not that it refused a network or a setting."""
+    """A method did what no method may; a refusal of a network or a setting is none of these."""
 
 
 class MethodTimedOut(Misbehaved):
@@ -42,7 +42,7 @@ class Guard:
     label: str
     """The method, as messages call it."""
     timeout_s: float | None = None
-    """How long one call may take; None: for ever."""
+    """Seconds that one call may take; None: no limit."""
     own_thread: bool = False
     """Look only at what no other thread can have changed meanwhile: in a service the others are at work, too."""
 

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from tempora_tta.methods.contract import Method
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import LogRange, Settings, setting
+from tempora_tta.methods import LogRange, Method, Settings, register, setting
 
 STRIDE = 8
 """Steps between two looks at the energies: a look waits for the device, a step too many is two launches."""

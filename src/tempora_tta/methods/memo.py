@@ -10,12 +10,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from tempora_tta.methods.alpha_bn import MixedNorm
-from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
+from tempora_tta.methods import LEARNS, UNTIMED, Method, Settings, by_classes, by_family, register, setting
+from tempora_tta.methods.custom_norm import Copies, MixedNorm, replace_batchnorm
 from tempora_tta.methods.gradient import RATE, all_finite, gradients_of
-from tempora_tta.methods.norm import Copies, replace_batchnorm
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import Settings, by_classes, by_family, setting
 from tempora_tta.methods.state import overwrite
 from tempora_tta.methods.views import Pixels, augmix
 
@@ -63,7 +60,7 @@ class MEMO(Method):
         self.dice = torch.Generator()
 
     def score_together(self, images: int) -> None:
-        """Keep the weights of so many images at a time, to score those images in one forward if there are several."""
+        """Keep the weights of `images` images at a time, to score those in one forward if there are several."""
         self.together = images > 1
         self.stepped = {name: w.detach().expand(images, *w.shape).clone() for name, w in self.weights.items()}
         self.rows = [[w[place] for w in self.stepped.values()] for place in range(images)]

@@ -1,4 +1,4 @@
-"""`from_module`: an adapting `nn.Module` from anybody's research code as a method, unmodified.
+"""`from_module`: an adapting `nn.Module` of other people's research code as a method, unmodified.
 
 Such a module's forward(x) adapts and returns logits, as in Tent's repository and most that followed. All of it is
 prediction; when it is frozen is for its author to say.
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tempora_tta._global_state import own_randomness
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
 
@@ -71,9 +72,9 @@ class ModuleMethod(Method):
 
     def setup(self) -> None:
         network = self.model.network.requires_grad_(True)
-        self.randomness = _seeded(self.seed)
-        with self.own_randomness(), torch.enable_grad():
+        with own_randomness(self.seed), torch.enable_grad():
             self.module = type(self).make(network)
+            self.randomness = _generators(self.model.device)
         if not isinstance(self.module, nn.Module):
             raise TemporaError(
                 f"{self.name}: its function returned a {type(self.module).__name__}; expected the adapting nn.Module."
@@ -83,11 +84,11 @@ class ModuleMethod(Method):
 
     def predict(self, x: Tensor) -> Tensor:
         if self.frozen and self._predictor is not None:
-            with self.own_randomness(), torch.no_grad():
+            with self.its_randomness(), torch.no_grad():
                 predicted: Tensor = self._predictor(x).detach()
                 return predicted
         before = self.snapshot() if self.frozen else None  # how to freeze it was not said
-        with self.own_randomness(), torch.enable_grad():
+        with self.its_randomness(), torch.enable_grad():
             adapted: Tensor = self.module(x).detach()
         if before is not None:
             adapted = adapted.clone()
@@ -134,7 +135,7 @@ class ModuleMethod(Method):
         return tuple(name for name, _ in self.model.named_buffers())
 
     @contextmanager
-    def own_randomness(self) -> Iterator[None]:
+    def its_randomness(self) -> Iterator[None]:
         """Inside, Python's, NumPy's and PyTorch's global generators are this method's; outside they are as before."""
         outside = _generators(self.model.device)
         _set_generators(self.randomness, self.model.device)
@@ -143,15 +144,6 @@ class ModuleMethod(Method):
         finally:
             self.randomness = _generators(self.model.device)
             _set_generators(outside, self.model.device)
-
-
-def _seeded(seed: int) -> dict[str, Any]:
-    return {
-        "python": random.Random(seed).getstate(),
-        "numpy": np.random.RandomState(seed % 2**32).get_state(),
-        "torch": torch.Generator().manual_seed(seed).get_state(),
-        "seed": seed,
-    }
 
 
 def _generators(device: torch.device) -> dict[str, Any]:
@@ -169,8 +161,6 @@ def _set_generators(states: dict[str, Any], device: torch.device) -> None:
     torch.random.set_rng_state(states["torch"])
     if "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"], device)
-    elif device.type == "cuda":
-        torch.cuda.manual_seed(states["seed"])
 
 
 @cache

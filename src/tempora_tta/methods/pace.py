@@ -1,12 +1,12 @@
 """Pace: settle on what the stream looks like, then learn where the time that it takes is worth it.
 
     settle    normalise the first batches with their own statistics and average those (without BatchNorm: centre the
-              features). Where nobody waits, on the first batch at once, and back to the source if that explains the
+              features). Where no user waits, on the first batch at once, and back to the source if that explains the
               batch as well; where every delay costs, look at a plain prediction first.
     learn     one step of information maximisation on the norm layers, if what it may gain over the batches to come
               is more than what it costs the users: effort follows difficulty, and ends with it.
     watch     look at plain predictions now and then, of every fourth batch while it learns, which is held back: go
-              back to the settled state when learning did harm, begin anew when the shift changes, and learn nothing
+              back to the settled state when learning did harm, begin again when the shift changes, and learn nothing
               where a batch does not show the classes of the stream.
 
 The score of a batch is the mutual information of predictions and samples, H(mean p) - mean H, as a share of the most
@@ -26,12 +26,10 @@ from itertools import accumulate, cycle, islice
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Moment
+from tempora_tta.methods import LEARNS, NO_OP, UNTIMED, Moment, Settings, register, setting
 from tempora_tta.methods.functions import entropy_of, most_information, score, spread_of, without_doubt
 from tempora_tta.methods.gradient import all_finite
 from tempora_tta.methods.norm import norm_affine
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import Settings, setting
 from tempora_tta.methods.settle import LOOK_EVERY, Settling, unusual
 
 KNOWN = 0.2
@@ -39,27 +37,27 @@ KNOWN = 0.2
 FEWEST_TO_COME = 16
 """Batches that are always expected to come."""
 GAIN_OF_SETTLING = 0.5
-"""Of the difficulty beyond KNOWN, what the first batch of statistics is expected to gain in accuracy."""
+"""Share of the difficulty beyond KNOWN that the first batch of statistics is expected to gain in accuracy."""
 GAIN_OF_BATCHES = 0.03
-"""Of the difficulty, what k batches of statistics lack, times k."""
+"""Share of the difficulty that k batches of statistics lack, times k."""
 GAIN_OF_STEP = 0.02
-"""Of the difficulty beyond KNOWN, what a step is expected to gain."""
+"""Share of the difficulty beyond KNOWN that a step is expected to gain."""
 GAIN_OF_LOOK = 0.001
-"""What a look is expected to gain, for each batch since the last."""
+"""Gain expected of a look, for each batch since the last."""
 BLIND = 0.1
-"""What settling on the first batch and comparing may cost, before anything is known."""
+"""Cost that settling on the first batch and comparing may have, before anything is known."""
 GAIN_OF_FIRST_LOOK = 0.5
-"""What it is worth to know whether there is a shift at all."""
+"""Worth of knowing that there is a shift at all."""
 MARGIN = 0.02
-"""By how much settled statistics must score above the source's, on the same samples."""
+"""Distance by which settled statistics must score above the source's, on the same samples."""
 FEWEST_SAMPLES = 8
-"""Of a batch that has statistics and a score."""
+"""Smallest batch that has statistics and a score."""
 USUAL, LEAST_SIGMA = 4, 0.02
 """Batches that the usual range of scores is taken from, and the least that they are taken to differ by."""
 ALIKE = 1.2
-"""Two samples of a batch may be of one class so many times as often as two of different batches."""
+"""Largest ratio of same-class pairs within a batch to those across batches."""
 UNKNOWN_COST_X = {"settling": 1.1, "compared": 0.5, "learning": 1.2, "step": 2.0, "looked": 0.02}
-"""What work costs, in Standard's time, until it was done once."""
+"""Cost of work, in Standard's time, until it was done once."""
 LOOK_AHEAD = 8
 """Arrivals that the price of being busy is looked for among. Where nothing is known of them they are taken to come
 back to back."""
@@ -69,12 +67,12 @@ MADE_GOOD_WITHIN, SURE_OF = 16, 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class PaceSettings(Settings):
-    """What of it to do.
+    """Parts of it, and their limits.
 
     batches: to settle on, at most. step: how much of the difficulty beyond what is usual a step would mend, if the
     score were linear in the parameters; longest: a step, relative to the length of the parameters. learn: whether to
     learn at all. gate: whether to compare with the source, to go back, and to mind the classes. alarm: how many
-    standard deviations the score must leave its usual range by, twice in a row, to begin anew; 0: never.
+    standard deviations the score must leave its usual range by, twice in a row, to begin again; 0: never.
     """
 
     batches: int = setting(4, low=0)
@@ -129,7 +127,7 @@ class Pace(Settling):
         #: Batches so far, those that were looked at, and the scores of the latest that were not.
         self.seen = self.looked = 0
         self.kept: list[Tensor] = []
-        #: Running mean; None: nobody has looked. And how far apart the scores of classes lay at the last look.
+        #: Running mean; None before the first look. And how far apart the scores of classes lay at the last look.
         self.difficulty: float | None = None
         self.spread = 0.0
         #: Running mean of p, and how often two samples of a batch, or of two batches, are of one class.
@@ -178,18 +176,18 @@ class Pace(Settling):
 
     @property
     def _held_back(self) -> bool:
-        """Whether the next batch is not to be learned from, so that what was learned can be looked at."""
+        """True if the next batch is not to be learned from, so that what was learned can be looked at."""
         return bool(self.settings.gate) and self.unwatched >= LOOK_EVERY - 1
 
     def _worth_learning(self, moment: Moment) -> bool:
         if not self.may_learn or not self._lack or self._few_classes:
             return False
         if self.settling and not self.settled_on:
-            return False  # nobody knows yet with whose statistics
+            return False  # it is not known yet with whose statistics
         learning_ms, step_ms = self._cost(moment, "learning"), self._cost(moment, "step")
         gain = GAIN_OF_STEP * self._lack * self._to_come
         return within_budget(moment, learning_ms + step_ms) and gain > self._price(
-            moment, learning_ms, step_ms
+            moment, step_ms, learning_ms
         )
 
     def _worth_settling(self, moment: Moment) -> bool:
@@ -206,12 +204,12 @@ class Pace(Settling):
         return (
             gain > 0
             and within_budget(moment, settling_ms)
-            and gain > self._price(moment, settling_ms, compare_ms)
+            and gain > self._price(moment, compare_ms, settling_ms)
         )
 
     @property
     def _lack(self) -> float:
-        """By how much the stream is more difficult than one that is known."""
+        """Difficulty of the stream beyond one that is known."""
         return max(0.0, (self.difficulty or 0.0) - KNOWN)
 
     @property
@@ -222,15 +220,11 @@ class Pace(Settling):
         known = moment.mode_cost_ms if work in ("settling", "learning") else moment.cost_ms
         return known.get(work, UNKNOWN_COST_X[work] * (moment.baseline_ms or 0.0))
 
-    def _price(self, moment: Moment, predict_ms: float, adapt_ms: float) -> float:
-        plain_ms = self._plain_ms(moment)
-        return cost_of_delay(moment, predict_ms - plain_ms, adapt_ms, plain_ms, gaps_ms=self.gaps_ms)
-
-    def _price_now(self, moment: Moment, adapt_ms: float) -> float:
-        """The prediction is out."""
-        return cost_of_delay(
-            moment, 0.0, adapt_ms, self._plain_ms(moment), emitted=True, gaps_ms=self.gaps_ms
-        )
+    def _price(self, moment: Moment, adapt_ms: float, predict_ms: float | None = None) -> float:
+        """Cost of adapting for so long, and of predicting, unless the prediction is out (None)."""
+        plain_ms, emitted = self._plain_ms(moment), predict_ms is None
+        later_ms = 0.0 if predict_ms is None else predict_ms - plain_ms
+        return cost_of_delay(moment, later_ms, adapt_ms, plain_ms, emitted, self.gaps_ms)
 
     def _plain_ms(self, moment: Moment) -> float:
         standard_ms = moment.baseline_ms or 0.0
@@ -261,7 +255,7 @@ class Pace(Settling):
         standard_ms, compare_ms = moment.baseline_ms or 0.0, self._cost(moment, "compared")
         all_ms = self.settings.batches * max(0.0, self._cost(moment, "settling") - standard_ms)
         pays = within_budget(moment, standard_ms + all_ms + compare_ms)
-        return pays and self._price_now(moment, compare_ms) <= BLIND
+        return pays and self._price(moment, compare_ms) <= BLIND
 
     def _worth_looking(self, moment: Moment, mode: str) -> bool:
         """A budget has to pay for the prediction too, which it has not yet."""
@@ -275,11 +269,11 @@ class Pace(Settling):
         look_ms = self._cost(moment, "looked")
         predict_ms = self._cost(moment, mode) if mode == "settling" else self._plain_ms(moment)
         pays = within_budget(moment, predict_ms + look_ms)
-        return pays and gain > self._price_now(moment, look_ms)
+        return pays and gain > self._price(moment, look_ms)
 
     @torch.no_grad()
     def _compare(self, x: Tensor, output: Tensor) -> str:
-        """Whether settling explains half of the batch better than the source does; else the source stays."""
+        """Go on settling if that explains half of the batch better than the source does; else the source stays."""
         half = (len(x) + 1) // 2
         settled = self.copied()
         self.put(self._source_state)
@@ -295,7 +289,7 @@ class Pace(Settling):
 
     @torch.no_grad()
     def _compare_with_before(self, output: Tensor) -> str:
-        """Whether it explains this batch better than the source explained those before it; else the source stays."""
+        """Go on settling if that explains this batch better than the source explained those before it."""
         ours = float(score(without_doubt(output, self.spread)))
         if ours > 1 - (self.difficulty or 0.0):
             return "looked"
@@ -331,7 +325,7 @@ class Pace(Settling):
     # Watch.
 
     def _watch(self) -> str:
-        """Of batches that were only predicted: has the shift changed, or did learning do harm?"""
+        """Look at batches that were only predicted: the shift may have changed, or learning may have done harm."""
         if not self._unusual(self._look()):
             return "looked"
         if self.settled is not None:
@@ -374,14 +368,14 @@ class Pace(Settling):
 
     @property
     def _few_classes(self) -> bool:
-        """Whether a batch shows other classes than the stream: it says nothing about the rest. How often two samples
+        """True if a batch shows other classes than the stream: it says nothing about the rest. How often two samples
         are of one class is known from few pairs, where there are many classes."""
         if not self.settings.gate or not self.between:
             return False
         return self.within > (ALIKE + 2 * math.sqrt(2 / self.between) / self.samples) * self.between
 
     def _unusual(self, scores: Sequence[float]) -> bool:
-        """Whether two scores in a row lie outside the usual range. A learned state is left sooner than others, and
+        """True if two scores in a row lie outside the usual range. A learned state is left sooner than others, and
         never because it scores higher. Where the source stays, nothing but a shift makes the first scores fall."""
         sigmas = self.settings.alarm / (1 if self.settled is None else 2)
         for one in scores:
@@ -405,7 +399,7 @@ class Pace(Settling):
 
 
 def length_of(tensors: Sequence[Tensor]) -> Tensor:
-    """Of many tensors as one vector."""
+    """Length of many tensors as one vector."""
     return torch.stack(torch._foreach_norm(list(tensors))).square().sum().sqrt()
 
 
@@ -413,7 +407,7 @@ def length_of(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def within_budget(moment: Moment, service_ms: float) -> bool:
-    """Whether a budget, if there is one, pays for a batch that takes so long."""
+    """True if a budget, where there is one, pays for a batch that takes `service_ms`."""
     if moment.budget_left_ms is None or moment.baseline_ms is None:
         return True
     return service_ms - moment.baseline_ms <= moment.budget_left_ms
@@ -427,13 +421,13 @@ def cost_of_delay(
     emitted: bool = False,
     gaps_ms: Sequence[float] = (),
 ) -> float:
-    """How many batches' worth is lost if this one takes so much longer, before and after its prediction is out.
+    """Batches' worth that is lost if this one takes longer, before and after its prediction is out.
 
     `plain_ms` is what a plain prediction takes, which is over where the prediction is out already (`emitted`).
     `gaps_ms` are those between the latest arrivals: where they are random, the next are taken to be like them.
     """
     if moment.baseline_ms is None:
-        return 0.0  # nobody waits
+        return 0.0  # no user waits
     if plain_ms is None:
         plain_ms = moment.baseline_ms
     before_ms, after_ms = max(0.0, before_ms), max(0.0, after_ms)
@@ -449,7 +443,7 @@ def cost_of_delay(
 
 
 def _for_good(moment: Moment, delay_ms: float, plain_ms: float) -> float:
-    """What a delay costs that no pause makes good. At full load it stays, and a deadline is that much nearer for all
+    """Cost of a delay that no pause makes good. At full load it stays, and a deadline is that much nearer for all
     that follow."""
     if moment.deadline_ms is None or moment.interval_ms is None:
         return 0.0
@@ -459,12 +453,12 @@ def _for_good(moment: Moment, delay_ms: float, plain_ms: float) -> float:
 
 
 def _room_ms(moment: Moment) -> float:
-    """How late a response may be and still be in time."""
+    """Delay with which a response is still in time."""
     return max(0.0, (moment.deadline_ms or 0.0) - (moment.baseline_ms or 0.0))
 
 
 def _worth(moment: Moment, response_ms: float) -> float:
-    """What a response is worth after so long; near a deadline less and less, for work may take longer than it did."""
+    """Worth of a response; near a deadline less and less, for work may take longer than it did."""
     late_ms = max(0.0, response_ms - (moment.baseline_ms or 0.0))
     if moment.deadline_ms is not None:
         room_ms = _room_ms(moment)
@@ -484,7 +478,7 @@ def _to_come(moment: Moment, gaps_ms: Sequence[float]) -> list[float]:
 
 
 def _served(moment: Moment, arrivals: list[float], plain_ms: float, busy_ms: float) -> float:
-    """What these arrivals are worth to a pipeline that is busy for so long."""
+    """Worth of these arrivals to a pipeline that is busy for `busy_ms`."""
     may_wait, free_ms, total = _may_wait(moment), busy_ms, 0.0
     for position, arrived_ms in enumerate(arrivals):
         start_ms = max(free_ms, arrived_ms)
@@ -496,5 +490,5 @@ def _served(moment: Moment, arrivals: list[float], plain_ms: float, busy_ms: flo
 
 
 def _may_wait(moment: Moment) -> int:
-    """How many may wait. One that may not is answered by the fallback, if there is one: it counts as if it might."""
+    """Most batches that may wait; at least one, for a fallback answers what may not."""
     return max(1, moment.queued if moment.queue is None else moment.queue)

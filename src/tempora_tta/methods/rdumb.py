@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tempora_tta.methods.contract import NO_OP
+from tempora_tta.methods import NO_OP, register, setting
 from tempora_tta.methods.eta import ETA, ETASettings
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +31,7 @@ class RDumb(ETA):
 
     @property
     def resets_next(self) -> bool:
-        """Whether the next adapt() starts over; what that batch would teach is lost, so it is not learned."""
+        """True if the next adapt() starts over; what that batch would teach is lost, so it is not learned."""
         reset_every: int = self.settings.reset_every
         return self.count + 1 >= reset_every
 

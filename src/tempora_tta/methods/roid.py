@@ -8,16 +8,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.gradient import RATE, OptimizerName
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import by_classes, setting
+from tempora_tta.methods import by_classes, register, setting
+from tempora_tta.methods.gradient import RATE, NormSettings, OptimizerName, TrackSettings
 from tempora_tta.methods.views import Draws, Jitter
-from tempora_tta.methods.weighted import WeightedMethod, WeightedSettings, smoothed_prior
+from tempora_tta.methods.weighted import WeightedMethod, smoothed_prior
 
 
 @dataclass(frozen=True, kw_only=True)
-class ROIDSettings(WeightedSettings):
-    """What to keep of the source, and of the batch's prior.
+class ROIDSettings(NormSettings, TrackSettings):
+    """Memory of the source, and the batch's prior.
 
     source_weight: how far each step draws the weights back to the source.
     prior: the smoothed prior multiplies logits, as published, or probabilities, as Bayes' rule has it, or none.

@@ -7,27 +7,16 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED
+from tempora_tta.methods import LEARNS, NO_OP, UNTIMED, register, setting
+from tempora_tta.methods.custom_norm import Copies, RobustNorm, replace_batchnorm
 from tempora_tta.methods.functions import cross_entropy, sent
 from tempora_tta.methods.gradient import RATE, GradientMethod, GradientSettings, OptimizerName, all_finite
-from tempora_tta.methods.norm import (
-    Copies,
-    CustomBatchNorm,
-    blended,
-    few_channels,
-    norm_affine,
-    replace_batchnorm,
-    update_stats,
-)
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
+from tempora_tta.methods.norm import norm_affine
 from tempora_tta.methods.state import overwrite
 from tempora_tta.methods.views import Draws, Jitter
 
@@ -95,7 +84,7 @@ class BalancedMemory:
         return [entry for label in sorted(self.by_class) for entry in self.by_class[label]]
 
     def age(self, entry: Entry) -> int:
-        """How many samples were offered since it came, itself included."""
+        """Samples offered since it came, itself included."""
         return self.seen - entry.born
 
     def freshness(self, entry: Entry) -> float:
@@ -104,7 +93,7 @@ class BalancedMemory:
         return decay / (1 + decay)
 
     def score(self, age: int, uncertainty: float) -> float:
-        """How dispensable a sample is: old and uncertain ones are."""
+        """Dispensability of a sample: high for old and uncertain ones."""
         return 1 / (1 + math.exp(-age / self.capacity)) + uncertainty / math.log(self.num_classes)
 
     def _room_for(self, label: int, uncertainty: float) -> int | None:
@@ -124,120 +113,6 @@ class BalancedMemory:
 
     def _score_of(self, entry: Entry) -> float:
         return self.score(self.age(entry), entry.uncertainty)
-
-
-class RobustNorm(CustomBatchNorm):
-    """BatchNorm that learns slowly: R' = 0.95 R + 0.05 b, b with biased variance, and normalises with R'.
-
-    The gradient flows through b. R' becomes R only when the update that it belongs to was made.
-    """
-
-    def __init__(self, layer: _BatchNorm, momentum: float) -> None:
-        super().__init__(layer)
-        self.momentum = momentum
-        self.learning = False
-        self.proposed = (self.running_mean, self.running_var)
-        self.counts: dict[int, Tensor] = {}  # by value: how many values per channel, on the device
-
-    def normalise(self, x: Tensor) -> Tensor:
-        if not self.learning:
-            return self.with_statistics(x, self.running_mean, self.running_var)
-        own = self.propose(x.detach())
-        if not torch.is_grad_enabled():
-            return self.with_statistics(x, *self.proposed)
-        normalised: Tensor = RobustNormFunction.apply(x, self.weight, self.bias, *self.proposed, own, self)
-        return normalised
-
-    def propose(self, x: Tensor) -> Tensor:
-        """R', given a batch; returns the batch's mean."""
-        if self.copy and self.blends(x):
-            self.proposed = self.copy.pop()  # R
-            own_mean: Tensor
-            own_mean, own_var = update_stats(x, *self.proposed, self.momentum)
-            # The variance was taken as unbiased: own_var * count / (count - 1).
-            count = x.numel() // x.shape[1]
-            self.proposed[1].sub_(own_var, alpha=self.momentum / (count - 1))
-            return own_mean
-        own = self.batch_statistics(x, correction=0)
-        self.proposed = blended((self.running_mean, self.running_var), own, self.momentum)
-        return own[0]
-
-    def count(self, x: Tensor) -> Tensor:
-        """Values per channel, on the device."""
-        count = x.numel() // x.shape[1]
-        if count not in self.counts:
-            self.counts = {count: torch.full((1,), count, dtype=torch.int32, device=x.device)}
-        return self.counts[count]
-
-
-class RobustNormFunction(torch.autograd.Function):
-    """Batch normalisation with R' = (1 - m) R + m b; the gradient flows through b as well, m times as much.
-
-    With x^ the normalised batch, d / d b's mean is -scale sum g, and d / d its variance -scale^2 / 2 sum g x^.
-    Autograd would go over the batch a dozen times for this, one operation after the other.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
-        mean, var, own_mean, ctx.layer = rest
-        ctx.save_for_backward(x, weight, mean, var, own_mean)
-        normalised: Tensor = ctx.layer.with_statistics(x, mean, var)
-        return normalised
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        into = _into_on_gpu if gradients[0].device.type == "cuda" else _into
-        into_x, into_weight, into_bias = into(ctx, gradients[0], *ctx.saved_tensors)
-        affine = (None, None) if ctx.layer.weight is None else (into_weight, into_bias)
-        return into_x, *affine, None, None, None, None
-
-
-def _into(
-    ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, own_mean: Tensor
-) -> tuple[Tensor | None, ...]:
-    """Gradients of x, weight and bias, given g, that of the normalised batch."""
-    wanted, scale = ctx.needs_input_grad[0], (var + ctx.layer.eps).rsqrt()
-    into_x, into_weight, into_bias = torch.ops.aten.native_batch_norm_backward(
-        g, x, weight, mean, var, mean, scale, False, ctx.layer.eps, [wanted, True, True]
-    )
-    if wanted:
-        share = ctx.layer.momentum * x.shape[1] / x.numel() * scale
-        share = share if weight is None else share * weight
-        by_mean, by_distance = -share * into_bias, -share * scale * into_weight
-        shape = (1, -1, *([1] * (x.ndim - 2)))
-        into_x = into_x + (by_mean - by_distance * own_mean).view(shape)
-        into_x.addcmul_(x, by_distance.view(shape))
-    return into_x, into_weight, into_bias
-
-
-def _into_on_gpu(
-    ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, own_mean: Tensor
-) -> tuple[Tensor | None, ...]:
-    """The same by what synchronised BatchNorm calls: sums first, then x's gradient in one pass, given sums."""
-    scale = (var + ctx.layer.eps).rsqrt()
-    by_mean, by_distance, into_weight, into_bias = _sums(g, x, weight, mean, scale)
-    if not ctx.needs_input_grad[0]:
-        return None, into_weight, into_bias
-    by_mean, by_distance = torch._foreach_mul([by_mean, by_distance], ctx.layer.momentum)
-    into_x = torch.batch_norm_backward_elemt(
-        g, x, own_mean, scale, weight, by_mean, by_distance, ctx.layer.count(x)
-    )
-    return into_x, into_weight, into_bias
-
-
-def _sums(g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
-    """Sum of g, sum of g (x - mean), and the gradients of weight and bias, which follow from them."""
-    parts = 512 // x.shape[1]
-    if not few_channels(x) or len(x) % parts or not (g.is_contiguous() and x.is_contiguous()):
-        affine = weight is not None
-        return torch.batch_norm_backward_reduce(g, x, mean, scale, weight, True, affine, affine)
-    # Every few images' channels as channels of their own.
-    shape = (len(x) // parts, parts * x.shape[1], *x.shape[2:])
-    found = torch.batch_norm_backward_reduce(
-        g.view(shape), x.view(shape), mean.repeat(parts), scale.repeat(parts), None, True, False, False
-    )
-    by_mean, by_distance = (part.view(parts, -1).sum(dim=0) for part in found[:2])
-    return by_mean, by_distance, by_distance * scale, by_mean
 
 
 @register

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from tempora_tta.methods.contract import NO_OP
+from tempora_tta.methods import NO_OP, register, setting
 from tempora_tta.methods.functions import entropy, indices, max_entropy
 from tempora_tta.methods.gradient import (
     GradientMethod,
@@ -17,8 +17,6 @@ from tempora_tta.methods.gradient import (
     gradients_of,
 )
 from tempora_tta.methods.norm import norm_affine
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import setting
 from tempora_tta.methods.state import overwrite
 
 

@@ -14,7 +14,7 @@ class Scheduled:
 
     every: adapt on the first batch and every k-th after it; the others are only predicted, in adapting mode, and
         running statistics still follow them. What adapts inside predict() is left as it is.
-    stop_after: freeze after so many batches.
+    stop_after: freeze after that many batches.
     reforward: predict, adapt, and predict the same batch again, which changes nothing; all of it is prediction time.
     """
 
@@ -38,7 +38,7 @@ class Scheduled:
 
     @property
     def action_in_predict(self) -> str | None:
-        """What predict() did of adapt()'s work."""
+        """The action of the last predict(), where that adapts."""
         return self.acted if self.settings.reforward else self.method.action_in_predict
 
     def predict(self, x: Tensor, *moment: Moment) -> Tensor:

@@ -66,7 +66,7 @@ def by_family(cnn: Any, vit: Any, **limits: Any) -> Any:
 def by_classes(published: Mapping[int, Any], vit: Any = None, **limits: Any) -> Any:
     """Make a field whose default is what was published for the number of classes that is nearest in log scale.
 
-    vit: what a ViT takes instead, whatever its number of classes.
+    vit: what a ViT takes instead, with any number of classes.
     """
 
     def rule(model: Classifier) -> Any:
@@ -79,11 +79,12 @@ def by_classes(published: Mapping[int, Any], vit: Any = None, **limits: Any) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What every method understands; a method's own settings extend it.
+    """Settings of every method; a method's own extend them.
 
-    every: adapt on every k-th batch only.
-    stop_after: freeze after so many batches; None: never.
-    reforward: predict each batch again after adapting to it.
+    Attributes:
+        every: adapt on every k-th batch only.
+        stop_after: freeze after that many batches; None: never.
+        reforward: predict each batch again after adapting to it.
     """
 
     every: int = setting(1, low=1)
@@ -91,7 +92,7 @@ class Settings:
     reforward: bool = False
 
     paper: ClassVar[Mapping[str, Any]] = {}
-    """What the preset "paper" changes, for comparison with the published tables."""
+    """Changes of the preset "paper", for comparison with the published tables."""
 
     def resolved(self: S, model: Classifier) -> S:
         """These settings with everything decided that depends on the model."""
@@ -115,7 +116,7 @@ def build(kind: type[S], values: Mapping[str, Any], method: str) -> S:
 
 @cache
 def _checks(kind: type[Settings]) -> dict[str, TypeAdapter[Any]]:
-    """What holds a value against the type and the limits of its field."""
+    """Checks of a value against the type and the limits of its field."""
     hints, config = typing.get_type_hints(kind), ConfigDict(strict=True, allow_inf_nan=False)
     checks = {}
     for field in dataclasses.fields(kind):
@@ -128,7 +129,7 @@ def _checks(kind: type[Settings]) -> dict[str, TypeAdapter[Any]]:
 
 
 def _reason(problem: Any) -> str:
-    """What is wrong with a value, given what pydantic says of it."""
+    """The reason why a value is refused, given what pydantic says of it."""
     if problem["type"] == "literal_error":
         allowed = problem["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
         return suggestion(str(problem["input"]), allowed)

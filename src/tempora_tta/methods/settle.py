@@ -11,11 +11,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
+from tempora_tta.methods import LEARNS, UNTIMED, Method, Settings, register, setting
 from tempora_tta.methods.functions import entropy
 from tempora_tta.methods.norm import BatchStatistics
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import Settings, setting
 from tempora_tta.methods.state import overwrite
 
 LOOK_EVERY = 4
@@ -73,18 +71,20 @@ class Settling(Method):
             self.statistics.freeze()  # until there is something to settle on
 
     def copied(self) -> list[Tensor]:
-        """What changes, as it is: to `put` back."""
-        copies = [torch.empty_like(tensor) for tensor in self.tensors()]
-        overwrite(copies, self.tensors())
+        """A copy of what changes, to `put` back."""
+        copies = [torch.empty_like(tensor) for tensor in self.changing_tensors()]
+        overwrite(copies, self.changing_tensors())
         return copies
 
     def put(self, copies: list[Tensor]) -> None:
-        overwrite(self.tensors(), copies)
+        overwrite(self.changing_tensors(), copies)
 
 
 def unusual(value: float, usual: Sequence[float], sigmas: float, least: float = 0.0) -> float:
-    """By how much a value lies above (or, below 0, under) so many standard deviations around the usual ones, each
-    at least so much."""
+    """Distance outside mean ± `sigmas` standard deviations of the usual values; negative below, 0 inside.
+
+    least: the least that a standard deviation is taken to be.
+    """
     mean = fmean(usual)
     # statistics.stdev is no quick way, and of one value nothing is known
     spread = math.dist(usual, [mean] * len(usual)) / math.sqrt(max(1, len(usual) - 1))
@@ -94,11 +94,11 @@ def unusual(value: float, usual: Sequence[float], sigmas: float, least: float = 
 
 @dataclass(frozen=True, kw_only=True)
 class SettleSettings(Settings):
-    """How long to settle, and when to do so anew.
+    """Length of settling, and the alarm that begins it again.
 
     batches: to settle on.
     alarm: how many standard deviations the predictions' entropy must leave its usual range by, twice in a row, to
-    settle anew; 0: never. usual: batches that the usual range is taken from.
+    settle again; 0: never. usual: batches that the usual range is taken from.
     """
 
     batches: int = setting(4, low=1)
@@ -132,7 +132,7 @@ class Settle(Settling):
     def _begin(self) -> None:
         self.settled_on, self.centre = 0, torch.zeros_like(self.centre)
         self.kept: list[Tensor] = []
-        """Scores that nobody has looked at."""
+        """Scores since the last look."""
         self.usual: list[float] = []
         """Mean entropies of the first settled batches, and how many of the latest lie outside their range."""
         self.strange = 0
@@ -158,7 +158,7 @@ class Settle(Settling):
 
     @torch.no_grad()
     def _look(self) -> str:
-        """Were two batches in a row unlike those that it settled for? All of them since the last look, at once."""
+        """Begin again if two batches in a row are unlike those that it settled for, of all since the last look."""
         of_batches = entropy(torch.cat(self.kept)).split([len(scores) for scores in self.kept])
         found = torch.stack([of_batch.mean() for of_batch in of_batches]).tolist()
         self.kept = []
@@ -169,10 +169,10 @@ class Settle(Settling):
             strange = unusual(mean_entropy, self.usual, self.settings.alarm) != 0
             self.strange = self.strange + 1 if strange else 0
             if self.strange == 2:
-                self._begin_anew()
+                self._begin_again()
                 return "alarm"
         return "looked"
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         self.put(self._source_state)
         self._begin()

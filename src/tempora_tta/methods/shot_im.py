@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from tempora_tta.methods import register
 from tempora_tta.methods.functions import entropy
 from tempora_tta.methods.gradient import GradientMethod, NormSettings
 from tempora_tta.methods.norm import SourceStats, norm_affine
-from tempora_tta.methods.registry import register
 
 EPSILON = torch.finfo(torch.float32).eps
 

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tempora_tta.methods import by_family, register, setting
 from tempora_tta.methods.functions import kl
 from tempora_tta.methods.gradient import RATE, GradientSettings, all_finite, gradients_of
 from tempora_tta.methods.projector import ProjectorMethod
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import by_family, setting
 
 DEFAULT_PATCH = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class SPASettings(GradientSettings):
-    """How to step, and how strong the views are.
+    """The optimiser, and the strength of the views.
 
     projector_lr: of the projector; lr is that of the norm layers.
     low_frequencies: side of the masked square of the spectrum, as a share of the image's.

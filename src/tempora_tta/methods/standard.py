@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tempora_tta.methods.contract import Method
-from tempora_tta.methods.registry import register
+from tempora_tta.methods import Method, register
 
 
 @register

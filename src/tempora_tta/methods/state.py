@@ -1,6 +1,6 @@
 """Copies of what a method changes: independent of the original, on the same device, exact to the bit.
 
-`saved` takes a copy, `restored` puts it back. Networks, parameters, generators and whatever has load_state_dict() are
+`saved` takes a copy, `restored` puts it back. Networks, parameters, generators and what has load_state_dict() are
 written in place, because others hold them; anything else is replaced by a copy.
 """
 
@@ -40,7 +40,7 @@ def saved(value: Any, name: str = "state") -> Any:
 
 
 def restored(current: Any, held: Any, name: str = "state") -> Any:
-    """What to put where `current` is, so that it equals `held`, a result of `saved`, which stays good."""
+    """The value for the place of `current`: equal to `held`, a result of `saved`, which stays good."""
     if isinstance(current, torch.Generator):
         current.set_state(held.state)
     elif isinstance(current, nn.Module):
@@ -64,7 +64,7 @@ def restored(current: Any, held: Any, name: str = "state") -> Any:
 
 @torch.no_grad()
 def overwrite(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copy values in place, in a launch for each type; whatever holds the targets sees the new values."""
+    """Copy values in place, in a launch for each type; what holds the targets sees the new values."""
     for kind in dict.fromkeys(target.dtype for target in targets):
         pairs = [pair for pair in zip(targets, sources, strict=True) if pair[0].dtype == kind]
         torch._foreach_copy_([target for target, _ in pairs], [source for _, source in pairs])

@@ -9,10 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import LEARNS, UNTIMED, Method
+from tempora_tta.methods import LEARNS, UNTIMED, LogRange, Method, Settings, register, setting
 from tempora_tta.methods.functions import entropy
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import LogRange, Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)

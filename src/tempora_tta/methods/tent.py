@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from tempora_tta.methods import register
 from tempora_tta.methods.functions import entropy
 from tempora_tta.methods.gradient import GradientMethod
-from tempora_tta.methods.registry import register
 
 
 @register

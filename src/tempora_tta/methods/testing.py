@@ -2,7 +2,7 @@
 
     print(tempora_tta.methods.testing.check("my_package.mine:Mine", model))
 
-Each check makes the method anew and runs it over a short stream of made-up images. The classifier of the copies
+Each check makes the method again and runs it over a short stream of made-up images. The classifier of the copies
 is sharpened first, so that methods which learn from certain predictions find some.
 """
 
@@ -40,8 +40,8 @@ BATCHES, BATCH_SIZE = 4, 8
 MOST_BATCHES = 24  # until a method acts
 BRANCH = 2  # the batch at which checks save, freeze or part ways
 ATTEMPTS = ((0.2, 0.0), (0.02, 0.0), (0.2, 0.5))
-"""How certain the network is made (median entropy as a share of ln C) and how far its weights are shaken, in turn,
-until the method acts: promises hold for any weights."""
+"""Certainty that the network is given (median entropy as a share of ln C) and size of the noise on its weights: tried
+in turn until the method acts, for promises hold for any weights."""
 SOURCE_SAMPLES = 64  # for methods that want thousands, which would only take longer here
 
 
@@ -85,7 +85,7 @@ def _word(passed: bool) -> str:
 
 @dataclass
 class Kit:
-    """What checks work with: a way to make the method, a model and a stream."""
+    """The tools of a check: a way to make the method, a model and a stream."""
 
     make: Callable[[nn.Module], Method]
     model: Classifier
@@ -96,7 +96,7 @@ class Kit:
         return self.make(self.model)
 
     def after(self, count: int) -> Method:
-        """The method after so many batches."""
+        """The method after `count` batches."""
         method = self.fresh()
         run(method, self.batches[:count])
         return method
@@ -110,10 +110,11 @@ def check(
     seed: int = 2025,
     **settings: Any,
 ) -> Report:
-    """Every promise of `method`, made by `create(method, model, seed, **settings)`, where `model` is.
+    """Check every promise of `method`, made by `create(method, model, seed, **settings)`, where `model` is.
 
-    batches: four or more batches of images to use instead of made-up ones. Of those there are as many as the
-        method needs to act, at most two dozen.
+    Args:
+        batches: four or more batches of images to use instead of made-up ones. Of those there are as many as
+            the method needs to act, at most two dozen.
     """
     classifier = wrap(model)
     name = method if isinstance(method, str) else method.__name__
@@ -216,7 +217,7 @@ def sharpened(model: Classifier, x: Tensor, share: float = 0.2) -> Classifier:
 def _batches_needed(
     make: Callable[[nn.Module], Method], model: Classifier, stream: Sequence[Tensor]
 ) -> int | None:
-    """How many batches there are until it changes something; None: it never does."""
+    """Number of batches until it changes something; None: it never does."""
     before = GlobalState.now()
     try:
         method = make(model)
@@ -245,7 +246,7 @@ def run(method: Method, batches: Sequence[Tensor]) -> list[tuple[Tensor, str]]:
 
 
 def _has_something_to_change(method: Method) -> bool:
-    declared = method.updated_parameters or method.updated_buffers or method.changing or method.changes()
+    declared = method.updated_parameters or method.updated_buffers or method.changing or method.state_names()
     return bool(declared) and not method.frozen
 
 
@@ -282,17 +283,25 @@ def _counted(results: Sequence[tuple[Tensor, str]]) -> str:
     return ", ".join(f"{action} {count}" for action, count in Counter(one for _, one in results).items())
 
 
+def _must(kept: object, otherwise: str) -> None:
+    if not kept:
+        raise Broken(otherwise)
+
+
 def _same(expected: list[tuple[Tensor, str]], given: list[tuple[Tensor, str]], when: str) -> None:
     for index, ((scores, action), (scores_now, action_now)) in enumerate(zip(expected, given, strict=True)):
-        if not torch.equal(scores, scores_now):
-            difference = (scores - scores_now).abs().max().item()
-            raise Broken(f"{when}, the scores of batch {index} differ by up to {difference:.3g}")
-        if action != action_now:
-            raise Broken(f"{when}, adapt() on batch {index} returned {action_now!r} instead of {action!r}")
+        away = (scores - scores_now).abs().max().item()
+        _must(
+            torch.equal(scores, scores_now), f"{when}, the scores of batch {index} differ by up to {away:.3g}"
+        )
+        _must(
+            action == action_now,
+            f"{when}, adapt() on batch {index} returned {action_now!r} instead of {action!r}",
+        )
 
 
 def _open_files() -> set[str]:
-    """What this process holds open, where the system tells."""
+    """Files that this process holds open, where the system tells."""
     folder = Path("/proc/self/fd")
     found = set()
     for entry in folder.iterdir() if folder.is_dir() else ():
@@ -311,50 +320,50 @@ def _acts(kit: Kit) -> str:
     seen = _counted(run(method, kit.batches))
     if _contents(method) != before:
         return f"something changed within {len(kit.batches)} batches: {seen}"
-    if _has_something_to_change(method):
-        raise Broken(
-            f"it never did: nothing changed in {len(kit.batches)} batches ({seen}), so nothing was checked: "
-            "give settings under which it acts (--set)"
-        )
+    _must(
+        not _has_something_to_change(method),
+        f"it never did: nothing changed in {len(kit.batches)} batches ({seen}), so nothing was checked: give "
+        "settings under which it acts (--set)",
+    )
     return f"has nothing to change: {seen}"
 
 
 def _scores(kit: Kit) -> str:
     method = kit.fresh()
     for index, x in enumerate(kit.batches):
-        scores = predict_at(method, x)
-        action = adapt_at(method)
-        wanted = (len(x), kit.model.num_classes)
-        if not isinstance(scores, Tensor) or scores.shape != wanted:
-            shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise Broken(f"scores of batch {index} have shape {shape}; expected (images, classes) = {wanted}")
-        if not scores.is_floating_point():
-            raise Broken(f"scores of batch {index} are {scores.dtype}; expected floating point")
-        if not scores.isfinite().all():
-            raise Broken(f"scores of batch {index}, a clean one, are not all finite")
-        if not isinstance(action, str):
-            raise Broken(f"adapt() on batch {index} returned {action!r:.60}; expected a word such as 'step'")
+        scores, action = predict_at(method, x), adapt_at(method)
+        wanted, whose = (len(x), kit.model.num_classes), f"scores of batch {index}"
+        shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        _must(shape == wanted, f"{whose} have shape {shape}; expected (images, classes) = {wanted}")
+        _must(scores.is_floating_point(), f"{whose} are {scores.dtype}; expected floating point")
+        _must(scores.isfinite().all(), f"{whose}, a clean one, are not all finite")
+        _must(
+            isinstance(action, str),
+            f"adapt() on batch {index} returned {action!r:.60}; expected a word such as 'step'",
+        )
     return f"(images, classes) = {wanted}, all finite"
 
 
 def _global_state(kit: Kit) -> str:
-    guard, made = Guard("it"), []
-
-    def called(call: str, do: Callable[[], Any]) -> Any:
-        with guard(call):
-            return do()
-
+    guard = Guard("it")
     try:
-        called("setup", lambda: made.append(kit.fresh()))
-        (method,) = made
+        with guard("setup"):
+            method = kit.fresh()
         for x in kit.batches[:BRANCH]:
-            called("predict", partial(predict_at, method, x))
-            called("adapt", partial(adapt_at, method))
-        saved = called("snapshot", method.snapshot)
-        called("freeze", method.freeze)
-        called("predict", partial(predict_at, method, kit.batches[BRANCH]))
-        called("restore", partial(method.restore, saved))
-        called("reset", method.reset)
+            with guard("predict"):
+                predict_at(method, x)
+            with guard("adapt"):
+                adapt_at(method)
+        with guard("snapshot"):
+            saved = method.snapshot()
+        with guard("freeze"):
+            method.freeze()
+        with guard("predict"):
+            predict_at(method, kit.batches[BRANCH])
+        with guard("restore"):
+            method.restore(saved)
+        with guard("reset"):
+            method.reset()
     except TemporaError as changed:
         raise Broken(str(changed)) from None
     return "torch's switches are as they were after every call"
@@ -365,8 +374,7 @@ def _reset(kit: Kit) -> str:
     first = run(method, kit.batches)
     method.freeze()
     method.reset()
-    if method.frozen != kit.fresh().frozen:
-        raise Broken("reset() left it frozen")
+    _must(method.frozen == kit.fresh().frozen, "reset() left it frozen")
     _same(first, run(method, kit.batches), "after reset()")
     return "scores and actions repeat bit for bit"
 
@@ -378,14 +386,14 @@ def _same_seed(kit: Kit) -> str:
 
 
 def _snapshot(kit: Kit) -> str:
-    method = kit.after(BRANCH)
+    method, rest = kit.after(BRANCH), kit.batches[BRANCH:]
     saved = method.snapshot()
-    rest = run(method, kit.batches[BRANCH:])
-    for attempt in ("first", "second"):
-        if attempt == "second":
-            method.freeze()
-        method.restore(saved)
-        _same(rest, run(method, kit.batches[BRANCH:]), f"after the {attempt} restore()")
+    expected = run(method, rest)
+    method.restore(saved)
+    _same(expected, run(method, rest), "after the first restore()")
+    method.freeze()
+    method.restore(saved)
+    _same(expected, run(method, rest), "after the second restore()")
     return "the rest of the stream repeats bit for bit, twice from one snapshot"
 
 
@@ -395,10 +403,9 @@ def _frozen(kit: Kit) -> str:
     before = _everything(method)
     first = run(method, kit.batches)
     _same(first, run(method, kit.batches), "frozen")
-    if {action for _, action in first} != {"none"}:
-        raise Broken("frozen, adapt() returned something else than 'none'")
-    if changed := _changed(before, _everything(method)):
-        raise Broken(f"frozen, it changed {', '.join(changed[:3])}")
+    _must({action for _, action in first} == {"none"}, "frozen, adapt() returned something else than 'none'")
+    changed = _changed(before, _everything(method))
+    _must(not changed, f"frozen, it changed {', '.join(changed[:3])}")
     return "predictions repeat and nothing changes"
 
 
@@ -411,26 +418,22 @@ def _declared(kit: Kit) -> str:
         run(method, [x])
         changed.update(_changed(before, _everything(method)))
     declared = {*method.updated_parameters, *method.updated_buffers}
-    if undeclared := sorted(changed - declared):
-        raise Broken(f"it changed {', '.join(undeclared[:3])} without declaring it")
-    if _changed(original, kit.model.state_dict()):
-        raise Broken("it changed the caller's model")
+    undeclared = sorted(changed - declared)
+    _must(not undeclared, f"it changed {', '.join(undeclared[:3])} without declaring it")
+    _must(not _changed(original, kit.model.state_dict()), "it changed the caller's model")
     return f"{len(changed)} tensors changed, {len(declared)} declared"
 
 
 def _final(kit: Kit) -> str:
     method = kit.fresh()
     for index, x in enumerate(kit.batches):
-        given = x.clone()
-        scores = predict_at(method, x)
-        if scores.requires_grad:
-            raise Broken("scores carry a gradient graph: return them detached")
+        given, scores = x.clone(), predict_at(method, x)
+        _must(not scores.requires_grad, "scores carry a gradient graph: return them detached")
         emitted = scores.clone()
         adapt_at(method)
-        if not torch.equal(scores, emitted):
-            raise Broken(f"adapt() changed the scores of batch {index} after they were emitted")
-        if not torch.equal(x, given):
-            raise Broken(f"it changed the images of batch {index} in place")
+        same = torch.equal(scores, emitted)
+        _must(same, f"adapt() changed the scores of batch {index} after they were emitted")
+        _must(torch.equal(x, given), f"it changed the images of batch {index} in place")
     return "scores stay as emitted, images as given; labels and later batches are never shown"
 
 
@@ -438,20 +441,19 @@ def _history_free(kit: Kit) -> str:
     if not kit.fresh().history_free:
         return "not claimed"
     *earlier, last = kit.batches
-    if not torch.equal(predict_at(kit.after(len(earlier)), last), predict_at(kit.fresh(), last)):
-        raise Broken("claimed, but the scores of a batch depend on the batches before it")
+    same = torch.equal(predict_at(kit.after(len(earlier)), last), predict_at(kit.fresh(), last))
+    _must(same, "claimed, but the scores of a batch depend on the batches before it")
     return "claimed, and scores do not depend on earlier batches"
 
 
 def _stateless(kit: Kit) -> str:
-    if not kit.fresh().stateless:
+    method, standard = kit.after(BRANCH), create("standard", kit.model)
+    if not method.stateless:
         return "not claimed"
-    method = kit.after(BRANCH)
     method.freeze()
-    standard = create("standard", kit.model)
     for x in kit.batches:
-        if not torch.equal(predict_at(method, x).argmax(1), standard.predict(x).argmax(1)):
-            raise Broken("claimed, but frozen it predicts other classes than Standard")
+        same = torch.equal(predict_at(method, x).argmax(1), standard.predict(x).argmax(1))
+        _must(same, "claimed, but frozen it predicts other classes than Standard")
     return "claimed, and frozen it predicts what Standard predicts"
 
 
@@ -462,8 +464,7 @@ def _batch_of_one(kit: Kit) -> str:
     except TemporaError as refusal:
         return f"refused: {refusal}"
     adapt_at(method)
-    if scores.shape != (1, kit.model.num_classes):
-        raise Broken(f"scores of one image have shape {tuple(scores.shape)}")
+    _must(scores.shape == (1, kit.model.num_classes), f"scores of one image have shape {tuple(scores.shape)}")
     run(method, [x[:1] for x in kit.batches])
     return "works"
 
@@ -471,43 +472,42 @@ def _batch_of_one(kit: Kit) -> str:
 def _nothing_to_learn(kit: Kit) -> str:
     """With a classifier of zeros every class is equally likely: the least informative batch there is."""
     blank = copy.deepcopy(kit.model)
-    with torch.no_grad():
-        for parameter in blank.classifier.parameters():
-            parameter.zero_()
+    for parameter in blank.classifier.parameters():
+        nn.init.zeros_(parameter)
     method = kit.make(blank)
     before = _everything(method)
     actions = [action for _, action in run(method, kit.batches)]
-    changed = set(_changed(before, _everything(method))) & set(method.updated_parameters)
-    if set(actions) == {"nothing_kept"} and changed:
-        raise Broken(f"adapt() returned 'nothing_kept' and yet changed {', '.join(sorted(changed)[:3])}")
+    changed = sorted(set(_changed(before, _everything(method))) & set(method.updated_parameters))
+    kept_none = set(actions) == {"nothing_kept"}
+    _must(
+        not (kept_none and changed),
+        f"adapt() returned 'nothing_kept' and yet changed {', '.join(changed[:3])}",
+    )
     return f"works: {actions[0]}"
 
 
 def _not_finite(kit: Kit) -> str:
-    method = kit.after(BRANCH)
-    actions = []
+    method, actions = kit.after(BRANCH), []
     for value in (torch.nan, torch.inf):
         poisoned = kit.batches[BRANCH].clone()
         poisoned[0, 0, 0, 0] = value
         actions += [action for _, action in run(method, [poisoned])]
+    updated = {*method.updated_parameters, *method.updated_buffers}
     for name, tensor in _everything(method).items():
-        if name in (*method.updated_parameters, *method.updated_buffers) and not tensor.isfinite().all():
-            raise Broken(f"a batch with NaN made {name} non-finite")
-    if not predict_at(method, kit.batches[-1]).isfinite().all():
-        raise Broken("after a batch with NaN, scores of a clean batch are not finite")
+        _must(name not in updated or tensor.isfinite().all(), f"a batch with NaN made {name} non-finite")
+    finite = predict_at(method, kit.batches[-1]).isfinite().all()
+    _must(finite, "after a batch with NaN, scores of a clean batch are not finite")
     return f"weights stay finite: {', '.join(actions)}"
 
 
 def _leaves_nothing_open(kit: Kit) -> str:
-    method = kit.fresh()
-    run(method, kit.batches[:1])
+    method = kit.after(1)
     threads, files = set(threading.enumerate()), _open_files()
     run(method, kit.batches)
     left = [thread.name for thread in threading.enumerate() if thread not in threads]
-    if left:
-        raise Broken(f"it left threads running: {', '.join(left[:3])}")
-    if opened := sorted(_open_files() - files):
-        raise Broken(f"it left files open: {', '.join(opened[:3])}")
+    _must(not left, f"it left threads running: {', '.join(left[:3])}")
+    opened = sorted(_open_files() - files)
+    _must(not opened, f"it left files open: {', '.join(opened[:3])}")
     return "no thread and no file"
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, grid_sample, pad
+from torchvision.transforms.v2.functional import equalize_image
 
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods.functions import sent
@@ -140,7 +141,7 @@ def coloured(pixels: Tensor, drawn: Drawn) -> Tensor:
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """How bright they are."""
+    """Brightness."""
     if pixels.shape[-3] == 1:
         return pixels
     red, green, blue = pixels.split(1, dim=-3)
@@ -260,7 +261,7 @@ def random_offsets(room: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _sources(start: Tensor, length: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """Where each of `size` output pixels reads, in grid_sample's units: -1 and 1 are the outer edges."""
+    """Place at which each of `size` output pixels reads, in grid_sample's units: -1 and 1 are the outer edges."""
     centres = torch.arange(size, dtype=torch.float64, device=start.device) + 0.5
     within = (centres * length[:, None] / size - 0.5).clamp(min=0)
     pixel = start[:, None] + torch.minimum(within, length[:, None] - 1)
@@ -340,14 +341,8 @@ def autocontrast(x: Tensor, _strength: Tensor) -> Tensor:
 
 def equalize(x: Tensor, _strength: Tensor) -> Tensor:
     """Each channel with a histogram as flat as whole steps make it."""
-    values = x.nan_to_num().long().flatten(2)
-    histogram = torch.zeros(*values.shape[:2], 256, dtype=torch.long, device=x.device)
-    histogram.scatter_add_(2, values, torch.ones_like(values))
-    last = histogram.gather(2, values.amax(dim=2, keepdim=True))
-    step = (values.shape[2] - last) // 255
-    below = histogram.cumsum(dim=2) - histogram
-    table = ((step // 2 + below) // step.clamp(min=1)).clamp(max=255)
-    return torch.where(step > 0, table.gather(2, values), values).view(x.shape).to(x)
+    equalized: Tensor = equalize_image(x.nan_to_num().to(torch.uint8))
+    return equalized.to(x)
 
 
 def posterize(x: Tensor, _strength: Tensor) -> Tensor:
@@ -370,7 +365,7 @@ _POINTWISE = {
 
 
 def matrix(name: str, strength: float, sign: int, height: int, width: int) -> list[list[float]]:
-    """Where a point of the view reads in the image, both measured in pixels from the upper-left corner."""
+    """Matrix that leads from a point of the view to the one it shows, in pixels from the upper-left corner."""
     if name == "rotate":
         angle = sign * math.radians(int(3 * strength))
         cos, sin, x, y = math.cos(angle), math.sin(angle), width / 2, height / 2

@@ -1,9 +1,8 @@
-"""What CMF and ROID share: samples weighted by certainty and diversity, and consistency with a view."""
+"""The base of CMF and ROID: samples weighted by certainty and diversity, and consistency with a view."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -11,19 +10,13 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from tempora_tta.methods.functions import indices
-from tempora_tta.methods.gradient import GradientMethod, NormSettings, TrackSettings, gradients_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeightedSettings(NormSettings, TrackSettings):
-    """Of a method that weighs samples and compares them with a view."""
+from tempora_tta.methods.gradient import GradientMethod, gradients_of
 
 
 class WeightedMethod(GradientMethod):
     """Norm affine; loss = sum over kept samples of weight * (likelihood ratio + consistency) / n."""
 
     modifies = ("output", "parameters")
-    Settings = WeightedSettings
     state: ClassVar[tuple[str, ...]] = ("distribution",)
     modes = ("kept",)
 

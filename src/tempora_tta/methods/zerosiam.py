@@ -7,11 +7,10 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from tempora_tta.methods import by_family, register
 from tempora_tta.methods.functions import entropy, kl
 from tempora_tta.methods.gradient import RATE, GradientSettings
 from tempora_tta.methods.projector import ProjectorMethod
-from tempora_tta.methods.registry import register
-from tempora_tta.methods.settings import by_family
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,9 +51,12 @@ def load(
 ) -> Classifier:
     """Load the classifier `name`, in eval mode, on the CPU. `module:function` is one of your own, as that returns it.
 
-    pretrained: fetch timm's weights, or take the bundled ones; False leaves them random, for timing and tests.
-    checkpoint: a file of weights to use instead (.safetensors, .pt, .pth), which tells the number of classes.
-    num_classes: of a network with weights that are not timm's.
+    Args:
+        pretrained: fetch timm's weights, or take the bundled ones; False leaves them random, for timing and
+            tests.
+        checkpoint: a file of weights to use instead (.safetensors, .pt, .pth), which tells the number of
+            classes.
+        num_classes: of a network with weights that are not timm's.
     """
     weights = None if checkpoint is None else read_checkpoint(checkpoint)
     if is_own(name):
@@ -222,7 +225,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
-    except Exception as error:  # the reader raises whatever it trips over in a damaged header
+    except Exception as error:  # the reader raises many kinds of errors on a damaged header
         raise _damaged(path, error) from error
 
 
@@ -237,7 +240,7 @@ def _read_torch(path: Path) -> Any:
             f"checkpoint {path.name!r}: is not a plain file of tensors, and Tempora never unpickles objects. "
             "Save it with torch.save(model.state_dict(), ...) or as safetensors."
         ) from error
-    except Exception as error:  # torch raises whatever it trips over in a damaged file
+    except Exception as error:  # torch raises many kinds of errors on a damaged file
         raise _damaged(path, "torch cannot read it") from error
 
 
@@ -252,7 +255,7 @@ def _check_zip(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             spoilt = archive.testzip()
-    except Exception as error:  # zipfile raises whatever it trips over
+    except Exception as error:  # zipfile raises many kinds of errors
         raise _damaged(path, error) from error
     if spoilt is not None:
         raise _damaged(path, f"the checksum of {spoilt!r} in it is wrong")

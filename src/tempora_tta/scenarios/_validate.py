@@ -133,7 +133,7 @@ def arrival_times(values: ArrayLike) -> FloatArray:
 
 
 def right(name: str, values: ArrayLike, like: tuple[int, ...] | None = None) -> FloatArray:
-    """How right the samples of each batch are, (batches, samples). `like`: the shape of others on the same stream,
+    """Read which samples of each batch are right, (batches, samples). `like`: the shape of others on the same stream,
     where one number per batch will do, too."""
     try:
         array = np.asarray(values, dtype=np.float64)

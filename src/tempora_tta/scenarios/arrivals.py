@@ -1,4 +1,4 @@
-"""When batches arrive by themselves: periodic, random or recorded arrivals.
+"""Arrivals of batches that do not wait: periodic, random or recorded.
 
 Random ones are drawn from (run seed, shift) as unit times, which the mean interval then scales: every method of a
 run meets the same arrivals, and another rate is the same pattern, faster or slower.
@@ -24,13 +24,13 @@ class Arrivals(ABC):
     """Arrivals that do not wait for the pipeline."""
 
     kind: ClassVar[str]
-    """Its name in a configuration: `arrivals: {poisson: {utilisation: 0.5}}`."""
+    """Name in a configuration: `arrivals: {poisson: {utilisation: 0.5}}`."""
 
     @abstractmethod
     def times(
         self, n: int, seed: int = 2025, shift: str = "", baseline_ms: float | None = None
     ) -> FloatArray:
-        """When the first `n` batches arrive, in ms; a utilisation needs lambda (`baseline_ms`)."""
+        """Times at which the first `n` batches arrive, in ms; a utilisation needs lambda (`baseline_ms`)."""
 
     @abstractmethod
     def mean_interval(self, baseline_ms: float | None = None) -> float | None:
@@ -85,7 +85,7 @@ class _Paced(Arrivals):
 
 @dataclass(frozen=True, kw_only=True)
 class Periodic(_Paced):
-    """A batch every interval, from 0 on; with `jitter` each but the first comes up to so many intervals late.
+    """A batch every interval, from 0 on; with `jitter` each but the first comes up to that many intervals late.
 
     >>> Periodic(interval_ms=40).times(3).tolist()
     [0.0, 40.0, 80.0]
@@ -204,7 +204,7 @@ class Recorded(Arrivals):
         return np.asarray(self.times_ms, dtype=np.float64)[:n]
 
     def too_short(self, n: int) -> str | None:
-        """Why a stream of so many batches cannot have these arrivals, or None."""
+        """Reason why a stream of this many batches cannot have these arrivals, or None."""
         known = np.size(self.times_ms)
         if known >= n:
             return None
@@ -252,7 +252,7 @@ class Frames(Arrivals):
 
     @property
     def waited_ms(self) -> tuple[float, ...]:
-        """How long each frame of a batch has waited when the last one comes."""
+        """Time that each frame of a batch has waited when the last one comes."""
         return tuple((np.arange(self._size, dtype=np.float64)[::-1] * self.gap_ms).tolist())
 
     @property
@@ -297,7 +297,7 @@ def _given(arrivals: _Paced) -> Iterator[tuple[str, Any]]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> Arrivals:
-    """What `{poisson: {utilisation: 0.5}}` describes."""
+    """Read `{poisson: {utilisation: 0.5}}`."""
     if len(plain) != 1:
         raise TemporaError(
             f"arrivals={dict(plain)!r}: name one kind of arrivals, {', '.join(KINDS)}, as in "

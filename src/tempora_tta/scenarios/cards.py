@@ -1,4 +1,4 @@
-"""Cards: what a kind of scenario says of itself to whoever shows its results.
+"""Cards: how tables and reports name and explain a kind of scenario.
 
 Tables, figures, the report and the advice go over cards and terms, so a scenario of the user's own is named, ordered
 and explained like the paper's. A class writes the fields that it wants to; the others follow from its protocol and
@@ -18,7 +18,7 @@ from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.scenarios.course import SIX_TERMS
 
 TERMS = (*SIX_TERMS, "accuracy", "served_accuracy", "cutoff", "spent_ms", "served_batches")
-"""What the sentences and terms of a card may name."""
+"""Terms that the sentences of a card may name."""
 
 _SLOT = re.compile(r"\{(\w+)(?::(\.[0-9][%fg]))?\}")
 """`{availability:.1%}`. Cards are read from run folders, so nothing more of Python's formats is understood."""
@@ -29,7 +29,7 @@ _UNSAID = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioCard:
-    """How one kind of scenario (a protocol) is called, ordered and explained. Empty fields are filled by `of`."""
+    """Name, order and explanation of one kind of scenario (a protocol). Empty fields are filled by `of`."""
 
     protocol: str = ""
     """As in the column `protocol`; the class's own."""
@@ -38,15 +38,15 @@ class ScenarioCard:
     title: str = ""
     """Above its columns: Discrete."""
     situation: str = ""
-    """What a user would recognise: Batches arrive on a clock."""
+    """Situation that a user would recognise: Batches arrive on a clock."""
     story: str = ""
-    """What happens to a batch, beside a timeline."""
+    """Fate of a batch, shown next to a timeline."""
     knob: str = ""
     """The parameter in words, before a number: A batch every."""
     symbol: str = ""
-    """Of the parameter, as labels begin: γ."""
+    """Symbol of the parameter, with which labels begin: γ."""
     unit: str = ""
-    """Of the parameter."""
+    """Axis title of the parameter."""
     axis: str = ""
     """The title of an axis along it: Arrival interval γ (ms)."""
     terms: tuple[str, ...] = ()
@@ -54,10 +54,10 @@ class ScenarioCard:
     factor: str = ""
     """The term that its pressure acts on first."""
     sentences: tuple[str, ...] = ()
-    """What became of a method's accuracy, as half a sentence over terms: `serves {availability:.1%} of the batches`.
-    The first one whose terms all have a value is said."""
+    """Half sentences on what became of a method's accuracy: `serves {availability:.1%} of the batches`.
+    The first one whose terms all have a value is shown."""
     pace: str = ""
-    """The same in a few words: what the deployment left of accuracy or of adapting."""
+    """A few words on what the deployment left of accuracy or of adapting."""
     place: int = _UNSAID
     """Among the other kinds, lowest first."""
     rising: bool = False
@@ -129,7 +129,7 @@ class ScenarioCard:
 
     @classmethod
     def from_json(cls, protocol: str, data: Mapping[str, Any]) -> ScenarioCard:
-        """The card that plain data describe; what a newer version wrote beside it is left aside."""
+        """The card that plain data describe; unknown keys, which a newer version wrote, are left aside."""
         known: dict[str, Any] = {}
         for field in fields(cls):
             if field.name in data:

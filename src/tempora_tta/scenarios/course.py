@@ -35,7 +35,7 @@ SIX_TERMS = (
     "responsiveness",
     "covariance",
 )
-"""What every score is put together from, in the order of the identity."""
+"""Terms that every score is put together from, in the order of the identity."""
 PERCENTILES = {50: 1, 90: 29, 95: 59, 99: 299}
 """Percentiles of the response, and how many arrivals each takes: with fewer, even the slowest of them is too often
 (more than once in twenty times) below the true percentile. A median is shown of any number."""
@@ -64,7 +64,7 @@ class Course:
     response_ms: FloatArray
     """From arrival to emission: what the user waits."""
     idle_ms: FloatArray
-    """From the previous finish to the start; 0 before the first batch, and beside the pipeline."""
+    """From the previous finish to the start; 0 before the first batch, and outside the pipeline."""
     adapted: BoolArray
     fallback: BoolArray
     waitspan_ms: float
@@ -74,12 +74,12 @@ class Course:
 
     @property
     def cutoff(self) -> int:
-        """How many served batches adapted (m)."""
+        """Number of served batches that adapted (m)."""
         return int(self.adapted.sum())
 
     def part(self, first: int, num_batches: int) -> tuple[Course, BoolArray]:
-        """The course of some batches on end, counted from the first of them, and which of the served ones they are.
-        Whatever is counted over the whole stream (`waitspan_ms`, `spent_ms`) is not known of a part."""
+        """The course of consecutive batches, counted from the first of them, and which of the served ones they are.
+        Totals over the whole stream (`waitspan_ms`, `spent_ms`) are not known of a part."""
         last = first + num_batches
         chosen = (self.served >= first) & (self.served < last)
         lost = self.evicted[(self.evicted >= first) & (self.evicted < last)] - first
@@ -94,7 +94,7 @@ class Course:
 
     @property
     def phase(self) -> list[str]:
-        """What became of every batch of the stream: adapt, frozen, fallback or skipped."""
+        """Fate of every batch of the stream: adapt, frozen, fallback or skipped."""
         found = np.full(self.num_batches, SKIPPED, dtype=object)
         found[self.served] = np.select([self.adapted, self.fallback], [ADAPT, FALLBACK], FROZEN)
         return [str(phase) for phase in found]
@@ -136,13 +136,13 @@ def course_of(
 
 @dataclass(frozen=True)
 class Value:
-    """What a response is worth: hyperbolic patience, a hard deadline, or always 1."""
+    """The worth of a response: hyperbolic patience, a hard deadline, or always 1."""
 
     threshold_ms: float = math.inf
     deadline_ms: float = math.inf
     baseline_ms: float | None = None
     waited_ms: tuple[float, ...] = (0.0,)
-    """How long each frame of a batch has waited when the batch arrives."""
+    """Time that each frame of a batch has waited when the batch arrives."""
 
     @property
     def decays(self) -> bool:
@@ -159,7 +159,7 @@ class Value:
         return np.asarray(response_ms[..., None] + np.array(self.waited_ms), dtype=np.float64)
 
     def worth(self, right: FloatArray, response_ms: FloatArray) -> FloatArray:
-        """What each batch adds, (..., batches): the mean over its frames.
+        """Contribution of each batch, (..., batches): the mean over its frames.
 
         right: (..., batches, frames), or (..., batches, 1) where all frames of a batch are alike.
         """
@@ -169,7 +169,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Score:
-    """What a deployment got out of a stream: its utility, the terms behind it, and the course it took.
+    """Result of a deployment on a stream: its utility, the terms behind it, and the course it took.
 
     `terms` holds the six of the identity and, for reading: `accuracy` and `served_accuracy` (the mean over served
     batches, under both of the paper's names), `cutoff` (m), `spent_ms`, `fallback_fraction` (of all batches),
@@ -181,7 +181,7 @@ class Score:
     terms: Mapping[str, float | None]
     course: Course
     worth: FloatArray
-    """What each batch of the stream added, by its index; 0 where it was not served. Their mean is the utility."""
+    """Contribution of each batch, by its index; 0 where it was not served. Their mean is the utility."""
     response_ms: FloatArray
     """To each frame that was answered, or each batch where they are given as such, in service order."""
 
@@ -233,7 +233,7 @@ def score_course(course: Course, right: FloatArray, value: Value) -> Score:
 
 
 def percentiles(response_ms: FloatArray, arrivals: int) -> dict[str, float | None]:
-    """Percentiles of the responses to so many `arrivals`, of which those without a response never end.
+    """Percentiles of the responses to `arrivals` arrivals, of which those without a response never end.
 
     The smallest time within which that share of all arrivals was answered; None where there are too few arrivals
     to tell (`PERCENTILES`), or where some went untimed.

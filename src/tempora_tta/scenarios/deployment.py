@@ -3,7 +3,7 @@ who answers the batches that are lost.
 
 `Deployment` holds the knobs as the user gave them, absolute or relative to lambda; `resolve` puts lambda in
 and gives a `Resolved` deployment, whose timeline a pass or a replay is driven by. The paper's three
-archetypes (archetypes.py) are settings of it.
+archetypes (paper.py) are settings of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Scenario(ABC):
     parameter: ClassVar[str]
     """The knob that this protocol varies, under its name in milliseconds; empty where there is none."""
     card: ClassVar[ScenarioCard | None] = None
-    """How it is called, ordered and explained; what it leaves out follows from protocol and parameter."""
+    """Name, order and explanation; fields that it leaves out follow from protocol and parameter."""
 
     def full_card(self) -> ScenarioCard:
         """The card with every field filled."""
@@ -80,13 +80,15 @@ class Scenario(ABC):
         )
 
     def not_applicable(self, baseline_ms: float) -> str | None:
-        """Why the scenario has no meaning at this lambda (its threshold is not above it), or None."""
+        """Reason why the scenario has no meaning at this lambda (its threshold is not above it), or None."""
         threshold_ms = self.deployment().threshold(baseline_ms)
         return None if threshold_ms > baseline_ms else _threshold_message(threshold_ms, baseline_ms)
 
     def misfit(self, num_batches: int, batch_size: int) -> str | None:
-        """Why the scenario cannot be had on a stream of so many batches of this size, or None: its recorded times end
-        before, or it counts the frames of batches of another size."""
+        """Reason why a stream of this many batches of this size cannot have the scenario, or None.
+
+        Its recorded times end before, or it counts the frames of batches of another size.
+        """
         schedule = self.deployment().schedule
         if isinstance(schedule, Frames) and schedule.batch_size not in (None, batch_size):
             return _size_message(schedule.batch_size, batch_size)
@@ -139,11 +141,11 @@ class Deployment(Scenario):
     """B / lambda."""
     rule: str = "overshoot"
     fallback: str | None = None
-    """Who answers a lost batch: `latest` (the method's last state, frozen) or `standard`; None: nobody."""
+    """Model that answers a lost batch: `latest` (the method's last state, frozen) or `standard`; None: no model."""
     fallback_cost: str | None = None
     """`free` (default): on a device of its own. `charged`: on this pipeline, whenever it becomes free."""
     residuals: bool | None = None
-    """Whether the device's own variation counts; None: where the tail is the answer (deadlines, queue 0)."""
+    """Count the device's own variation; None: where the tail is the answer (deadlines, queue 0)."""
     name: str | None = None
     """Replaces the label."""
 
@@ -235,7 +237,7 @@ class Deployment(Scenario):
 
     @property
     def schedule(self) -> Arrivals | None:
-        """When batches arrive by themselves; None where the stream waits."""
+        """Arrivals of batches by themselves; None where the stream waits."""
         if isinstance(self.arrivals, str):
             return None
         if isinstance(self.arrivals, Arrivals):
@@ -284,7 +286,7 @@ class Deployment(Scenario):
         return math.inf if self.deadline_ms is None else float(self.deadline_ms)
 
     def in_batches_of(self, size: int | None) -> Deployment:
-        """The same deployment on a run's batches: where frames count, a batch has so many."""
+        """Take the run's batches: where frames count, a batch has `size` of them."""
         if self.fps is None or size is None:
             return self
         if self.batch_size not in (None, size):
@@ -408,7 +410,7 @@ class Deployment(Scenario):
 def _served_right(
     course: Course, right: FloatArray, frozen: FloatArray | None, rescued: FloatArray | None
 ) -> FloatArray:
-    """How right each served batch is: by the adapting model, by the frozen one, or by the fallback."""
+    """Accuracy of each served batch: by the adapting model, by the frozen one, or by the fallback."""
     served = check.fractions("accuracy", right)[course.served]
     for name, values, where, why in (
         (

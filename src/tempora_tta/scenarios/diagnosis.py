@@ -1,4 +1,4 @@
-"""Why a method wins or loses: break-even accuracy, insolvency and failure modes (paper, section 4.3)."""
+"""Diagnosis of wins and losses: break-even accuracy, insolvency and failure modes (paper, section 4.3)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tempora_tta.errors import TemporaError, counted
 from tempora_tta.scenarios import _validate as check
 
 TRACKED = 0.9
-"""What tracked statistics keep of their past with each batch, as published."""
+"""Share of their past that tracked statistics keep with each batch, as published."""
 STILL_UNRIPE = 0.1
-"""Of their beginning: with more than this in them they say little about the stream."""
+"""Share of their beginning: with more than this in them they say little about the stream."""
 NEVER_ADAPTED, UNRIPE, DURABLE_GAIN = "never adapted", "unripe statistics", "durable gain"
 COLLAPSED = 0.75
-"""Of its accuracy: a model that keeps more than this when it freezes did not lose its statistics."""
+"""Share of its accuracy: a model that keeps more than this when it freezes did not lose its statistics."""
 
 
 def break_even_accuracy(competitor_utility: float, factor: float) -> float:
@@ -117,7 +117,7 @@ def _breaking_even(needed: float) -> str:
     return f"breaking even takes {percent(needed)}" if needed <= 1 else "no accuracy would break even"
 
 
-def _beside(accuracy: float, standard: float) -> tuple[str, str]:
+def _compared(accuracy: float, standard: float) -> tuple[str, str]:
     """A method's accuracy next to Standard's, and how a loss by time goes on from there."""
     if math.isclose(accuracy, standard, abs_tol=1e-9):
         return f"as accurate as standard inference ({percent(accuracy)})", "but"
@@ -128,30 +128,30 @@ def _beside(accuracy: float, standard: float) -> tuple[str, str]:
 
 
 def _collapse(availability: float, accuracy: float, standard: float, needed: float) -> Finding:
-    beside, but = _beside(accuracy, standard)
+    compared, but = _compared(accuracy, standard)
     return Finding(
         "availability collapse",
-        f"{beside} on what it serves, {but} it serves only {percent(availability)} of the "
+        f"{compared} on what it serves, {but} it serves only {percent(availability)} of the "
         f"batches; {_breaking_even(needed)}",
         {"availability": availability, "served_accuracy": accuracy, "break_even_accuracy": needed},
     )
 
 
 def _erosion(responsiveness: float, accuracy: float, standard: float, needed: float) -> Finding:
-    beside, but = _beside(accuracy, standard)
+    compared, but = _compared(accuracy, standard)
     return Finding(
         "accuracy erosion",
-        f"{beside}, {but} late answers keep only {percent(responsiveness)} of their value; "
+        f"{compared}, {but} late answers keep only {percent(responsiveness)} of their value; "
         f"{_breaking_even(needed)}",
         {"responsiveness": responsiveness, "accuracy": accuracy, "break_even_accuracy": needed},
     )
 
 
 def _late_where_right(kept: float, accuracy: float, standard: float) -> Finding:
-    beside, but = _beside(accuracy, standard)
+    compared, but = _compared(accuracy, standard)
     return Finding(
         "late where right",
-        f"{beside}, {but} the late batches are those with many right answers: this takes another "
+        f"{compared}, {but} the late batches are those with many right answers: this takes another "
         f"{percent(1 - kept)} of their value",
         {"kept": kept, "accuracy": accuracy},
     )
@@ -166,8 +166,11 @@ def _lost_accuracy(accuracy: float, offline: float) -> Finding:
 
 
 def _loss(terms: Mapping[str, float | None], accuracy: float, standard: float) -> Finding:
-    """Why what is served is less accurate than standard inference. A model that was better for as long as it adapted
-    and is worse frozen has not learned badly: the statistics that it froze with had not been tracked for long."""
+    """Explain why served batches are less accurate than standard inference.
+
+    A model that was better for as long as it adapted and is worse frozen has not learned badly: the statistics
+    that it froze with had not been tracked for long.
+    """
     frozen, adapting, cutoff = (terms.get(name) for name in ("frozen_accuracy", "adapt_accuracy", "cutoff"))
     known = cutoff is not None and not math.isnan(cutoff)
     if known and frozen is not None and frozen < standard:

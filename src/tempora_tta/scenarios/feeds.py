@@ -1,4 +1,4 @@
-"""When batches arrive, and which one the pipeline picks up next.
+"""Arrivals of batches, and the choice of the one that the pipeline picks up next.
 
 A feed is asked with the instant the pipeline became free: which batches were lost until then, which one waits, which
 one an idle pipeline takes next. Everything that distinguishes the paper's scenarios in time is here: a closed loop
@@ -19,7 +19,7 @@ NEVER_BUSY_MS = float("-inf")
 
 
 class Pickup(NamedTuple):
-    """What the pipeline takes next."""
+    """The batch that the pipeline takes next."""
 
     batch: int
     arrived_ms: float
@@ -77,11 +77,11 @@ class Feed(Protocol):
         """
 
     def waiting(self, now_ms: float, emitted: bool) -> int:
-        """How many batches wait at `now_ms`; `emitted`: the one in hand is predicted."""
+        """Count the batches that wait at `now_ms`; `emitted`: the one in hand is predicted."""
 
     @property
     def known(self) -> int:
-        """How many batches have arrived, or are known to come."""
+        """Number of batches that have arrived, or are known to come."""
 
 
 class ClosedLoop:
@@ -122,7 +122,7 @@ class Schedule:
     def __init__(self, arrivals_ms: Sequence[float], queue: int, live: bool = False) -> None:
         self.evicted: list[int] | Recent[int] = Recent() if live else []
         self.lost_ms: list[float] | Recent[float] = Recent() if live else []
-        """When each of them was lost."""
+        """Times at which they were lost."""
         self.arrivals_ms: list[float] | Recent[float] = Recent() if live else list(arrivals_ms)
         self.queue = queue
         self._waiting: deque[int] = deque()
@@ -197,7 +197,7 @@ class Schedule:
         return self.arrivals_ms[batch]
 
     def ready(self, free_ms: float) -> bool:
-        """Whether a batch is there for a pipeline that becomes free now: it waits, or arrives at this instant."""
+        """Tell whether a batch waits, or arrives at the instant at which the pipeline becomes free."""
         upcoming = self.arrivals_ms[self._next : self._next + 1]
         return bool(self._waiting) or upcoming == [free_ms]
 

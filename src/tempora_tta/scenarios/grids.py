@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tempora_tta import names
 from tempora_tta.errors import unknown
-from tempora_tta.scenarios.archetypes import Amortised, Continuous, Discrete
 from tempora_tta.scenarios.arrivals import Bursty, Periodic, Poisson
 from tempora_tta.scenarios.deployment import LATEST, Deployment, Scenario
+from tempora_tta.scenarios.paper import Amortised, Continuous, Discrete
 
 UTILISATIONS = {"100": 0, "70": 1, "50": 2, "35": 3, "25": 4}
 """The paper's printed percentages and the half octaves behind them: lambda / interval = 2 ** (-k / 2)."""

@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike
 
 from tempora_tta.scenarios import _validate as check
 from tempora_tta.scenarios._validate import BoolArray, FloatArray
-from tempora_tta.scenarios.budget import Budget
 from tempora_tta.scenarios.course import Course, course_of
 from tempora_tta.scenarios.feeds import ClosedLoop, Schedule
-from tempora_tta.scenarios.timeline import Timeline
+from tempora_tta.scenarios.timeline import Budget, Timeline
 
 
 def replay(
@@ -126,7 +125,7 @@ def _scheduled(
 
 
 def _starts(service_ms: list[float], arrivals_ms: list[float], queue: int) -> list[float | None]:
-    """When each batch starts, None where it is lost. Those that wait are neighbours, the oldest being `head`."""
+    """Start of each batch, None where it is lost. Those that wait are neighbours, the oldest being `head`."""
     starts: list[float | None] = [None] * len(arrivals_ms)
     free_ms, taken_ms, head = -math.inf, -math.inf, 0
     for batch, arrived_ms in enumerate(arrivals_ms):
@@ -148,7 +147,7 @@ def _starts(service_ms: list[float], arrivals_ms: list[float], queue: int) -> li
 
 
 def serve(service_ms: ArrayLike, arrivals_ms: ArrayLike, queue: int = 1) -> Course:
-    """Which of the arriving batches a single pipeline serves, and when.
+    """Course of a single pipeline: which of the arriving batches it serves, and when.
 
     `service_ms` has one entry per arrival. Without a known boundary between prediction and adaptation the
     whole service counts as prediction.
@@ -165,7 +164,7 @@ def serve(service_ms: ArrayLike, arrivals_ms: ArrayLike, queue: int = 1) -> Cour
 
 
 def _after_first(values: FloatArray) -> FloatArray:
-    """What follows from the batch before; 0 for the first."""
+    """Values of the batch before; 0 for the first."""
     return np.concatenate([[0.0], values[:-1]])
 
 
@@ -173,7 +172,7 @@ def _after_first(values: FloatArray) -> FloatArray:
 
 
 def serve_lanes(service_ms: FloatArray, arrivals_ms: FloatArray, queue: int) -> FloatArray:
-    """When each batch starts in each lane, NaN where it is lost: (batches, lanes).
+    """Start of each batch in each lane, NaN where it is lost: (batches, lanes).
 
     What `Timeline` does in steps, without budget and fallback, to the same digits, for callers that ask thousands of
     times what other service times would have changed: a schedule, walked arrival by arrival for all lanes at once.
@@ -195,7 +194,7 @@ def serve_lanes(service_ms: FloatArray, arrivals_ms: FloatArray, queue: int) -> 
 
 
 class _Walk:
-    """Where every lane stands. Those that wait are neighbours: from `head` up to the last arrival."""
+    """The state of every lane. Batches that wait are neighbours: from `head` up to the last arrival."""
 
     def __init__(self, service_ms: FloatArray, queue: int) -> None:
         lanes = service_ms.shape[1]

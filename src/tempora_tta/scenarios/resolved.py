@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass, replace
 
 from tempora_tta.scenarios._validate import FloatArray
-from tempora_tta.scenarios.budget import Budget
 from tempora_tta.scenarios.course import Course, Score, Value, score_course
 from tempora_tta.scenarios.feeds import ClosedLoop, Feed, Schedule
-from tempora_tta.scenarios.timeline import FREE, Timeline
+from tempora_tta.scenarios.timeline import FREE, Budget, Timeline
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,12 @@ class Resolved:
     periodic: bool = False
     """The arrivals follow from the interval alone."""
     fallback: str | None = None
-    """`latest` or `standard`: who answers lost batches; None: nobody."""
+    """Model that answers lost batches, `latest` or `standard`; None: no model."""
     fallback_cost: str = FREE
     residuals: bool = False
-    """Whether a clock that knows the device's own variation applies it here."""
+    """A clock that knows the device's own variation applies it here."""
     waited_ms: tuple[float, ...] = (0.0,)
-    """How long each frame of a batch has waited when the batch arrives; of one given as such, its one."""
+    """Time that each frame of a batch has waited when the batch arrives; of one given as such, its one."""
 
     @property
     def waits(self) -> bool:
@@ -58,7 +57,7 @@ class Resolved:
 
     @property
     def untimed_tail(self) -> bool:
-        """Nobody needs the times of frozen batches when the stream waits and value does not decay."""
+        """The times of frozen batches have no use when the stream waits and value does not decay."""
         return self.arrivals == "on_completion" and not self.value.decays
 
     def stretched(self, factor: float) -> Resolved:

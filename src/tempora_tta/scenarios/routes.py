@@ -1,4 +1,4 @@
-"""What a cell needs: the offline pass, a replay of it, a frozen tail, or a live pass of its own, and why.
+"""Passes that a cell needs: the offline pass, a replay of it, a frozen tail, or a live pass of its own, and why.
 
 The one place that decides it. The engine, its plan and the analysis ask `route`; passes that it lets share give the
 same results to the last bit as passes of their own.
@@ -10,19 +10,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tempora_tta.scenarios.budget import budget_cutoff
 from tempora_tta.scenarios.course import Course
 from tempora_tta.scenarios.deployment import STANDARD, Deployment
 from tempora_tta.scenarios.replaying import replay
 from tempora_tta.scenarios.resolved import Resolved
-from tempora_tta.scenarios.timeline import CHARGED
+from tempora_tta.scenarios.timeline import CHARGED, budget_cutoff
 
 OFFLINE, REPLAY, TAIL, LIVE, UNKNOWN = "offline", "replay", "tail", "live", "unknown-yet"
 
 
 @dataclass(frozen=True)
 class Route:
-    """How a cell gets its batches, and a sentence that says why.
+    """The way a cell gets its batches, and a sentence that says why.
 
     >>> str(Route("tail", "the budget runs out", cutoff=3))
     'tail(3)'
@@ -34,7 +33,7 @@ class Route:
     which the offline pass will tell."""
     why: str
     cutoff: int | None = None
-    """Of a tail: the first batch that the frozen model predicts."""
+    """The first batch of a tail that the frozen model predicts."""
     possible: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -49,7 +48,7 @@ def route(
     stateless: bool = False,
     time_aware: bool = False,
 ) -> Route:
-    """What a method's cell under a deployment needs, given the course of its offline pass and its promises.
+    """Choose the way for a method's cell under a deployment, given the course of its offline pass and its promises.
 
     Before the offline pass is made (`offline=None`) a deployment that is not resolved yet will do; the answer then
     is what is certain, or `unknown-yet`.
@@ -74,7 +73,7 @@ def route(
 
 
 def _beforehand(deployment: Deployment | Resolved, history_free: bool, stateless: bool) -> Route:
-    """What can be said before the offline pass has told the times."""
+    """Routes that are known before the offline pass has told the times."""
     if deployment.waits:
         why = "the stream waits: the offline pass up to the batch where the budget runs out, if it does"
         return Route(UNKNOWN, why, possible=(OFFLINE, TAIL))
@@ -89,8 +88,11 @@ def _beforehand(deployment: Deployment | Resolved, history_free: bool, stateless
 
 
 def _refined(resolved: Resolved, offline: Course, history_free: bool, stateless: bool) -> Route:
-    """What the times of the offline pass say. Up to the first loss a fallback has nothing to do, so the deployment
-    is followed without it; up to the first frozen batch all times are known."""
+    """Routes that follow from the times of the offline pass.
+
+    Up to the first loss a fallback has nothing to do, so the deployment is followed without it; up to the first
+    frozen batch all times are known.
+    """
     course = followed(replace(resolved, fallback=None), offline)
     first_frozen = _first_frozen(resolved, offline, course)
     if first_frozen is None:
@@ -131,8 +133,10 @@ def _first_frozen(resolved: Resolved, offline: Course, course: Course) -> int | 
 
 
 def _replayable(deployment: Deployment | Resolved, history_free: bool, stateless: bool) -> bool:
-    """Whether lost batches change nothing but who answers them. The state that answers for `latest` depends on what
-    was served, unless frozen it is Standard anyway."""
+    """Tell whether lost batches change nothing but the model that answers them.
+
+    The state that answers for `latest` depends on what was served, unless frozen it is Standard anyway.
+    """
     return history_free and (deployment.fallback in (None, STANDARD) or stateless)
 
 

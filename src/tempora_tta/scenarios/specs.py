@@ -12,10 +12,10 @@ from typing import Any
 
 from tempora_tta._own_code import find, is_own
 from tempora_tta.errors import TemporaError, unknown
-from tempora_tta.scenarios.archetypes import Amortised, Continuous, Discrete, Offline
 from tempora_tta.scenarios.arrivals import Arrivals, to_plain
 from tempora_tta.scenarios.cards import ScenarioCard
 from tempora_tta.scenarios.deployment import Deployment, Scenario
+from tempora_tta.scenarios.paper import Amortised, Continuous, Discrete, Offline
 from tempora_tta.scenarios.resolved import Resolved
 
 KINDS: dict[str, type[Scenario]] = {
@@ -108,7 +108,7 @@ def _as_dataclass(kind: Any) -> Any:
 
 
 def to_record(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as a run folder keeps it: what a user's class stands for is beside its name."""
+    """The scenario as a run folder keeps it: what a user's class stands for is next to its name."""
     spec = to_spec(scenario)
     if "scenario" not in spec or _DESCRIBED in spec:
         return spec

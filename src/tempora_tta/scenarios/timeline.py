@@ -11,9 +11,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tempora_tta.errors import TemporaError
-from tempora_tta.scenarios.budget import Budget
+from tempora_tta.scenarios import _validate as check
+from tempora_tta.scenarios._validate import BoolArray, FloatArray
 from tempora_tta.scenarios.course import Course, course_of
 from tempora_tta.scenarios.feeds import NEVER_BUSY_MS, Feed, Pickup, Schedule
 
@@ -22,14 +24,14 @@ _ADAPTED, _FROZEN, _FALLBACK = range(3)
 
 
 class Turn(NamedTuple):
-    """What the pipeline does next."""
+    """The next turn of the pipeline."""
 
     batch: int
     arrived_ms: float
     start_ms: float
     adapting: bool
     timed: bool
-    """False: nobody needs this batch's times (the frozen tail of a stream that waits); record NaN."""
+    """False: this batch's times have no use (the frozen tail of a stream that waits); record NaN."""
     fallback: bool = False
     """True: the pipeline lost this batch, and the fallback answers it, from `start_ms` on."""
 
@@ -65,11 +67,11 @@ class Timeline:
         self._adapt_ms = 0.0
         self._pickup: Pickup | None = None
         self.adapting = self.falling_back = False
-        """Whether the batch picked up may be adapted on, or is answered by the fallback."""
+        """The batch picked up may be adapted on, or is answered by the fallback."""
         self._answered = 0
-        """How many of the lost batches the fallback has answered."""
+        """Number of lost batches that the fallback has answered."""
         self._turn_ends = 0
-        """How many it will have answered when its present turn ends."""
+        """Number that it will have answered when its present turn ends."""
         self._pickups: list[Pickup] = []
         self._predicts_ms: list[float] = []
         self._adapts_ms: list[float] = []
@@ -87,7 +89,7 @@ class Timeline:
 
     @property
     def free_ms(self) -> float:
-        """When the pipeline is, or was, done with what was recorded so far."""
+        """Time at which the pipeline is, or was, done with what was recorded so far."""
         return self._finish_ms
 
     @property
@@ -95,7 +97,7 @@ class Timeline:
         return max(0.0, self.budget.budget_ms - self.budget.spent_ms)
 
     def waiting(self, now_ms: float, emitted: bool = False) -> int:
-        """How many batches wait at `now_ms`, while the one in hand is predicted already (`emitted`) or not."""
+        """Count the batches that wait at `now_ms`, while the one in hand is predicted already (`emitted`) or not."""
         return self.feed.waiting(now_ms, emitted)
 
     def next_arrival_ms(self, now_ms: float, interval_ms: float) -> float:
@@ -104,9 +106,9 @@ class Timeline:
         return self.schedule.next_arrival_ms(now_ms, interval_ms)
 
     def offer(self, arrived_ms: float) -> int:
-        """A batch has arrived; returns its number. For live systems, whose arrivals nobody knows beforehand.
+        """A batch has arrived; returns its number. For live systems, whose arrivals are not known beforehand.
 
-        Whatever arrives at the very instant of a completion is to be offered before that is recorded.
+        An arrival at the very instant of a completion is offered before the completion is recorded.
         """
         schedule = self.schedule
         number = schedule.offer(arrived_ms)
@@ -117,9 +119,9 @@ class Timeline:
         return number
 
     def lost(self, now_ms: float, after: int = 0) -> list[tuple[int, float]]:
-        """What was lost before `now_ms`, and when, in order of loss, by a pipeline that is busy at least until then.
+        """Batches lost before `now_ms`, and their times, in order of loss, while the pipeline is busy until then.
 
-        `after`: without the first so many of them, which are known.
+        `after`: skip this many, which the caller already has.
         """
         schedule = self.schedule
         schedule.admit_before(now_ms)
@@ -204,7 +206,7 @@ class Timeline:
     def _lost_batch(self, feed: Schedule) -> Pickup | None:
         """The lost batch that the fallback answers now, if it is its turn.
 
-        Free: every one, at the instant of its loss, beside the pipeline. Charged: a turn answers all that were lost
+        Free: every one, at the instant of its loss, outside the pipeline. Charged: a turn answers all that were lost
         up to its start; then a batch that waits is served, and only then, or if none waits, comes the next turn.
         """
         free_ms = self._finish_ms
@@ -222,7 +224,7 @@ class Timeline:
         return Pickup(batch, arrived_ms, start_ms, start_ms - arrived_ms, forced=False)
 
     def course(self) -> Course:
-        """What happened so far, as arrays."""
+        """The course so far, as arrays."""
         phases = np.array(self._phases, dtype=np.int64)
         rows = np.array(self._pickups, dtype=np.float64).reshape(-1, len(Pickup._fields))
         served, arrived_ms, start_ms, wait_ms, forced = np.ascontiguousarray(rows.T)
@@ -241,3 +243,91 @@ class Timeline:
             beside=(phases == _FALLBACK) & (self._fallback == FREE),
             spent_ms=self.budget.spent_ms,
         )
+
+
+# -- the budget of overhead (the paper's amortised protocol) --------------------------------------------------
+
+
+class Budget:
+    """Charges each adapting batch with its overhead, max(0, service - baseline), until the budget is used up.
+
+    `strict` (the paper's equation) never exceeds the budget: the batch that would is undone.
+    `overshoot` adapts while less than the budget is spent, which any live system can follow.
+    """
+
+    def __init__(self, budget_ms: float, baseline_ms: float | None, rule: str) -> None:
+        self.budget_ms = budget_ms
+        self.spent_ms = 0.0
+        self._baseline_ms = math.inf if baseline_ms is None else baseline_ms
+        self._strict = rule == "strict"
+        self._exhausted = False
+
+    @property
+    def undoes(self) -> bool:
+        """Tell whether a batch may turn out not to fit after it ran."""
+        return self._strict
+
+    @property
+    def allows_adaptation(self) -> bool:
+        if self._strict:
+            return not self._exhausted
+        return self.spent_ms < self.budget_ms
+
+    def charge(self, service_ms: float) -> bool:
+        """Charge an adapted batch. False (`strict`): it does not fit, is not charged and must be undone."""
+        spent_ms = self.spent_ms + max(0.0, service_ms - self._baseline_ms)
+        if self._strict and spent_ms > self.budget_ms:
+            self._exhausted = True
+            return False
+        self.spent_ms = spent_ms
+        return True
+
+    def afforded(self, service_ms: FloatArray, adapted: BoolArray) -> BoolArray:
+        """Charge a whole stream at once: which of its batches may adapt, the first ones up to some batch.
+
+        The same sums in the same order as `charge` batch by batch. `adapted`: those that want to.
+        """
+        may, spent_ms = afforded(
+            service_ms, adapted, self.budget_ms, self._baseline_ms, "strict" if self._strict else "overshoot"
+        )
+        count = int(may.sum())
+        self.spent_ms = float(spent_ms[count - 1]) if count else 0.0
+        return may
+
+
+def afforded(
+    service_ms: FloatArray,
+    adapted: BoolArray,
+    budget_ms: float | FloatArray,
+    baseline_ms: float | FloatArray,
+    rule: str,
+) -> tuple[BoolArray, FloatArray]:
+    """Find the batches of a stream (or of many, a row each) that the budget lets adapt, and its sum after each."""
+    overhead_ms = np.fmax(0.0, service_ms - baseline_ms)
+    spent_ms = np.cumsum(np.where(adapted, overhead_ms, 0.0), axis=-1)
+    if rule == "strict":
+        overruns = adapted & (spent_ms > budget_ms)
+    else:
+        before_ms = np.concatenate([np.zeros_like(spent_ms[..., :1]), spent_ms[..., :-1]], axis=-1)
+        overruns = before_ms >= budget_ms
+    return ~np.logical_or.accumulate(overruns, axis=-1), spent_ms
+
+
+def budget_cutoff(service_ms: ArrayLike, baseline_ms: float, budget_ms: float, rule: str = "strict") -> int:
+    """The cut-off m: how many batches of a stream adapt before the budget freezes the model.
+
+    >>> budget_cutoff([100, 100, 100], baseline_ms=40, budget_ms=100)
+    1
+    >>> budget_cutoff([100, 100, 100], baseline_ms=40, budget_ms=100, rule="overshoot")
+    2
+    """
+    budget = Budget(
+        check.non_negative("budget_ms", budget_ms),
+        check.positive("baseline_ms", baseline_ms),
+        check.budget_rule(rule),
+    )
+    services = check.times("service_ms", service_ms).tolist()
+    for cutoff, service in enumerate(services):
+        if not (budget.allows_adaptation and budget.charge(service)):
+            return cutoff
+    return len(services)

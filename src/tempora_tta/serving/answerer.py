@@ -20,8 +20,10 @@ from tempora_tta.errors import TemporaError, TemporaWarning
 from tempora_tta.methods import Method, Moment
 from tempora_tta.methods.contract import UNTOLD, adapt_at, checked_action, checked_scores, predict_at
 from tempora_tta.methods.guard import Guard, Misbehaved
+from tempora_tta.methods.state import GeneratorState
 from tempora_tta.scenarios import Turn
 from tempora_tta.serving.clock import LiveClock
+from tempora_tta.serving.saved_state import Facts
 from tempora_tta.timing.device import synchroniser
 from tempora_tta.timing.work import work_of
 
@@ -86,9 +88,10 @@ class Answerer:
             "weights": self.standard.model.weights_hash()[:16],
         }
 
-    @property
-    def froze_itself(self) -> bool:
-        return self.method.frozen and not self._froze_it
+    def facts(self, spent_ms: float) -> Facts:
+        """What is kept with a saved state."""
+        froze_itself = self.method.frozen and not self._froze_it
+        return Facts(**self.identity, device=self.device.type, froze_itself=froze_itself, spent_ms=spent_ms)
 
     def replace(self, failure: str) -> None:
         """Have Standard answer from now on; said once."""
@@ -175,11 +178,13 @@ class Answerer:
                 f"{error}): mend its snapshot()"
             ) from error
 
-    def restore(self, snapshot: Any, froze_itself: bool, place: str) -> None:
-        """Go on from a snapshot, with the method, if it was given up. The present state stays if this one does not
+    def restore(self, snapshot: Any, facts: Facts, place: str) -> None:
+        """Go on from a saved state, with the method, if it was replaced. The present state stays if that one does not
         fit."""
         own = self.method.snapshot()
         try:
+            if facts.device != self.device.type:
+                snapshot = _with_own_generators(snapshot, own)
             self.method.restore(snapshot)
             self._synchronise()
         except Exception as error:
@@ -188,7 +193,7 @@ class Answerer:
                 f"{place} does not fit {self.method.name} on {self.method.model.name} ({error}): deploy what it was "
                 "saved from"
             ) from None
-        if not froze_itself:
+        if not facts.froze_itself:
             self.method.unfreeze()
         self._froze_it, self.failure = False, None
 
@@ -270,6 +275,15 @@ class Answerer:
             self._synchronise()
             if time.monotonic() - begin_s > SIZES_S:
                 break
+
+
+def _with_own_generators(snapshot: Any, own: Any) -> Any:
+    """A state from another kind of device: random generators of one do not fit the other."""
+    state = {
+        name: own["state"][name] if isinstance(value, GeneratorState) else value
+        for name, value in snapshot["state"].items()
+    }
+    return {**snapshot, "state": state, "generator": own["generator"]}
 
 
 def usable(scores: object, samples: int, method: Method) -> Tensor:

@@ -35,7 +35,7 @@ from tempora_tta.scenarios import Resolved, Turn
 from tempora_tta.serving.answerer import Answer, Answerer, say
 from tempora_tta.serving.clock import LiveClock, WallClock
 from tempora_tta.serving.requests import Request, Response, ServedBatch, admitted, classes, not_finite
-from tempora_tta.serving.saved_state import for_device, read_state, write_state
+from tempora_tta.serving.saved_state import read_state, write_state
 from tempora_tta.serving.stats import Stats
 
 GRACE_MS = 2000.0
@@ -193,33 +193,28 @@ class Pipeline:
     def save(self, path: Path | str) -> Path:
         """Keep the adapted state, and what of the budget is spent, in a file of tensors and plain values."""
         answerer = self._answerer
-        identity = answerer.identity  # known before the worker is asked: others would wait for it
-
-        def copied() -> tuple[Any, dict[str, Any]]:
-            facts = {"device": answerer.device.type, "froze_itself": answerer.froze_itself}
-            return answerer.snapshot(), {**identity, **facts, "spent_ms": self._timeline.spent_ms}
-
-        write_state(Path(path), *self._by_worker(copied))
+        _ = answerer.identity  # takes long, and is made only once: requests would wait for it
+        snapshot, facts = self._by_worker(
+            lambda: (answerer.snapshot(), answerer.facts(self._timeline.spent_ms))
+        )
+        write_state(Path(path), snapshot, facts, answerer.method)
         return Path(path)
 
     def load(self, path: Path | str) -> None:
-        """Go on from a saved state: the method, if it was given up, comes back; what was spent stays spent."""
+        """Go on from a saved state: the method, if it was replaced, comes back; what was spent stays spent."""
         answerer = self._answerer
-        facts, decode = read_state(Path(path))
+        facts, snapshot = read_state(Path(path), answerer.method)
         for name, here in answerer.identity.items():
-            if facts.get(name) != here:
+            if (there := getattr(facts, name)) != here:
                 raise TemporaError(
-                    f"{path} was saved with {name} {facts.get(name)!r}, this pipeline has {here!r}: deploy the same "
-                    "model and method to go on from it"
+                    f"{path} was saved with {name} {there!r}, this pipeline has {here!r}: deploy the same model and "
+                    "method to go on from it"
                 )
 
         def go_on() -> None:
-            own = answerer.method.snapshot()
-            same_kind = facts["device"] == answerer.device.type
-            snapshot = for_device(decode(own), own, answerer.device, same_kind)
-            answerer.restore(snapshot, facts["froze_itself"], str(path))
+            answerer.restore(snapshot, facts, str(path))
             with self._lock:
-                self._timeline.resume(float(facts["spent_ms"]))
+                self._timeline.resume(facts.spent_ms)
 
         self._by_worker(go_on)
 
@@ -246,7 +241,7 @@ class Pipeline:
             while not (self._over or self._given_up) and (left_ms := self._patience_ms(drain, closed_ms)) > 0:
                 self._clock.wait(self._lock, left_ms)
             if not self._over:
-                self._give_up("the pipeline was closed, and a call has not returned: it is left to itself")
+                self._give_up("the pipeline was closed, and a call has not returned")
         if self._over:
             self._worker.join()
 
@@ -325,9 +320,7 @@ class Pipeline:
         try:
             while (task := self._next_task()) is not None:
                 task()
-        except (
-            BaseException
-        ) as error:  # a fault of ours, or the device is gone: no client shall wait for ever
+        except BaseException as error:  # a fault of ours, or the device is gone: no client waits for ever
             with self._locked():
                 self._give_up(f"the pipeline broke: {type(error).__name__}: {error}")
         with self._lock:
@@ -361,21 +354,20 @@ class Pipeline:
     def _serve(self, turn: Turn, requests: list[Request], picked_ms: float) -> None:
         """Have a batch predicted, send the answer out, and adapt."""
         answerer = self._answerer
-        finite = [request for request in requests if request.is_finite]
-        answer = answerer.answer(_together(finite), turn, partial(self._moment, turn)) if finite else None
+        answer, finite = self._answered(turn, requests)
         with self._locked():
             if self._turn is not turn:  # close() has left the call to itself
                 return
             emission_ms = self._now()
             self._emit(requests, finite, answer, emission_ms)
-            predict_ms = emission_ms - picked_ms
-            if answer is None or not answer.adapts:
-                if answer is not None and answer.by_method:
-                    self._judge_speed(predict_ms)
-                # The pipeline is free with the answer: what sending it takes is part of the next turn.
-                self._finish(turn, answer, picked_ms, emission_ms, emission_ms)
-                return
-            answerer.count_prediction(predict_ms)
+            if not answer.adapts:  # what sending the answer takes is part of the next turn
+                self._finish(turn, answer.phase, picked_ms, emission_ms, emission_ms)
+        predict_ms = emission_ms - picked_ms
+        if not answer.adapts:
+            if answer.by_method:
+                self._judge_speed(predict_ms)
+            return
+        answerer.count_prediction(predict_ms)
         with self._lock:  # clients' callbacks have run, which are not the method's doing
             self._busy_since_ms = begun_ms = self._clock.now_ms()
         action = answerer.adapt(partial(self._moment, turn, emitted=True))
@@ -383,10 +375,23 @@ class Pipeline:
             if self._turn is not turn:
                 return
             finish_ms = self._now()
-            if answerer.failure is None:
-                answerer.count_adaptation(action, predict_ms, finish_ms - begun_ms)
-                self._judge_speed(predict_ms + finish_ms - begun_ms)
-            self._finish(turn, answer, picked_ms, emission_ms, finish_ms, action)
+            self._finish(turn, answer.phase, picked_ms, emission_ms, finish_ms, action)
+        if answerer.failure is None:
+            answerer.count_adaptation(action, predict_ms, finish_ms - begun_ms)
+            self._judge_speed(predict_ms + finish_ms - begun_ms)
+
+    def _answered(self, turn: Turn, requests: list[Request]) -> tuple[Answer, list[Request]]:
+        """The answer of a batch, and the requests that it is of: those whose values are finite."""
+        finite = [request for request in requests if request.is_finite]
+        given = [request.x for request in finite if request.x is not None]
+        if not given:
+            return Answer(not_finite(), "fallback" if turn.fallback else "frozen"), finite
+        x = given[0] if len(given) == 1 else torch.cat(given)
+        return self._answerer.answer(x, turn, partial(self._moment, turn)), finite
+
+    def _judge_speed(self, took_ms: float) -> None:
+        if took_ms > self._too_long_ms:
+            self._answerer.replace(f"it took {took_ms:.0f} ms for one batch")
 
     def _moment(self, turn: Turn, emitted: bool = False) -> Moment:
         """What a time-aware method may know now."""
@@ -455,14 +460,13 @@ class Pipeline:
     def _finish(
         self,
         turn: Turn,
-        answer: Answer | None,
+        phase: str,
         picked_ms: float,
         emission_ms: float,
         finish_ms: float,
         action: str = "none",
     ) -> None:
         """The pipeline is free again: say how long the turn took, and pick the next."""
-        phase = answer.phase if answer is not None else "fallback" if turn.fallback else "frozen"
         row = ServedBatch(
             turn.batch, phase, turn.arrived_ms, turn.start_ms, picked_ms, emission_ms, finish_ms, action
         )
@@ -475,19 +479,15 @@ class Pipeline:
         self._drop_lost()
         self._timeline.forget()  # a service may run for months
 
-    def _judge_speed(self, took_ms: float) -> None:
-        if took_ms > self._too_long_ms:
-            self._answerer.replace(f"it took {took_ms:.0f} ms for one batch")
-
     # How requests end. With the lock held.
 
     def _emit(
-        self, requests: list[Request], finite: list[Request], answer: Answer | None, emission_ms: float
+        self, requests: list[Request], finite: list[Request], answer: Answer, emission_ms: float
     ) -> None:
         """The answer of a batch goes out to each of its requests."""
         place = 0
         for request in requests:
-            if answer is None or request not in finite:
+            if request not in finite:
                 self._end(request, not_finite())
             elif isinstance(answer.scores, TemporaError):
                 self._end(request, answer.scores)
@@ -551,17 +551,16 @@ class Pipeline:
 
     def _patience_ms(self, drain: bool, closed_ms: float) -> float:
         """How much longer close() waits for the call in hand."""
-        now_ms = self._now()
+        now_ms = self._clock.now_ms()
         if not drain:
             return min(GRACE_MS, self._too_long_ms) - (now_ms - closed_ms)
-        return self._too_long_ms - (now_ms - (now_ms if self._busy_since_ms is None else self._busy_since_ms))
+        begun_ms = now_ms if self._busy_since_ms is None else self._busy_since_ms
+        return self._too_long_ms - (now_ms - begun_ms)
 
     @property
     def _is_quiet(self) -> bool:
-        at_work = (
-            self._busy_since_ms is not None or self._turn is not None or self._collected or self._commands
-        )
-        return self._given_up or not at_work
+        waiting = self._turn is not None or self._collected or self._commands
+        return self._given_up or (self._busy_since_ms is None and not waiting)
 
 
 class _Module(nn.Module):
@@ -586,8 +585,3 @@ def driven_live(resolved: Resolved) -> Resolved:
     queue = sys.maxsize if resolved.waits else resolved.queue
     fallback = None if resolved.waits else resolved.fallback
     return replace(resolved, arrivals="scheduled", arrivals_ms=(), queue=queue, fallback=fallback)
-
-
-def _together(requests: list[Request]) -> Tensor:
-    given = [request.x for request in requests if request.x is not None]
-    return given[0] if len(given) == 1 else torch.cat(given)

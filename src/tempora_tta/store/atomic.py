@@ -73,7 +73,7 @@ def remove_leftovers(folder: Path, name: str = "*") -> None:
 
 
 def _is_at_work(writer: str, process: int) -> bool:
-    """Whether a writer may still be writing. Windows cannot be asked about another process without harm to it."""
+    """Tell a writer that may still be writing. Windows cannot be asked about another process without harm to it."""
     if process == os.getpid() or os.name == "nt":
         return writer.startswith(_PROCESS)
     try:

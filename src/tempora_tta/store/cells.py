@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tempora_tta.scenarios import Resolved, Scenario
 from tempora_tta.store.resources import Resources
@@ -18,7 +19,7 @@ from tempora_tta.store.trace import Trace
 
 @dataclass(frozen=True)
 class Cell:
-    """Where a cell's batches are: in a pass of its own, or in passes that it shares."""
+    """A place for a cell's batches: a pass of its own, or passes that it shares."""
 
     method: str
     model: str
@@ -127,20 +128,8 @@ def utilities_frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     """The utilities table: rows in a fixed order, with the rank of each method within its cell."""
     frame = pd.DataFrame(list(rows), columns=list(UTILITIES))
     frame = frame.sort_values([*CELL_COLUMNS, "method"], kind="stable", ignore_index=True)
-    for name in (
-        "utility",
-        "utility_lo",
-        "utility_hi",
-        "sample_lo",
-        "sample_hi",
-        "stepped_fraction",
-        "ece",
-        "value",
-        "cutoff",
-        "spent_ms",
-        *("energy_j", "overhead_j", "memory_mb"),
-    ):
-        frame[name] = frame[name].astype("float64")
+    numbers = [name for name, (kind, _) in UTILITIES.items() if kind == pa.float64()]
+    frame[numbers] = frame[numbers].astype("float64")
     contending = frame["utility"].where(~is_oracle(frame))
     ranks = contending.groupby([frame[name] for name in CELL_COLUMNS]).rank(method="min", ascending=False)
     frame["rank"] = [None if math.isnan(rank) else int(rank) for rank in ranks]
@@ -148,7 +137,7 @@ def utilities_frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
 
 def is_oracle(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Which rows have settings that were chosen by labels; none of a frame that does not say."""
+    """Mark the rows whose settings were chosen by labels; none of a frame that does not say."""
     if "oracle" not in frame:
         return pd.Series(False, index=frame.index)
     return frame["oracle"].eq(True).fillna(False).astype(bool)

@@ -35,7 +35,7 @@ _TOLERANCE = 1e-9
 
 
 def is_as_named(trace: Path) -> bool:
-    """Whether a trace holds what its name says."""
+    """Compare a trace with what its name says."""
     name = TRACE_NAME.fullmatch(trace.name)
     return name is not None and hash_of(trace).startswith(name["content"])
 

@@ -22,7 +22,7 @@ LOCAL = LocalFileSystem()
 """Paths are files here: Arrow would take one that begins with `a:/` for an address."""
 MOST_TEXT_BYTES, MOST_ROW_BYTES = 8 << 20, 1 << 10
 """Of the texts in one column: so much anyway, and so much for every row. Real ones have a few words."""
-PUT_BACK = "put the original back, or run the same command again, which makes it anew"
+PUT_BACK = "put the original back, or run the same command again, which makes it once more"
 """Advice to the owner of a run; the reader of a pack has no command to run."""
 _METADATA = b"tempora"
 

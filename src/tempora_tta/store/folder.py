@@ -58,7 +58,7 @@ class StoredPass:
 
     @property
     def history_free(self) -> bool:
-        """What its method predicts on a batch does not depend on the batches before."""
+        """Predictions of its method do not depend on the batches before."""
         return bool(self.facts.get("history_free"))
 
     @property
@@ -68,7 +68,7 @@ class StoredPass:
 
     @property
     def time_aware(self) -> bool:
-        """Its method looks at the clock: had it shown something else, the pass would have gone another way."""
+        """The method looks at the clock: had it shown something else, the pass would have gone another way."""
         return bool(self.facts.get("time_aware"))
 
     def trace(self, predictions: bool = True) -> Trace:
@@ -141,7 +141,7 @@ class RunFolder:
         return self.run_json.exists()
 
     def record(self) -> RunRecord:
-        """What was run: configuration, machine, lambda, verdict."""
+        """Read what was run: configuration, machine, lambda, verdict."""
         if not self.has_manifest():
             raise TemporaError(
                 f"{self.path} is not a run folder: it has no run.json (tempora run --out makes one)"
@@ -167,7 +167,7 @@ class RunFolder:
             self.write_manifest(self.record())
 
     def listed_files(self) -> list[Path]:
-        """The files beside run.json, traces aside."""
+        """Return the files that run.json of a finished run lists."""
         return [path for name in FILES if (path := self.path / name).exists()]
 
     # -- traces --------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ class RunFolder:
     # -- resuming ------------------------------------------------------------------------------------------
 
     def _set_damaged_aside(self) -> None:
-        """Whatever would warn or fail when it is read is made again instead."""
+        """Set aside what would warn or fail when it is read: it is made again instead."""
         if self.has_manifest():
             self._keep_if(self.run_json, self.record)
         for path in self.trace_files():
@@ -343,7 +343,7 @@ def _look_at_trace(path: Path) -> None:
 
 
 def _which(path: Path) -> tuple[int, ...]:
-    """What changes when a file is written again."""
+    """Return what changes when a file is written again."""
     file = path.stat()
     return (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns)
 

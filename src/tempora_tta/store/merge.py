@@ -28,7 +28,7 @@ _JOB = ("model", "dataset", "severity", "batch_size", "scenarios", "clock", "str
 _BY_NAME = ("batches", "method_settings")
 """Entries of which each part has its own, and parts that share one agree about it."""
 _PASSES = ("preset", "deterministic", "version", "machine")
-"""What decides every pass of a job alike; no machine is behind one whose times were looked up."""
+"""Parts of a pass's identity that all passes of a job share; no machine is behind one whose times were looked up."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _check_one_job(parts: Sequence[Results]) -> None:
 
 
 def _facts(part: Results) -> dict[str, Any]:
-    """What parts of one job must agree about, as far as they know it."""
+    """Return what parts of one job must agree about, as far as they know it."""
     told = {name: part.manifest[name] for name in _JOB}
     told["lambda"] = part.manifest["baseline"]["baseline_ms"]
     told |= {f"{name} of {key}": value for name in _BY_NAME for key, value in part.manifest[name].items()}
@@ -101,8 +101,8 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _joined_utilities(parts: Sequence[Results]) -> pd.DataFrame:
-    """All cells, ranked anew; where two parts have a cell, the one that worked. What was said about winners among the
-    methods of a part is not about the whole: it is left to be worked out again."""
+    """Return all cells, ranked again; where two parts have a cell, the one that worked. Verdicts on the winners of a
+    part are not about the whole: they are left to be worked out again."""
     table = pd.concat([part.utilities for part in parts], ignore_index=True)
     worked_first = table.assign(worked=table["status"] != "ok").sort_values("worked", kind="stable")
     unique = worked_first.drop_duplicates(["method", *CELL_COLUMNS])

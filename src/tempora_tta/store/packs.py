@@ -155,11 +155,11 @@ def _nothing_changed(what: str, shown: Path | None = None, pack: Path | None = N
             reason = str(error)
             if pack is not None:
                 told = str(getattr(error, "what", reason)).replace(str(shown), str(pack))
-                reason = f"{told}: ask for it again, or pack the run anew"
+                reason = f"{told}: ask for it again, or pack the run again"
             raise TemporaError(f"{what}: {reason}") from error
 
 
 def _damaged(path: Path, why: str) -> TemporaError:
     return TemporaError(
-        f"{path} is damaged or no pack of ours ({why}): ask for it again, or pack the run anew"
+        f"{path} is damaged or no pack of ours ({why}): ask for it again, or pack the run again"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 64 << 20
 """Real ones have a few hundred kilobytes."""
+
+SETTINGS_TOO = ("preset", "runtime", "source_images")
+"""Parts of a pass's identity that decide how a method works, as its settings do."""
 
 Facts = dict[str, Any]
 
@@ -183,6 +186,34 @@ class RunRecord(BaseModel):
         """Return what stands in the file."""
         told = json.loads(json.dumps(self.model_dump(exclude={"checksum"}), default=str))
         return json.dumps({**told, "checksum": _checksum(told)}, indent=2) + "\n"
+
+
+def made_with(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a method is, from what identifies a pass of it: name, the settings that it has, and the rest.
+
+    >>> made_with({"name": "tent", "settings": {"lr": 0.1}, "recipe": {"lr": 0.01, "every": 2}, "preset": None})
+    {'name': 'tent', 'settings': {'lr': 0.1, 'every': 2}}
+    """
+    settings = {**(identity.get("recipe") or {}), **(identity.get("settings") or {})}
+    more = {name: identity[name] for name in SETTINGS_TOO if identity.get(name)}
+    return {"name": str(identity.get("name")), "settings": settings, **more}
+
+
+def other_work(profile: Mapping[str, Any] | None, model: str, batch_size: int) -> str | None:
+    """Say that a profile's times are those of another network or batch size; None: not as far as it says.
+
+    >>> print(other_work({"model": "resnet50", "batch_size": 64}, "fashion_resnet", 64))
+    Times are those of resnet50, not of fashion_resnet: what is relative to λ is an answer about that.
+    """
+    told = profile or {}
+    differ = [
+        f"{said.format(told[name])}, not of {said.format(mine)}"
+        for name, said, mine in (("model", "{}", model), ("batch_size", "batches of {}", batch_size))
+        if name in told and told[name] != mine
+    ]
+    if not differ:
+        return None
+    return f"Times are those of {'; '.join(differ)}: what is relative to λ is an answer about that."
 
 
 def non_finite_scores(passes: Iterable[StoredPass]) -> dict[str, Facts]:

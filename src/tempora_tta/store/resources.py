@@ -1,4 +1,4 @@
-"""What work takes from its device besides time: energy and memory, where the profile behind its times knows them."""
+"""Energy and memory that work takes from its device, where the profile behind its times knows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FACT = "resources"
 
 @dataclass(frozen=True)
 class Resources:
-    """Of a method on the target device. None: nobody counts it there."""
+    """Energy and memory of a method on the target device. None: not counted there."""
 
     watts: float | None = None
     """Mean power while it predicts and adapts."""
@@ -62,6 +62,6 @@ class Resources:
 
 
 def _amount(value: Any) -> float | None:
-    """A finite number, 0 or above; None where somebody wrote anything else."""
+    """A finite number, 0 or above; None for anything else."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= float(value) < math.inf else None

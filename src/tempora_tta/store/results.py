@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """What a run found out. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one."""
+    """Results of a run. `tempora.open_run(folder)` and `tempora.evaluate(...)` return one."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         """The files; what was read of their passes is kept."""
         self.known: dict[str, object] = {}
-        """What was worked out from these results, kept for the next question."""
+        """Answers worked out from these results, kept for the next question."""
         self.keeps_alive: object = None
-        """What must not be cleaned up while the results are in use, such as a temporary folder."""
+        """A temporary folder or the like, not to be cleaned up while the results are in use."""
         self.opened_from = folder.path
-        """What the user named: the run folder, or the pack whose files lie in a passing place."""
+        """The path that the user gave: the run folder, or the pack whose files lie in a passing place."""
 
     @classmethod
     def opened(cls, path: Path | str) -> Self:
@@ -83,7 +83,7 @@ class Results:
 
     @cached_property
     def cards(self) -> Cards:
-        """What the run's scenarios and methods say of themselves."""
+        """The words in which the run's scenarios and methods present themselves."""
         try:
             return Cards.from_json(self.manifest["cards"])
         except TemporaError as error:
@@ -119,7 +119,7 @@ class Results:
             if other is not None and other.num_batches != adapting.num_batches:
                 raise TemporaError(
                     f"{_name_of(cell)}: its passes have {adapting.num_batches} and {other.num_batches} batches; "
-                    "run the same command again to make them anew"
+                    "run the same command again to make them again"
                 )
         return adapting, frozen, fallback
 

@@ -1,4 +1,4 @@
-"""What is in a run folder's files, field by field.
+"""The files of a run folder, field by field.
 
     run.json            what was run, on which machine, with which lambda, and the verdict on the measurement
     traces/*.parquet    one file per pass, one row per batch (`TRACE`)
@@ -153,7 +153,7 @@ UTILITIES: Fields = {
     "response_sd_ms": (pa.float64(), "Its standard deviation (population)."),
     "response_p50_ms": (
         pa.float64(),
-        "Half of all batches were answered within this time; one that nobody answered counts as infinite.",
+        "Half of all batches were answered within this time; one without an answer counts as infinite.",
     ),
     "response_p90_ms": (pa.float64(), "90 % were; empty below 29 batches, or where some went untimed."),
     "response_p95_ms": (pa.float64(), "95 % were; empty below 59 batches likewise."),
@@ -206,7 +206,7 @@ CELL_COLUMNS = [*STREAM_COLUMNS, "scenario"]
 """What methods are ranked within."""
 
 COLLAPSE_BATCHES = 20
-"""So many batches on end below standard inference are no accident."""
+"""This number of batches on end below standard inference is no accident."""
 
 SEGMENTS: Fields = {
     **{

@@ -26,15 +26,19 @@ def segments_frame(results: Results) -> pd.DataFrame:
     contenders = results.contenders
     done = contenders[contenders["status"] == "ok"]
     standard = {_key(cell): cell for _, cell in done[done["method"] == STANDARD].iterrows()}
-    beside: dict[tuple[Any, ...], NDArray[np.float64]] = {}
+    standard_worth: dict[tuple[Any, ...], NDArray[np.float64]] = {}
     rows = []
     for _, cell in done.iterrows():
         key = _key(cell)
         if (found := _lived(results, cell)) is None:
             continue
-        if key in standard and key not in beside and (other := _lived(results, standard[key])) is not None:
-            beside[key] = other.worth
-        rows += list(_rows(found, cell, beside.get(key)))
+        if (
+            key in standard
+            and key not in standard_worth
+            and (other := _lived(results, standard[key])) is not None
+        ):
+            standard_worth[key] = other.worth
+        rows += list(_rows(found, cell, standard_worth.get(key)))
     frame = pd.DataFrame(rows, columns=list(SEGMENTS))
     table = pa.Table.from_pandas(frame, schema=arrow_schema(SEGMENTS), preserve_index=False)
     as_stored: pd.DataFrame = table.to_pandas()
@@ -42,7 +46,7 @@ def segments_frame(results: Results) -> pd.DataFrame:
 
 
 def _key(cell: pd.Series) -> tuple[Any, ...]:
-    """What a method shares with the standard inference that it is compared with."""
+    """Return what a method shares with the standard inference that it is compared with."""
     return tuple(cell[name] for name in CELL_COLUMNS)
 
 
@@ -58,7 +62,7 @@ class _Lived:
 
     @cached_property
     def worth(self) -> NDArray[np.float64]:
-        """What each batch of the stream added to utility; nothing where it was lost."""
+        """Utility that each batch of the stream added; nothing where it was lost."""
         return self.resolved.score(self.course, self.accuracy).worth
 
 
@@ -104,7 +108,7 @@ def _rows(lived: _Lived, cell: pd.Series, standard: NDArray[np.float64] | None) 
 
 
 def on_end(flags: NDArray[np.bool_], least: int) -> NDArray[np.bool_]:
-    """Those true values that stand in a row of at least so many.
+    """Keep the true values that stand in a row of at least `least`.
 
     >>> on_end(np.array([True, False, True, True]), 2).tolist()
     [False, False, True, True]

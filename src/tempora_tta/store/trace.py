@@ -29,28 +29,28 @@ _OF_THE_PASS = (
 
 @dataclass(frozen=True)
 class Trace:
-    """Arrays by batch index. Times that nobody measured are NaN, predictions nobody made are -1."""
+    """Arrays by batch index. Times that were not measured are NaN, predictions that were not made are -1."""
 
     phase: NDArray[np.int8]
     """SKIPPED, ADAPTED, FROZEN or FALLBACK (lost by the pipeline, answered by the fallback)."""
     correct: NDArray[np.int32] | FloatArray
     total: NDArray[np.int32]
     right: NDArray[np.int8]
-    """(batches, batch size): 1 where a sample was predicted right, 0 where not, -1 where nobody predicted it."""
+    """(batches, batch size): 1 where a sample was predicted right, 0 where not, -1 where it was not predicted."""
     predicted: NDArray[np.int32]
     """(batches, batch size); (batches, 0) where they were not read."""
     predict_ms: FloatArray
     adapt_ms: FloatArray
     action: NDArray[np.str_]
     stepped: NDArray[np.int8]
-    """1 where the method learned from the batch, 0 where it did not, -1 where nobody says."""
+    """1 where the method learned from the batch, 0 where it did not, -1 where not known."""
     mode: NDArray[np.str_]
     amount: FloatArray
     """NaN where time follows none."""
     confidence: FloatArray
-    """Mean probability given to the predicted class; NaN where nobody says."""
+    """Mean probability given to the predicted class; NaN where not known."""
     calibration: FloatArray
-    """(batches, BINS): by bin of confidence, confidence less accuracy as sums; NaN where nobody says."""
+    """(batches, BINS): by bin of confidence, confidence less accuracy as sums; NaN where not known."""
     residual: FloatArray
     """The device's own factor on the times of this batch; NaN where they hold it already."""
     attempt_predict_ms: FloatArray
@@ -105,8 +105,8 @@ class Trace:
         return int(self.right.shape[1])
 
     def right_in(self, resolved: Resolved) -> FloatArray:
-        """How right the batches are, as a deployment counts them: (batches, frames), or (batches, 1) where they are
-        given as such. A batch of which only the accuracy is known has it in every frame."""
+        """Return how right the batches are, as a deployment counts them: (batches, frames), or (batches, 1) where
+        they are given as such. A batch of which only the accuracy is known has it in every frame."""
         if not resolved.counts_frames:
             return self.accuracy[:, None]
         return np.where(self.right < 0, self.accuracy[:, None], self.right)
@@ -163,7 +163,7 @@ class Trace:
 
     @property
     def steady(self) -> bool:
-        """Its times were looked up, and the device's own variation stands apart from them."""
+        """Times were looked up, and the device's own variation stands apart from them."""
         return not bool(np.isnan(self.residual).all())
 
     def on_device(self, resolved: Resolved) -> Trace:
@@ -226,7 +226,7 @@ class Trace:
 
     def response_ms(self, resolved: Resolved) -> FloatArray:
         """From arrival to emission, of each batch of a trace that is placed on the timeline of `resolved` already;
-        NaN where nobody answered, or nobody timed it."""
+        NaN where it was not answered, or not timed."""
         if resolved.waits:
             # What a batch waited is how long the one before was adapted on: not to be had from sums of times
             # without rounding, which a deadline would notice.
@@ -237,7 +237,7 @@ class Trace:
         return (self.start_ms - self.arrived_ms) + self.on_device(resolved).predict_ms
 
     def worth(self, resolved: Resolved) -> FloatArray:
-        """What each batch of a trace that is placed on the timeline of `resolved` already added to its utility."""
+        """Return what each batch added to the utility of a trace that is on the timeline of `resolved` already."""
         worth = resolved.value.worth(self.right_in(resolved), self.response_ms(resolved))
         return np.where(self.served, worth, 0.0)
 
@@ -246,7 +246,7 @@ class Trace:
         return float(self.worth(resolved)[self.served].sum()) / self.num_batches
 
     def scaled(self, predict_x: float | FloatArray, adapt_x: float | FloatArray) -> Trace:
-        """The same pass on a machine so many times as slow, by batch or throughout."""
+        """Return the same pass on a slower or faster machine, by batch or throughout."""
         return replace(
             self,
             predict_ms=self.predict_ms * predict_x,
@@ -359,7 +359,7 @@ def gaps(confidence: FloatArray, right: NDArray[np.bool_]) -> FloatArray:
 
 
 def expected_error(calibration: FloatArray, samples: int) -> float | None:
-    """The error over batches, (batches, BINS), that hold so many samples; None where it is not known."""
+    """Return the error over batches, (batches, BINS), that hold `samples` samples; None where it is not known."""
     if samples == 0 or np.isnan(calibration).any():
         return None
     return float(np.abs(calibration.sum(axis=0)).sum()) / samples

@@ -15,7 +15,7 @@ REMEDY = "close other programs and measure into another folder, or use a recorde
 
 @dataclass(frozen=True)
 class Verdict:
-    """How far times can be trusted, why not further, and what to do about it."""
+    """A judgement: how far times can be trusted, why not further, and what to do about it."""
 
     status: str = VALID
     """One of `VERDICTS`; `UNKNOWN` before a measured run is finished."""

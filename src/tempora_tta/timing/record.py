@@ -123,6 +123,7 @@ def record(
     waited_s: how much of the `seconds` had passed before anything could be profiled.
     """
     began_s = time.monotonic() - waited_s
+    warm_s = began_s + (1 - LEAST_SHARE) * seconds
     keep_freed_memory()
     timer, batches = Timer(subject.device, torch.get_num_threads()), _batches(subject)
     wanted = [label for label in labels if label != STANDARD]
@@ -130,16 +131,19 @@ def record(
     for label in wanted:
         with suppress(Exception):  # it fails again in its own task, which records why
             method, facts[label] = _ready(subject, label, batches, timer)
+            method.go_far(batches, until_s=warm_s)
             methods.append(method)
     standard, facts[STANDARD] = _ready(subject, STANDARD, batches, timer)
     deadline = Deadline(seconds, time.monotonic() - began_s, by_processor=timer.what == CPU_TIME)
     recording = _rounds(Recording(timer), batches, methods, standard, deadline, progress)
+    for method in methods:
+        with suppress(Exception):
+            _time_far_work(recording, method, standard, batches)
     profile = _profile(subject, recording, [method.label for method in methods])
     facts |= dict.fromkeys(set(wanted) - profile.methods, MethodFacts(failed=True))
     for method in methods:
-        facts[method.label] = facts[method.label].model_copy(
-            update={"unmet": _unmet(method, profile.entries)}
-        )
+        unmet = method.unmet(profile.by_kind)
+        facts[method.label] = facts[method.label].model_copy(update={"unmet": unmet})
     return profile.model_copy(update={"facts": facts})
 
 
@@ -163,19 +167,8 @@ def record_missing(
         if index != missing.served[-1]:
             method.serve(batch, 0)
     stream.close()
-    before = method.method.snapshot()
     recording = Recording(timer)
-    for number in range(-1, ROUNDS_OF_MISSING):  # the first warms up
-        method.method.restore(before)
-        watch = RoundWatch(timer)
-        timed = [
-            *standard.serve(batch, number),
-            *method.serve(batch, number, HURRY if number % 2 else LEISURE),
-            *standard.serve(batch, number),
-        ]
-        if number >= 0:
-            recording.add(timed, batch, watch)
-            progress((number + 1) / ROUNDS_OF_MISSING)
+    _repeat(recording, method, standard, batch, progress)
     fitted = recording.fitted(profile.standard_ms)
     return profile.with_entries(recording.entries(fitted, [missing.label]), recording.rounds(fitted))
 
@@ -261,6 +254,8 @@ class ProfiledMethod:
     def __init__(self, label: str, subject: Subject, timer: Timer, seed: int) -> None:
         self.label, self.method = label, subject.methods[label](seed)
         self.follows_amount = False
+        self.far: dict[Kind, int] = {}
+        """Kinds of work met on a way over all batches without a reset, and the first batch that met each."""
         self._timer, self._guard = timer, Guard(label, subject.timeout_s)
 
     def step(self, batch: ProfiledBatch, number: int) -> list[Sample]:
@@ -294,6 +289,23 @@ class ProfiledMethod:
         mode, amount = self._work()
         kind = Kind(self.label, ADAPT, mode, action)
         return [predicted, Sample(kind, number, batch.shift, *took, amount, batch.place)]
+
+    def go_far(self, batches: Sequence[ProfiledBatch], until_s: float) -> None:
+        """See what work a longer way meets, if the method names any that one shift may not."""
+        if not self.unmet(()):
+            return
+        for index, batch in enumerate(batches):
+            if time.monotonic() > until_s:
+                break
+            for sample in self.serve(batch, 0):
+                self.far.setdefault(sample.kind, index)
+        self.reset()
+
+    def unmet(self, kinds: Iterable[Kind]) -> list[str]:
+        """Actions and modes that the method names, would take time, and are in none of these kinds of work."""
+        met = {word for kind in kinds if kind.method == self.label for word in (kind.mode, kind.action)}
+        named = dict.fromkeys((*self.method.actions, *self.method.modes))
+        return [word for word in named if word not in met and word not in self.method.untimed]
 
     def _work(self) -> tuple[str, float | None]:
         mode, amount = work_of(self.method)
@@ -344,14 +356,6 @@ def _warm_up(method: ProfiledMethod, batches: list[ProfiledBatch]) -> None:
         for batch in batches:
             method.step(batch, 0)
     method.reset()
-
-
-def _unmet(profiled: ProfiledMethod, entries: Iterable[Entry]) -> list[str]:
-    """Actions and modes that the method names, would take time, and that no round met."""
-    method = profiled.method
-    met = {word for entry in entries if entry.method == profiled.label for word in (entry.mode, entry.action)}
-    named = dict.fromkeys((*method.actions, *method.modes))
-    return [word for word in named if word not in met and word not in method.untimed]
 
 
 # -- rounds ------------------------------------------------------------------------------------------------
@@ -418,6 +422,40 @@ def _round(
             methods.remove(method)
     timed += standard.serve(batch, number)
     recording.add(timed, batch, watch)
+
+
+def _time_far_work(
+    recording: Recording, method: ProfiledMethod, standard: ProfiledMethod, batches: list[ProfiledBatch]
+) -> None:
+    """Rounds of the work that a method only met on its long way."""
+    for kind, last in method.far.items():
+        if kind not in {sample.kind for sample in recording.samples}:
+            method.reset()
+            for batch in batches[:last]:
+                method.serve(batch, 0)
+            _repeat(recording, method, standard, batches[last])
+
+
+def _repeat(
+    recording: Recording,
+    method: ProfiledMethod,
+    standard: ProfiledMethod,
+    batch: ProfiledBatch,
+    progress: Progress = lambda share: None,
+) -> None:
+    """Rounds of one batch, each from the state in which the method is now."""
+    before = method.method.snapshot()
+    for turn in range(-1, ROUNDS_OF_MISSING):  # the first warms up
+        method.method.restore(before)
+        number, watch = recording.count, RoundWatch(recording.timer)
+        timed = [
+            *standard.serve(batch, number),
+            *method.serve(batch, number, HURRY if turn % 2 else LEISURE),
+            *standard.serve(batch, number),
+        ]
+        if turn >= 0:
+            recording.add(timed, batch, watch)
+            progress((turn + 1) / ROUNDS_OF_MISSING)
 
 
 @dataclass(frozen=True)
