@@ -324,7 +324,7 @@ def pareto(results: Results) -> Drawn | None:
         base.mark_line(strokeWidth=1.6).encode(order="seconds:Q"),
         base.mark_point(filled=True, size=36, opacity=1).encode(tooltip=tooltip),
         turn.transform_filter("datum.place == 1")
-        .mark_text(align="left", dx=8, dy=14, fontSize=11, color=GREY)
+        .mark_text(align="right", dx=-8, dy=-10, fontSize=11, color=GREY)
         .encode(text=alt.value("returns diminish")),
     )
     points = ", ".join(

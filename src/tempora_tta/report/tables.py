@@ -95,8 +95,6 @@ class Source:
     cells: pd.DataFrame
     utilities: pd.DataFrame
     cards: Cards
-    sure: bool = False
-    """The certainty of the cells is known."""
     traces: pd.DataFrame | None = None
     segments: pd.DataFrame | None = None
     scenario: str | None = None
@@ -379,7 +377,7 @@ def _regret(rows: pd.DataFrame, cards: Cards) -> Table:
 
 
 def _certainty(given: Source) -> Table:
-    if not given.sure:
+    if "p_best" not in given.cells:
         raise TemporaError("table 'certainty' asks how sure a run is; published tables cannot say")
     rows, cards = given.pooled, given.cards
     if rows["p_best"].isna().all():
@@ -668,7 +666,7 @@ def _source(
     found = cells(utilities, cards)
     if certainty is not None:
         found = _with_certainty(found, certainty, shift)
-    return Source(found, utilities, cards, certainty is not None, traces, segments)
+    return Source(found, utilities, cards, traces, segments)
 
 
 def _with_certainty(rows: pd.DataFrame, certainty: pd.DataFrame, shift: str | None) -> pd.DataFrame:
