@@ -66,24 +66,29 @@ def evaluate(
 ) -> Results:
     """Run methods over batches under scenarios, and say what each deployment got.
 
-    model: a Classifier, any network that `tempora_tta.models.wrap` understands, or the name of one for
-        `tempora_tta.models.load`.
-    batches: (x normalised float32, y int64) pairs, each x its own tensor, a dict of shift name (or (name,
-        severity)) to such a list, or `module:function`, which returns either. A run whose model, batches, methods
-        and scenarios all have names can be audited, and run again by `tempora run`.
-    methods: names, classes, or (name, settings); one or several; default "all", every method that fits the model.
-    scenarios: one or several: objects, "module:Class", or {"protocol": ..., knobs} as in a configuration; default,
-        the relative grid. Offline is always run.
-    seeds: several seeds instead of one, none of them twice; each is run.
-    source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); never the stream's.
-    out: a run folder, which the same call resumes (except for passes of code typed in a notebook, which has no file);
-        default, a temporary one that lives as long as the results.
-    observer: is told what the run does. progress: without an observer, a line on the terminal or in the notebook that
-        says where the run is and about how long it will take.
-    options: keys of a configuration, as in YAML, with the same defaults. The clock is "steady" unless given (this
-        machine is profiled first, for at most `profile_s` seconds), "measured", a profile's path,
-        "published:rn50_inc", or {"baseline_ms": 40, "tent": (41, 56), ...}; a stream is an order of the samples such
-        as {"kind": "continual", "reset": "shift"}, by default as the batches are given.
+    Args:
+        model: a Classifier, any network that `tempora_tta.models.wrap` understands, or the name of one for
+            `tempora_tta.models.load`.
+        batches: (x normalised float32, y int64) pairs, each x its own tensor, a dict of shift name (or
+            (name, severity)) to such a list, or `module:function`, which returns either. A run whose model,
+            batches, methods and scenarios all have names can be audited, and run again by `tempora run`.
+        methods: names, classes, or (name, settings); one or several; default "all", every method that fits
+            the model.
+        scenarios: one or several: objects, "module:Class", or {"protocol": ..., knobs} as in a
+            configuration; default, the relative grid. Offline is always run.
+        seeds: several seeds instead of one, none of them twice; each is run.
+        source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); never the
+            stream's.
+        out: a run folder, which the same call resumes (except for passes of code typed in a notebook, which
+            has no file); default, a temporary one that lives as long as the results.
+        observer: is told what the run does.
+        progress: without an observer, a line on the terminal or in the notebook that says where the run is
+            and about how long it will take.
+        **options: keys of a configuration, as in YAML, with the same defaults. The clock is "steady" unless
+            given (this machine is profiled first, for at most `profile_s` seconds), "measured", a profile's
+            path, "published:rn50_inc", or {"baseline_ms": 40, "tent": (41, 56), ...}; a stream is an order
+            of the samples such as {"kind": "continual", "reset": "shift"}, by default as the batches are
+            given.
 
     Cells that fail say why in `utilities.status`, and warn; if all of them do, that is an error.
     """

@@ -68,7 +68,8 @@ class RunComparison:
 def compare_runs(run: Results, other: Results, without: Collection[str] = ()) -> RunComparison:
     """Compare what both runs evaluated: the same methods, shifts and scenarios, and seeds if they share any.
 
-    without: methods to leave out.
+    Args:
+        without: methods to leave out.
     """
     rows, others = _rows(run, without), _rows(other, without)
     stream = ["shift", "seed"] if set(rows["seed"]) & set(others["seed"]) else ["shift"]

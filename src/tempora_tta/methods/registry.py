@@ -80,15 +80,17 @@ def create(
     source: Source | None = None,
     **settings: Any,
 ) -> Method:
-    """The method `name`, on its own copy of `model`, where `model` is; the caller's model is not touched.
+    """Make the method `name` on its own copy of `model`, where `model` is; the caller's model is not touched.
 
-    name: a registered name, `module:Class`, or a Method class.
-    model: a Classifier, or a network that `tempora_tta.models.wrap` understands.
-    preset: "paper" for what the published tables did differently.
-    recipe: use the settings that the model recommends for this method, or for the one it is derived from;
-        `method.recipe_of` says which.
-    source: clean unlabelled images, normalised, for methods that ask for some: a tensor, or a function of n.
-    settings: the method's own, or `every=`, `stop_after=` and `reforward=`, which all methods have.
+    Args:
+        name: a registered name, `module:Class`, or a Method class.
+        model: a Classifier, or a network that `tempora_tta.models.wrap` understands.
+        preset: "paper" for what the published tables did differently.
+        recipe: use the settings that the model recommends for this method, or for the one it is derived
+            from; `method.recipe_of` says which.
+        source: clean unlabelled images, normalised, for methods that ask for some: a tensor, or a function
+            of n.
+        **settings: the method's own, or `every=`, `stop_after=` and `reforward=`, which all methods have.
 
     What was given wins over the preset, that over the recipe, that over the method's defaults. The outcome is
     `method.settings`.

@@ -81,9 +81,10 @@ def by_classes(published: Mapping[int, Any], vit: Any = None, **limits: Any) -> 
 class Settings:
     """Settings of every method; a method's own extend them.
 
-    every: adapt on every k-th batch only.
-    stop_after: freeze after that many batches; None: never.
-    reforward: predict each batch again after adapting to it.
+    Attributes:
+        every: adapt on every k-th batch only.
+        stop_after: freeze after that many batches; None: never.
+        reforward: predict each batch again after adapting to it.
     """
 
     every: int = setting(1, low=1)

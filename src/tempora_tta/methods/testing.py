@@ -110,10 +110,11 @@ def check(
     seed: int = 2025,
     **settings: Any,
 ) -> Report:
-    """Every promise of `method`, made by `create(method, model, seed, **settings)`, where `model` is.
+    """Check every promise of `method`, made by `create(method, model, seed, **settings)`, where `model` is.
 
-    batches: four or more batches of images to use instead of made-up ones. Of those there are as many as the
-        method needs to act, at most two dozen.
+    Args:
+        batches: four or more batches of images to use instead of made-up ones. Of those there are as many as
+            the method needs to act, at most two dozen.
     """
     classifier = wrap(model)
     name = method if isinstance(method, str) else method.__name__

@@ -55,13 +55,14 @@ class Preprocessing:
 class Classifier(nn.Module):
     """A network split into `features(x) -> (n, d)` and `head(f) -> logits`. `wrap` and `load` make one.
 
-    name: what reports call it.
-    head_name: which part of the network the head is.
-    num_classes: C, the number of logits.
-    family: "cnn" or "vit", which decides defaults such as learning rates.
-    recipe: settings that suit this network, per method name.
-    patch_size: side of a transformer's patches in pixels; None where there are none.
-    top: prefixes of the module names that make up the top of the network (methods.md, "lower norm affine").
+    Args:
+        name: what reports call it.
+        head_name: which part of the network the head is.
+        num_classes: C, the number of logits.
+        family: "cnn" or "vit", which decides defaults such as learning rates.
+        recipe: settings that suit this network, per method name.
+        patch_size: side of a transformer's patches in pixels; None where there are none.
+        top: prefixes of the module names that make up the top of the network.
     """
 
     def __init__(

@@ -51,9 +51,12 @@ def load(
 ) -> Classifier:
     """Load the classifier `name`, in eval mode, on the CPU. `module:function` is one of your own, as that returns it.
 
-    pretrained: fetch timm's weights, or take the bundled ones; False leaves them random, for timing and tests.
-    checkpoint: a file of weights to use instead (.safetensors, .pt, .pth), which tells the number of classes.
-    num_classes: of a network with weights that are not timm's.
+    Args:
+        pretrained: fetch timm's weights, or take the bundled ones; False leaves them random, for timing and
+            tests.
+        checkpoint: a file of weights to use instead (.safetensors, .pt, .pth), which tells the number of
+            classes.
+        num_classes: of a network with weights that are not timm's.
     """
     weights = None if checkpoint is None else read_checkpoint(checkpoint)
     if is_own(name):

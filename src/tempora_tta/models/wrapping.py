@@ -41,15 +41,17 @@ def wrap(
     patch_size: int | None = None,
     top: Sequence[str] | None = None,
 ) -> Classifier:
-    """`module` as a Classifier (which holds it, not a copy). timm and torchvision networks need nothing else.
+    """Make a Classifier of `module`, which it holds and does not copy. Networks of timm and torchvision need no more.
 
-    features: how images become feature vectors: `f(network, x)`, or a submodule or its name, applied to the images.
-        Left out, features are the input of the head when the network runs, and the network must give the same
-        logits as head and features do.
-    head: the classifier, a submodule or its name. Left out, it is timm's, or else the last linear layer.
-    mean, std: per channel; needed to load data for the network, and by methods that clip images.
-    input_size: (channels, height, width); needed to load data for the network.
-    top: prefixes of module names that form the top of the network, for methods that leave it alone.
+    Args:
+        features: how images become feature vectors: `f(network, x)`, or a submodule or its name, applied to
+            the images. Left out, features are the input of the head when the network runs, and the network
+            must give the same logits as head and features do.
+        head: the classifier, a submodule or its name. Left out, it is timm's, or else the last linear layer.
+        mean: per channel; needed to load data for the network, and by methods that clip images.
+        std: per channel, likewise.
+        input_size: (channels, height, width); needed to load data for the network.
+        top: prefixes of module names that form the top of the network, for methods that leave it alone.
     """
     if isinstance(module, Classifier):
         return module

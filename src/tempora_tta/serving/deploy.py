@@ -66,18 +66,24 @@ def deploy(
 ) -> Pipeline:
     """Serve a model that adapts, under the knobs of a `Deployment`.
 
-    model: a Classifier, any network that `models.wrap` understands, or a name for `models.load`.
-    method: a name, a class, (name, settings), or what `results.recommend(...)` advised, as it was evaluated: with its
-        settings, preset and runtime.
-    knobs: of `Deployment`: queue (1), threshold_ms or deadline_ms, budget_ms, fallback and so on. Batches arrive when
-        they are submitted; an interval only tells a time-aware method what to expect.
-    batch_size, max_wait_ms: single images are collected into batches of this size, or of what came within this time.
-    baseline_ms: lambda; measured here on the example, in a second or so, where a knob or a time-aware method needs it
-        and it is not given.
-    example: a batch like those to come, for warming up and for lambda. Without it that is noise: `batch_size` images,
-        or two, of the size that the model names. A model that names none is not warmed up.
-    too_long_ms: a method that takes longer for one batch is replaced by Standard; default, 10 s or 100 lambda.
-    source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); used once, here.
+    Args:
+        model: a Classifier, any network that `models.wrap` understands, or a name for `models.load`.
+        method: a name, a class, (name, settings), or what `results.recommend(...)` advised, as it was
+            evaluated: with its settings, preset and runtime.
+        **knobs: of `Deployment`: queue (1), threshold_ms or deadline_ms, budget_ms, fallback and so on.
+            Batches arrive when they are submitted; an interval only tells a time-aware method what to
+            expect.
+        batch_size: single images are collected into batches of this size.
+        max_wait_ms: longest time that an image waits for the rest of its batch.
+        baseline_ms: lambda; measured here on the example, in a second or so, where a knob or a time-aware
+            method needs it and it is not given.
+        example: a batch like those to come, for warming up and for lambda. Without it that is noise:
+            `batch_size` images, or two, of the size that the model names. A model that names none is not
+            warmed up.
+        too_long_ms: a method that takes longer for one batch is replaced by Standard; default, 10 s or 100
+            lambda.
+        source: clean unlabelled images, normalised, for methods that ask for some (EATA, FOA); used once,
+            here.
     """
     _check_numbers(batch_size, max_wait_ms, too_long_ms, seed)
     deployment = _deployment(knobs)
