@@ -397,18 +397,20 @@ def _verdict(told: Told) -> str:
             f"{milliseconds(now['threshold_ms'])} it is to be worth half. A faster machine or a smaller network can."
         )
     images, limit, size = now["images_per_s"], now["machine_images_per_s"], now["batch_size"]
-    if told["fits"] == "no" and not rows:
-        missed = "; ".join(f"{one['label']}: {one['why']}" for one in told["left_out"].values())
-        return f"Fits not: no method keeps the limits. {missed}."
-    if not rows:
-        reasons = dict.fromkeys(one["why"] for one in told["left_out"].values())
-        return f"Not known yet: this run has no exact answer for any method ({'; '.join(reasons)})."
-    if told["fits"] == "no":
-        return (
+    if told["fits"] == "no" and images and limit and images > limit:
+        text = (
             f"Fits not: {_two_digits(images)} images/s is {images / limit:.1f} times what this machine classifies "
             f"without adapting ({rate(limit)}). Adapting cannot help: more machines, a smaller network or fewer "
-            f"frames can. {_use(told, 'Of what it can take, ')}"
+            "frames can."
         )
+        return f"{text} {_use(told, 'Of what it can take, ')}" if rows else text
+    reasons = {one["label"]: one["why"] for one in told["left_out"].values()}
+    if told["fits"] == "no":
+        missed = "; ".join(f"{label}: {why}" for label, why in reasons.items())
+        return f"Fits not: no method keeps the limits. {missed}."
+    if not rows:
+        each = "; ".join(dict.fromkeys(reasons.values()))
+        return f"Not known yet: this run has no exact answer for any method ({each})."
     if told["fits"] == "unknown":
         return _too_large(told)
     return f"Fits. {_use(told)} {_load(now, size)}".strip()

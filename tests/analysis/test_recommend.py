@@ -292,6 +292,10 @@ def test_what_cannot_be_answered_is_said(run: Results, tmp_path: Path) -> None:
     found = ask(slow, Discrete(interval_ms=10.0))
     assert (found.fits, found.method, set(found.left_out)) == ("unknown", None, {"tent"})
     assert found.follow_up
+    flooded = ask(slow, Discrete(interval_ms=1.0))
+    assert (flooded.fits, flooded.method, flooded.follow_up) == ("no", None, ""), (
+        "no method could be measured into it"
+    )
     one = {"tent": METHODS["tent"]}
     broken = write_run(tmp_path / "broken", methods=one, broken={"tent": "RuntimeError: no"})
     with pytest.raises(TemporaError, match="no method of this run has a result: failed: RuntimeError: no"):

@@ -289,6 +289,7 @@ def test_known_misprints_are_marked(tmp_path: Path) -> None:
         (["RUN", "--published", "rn50_inc"], "compare takes one other thing"),
         (["--published", "rn50_inc2"], "did you mean 'rn50_inc'"),
         (["nowhere"], "is not a run folder"),
+        (["RUN", "--by-shift"], "--by-shift is about the paper's tables"),
     ],
 )
 def test_comparisons_that_make_no_sense(run: Path, arguments: list[str], message: str) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tempora_tta import words
-from tempora_tta.analysis.cells import ease_sign, over_all
+from tempora_tta.analysis.cells import over_all
 from tempora_tta.analysis.doubt import Judgement
 from tempora_tta.analysis.of_run import cells_of, judgement_of
 from tempora_tta.cards import Cards
@@ -181,19 +181,17 @@ def answers(results: Results, shift: str | None = None) -> list[Answer]:
     if rows.empty:
         return []
     about = about_run(results, [] if shift is None else [shift])
-    rows = rows.assign(ease=rows["value"].fillna(0.0) * ease_sign(rows["protocol"], results.cards))
-    rows["place"] = [results.cards.protocol_order(name) for name in rows["protocol"]]
     several = rows.groupby("protocol")["queue"].nunique() > 1
     found = []
-    for _, part in rows.groupby(["place", "ease", "queue", "scenario"], sort=True):
-        part = part.sort_values(["rank", "method"], key=lambda s: s.map(order) if s.name == "method" else s)
+    for _, part in rows.groupby("scenario", sort=False):  # cells are ordered as people read them
+        part = part.sort_values("rank", kind="stable")
         first = part.iloc[0]
         scenario = results.scenarios[int(first["scenario"])]
         setting = setting_of(results, scenario, first) | {"queue_named": bool(several[first["protocol"]])}
         found.append(
             Answer(
                 scenario=scenario,
-                ranking=part.drop(columns=["ease", "place"]).reset_index(drop=True),
+                ranking=part.reset_index(drop=True),
                 judged=judgement_of(part),
                 interval=(float(first["sample_lo"]), float(first["sample_hi"])),
                 setting=setting,

@@ -60,7 +60,8 @@ def recommend(results: Results, question: Question) -> Answer:
     found = answer(results, scenario, question.shifts or None)
     empty = _without_ranking(results, question, scenario, found)
     if found.rows.empty:
-        return empty
+        too_many = _fits(empty.setting) == NO
+        return replace(empty, fits=NO, follow_up="") if too_many else empty
     missed, percentiles_ms = _limits(found, question)
     setting = {**empty.setting, **_in_time(empty.setting, found)}
     empty = replace(empty, setting=setting, left_out={**empty.left_out, **missed})

@@ -60,6 +60,8 @@ def compare(
 
     if (other is None) == (published is None):
         raise TemporaError("compare takes one other thing: a second run folder, or --published rn50_inc")
+    if by_shift and published is None:
+        raise TemporaError("--by-shift is about the paper's tables: give it with --published, not with a run")
     results = open_run(run)
     found: RunComparison | Comparison
     if other is not None:

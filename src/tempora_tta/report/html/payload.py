@@ -11,11 +11,10 @@ import pandas as pd
 from tempora_tta import analysis
 from tempora_tta._numbers import percent
 from tempora_tta.analysis.answer import certainty
-from tempora_tta.analysis.cells import ALL, by_shift, ease_sign
+from tempora_tta.analysis.cells import ALL, by_shift, ordered
 from tempora_tta.analysis.of_run import cells_of, judgement_of, utilities_of
 from tempora_tta.cards import Cards
 from tempora_tta.published.methods import STANDARD
-from tempora_tta.published.setups import CORRUPTIONS
 from tempora_tta.report.courses import timed
 from tempora_tta.report.drawing import shades
 from tempora_tta.report.frames import scenario_titles
@@ -39,24 +38,14 @@ WORDS = ("status", "timing")
 
 def axes(results: Results) -> Names:
     """Return the values along which cells are counted: methods, shifts, seeds and scenarios, as they are shown."""
-    utilities = results.contenders
-    shifts = list(utilities["shift"].drop_duplicates())
-    known = {name: place for place, name in enumerate(CORRUPTIONS)}
+    utilities, cards = results.contenders, results.cards
+    scenarios = utilities.groupby("scenario")[["protocol", "value", "queue"]].first().reset_index()
     return {
-        "methods": results.cards.in_order(utilities["method"]),
-        "shifts": sorted(shifts, key=lambda name: known.get(name, len(known))),
+        "methods": cards.in_order(utilities["method"]),
+        "shifts": ordered(utilities[["shift"]].drop_duplicates())["shift"].tolist(),
         "seeds": sorted(utilities["seed"].unique().tolist()),
-        "scenarios": scenario_order(utilities, results.cards),
+        "scenarios": ordered(scenarios, cards)["scenario"].astype(int).tolist(),
     }
-
-
-def scenario_order(utilities: pd.DataFrame, cards: Cards) -> list[int]:
-    """Return positions in run.json, by protocol and from strict to relaxed."""
-    first = utilities.groupby("scenario")[["protocol", "value", "queue"]].first().reset_index()
-    places = {name: place for place, name in enumerate(cards.in_protocol_order(first["protocol"]))}
-    first["place"] = first["protocol"].map(places)
-    first["ease"] = first["value"] * ease_sign(first["protocol"], cards)
-    return [int(number) for number in first.sort_values(["place", "ease", "queue", "scenario"])["scenario"]]
 
 
 def payload(results: Results) -> dict[str, Any]:
