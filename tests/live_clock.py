@@ -14,8 +14,8 @@ from tempora_tta.methods import Method
 
 
 class FakeClock:
-    """Moved by whoever works. On the way the arrivals that fall into that time come in: those of the very instant in
-    which the work ends, too."""
+    """Moved by the method at work. On the way the arrivals that fall into that time come in, with those of the very
+    instant in which the work ends."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -62,7 +62,7 @@ def numbered(index: int, size: int = 1) -> torch.Tensor:
 
 
 class Scripted(Method):
-    """Takes as long as `times` says for each batch; class 0 is right, says the first of `correct` that is True."""
+    """Takes as long as its lists say for each batch, and predicts the batch's number modulo 3."""
 
     name = "scripted"
     state = ("adapted",)

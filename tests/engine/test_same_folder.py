@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
+import torch
 from latencies import CLOCK
 from typer.testing import CliRunner
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.cli.app import app
+from tempora_tta.methods import Method
 from tempora_tta.scenarios import Discrete
 
 HALF, FULL = Discrete(utilisation=0.5), Discrete(utilisation=1)
@@ -44,6 +48,37 @@ def test_methods_scenarios_and_shifts_are_added_to_what_is_there(run, batches):
         path.name: path.stat().st_mtime_ns for path in first.path.glob("traces/*")
     }.items() >= made.items()
     assert len(more.utilities) == 3 * 2 * 3
+
+
+class SometimesNaN(Method):
+    """Gives no number for the first sample of its first batch."""
+
+    name = "neo"
+
+    def setup(self) -> None:
+        self.first = True
+
+    def reset(self) -> None:
+        super().reset()
+        self.first = True
+
+    def predict(self, x):
+        scores = self.logits(x).detach().clone()
+        if self.first:
+            scores[0] = torch.nan
+        self.first = False
+        return scores
+
+
+def test_what_was_said_of_the_passes_stays_in_run_json_and_goes_to_the_log(run, caplog):
+    with caplog.at_level(logging.INFO, "tempora_tta"):
+        first = run(["standard", SometimesNaN])
+    notes = first.manifest["notes"]
+    assert [note.split(":")[0] for note in notes] == ["neo on first", "neo on second"]
+    assert all("NaN or infinite scores" in note for note in notes)
+    assert set(notes) <= set(caplog.messages)
+    again = run(["standard", SometimesNaN])
+    assert again.manifest["notes"] == notes, "no pass was made again"
 
 
 @pytest.mark.parametrize(

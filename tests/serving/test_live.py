@@ -1,4 +1,4 @@
-"""Cells lived in real time beside the simulated ones. Only what no time can change is decided here."""
+"""Cells lived in real time, next to the simulated ones. Only what no time can change is decided here."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_run_without_a_cell_to_live_says_so(run, monkeypatch):
 
 
 def test_cells_that_can_be_judged_are_lived_before_the_others(run, monkeypatch):
-    """A check that picked none of them would pass whatever was lived."""
+    """A check that picked none of them would pass any life."""
     monkeypatch.setattr(living, "outside", lambda resolved: None if resolved.queue == 0 else "no")
     monkeypatch.setattr(living, "_lived_cell", lambda job, results, cell, *more: cell["label"])
     for seed in range(8):
@@ -202,7 +202,7 @@ def test_lived_arrivals_and_times_replay_to_what_was_lived(job, deployment):
 
 
 def test_a_replay_follows_the_timeline_and_not_the_trace():
-    """What was lived is only believed as far as arrivals and times go: who is served is worked out again."""
+    """A life is only believed as far as arrivals and times go: who is served is worked out again."""
     resolved = Deployment(interval_ms=10, queue=1).resolve(num_batches=5)
     trace = Trace.empty(5, 2)
     trace.arrived_ms[:] = [0.0, 10.0, 20.0, 30.0, 40.0]

@@ -117,7 +117,7 @@ class Clients:
             if kind > 0.99:
                 future.add_done_callback(lambda _: time.sleep(0.002))
             elif kind > 0.98:
-                future.cancel()  # a client that dies: nobody will ask for the answer
+                future.cancel()  # a client that dies: no one asks for the answer
             elif kind > 0.5:
                 futures.append(future)
             if kind > 0.9:
@@ -231,7 +231,7 @@ def test_memory_stays_flat(knobs):
 @pytest.mark.parametrize("knobs", KNOBS, ids=lambda knobs: ",".join(knobs))
 @pytest.mark.parametrize("arrivals", [POISSON, BURSTY], ids=["poisson", "bursty"])
 def test_ten_thousand_requests(arrivals, knobs):
-    """The method breaks down somewhere on the way, where so many batches come to it."""
+    """The method breaks down somewhere on the way, where enough batches come to it."""
     check(*lived(arrivals, 10_000, threads=16, seed=7, fails_after=2000, **knobs))
 
 

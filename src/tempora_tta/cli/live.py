@@ -1,4 +1,4 @@
-"""What `tempora audit --realtime` prints: cells lived in real time, next to what was simulated."""
+"""The output of `tempora audit --realtime`: cells lived in real time, next to what was simulated."""
 
 from __future__ import annotations
 

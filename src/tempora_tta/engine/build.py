@@ -41,7 +41,7 @@ from tempora_tta.engine.method_specs import (
     tuned,
     with_own_times,
 )
-from tempora_tta.engine.observer import Observer
+from tempora_tta.engine.observer import Notes, Observer, Together
 from tempora_tta.engine.predicting import check_predict_with
 from tempora_tta.engine.recipes import read_recipes
 from tempora_tta.engine.runtime import EAGER
@@ -125,7 +125,8 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
 
     Python code that gives objects keeps its own settings of torch.
     """
-    observer = observer or Observer()
+    said = Notes()
+    observer = Together(observer or Observer(), [said])
     device = choose_device(config.device)
     clock, baseline = open_clock(config.clock, device, config.baseline_ms, config.provision_x)
     check_predict_with(config.predict_with or EAGER, device, clock.name == MEASURED)
@@ -166,7 +167,7 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
     if recipes is not None:
         shifts = [one.name for stream in job.streams for one in stream.shifts]
         facts["recipes"] = recipe_record(recipes, config.data.dataset, listed, shifts, observer)
-    return replace(job, facts=facts)
+    return replace(job, facts=facts, notes=tuple(said.notes))
 
 
 def _images(

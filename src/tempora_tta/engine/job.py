@@ -135,6 +135,8 @@ class Job:
     """Clean images, normalised, for methods that ask for some when they are made."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What else belongs in run.json: dataset, suite, recipes."""
+    notes: tuple[str, ...] = ()
+    """What was said while it was built."""
     pictures: Callable[[], Mapping[str, bytes]] | None = None
     """Makes small pictures of its shifts for the report; None: none may be kept."""
     own_modules: tuple[str, ...] = ()
@@ -169,7 +171,7 @@ class Job:
 
     @property
     def tail_batches(self) -> int:
-        """Batches that an untimed frozen tail may predict at once (`tails`): several on a GPU where no clock runs."""
+        """Batches that an untimed frozen tail may predict at once: several on a GPU where no clock runs."""
         return 4 if isinstance(self.clock, ProfileClock) and self.device.type != "cpu" else 1
 
     @property

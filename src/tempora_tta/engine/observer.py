@@ -1,4 +1,4 @@
-"""Who watches a run: the command line draws progress, a notebook may do nothing, a hook tells another program.
+"""Observers of a run: the command line draws progress, a hook tells another program, and a log has the rest.
 
 Nothing here is called while a clock runs. What an observer does between batches costs the run that time and changes
 no result.
@@ -6,18 +6,21 @@ no result.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partialmethod
 
 from tempora_tta.store import Results, Trace
 
+LOG = logging.getLogger("tempora_tta")
+
 
 class Stopped(Exception):
-    """Somebody asked the run to stop; the pass under way is given up, finished ones stay."""
+    """The run was asked to stop; the pass under way is given up, finished ones stay."""
 
 
 class Observer:
-    """Told what the run does; this one does not care. `stop_requested` ends the run after the batch."""
+    """Told what the run does; this one logs what should be read. `stop_requested` ends the run after the batch."""
 
     stop_requested: bool = False
 
@@ -30,19 +33,30 @@ class Observer:
         """A pass of at most `batches` batches begins; `kind` is offline, tail, live, calibration..."""
 
     def batch_done(self, trace: Trace | None, index: int) -> None:
-        """A batch is through. No trace: nobody scores it, as while decoding, calibrating or profiling."""
+        """A batch is through. No trace: it is not scored, as while decoding, calibrating or profiling."""
 
     def task_finished(self, method: str, shift: str, seed: int) -> None: ...
 
     def note(self, text: str) -> None:
         """Something the user should read."""
+        LOG.info(text)
 
     def warn(self, text: str) -> None:
-        """Something that went wrong, and that nobody would otherwise know of: said even where notes are not."""
+        """A problem the user must see, also where notes are not shown."""
         self.note(text)
 
     def finished(self, results: Results) -> None:
         """The run is done and all its tables are on disk. One that was stopped is not finished."""
+
+
+class Notes(Observer):
+    """Keeps what the user should read."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 class Together(Observer):

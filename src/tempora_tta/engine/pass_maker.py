@@ -17,9 +17,8 @@ from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.measured import Drift
 from tempora_tta.engine.observer import Observer, Stopped
 from tempora_tta.engine.passes import Pass
-from tempora_tta.engine.predicting import predictor
+from tempora_tta.engine.predicting import batches_at_once, predictor
 from tempora_tta.engine.runtime import EAGER, compiled_graphs
-from tempora_tta.engine.tails import batches_at_once
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.methods import Method
 from tempora_tta.store import RunFolder, StoredPass, Trace, pass_key

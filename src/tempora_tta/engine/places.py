@@ -28,7 +28,7 @@ from tempora_tta.engine.build import build_job
 from tempora_tta.engine.clocks import STEADY
 from tempora_tta.engine.job import Job
 from tempora_tta.engine.measured import calibrate, warm_up_all
-from tempora_tta.engine.observer import Observer, Stopped
+from tempora_tta.engine.observer import Notes, Observer, Stopped
 from tempora_tta.engine.own_profile import Profiles, profiled_device
 from tempora_tta.engine.pass_maker import PassMaker, PassMissing
 from tempora_tta.engine.plan import rough_cost
@@ -163,7 +163,7 @@ class Worker(Here):
 
     def __init__(self, asked: Asked) -> None:
         self.config = asked.config
-        super().__init__(build_job(checked(asked.config)), None, _Notes())
+        super().__init__(build_job(checked(asked.config)), None, Notes())
         if job_fingerprint(self.job) != asked.fingerprint:
             raise TemporaError(
                 f"{socket.gethostname()} has other weights, data or versions than the machine that hands out tasks"
@@ -187,7 +187,7 @@ class Worker(Here):
         label, shift, seed = asked.task
         spec = next(spec for spec in job.methods if spec.label == label)
         source = next(source for source in job.streams if (source.shift, source.seed) == (shift, seed))
-        watching = _Notes()
+        watching = Notes()
         with tempfile.TemporaryDirectory(prefix="tempora-") as place, RunFolder.for_writing(place) as folder:
             for record in asked.finished:
                 folder.write_pass(record.identity, record.trace, record.facts)
@@ -195,16 +195,6 @@ class Worker(Here):
             cells = Task(PassMaker(job, spec, source, asked.baseline, folder, watching, self.streams)).cells()
             made = [PassRecord.of(stored) for key, stored in folder.passes().items() if key not in known]
         return Made(cells, made, watching.notes, job.machine_kind, dict(job.machine))
-
-
-class _Notes(Observer):
-    """Keeps what the run should say."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 _worker: Worker | None = None

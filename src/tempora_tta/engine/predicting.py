@@ -1,4 +1,5 @@
-"""Predictions in another runtime than the one that is timed (`predict_with`), where both agree.
+"""Predictions made faster than they are timed, where both agree: in another runtime (`predict_with`), and untimed
+frozen tails several batches at once.
 
 Under a steady or recorded clock times are looked up, so that a pass may predict as fast as the device can. What it
 predicts should be what the timed runtime predicts: for every method and stream that is looked at first.
@@ -20,12 +21,17 @@ from tempora_tta.engine.predictions import classes_of
 from tempora_tta.engine.runtime import AMP, COMPILE, EAGER, TF32, Runtime
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method
+from tempora_tta.methods.guard import Guard
 from tempora_tta.store import StoredPass
 
 BATCHES = 5
 """Of a stream, over which both runtimes predict and adapt from the same start."""
 LEAST_AGREEMENT = 0.99
 """Share of equal predictions over these batches."""
+
+
+CLOSE = 1e-3
+"""How far, relative to the largest, scores may differ: far above rounding, far below other batch statistics."""
 
 
 def predictor(job: Job, spec: MethodSpec, stream: Stream) -> tuple[Method, dict[str, Any] | None]:
@@ -56,6 +62,27 @@ def predicted_classes(job: Job, spec: MethodSpec, method: Method, stream: Stream
             found.append(classes_of(calls.checked(calls.go_through(x), len(x)), stream))
         calls.reset()
     return torch.from_numpy(np.concatenate(found))
+
+
+def batches_at_once(method: Method, stream: Stream, wanted: int, guard: Guard) -> int:
+    """`wanted`, if the frozen method predicts the stream's first batches together as it does one by one; else 1.
+
+    A stateless method's tail is the Standard pass where sharing is on, which goes batch by batch, so it always
+    does. The answer depends on the method's initial state and the stream alone: shared and unshared runs agree.
+    """
+    wanted = min(wanted, stream.num_batches)
+    if wanted == 1 or method.stateless or method.time_aware:
+        return 1
+    batches = [stream.batch(index) for index in range(wanted)]
+    with guard("predict"):
+        method.reset()
+        method.freeze()
+        one_by_one = torch.cat([method.predict(x) for x in batches])
+        together = method.predict(torch.cat(batches))
+        method.reset()
+    same_classes = torch.equal(one_by_one.argmax(1), together.argmax(1))
+    close = bool((one_by_one - together).abs().max() <= CLOSE * one_by_one.abs().max())
+    return wanted if same_classes and close else 1
 
 
 def summarised(passes: Iterable[StoredPass]) -> dict[str, Any] | None:

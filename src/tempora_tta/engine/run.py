@@ -14,7 +14,7 @@ from tempora_tta.cards import Cards, scenario_cards
 from tempora_tta.engine.clocks import clock_record
 from tempora_tta.engine.job import STANDARD, Job
 from tempora_tta.engine.measured import judged_run
-from tempora_tta.engine.observer import Observer
+from tempora_tta.engine.observer import Notes, Observer, Together
 from tempora_tta.engine.own_profile import OwnProfile, keep_given
 from tempora_tta.engine.pass_maker import PassMaker
 from tempora_tta.engine.places import Here, Place
@@ -48,10 +48,13 @@ class Run:
     ) -> None:
         self.job = job
         self.folder = folder
-        self.observer = observer or Observer()
+        self._said = Notes()
+        self.observer = Together(observer or Observer(), [self._said])
         self.replace = replace
         """Whether rows of an earlier run may leave the folder's table."""
         self.rows: list[dict[str, Any]] = []
+        self._earlier_notes: list[str] = []
+        """Of commands that made passes which this one finds."""
         self._place = place(job, folder, self.observer)
         self._profile: OwnProfile | None = None
         """Of this machine, where that is the job's clock."""
@@ -90,6 +93,8 @@ class Run:
                 f"{self.folder.path} holds results that this run would lose ({lost}): name them too, take another "
                 "folder, or give --replace"
             )
+        if self.folder.has_manifest() and not self.replace:
+            self._earlier_notes = self.folder.manifest()["notes"]
         keep_given(self.job, self.folder.path)
         for name in self.folder.damaged:
             self.observer.note(f"{name} was damaged; it was set aside and will be made again")
@@ -190,6 +195,7 @@ class Run:
                 "baseline": baseline.to_json(),
                 "provision_ms": baseline.provision_ms(job.streams[0].num_batches),
                 "finished": finished,
+                "notes": list(dict.fromkeys([*self._earlier_notes, *job.notes, *self._said.notes])),
                 "verdict": verdict.to_json() if verdict else None,
                 "non_finite_scores": non_finite_scores(self._used_passes()),
                 "predict_with": predict_with_summary(self._used_passes()) if finished else None,

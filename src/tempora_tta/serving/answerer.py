@@ -70,7 +70,7 @@ class Answerer:
         self.costs = Costs()
         """Times of the method's work so far, for methods that want to know."""
         self.failure: str | None = None
-        """Why the method was replaced by Standard."""
+        """The reason for which Standard replaced the method; None: it did not."""
         self._fallback = fallback
         self._synchronise = synchroniser(self.device)
         # Other threads are at work, too: only what belongs to the worker's own can be the method's doing.
@@ -89,7 +89,7 @@ class Answerer:
         }
 
     def facts(self, spent_ms: float) -> Facts:
-        """What is kept with a saved state."""
+        """Facts that are kept with a saved state."""
         froze_itself = self.method.frozen and not self._froze_it
         return Facts(**self.identity, device=self.device.type, froze_itself=froze_itself, spent_ms=spent_ms)
 
@@ -206,7 +206,7 @@ class Answerer:
         return Answer(self._predicted(x, moment), phase, adapts, by_method=True)
 
     def _by_latest(self, x: Tensor, moment: Callable[[], Moment]) -> Answer:
-        """By the method, frozen for this batch alone."""
+        """Ask the method, frozen for this batch alone."""
         kept = self._call("snapshot", self.method.snapshot)
         self._call("freeze", self.method.freeze)
         try:

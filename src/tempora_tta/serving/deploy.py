@@ -31,7 +31,7 @@ from tempora_tta.timing import choose_device
 from tempora_tta.timing.profile import PROVISION_X
 
 TOO_LONG_MS, TOO_LONG_X = 10_000.0, 100
-"""Milliseconds after which a batch takes too long; or so many lambda, where that is more."""
+"""A batch takes too long after these milliseconds, or this multiple of lambda, if that is more."""
 BASELINE_BATCHES, FEWEST_BATCHES, BASELINE_S = 30, 3, 2.0
 """Batches that lambda is measured on; or as many as fit into these seconds, and at least a few."""
 KNOBS = tuple(field.name for field in fields(Deployment))
@@ -39,7 +39,7 @@ KNOBS = tuple(field.name for field in fields(Deployment))
 
 @runtime_checkable
 class Advised(Protocol):
-    """What `Results.recommend` returns, as far as it is deployed."""
+    """An answer of `Results.recommend`, as far as it is deployed."""
 
     @property
     def method(self) -> str | None: ...

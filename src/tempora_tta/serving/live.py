@@ -55,7 +55,10 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Figures:
-    """What a deployment got: simulated, lived or replayed. A percentile of too few responses is None."""
+    """Utility, availability and responses of a deployment: simulated, lived or replayed.
+
+    A percentile of too few responses is None.
+    """
 
     utility: float
     availability: float
@@ -75,7 +78,7 @@ class LiveResult:
 
     lived: Figures
     replayed: Figures
-    """What the simulator makes of the lived arrivals and times."""
+    """The simulator's figures from the lived arrivals and times."""
     handover_ms: float
     """The median time that a batch which was next had to wait for the worker: part of its lived time, and of no
     profile."""
@@ -93,7 +96,7 @@ class LivedCell:
     simulated: Figures
     lives: tuple[LiveResult, ...]
     outside: str | None
-    """Why a profile cannot be expected to tell the utility, so that the cell is shown and not judged by it."""
+    """A reason for which a profile cannot be expected to tell the utility: the cell is shown and not judged by it."""
     speeds_x: tuple[float, ...] = ()
     """Standard inference, back to back, before each life over that when the machine was profiled; empty where the
     profile is another machine's, or does not say."""
@@ -112,7 +115,7 @@ class LivedCell:
 
     @property
     def clock_error(self) -> float:
-        """From the simulated utility to the mean of the lived ones."""
+        """Difference of the mean lived utility from the simulated one."""
         return self.mean() - self.simulated.utility
 
     @property
@@ -215,7 +218,7 @@ def profiled_ms(job: Job) -> float | None:
 
 
 class Speed:
-    """How fast the machine is now, as a multiple of standard inference when it was profiled.
+    """The machine's present speed: time of standard inference over that when it was profiled.
 
     By the same look, back to back: the profile's own time of Standard was taken among the work of other methods, and
     is longer.
@@ -321,7 +324,7 @@ def replayed(trace: Trace, submitted_ms: FloatArray, resolved: Resolved) -> Scor
 
 
 def _by_fallback(trace: Trace) -> Trace:
-    """What the fallback did, for every batch that it might be asked for."""
+    """Times and answers of the fallback, for every batch that it might be asked for."""
     lost = trace.phase == FALLBACK
     if not lost.any():
         return trace.filled()
@@ -363,7 +366,7 @@ def _lived(trace: Trace, answers: list[Response], resolved: Resolved) -> Figures
 def _trace(
     journal: list[ServedBatch], answers: list[Response], requests: list[Request], stream: Stream
 ) -> Trace:
-    """What was lived, as a pass: its times are those that the timeline was told."""
+    """A life as a pass: its times are those that the timeline was told."""
     trace = Trace.empty(stream.num_batches, stream.batch_size)
     trace.arrived_ms[:] = [request.arrived_ms for request in requests]
     for row in journal:

@@ -94,23 +94,23 @@ class Pipeline:
         self._timeline = live.timeline(live=True)
         self._has_fallback = live.fallback is not None
         self._turn: Turn | None = None
-        """What the worker is to serve, or serves."""
+        """The turn that the worker has in hand, or takes next."""
         self._batches: dict[int, list[Request]] = {}
-        """Those that are served or wait, or that the fallback will answer, by their number in the timeline."""
+        """Requests that are served or wait, or that the fallback will answer, by the number of their batch."""
         self._picked_again_ms = -math.inf
         """The last completion after which the pipeline picked."""
         self._losses_seen = 0
         self._collected: list[Request] = []
         """Single images that are to make a batch."""
         self._due_ms = math.inf
-        """When they count as one, full or not."""
+        """The time at which they count as a batch, full or not."""
         self._commands: deque[Command] = deque()
         """The first may be in hand."""
         self._stats = Stats()
         self._ended: list[Request] = []
         """Requests whose clients are to be told."""
         self._busy_since_ms: float | None = None
-        """When the worker began the call in hand."""
+        """Start of the call that the worker has in hand."""
         self._closing = self._dropping = self._given_up = self._over = False
         """No more requests come; those that wait are dropped; the worker hangs or broke; the worker has ended."""
 
@@ -394,7 +394,7 @@ class Pipeline:
             self._answerer.replace(f"it took {took_ms:.0f} ms for one batch")
 
     def _moment(self, turn: Turn, emitted: bool = False) -> Moment:
-        """What a time-aware method may know now."""
+        """Facts that a time-aware method may know now."""
         with self._locked():
             return moment_at(self._now(), turn, self._timeline, self._resolved, self._answerer.costs, emitted)
 
@@ -531,7 +531,7 @@ class Pipeline:
             self._end(request, Response(None, dropped=True, response_ms=None))
 
     def _give_up(self, reason: str) -> None:
-        """Refuse whatever has not ended: nothing answers it any more."""
+        """Refuse all requests that have not ended: nothing answers them any more."""
         self._given_up = self._closing = self._dropping = True
         self._turn = None
         for request in self._taken_out():
@@ -550,7 +550,7 @@ class Pipeline:
         return [request for batch in gone for request in batch]
 
     def _patience_ms(self, drain: bool, closed_ms: float) -> float:
-        """How much longer close() waits for the call in hand."""
+        """Time for which close() still waits for the call in hand."""
         now_ms = self._clock.now_ms()
         if not drain:
             return min(GRACE_MS, self._too_long_ms) - (now_ms - closed_ms)

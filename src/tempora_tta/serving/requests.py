@@ -18,29 +18,29 @@ from tempora_tta.errors import TemporaError
 
 @dataclass(frozen=True)
 class Response:
-    """What became of one request."""
+    """The end of one request: scores, or nothing where it was dropped."""
 
     scores: Tensor | None
     """In the processor's memory: (C) for one image, (n, C) for a batch; None where it was dropped."""
     dropped: bool
     response_ms: float | None
-    """From `submit` to the answer; None where it was dropped."""
+    """Time from `submit` to the answer; None where it was dropped."""
     fallback: bool = False
     """The pipeline lost it, and the fallback answered."""
 
 
 @dataclass(frozen=True)
 class ServedBatch:
-    """What became of one batch, in the pipeline's own milliseconds."""
+    """The course of one batch, in the pipeline's own milliseconds."""
 
     batch: int
     phase: str
     """adapt, frozen or fallback."""
     arrived_ms: float
     start_ms: float
-    """When the pipeline was free for it."""
+    """The pipeline was free for it."""
     picked_ms: float
-    """When the worker had it in hand."""
+    """The worker had it in hand."""
     emission_ms: float
     finish_ms: float
     action: str
@@ -67,15 +67,15 @@ class Request(Future[Response]):
         self.x: Tensor | None = x
         """A batch, of one image if `single`; let go of when it ends."""
         self.single, self.size, self.shape = single, len(x), tuple(x.shape[1:])
-        """Whether it is one image, how many there are, and of which shape."""
+        """A single image or not, the number of images, and the shape of one."""
         self.total = total
         """The sum of its values, on their device, where they are still to be checked; None: they are finite."""
         self.submitted_ms = self.arrived_ms = submitted_ms
         """`arrived_ms`: when the batch that it is part of was handed to the timeline."""
         self.outcome: Response | TemporaError | None = None
-        """How it ended; the client is told when the pipeline's lock is free again."""
+        """Its end; the client is told when the pipeline's lock is free again."""
         self.adapted, self.kappa = False, 0.0
-        """Whether its batch was adapted on, and what its answer was worth."""
+        """Its batch was adapted on; the worth of its answer."""
         self.label: Tensor | None = None
         self.set_running_or_notify_cancel()
 
@@ -176,8 +176,8 @@ def _is_single(given: tuple[int, ...], known: tuple[int, ...] | None) -> bool:
 
 
 def _hand_over(batch: Tensor) -> None:
-    """From the client's stream of work on a GPU to the worker's, the default one of the device: a client with a
-    stream of its own waits until the copy is there."""
+    """Pass a batch from the client's stream of work on a GPU to the worker's, the default one of the device: a client
+    with a stream of its own waits until the copy is there."""
     own, workers = torch.cuda.current_stream(batch.device), torch.cuda.default_stream(batch.device)
     if own != workers:
         own.synchronize()

@@ -31,7 +31,7 @@ class _Deque:
 
 
 class Facts(BaseModel):
-    """What is kept with a state. Method, settings, model and weights have to be the same where it is loaded."""
+    """Facts kept with a state. Method, settings, model and weights have to be the same where it is loaded."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -75,7 +75,7 @@ def read_state(path: Path, method: Method) -> tuple[Facts, Any]:
         return facts, _unpacked(content["snapshot"])
     except FileNotFoundError:
         raise TemporaError(f"{path} does not exist: Pipeline.save(path) writes such a file") from None
-    except Exception as error:  # whatever torch makes of a file that is none of ours
+    except Exception as error:  # torch raises many kinds for a damaged file
         raise TemporaError(
             f"{path} cannot be read as a saved state ({_reason(error)}): save it again"
         ) from None

@@ -93,7 +93,7 @@ class Stats:
         return _ratio(*(sum(self._labelled[kind][place] for kind in kinds) for place in (1, 0)))
 
     def _covariance(self) -> float | None:
-        """Of accuracy and worth over the labelled answers."""
+        """Covariance of accuracy and worth over the labelled answers."""
         count = sum(count for count, _ in self._labelled.values())
         if not count:
             return None

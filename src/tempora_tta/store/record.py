@@ -111,6 +111,7 @@ class RunRecord(BaseModel):
     clock: str = Field(description="measured, steady:ID of profile.json or recorded:ID of a profile.")
     baseline: BaselineRecord = Field(description="lambda (`baseline_ms`) and where it comes from.")
     finished: bool = Field(description="Whether every cell was made.")
+    notes: list[str] = Field([], description="What the commands that made the run said its user should read.")
     machine: MachineRecord = Field(
         MachineRecord(),
         description="Processor, device, threads, versions, commit, and the command that was run.",
