@@ -176,14 +176,14 @@ def test_the_command_that_measures_is_one_line_and_adds_the_scenario(tmp_path: P
     from tempora_tta.scenarios import from_spec
 
     write_run(tmp_path, methods={"tent": METHODS["tent"]}, scenarios=[Offline()], config={"scenarios": []})
-    told = json.loads(tempora("recommend", tmp_path, "--fps", "500", "--cameras", "20", "--format", "json"))
+    told = json.loads(tempora("recommend", tmp_path, "--fps", "200", "--cameras", "20", "--format", "json"))
     assert (told["fits"], told["method"]) == ("unknown", None)
     words = shlex.split(told["follow_up"])
     assert words[:4] == ["tempora", "run", str(tmp_path), "--scenario"]
-    assert from_spec(yaml.safe_load(words[4])).label == "20 × 500 frames/s"
+    assert from_spec(yaml.safe_load(words[4])).label == "20 × 200 frames/s"
     assert (
         told["follow_up"]
-        in tempora("recommend", tmp_path, "--fps", "500", "--cameras", "20").splitlines()[-1]
+        in tempora("recommend", tmp_path, "--fps", "200", "--cameras", "20").splitlines()[-1]
     )
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tempora_tta import TemporaError
 from tempora_tta.analysis.of_run import keep_doubt
-from tempora_tta.cli.merge import merge as merge_command
+from tempora_tta.cli.files import merge as merge_command
 from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Run
 from tempora_tta.engine.build import build_job
