@@ -645,15 +645,15 @@ def _one_decimal(number: float | None) -> str:
 def nearby(told: Told) -> str:
     """Say what a method gets at the nearest evaluated settings.
 
-    >>> nearby({"settings": ["B 0.25 s", "B 1 s"], "lo": 0.74, "hi": 0.766, "bounded": True})
-    'between 74.0 % and 76.6 % at B 0.25 s and B 1 s'
-    >>> nearby({"settings": ["T 15 ms"], "lo": 0.74, "hi": 0.74, "bounded": False})
-    '74.0 % at T 15 ms, which is more relaxed'
+    >>> nearby({"settings": ["it is 90/s", "it is 60/s"], "lo": 0.74, "hi": 0.766, "bounded": True})
+    'between 74.0 % and 76.6 % when it is 90/s and when it is 60/s'
+    >>> nearby({"settings": ["value halves after 15 ms"], "lo": 0.74, "hi": 0.74, "bounded": False})
+    '74.0 % when value halves after 15 ms, which is more relaxed'
     """
     several = len(told["settings"]) > 1
     reach = f"between {percent(told['lo'])} and {percent(told['hi'])}" if several else percent(told["hi"])
     relaxed = "" if told["bounded"] else ", which is more relaxed"
-    return f"{reach} at {' and '.join(told['settings'])}{relaxed}"
+    return f"{reach} when {' and when '.join(told['settings'])}{relaxed}"
 
 
 def at_stop(ranked: Sequence[Told], near: Sequence[Told], asked: int) -> str:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from made_runs import GRID, METHODS, Pace, write_run
 from tempora_tta.analysis.cells import ALL, cells, over_all
 from tempora_tta.analysis.replays import answer
+from tempora_tta.cli.recommend import recommend
 from tempora_tta.report.html.payload import axes
 from tempora_tta.report.whatif import Slider, packed, what_if
 from tempora_tta.scenarios import Deployment, Discrete
 from tempora_tta.store import Results
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(recommend)
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +88,18 @@ def test_a_missing_answer_has_a_reason_and_every_stop_a_sentence(
         page = packed(slider, results)
         assert len(page["commands"]) == len(page["values"]) == len(page["labels"])
         assert all(command.startswith("tempora recommend ") for command in page["commands"])
+
+
+def test_the_printed_command_asks_for_its_stop(results: Results, sliders: list[Slider]) -> None:
+    names = axes(results)
+    for slider in sliders:
+        commands = packed(slider, results)["commands"]
+        for stop in range(1, len(slider.values), 15):
+            said = CliRunner().invoke(app, [*shlex.split(commands[stop])[2:], "--format", "json"])
+            told = json.loads(said.stdout)
+            ranked = {row["method"]: row["utility"] for row in told["ranking"]}
+            shown = dict(zip(names["methods"], slider.utility[0, stop], strict=True))
+            assert ranked == pytest.approx({name: shown[name] for name in ranked}, abs=1e-4), commands[stop]
 
 
 def test_a_scenario_with_several_limits_has_no_slider_between_its_points(

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tempora_tta import words
+from tempora_tta.analysis.answer import settings_of
 from tempora_tta.analysis.cells import is_offline
 from tempora_tta.analysis.replays import MISSED_BY_A_SHORT_STREAM, lasting_share
 from tempora_tta.errors import TemporaError, counted
@@ -98,6 +100,7 @@ def _predict_alike(results: Results, cell: pd.Series[Any], other: pd.Series[Any]
 def _too_short(results: Results, rows: pd.DataFrame) -> list[str]:
     """Name methods that cannot keep a pace where the queue holds to the end what they could not serve."""
     found: dict[str, dict[str, None]] = {}
+    settings = settings_of(results)
     waits = [scenario.deployment().waits for scenario in results.scenarios]
     rows = rows[
         (rows["adapted_fraction"] == 1)
@@ -111,10 +114,10 @@ def _too_short(results: Results, rows: pd.DataFrame) -> list[str]:
             seen = cell["availability"] - np.nan_to_num(cell["fallback_fraction"])
             lasting = lasting_share(results.resolved(cell, trace.num_batches), trace)
             if seen - lasting > MISSED_BY_A_SHORT_STREAM:
-                where = f"{cell['label']} (queue {int(cell['queue'])})"
-                found.setdefault(str(cell["method"]), {})[where] = None
+                found.setdefault(str(cell["method"]), {})[words.where(settings[cell["label"]])] = None
     who = [
-        f"{results.cards.label(name)} at {', '.join(found[name])}" for name in results.cards.in_order(found)
+        f"{results.cards.label(name)} when {words.joined(list(found[name]), 'or')}"
+        for name in results.cards.in_order(found)
     ]
     if not who:
         return []

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tempora_tta import analysis, words
-from tempora_tta.analysis.answer import certainty
+from tempora_tta.analysis.answer import certainty, settings_of
 from tempora_tta.analysis.cells import ALL
 from tempora_tta.analysis.of_run import cells_of, judgement_of
 from tempora_tta.analysis.sweeps import Knob, knob_of, no_answer, sweep
@@ -101,6 +101,8 @@ def _command(results: Results, slider: Slider, place: int, value: float) -> str:
             "threshold_ms": ["--patience-ms", f"{value:.6g}"],
             "budget_ms": ["--budget", f"{value / 1000:.6g}"],
         }[slider.knob.name]
+        if "queue" in (others := dict(slider.knob.others)):
+            asked += ["--queue", str(others["queue"])]
     return shlex.join(["tempora", "recommend", str(results.opened_from), *asked])
 
 
@@ -114,6 +116,7 @@ class _Known:
         self.counted = set(analysis.shift_set(names["shifts"]))
         cells, utilities = cells_of(results), results.contenders
         self.judged = {key: judgement_of(rows) for key, rows in cells.groupby(["shift", "scenario"])}
+        self.settings = settings_of(results)
         self.value = utilities.groupby("scenario")["value"].mean()
         self.streams = dict(list(utilities.groupby(["method", "shift", "seed"], sort=False)))
         cell = ["shift", "scenario", "method"]
@@ -223,9 +226,11 @@ class _Known:
         below, above = [one for one in there if one < stop][-1:], [one for one in there if one > stop][:1]
         if not (below or above):
             return None
-        numbers = [evaluated[one] for one in (*below, *above)]
+        numbers = [number for one in (*below, *above) if (number := evaluated[one]) is not None]
         return {
-            "settings": [self.results.scenarios[number].label for number in numbers if number is not None],
+            "settings": [
+                words.where(self.settings[self.results.scenarios[number].label]) for number in numbers
+            ],
             "lo": float(min(utility[one] for one in (*below, *above))),
             "hi": float(max(utility[one] for one in (*below, *above))),
             # Below the strictest that was evaluated a method may lose everything at once.

@@ -326,4 +326,4 @@ def say(what: str) -> None:
     try:
         warnings.warn(what, TemporaWarning, stacklevel=3)
     except TemporaWarning:
-        logging.getLogger("tempora").error(what)
+        logging.getLogger("tempora_tta").error(what)

@@ -110,7 +110,7 @@ class Request(Future[Response]):
             try:
                 fn(future)
             except BaseException:
-                logging.getLogger("tempora").exception("the callback of a client failed")
+                logging.getLogger("tempora_tta").exception("the callback of a client failed")
 
         super().add_done_callback(quietly)
 
