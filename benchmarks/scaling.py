@@ -24,7 +24,7 @@ from rich.table import Table
 from common import RESULTS, JsonFile, console, write
 from tempora_tta import methods
 from tempora_tta._numbers import percent
-from tempora_tta.engine.sentinel import SENTINEL_BATCHES
+from tempora_tta.engine.measured import LOOK_BATCHES
 from tempora_tta.published import profile
 from tempora_tta.scenarios import Amortised, Continuous, Resolved, Scenario, paper_grid, route
 from tempora_tta.store import ADAPTED, Trace
@@ -95,7 +95,7 @@ def task_time(
     offline = constant_trace(*times[name], batches)
     service_s, frozen_s = sum(times[name]) / 1000, times["standard"][0] / 1000
     # Around every timed pass: a few batches to warm up, and a sentinel of standard inference.
-    around_s = WARM_UP * service_s + SENTINEL_BATCHES * frozen_s
+    around_s = WARM_UP * service_s + LOOK_BATCHES * frozen_s
     naive, together, apart = [], [around_s + batches * service_s], []
     naive.append(together[0])
     for scenario in scenarios:

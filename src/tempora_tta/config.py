@@ -106,6 +106,8 @@ Whole = Annotated[int, Check(_no_truth, before=True)]
 Number = Annotated[float, Check(_no_truth, before=True)]
 Names = Annotated[list[str], Check(listed, before=True)]
 STRICT = {"extra": "forbid"}
+PROVISION_X = 1.03
+"""lambda over Standard's steady time: what the published mean and lambda give on ResNet-50."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,7 @@ class RunConfig:
         allow_inf_nan=False,
     )
     provision_x: Annotated[Number | Literal["tail"], Check(_factor)] = key(
-        1.03, "steady: lambda over Standard's steady time; tail: its clean 99th percentile."
+        PROVISION_X, "steady: lambda over Standard's steady time; tail: its clean 99th percentile."
     )
     baseline_ms: Number | None = key(
         None, "lambda; default measured, or the profile's.", gt=0, allow_inf_nan=False

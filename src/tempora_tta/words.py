@@ -5,6 +5,7 @@ The data are those of `Answer.to_json()` and `analysis.overview()`, so that all 
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ UTILITY = "Utility: % of all images answered right; late ones count less, lost o
 EQUAL, UNDECIDED = "equal", "undecided"
 MARKS = {EQUAL: "level", UNDECIDED: "undecided"}
 """Word behind the next method, by the verdict on the lead of the best; a sure lead has none."""
+ASK_NEXT = ("--fps", "30", "--cameras", "20", "--within-ms", "200")
+"""The question to `tempora recommend` that a screen ends with."""
 _MOST_NAMES = 3
 
 Told = Mapping[str, Any]
@@ -361,10 +364,10 @@ def first_screen(told: Told, notes: Iterable[str] = (), commands: bool = True) -
     lines += ["", *_wrapped(noted)] if noted else []
     if not commands:
         return [*lines, "", *_wrapped([timing(about)])]
-    run = about["run"]
+    run = shlex.quote(about["run"])
     short = textwrap.shorten(timing(about), WIDTH, placeholder=" ...")
     lines += ["", short, f"All methods and shifts: tempora show {run}"]
-    lines.append(f"Ask next: tempora recommend {run} --fps 30 --cameras 20 --within-ms 200")
+    lines.append(f"Ask next: tempora recommend {run} {' '.join(ASK_NEXT)}")
     return [*lines, f"Report: {about['report']}"] if about["report"] else lines
 
 

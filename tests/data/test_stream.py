@@ -119,9 +119,11 @@ def test_streams_open_one_order_at_a_time() -> None:
     stream = streams.open(first)
     assert streams.open(first) is stream
     reordered = streams.open(again)
-    assert (stream.is_open, reordered.is_open, opened) == (False, True, [first])
+    assert (streams.latest, opened) == (reordered, [first])
+    with pytest.raises(RuntimeError, match="closed"):
+        stream.batch(0)
     streams.open(other)
-    assert (reordered.is_open, opened) == (False, [first, other])
+    assert opened == [first, other]
     streams.close()
     assert streams.latest is None
 

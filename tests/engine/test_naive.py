@@ -21,6 +21,7 @@ STREAMS = [
     {"kind": "continual", "batches": 3, "reset": "shift"},
     {"kind": "recurring", "batches": 2, "visits": 2, "reset": 3},
     {"kind": "mixed", "batches": 4, "classes": {"dirichlet": 0.1}},
+    {"kind": "continual", "batches": 2, "reset": "never"},
 ]
 PACE_CLOCK = {**CLOCK, "pace": (41, 56), "settle": (42, 3)}
 
@@ -64,7 +65,10 @@ def settled(method):
     return (method, SMALL[method]) if method in SMALL else method
 
 
-@pytest.mark.parametrize(("name", "method"), [*QUICK, ("fashion_resnet", "pace")])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [*QUICK, ("fashion_resnet", "pace"), ("fashion_resnet", "settle"), ("fashion_vit", "settle")],
+)
 def test_one_of_each_kind(network, batches, name, method):
     agree(network(name), {"contrast": batches}, ["standard", settled(method)], ONE_OF_EACH)
 
@@ -76,12 +80,16 @@ def test_every_method_under_the_whole_grid(network, batches, name, method):
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"every": 2}, {"stop_after": 3}, {"reforward": True}],
-    ids=lambda settings: next(iter(settings)),
+    ("method", "settings"),
+    [
+        ("tent", {"every": 2}),
+        ("tent", {"stop_after": 3}),
+        ("tent", {"reforward": True}),
+        ("alpha_bn", {"passes": 2}),
+    ],
 )
-def test_schedules(network, batches, settings):
-    agree(network("fashion_resnet"), {"contrast": batches}, [("tent", settings)], ONE_OF_EACH)
+def test_schedules(network, batches, method, settings):
+    agree(network("fashion_resnet"), {"contrast": batches}, [(method, settings)], ONE_OF_EACH)
 
 
 @pytest.mark.parametrize(("stream", "method"), list(itertools.product(STREAMS, ["tent", "rotta"])))

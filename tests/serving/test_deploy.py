@@ -21,7 +21,7 @@ from tempora_tta.serving import prometheus
 from tempora_tta.serving.answerer import have_a_best_class
 from tempora_tta.serving.requests import all_finite
 
-WATCHDOG_S = 60
+WATCHDOG_S = 600
 """Ends a test that hangs; decides nothing while things go well."""
 
 

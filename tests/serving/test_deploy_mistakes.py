@@ -16,7 +16,7 @@ from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method
 from tempora_tta.scenarios import Poisson
 
-WATCHDOG_S = 60
+WATCHDOG_S = 600
 
 
 def images(count: int) -> torch.Tensor:

@@ -24,7 +24,7 @@ from tempora_tta import TemporaError
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method
 
-WATCHDOG_S = 60
+WATCHDOG_S = 600
 """Ends a test that hangs; decides nothing while things go well."""
 X = torch.stack([image(1.0), image(2.0)])
 

@@ -16,7 +16,7 @@ from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method, names
 from tempora_tta.methods import get as method_class
 
-WATCHDOG_S = 60
+WATCHDOG_S = 600
 
 
 def answers(pipeline, batches):

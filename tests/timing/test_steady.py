@@ -176,9 +176,6 @@ def test_residuals_come_from_clean_rounds_in_blocks_of_neighbours():
 def test_the_tail_is_known_from_299_clean_samples():
     assert fitting.tail_x([1.0] * 298) is None
     assert fitting.tail_x([1.0] * 290 + [2.0] * 9) == pytest.approx(2.0, rel=0.01)
-    block = [1.0] * 8
-    assert not Residuals(factors=[block] * 37, clean_samples=296).tail_known
-    assert Residuals(factors=[block] * 38, clean_samples=304).tail_known
 
 
 # -- residuals and lambda -----------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def remedy(summary: Summary, results: Results) -> str | None:
         return _run(results, "--batches", str(_MORE * int(config["batches"])), "--replace")
     if manifest["clock"] == "measured":
         return _run(results, "--clock", "steady", "--replace")
-    return _run(results, "--profile-s", f"{_MORE * float(config.get('profile_s') or 60):g}")
+    return _run(results, "--profile-s", f"{_MORE * float(config['profile_s']):g}")
 
 
 def _run(results: Results, *options: str) -> str:

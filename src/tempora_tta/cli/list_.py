@@ -9,6 +9,7 @@ import typer
 
 from tempora_tta import names
 from tempora_tta.cli.terminal import UNBROKEN, Entry, console, print_entries
+from tempora_tta.config import PROVISION_X
 
 What = Literal["methods", "models", "datasets", "streams", "scenarios", "clocks", "suites"]
 
@@ -165,7 +166,7 @@ def _library() -> Iterator[Entry]:
         machine = told["machine"]
         device = machine.get("gpu") or told.get("device") or machine.get("cpu")
         model, size = (told.get(key) or machine.get(key) for key in ("model", "batch_size"))
-        standard_ms = told.get("baseline_ms") or 1.03 * told["standard_ms"]
+        standard_ms = told.get("baseline_ms") or PROVISION_X * told["standard_ms"]
         versions = ", ".join(f"{key} {version}" for key, version in machine.get("versions", {}).items())
         made_at = str(told.get("made_at") or machine.get("made_at"))[:10]
         about = f"{model} on {device}, batches of {size}, λ {standard_ms:.4g} ms"

@@ -12,6 +12,7 @@ from tempora_tta._numbers import percent
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import is_live, plain_table
+from tempora_tta.config import PROVISION_X, DataConfig, RunConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,8 +25,8 @@ def profile(
     out: Annotated[
         Path | None, typer.Option(help="Where to write the profile (JSON). Default: profile.json.")
     ] = None,
-    model: Annotated[str, options.MODEL] = "fashion_resnet",
-    dataset: Annotated[str, options.DATASET] = "fashion",
+    model: Annotated[str, options.MODEL] = RunConfig.model,
+    dataset: Annotated[str, options.DATASET] = DataConfig.dataset,
     root: Annotated[Path | None, options.ROOT] = None,
     methods: Annotated[str, options.METHODS] = "all",
     shifts: Annotated[
@@ -39,9 +40,9 @@ def profile(
     profile_s: Annotated[
         float,
         typer.Option(help="Seconds that it may take; it ends when it is good.", rich_help_panel=options.HOW),
-    ] = 180.0,
-    batch_size: Annotated[int, options.BATCH_SIZE] = 64,
-    device: Annotated[str, options.DEVICE] = "auto",
+    ] = RunConfig.profile_s,
+    batch_size: Annotated[int, options.BATCH_SIZE] = RunConfig.batch_size,
+    device: Annotated[str, options.DEVICE] = RunConfig.device,
     threads: Annotated[
         int | None, typer.Option(help="CPU threads; one unless more are given.", rich_help_panel=options.HOW)
     ] = None,
@@ -133,7 +134,7 @@ def _overheads(recorded: Profile) -> Table:
 def _show(recorded: Profile, console: Console) -> None:
     """λ, the tail, how good the profile is, and what every method takes."""
     console.print(
-        f"λ = {recorded.baseline_ms:.2f} ms on {recorded.device}: 1.03 × {recorded.standard_ms:.2f} ms of "
+        f"λ = {recorded.baseline_ms:.2f} ms on {recorded.device}: {PROVISION_X} × {recorded.standard_ms:.2f} ms of "
         f"{recorded.times}",
         markup=False,
         soft_wrap=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -215,8 +216,5 @@ def say_how_sure(results: Results, console: Console, shift: str | None = None) -
     if command:
         console.print(f"To settle more of them: {command}", markup=False, soft_wrap=True)
     elif summary.cells:
-        console.print(
-            f"Ask next: tempora recommend {results.opened_from} --fps 30 --cameras 20 --within-ms 200",
-            markup=False,
-            soft_wrap=True,
-        )
+        ask = ["tempora", "recommend", str(results.opened_from), *words.ASK_NEXT]
+        console.print(f"Ask next: {shlex.join(ask)}", markup=False, soft_wrap=True)

@@ -106,10 +106,6 @@ class Stream:
         """Classes in the model's full label space."""
         return self.order.shifts[0].num_classes
 
-    @property
-    def is_open(self) -> bool:
-        return self._pictures is not None
-
     def batch(self, i: int) -> torch.Tensor:
         """Batch `i`, normalised float32 on the stream's device. The caller synchronises."""
         if self._pictures is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from tempora_tta.config import PROVISION_X
 from tempora_tta.timing import (
     Baseline,
     Clock,
@@ -15,7 +16,6 @@ from tempora_tta.timing import (
     ProfileClock,
     load_profile,
 )
-from tempora_tta.timing.profile import PROVISION_X
 
 STEADY, MEASURED = "steady", "measured"
 

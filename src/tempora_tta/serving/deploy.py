@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tempora_tta._tensors import described, is_plain
+from tempora_tta.config import PROVISION_X
 from tempora_tta.engine.job import STANDARD, MethodSpec, create_method
 from tempora_tta.engine.method_specs import MethodLike, method_spec
 from tempora_tta.engine.runtime import EAGER
@@ -28,7 +29,6 @@ from tempora_tta.serving.pipeline import Pipeline
 from tempora_tta.serving.requests import all_finite
 from tempora_tta.store import Evaluated
 from tempora_tta.timing import choose_device
-from tempora_tta.timing.profile import PROVISION_X
 
 TOO_LONG_MS, TOO_LONG_X = 10_000.0, 100
 """A batch takes too long after these milliseconds, or this multiple of lambda, if that is more."""

@@ -13,9 +13,10 @@ from typing import Protocol, TypeVar
 
 import torch
 
+from tempora_tta.config import PROVISION_X
 from tempora_tta.errors import TemporaError
 from tempora_tta.timing.device import synchroniser
-from tempora_tta.timing.profile import ANY_ACTION, PROVISION_X, STANDARD, Entry, Profile
+from tempora_tta.timing.profile import ANY_ACTION, STANDARD, Entry, Profile
 from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Kind, Piece
 
 T = TypeVar("T")

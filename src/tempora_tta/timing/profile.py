@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tempora_tta._numbers import percent
+from tempora_tta.config import PROVISION_X
 from tempora_tta.errors import TemporaError
 from tempora_tta.store.atomic import write_atomically
 from tempora_tta.store.verdicts import VALID, WARN, Verdict
@@ -28,8 +29,6 @@ SCHEMA_VERSION = 3
 PRECISE, ROUGH = 0.01, 0.05
 """Half the 95 % interval of a method's time over Standard's: recording ends below the first, above the second its
 verdict warns."""
-PROVISION_X = 1.03
-"""lambda over the steady time of standard inference: what the published mean and lambda give on ResNet-50."""
 TAIL = "tail"
 GIVEN = "given"
 PRIVATE = ("command", "dirty")
@@ -103,11 +102,6 @@ class Residuals(_Part):
     block: int = Field(default=BLOCK, ge=1)
     factors: list[list[float]] = []
     clean_samples: int = Field(default=0, ge=0)
-
-    @property
-    def tail_known(self) -> bool:
-        """Enough clean samples to know the 99th percentile on this machine."""
-        return self.clean_samples >= TAIL_SAMPLES
 
     def factor(self, shift: str, seed: int, index: int) -> float:
         """Of one batch: the same for all methods, and neighbours come from one block."""
