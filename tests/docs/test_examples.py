@@ -62,14 +62,16 @@ def test_the_server_answers_its_clients(in_examples):
     assert statuses == {200: 40}, "the fallback answers what the pipeline loses"
 
 
-def test_the_notebook_goes_from_run_to_figure(in_examples, tmp_path):
-    notebook = json.loads((EXAMPLES / "from_run_to_figure.ipynb").read_text(encoding="utf-8"))
+def test_the_notebook_goes_from_pictures_to_a_pipeline(in_examples, tmp_path):
+    notebook = json.loads((EXAMPLES / "from_pictures_to_pipeline.ipynb").read_text(encoding="utf-8"))
     assert notebook["nbformat"] == 4
     namespace: dict[str, object] = {}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             assert cell["outputs"] == []
             exec("".join(cell["source"]), namespace)
-    assert (tmp_path / "patience.png").stat().st_size > 5_000
+    assert (tmp_path / "report.html").is_file()
+    assert namespace["answer"].method == "tent"
+    assert [len(found) for found in namespace["classes"]] == [16, 16]
     utilities = tempora.open_run(tmp_path / "run").utilities
-    assert set(utilities["method"]) == {"standard", "adabn", "tent", "sar"}
+    assert set(utilities["method"]) == {"standard", "adabn", "neo", "tent"}
