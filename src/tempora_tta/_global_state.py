@@ -78,8 +78,7 @@ def _values_of(switches: tuple[Switch, ...]) -> tuple[Any, ...]:
 def own_randomness(seed: int) -> Iterator[None]:
     """Take Python's, NumPy's and torch's random numbers from `seed` on; the caller gets its own back.
 
-    Methods draw from their own generator. One that does not still gets the same numbers in every pass, whatever ran
-    before it.
+    Methods draw from their own generator. One that does not still gets the same numbers in every pass.
     """
     devices = list(range(torch.cuda.device_count())) if _cuda_in_use() else []
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  # whose use this is about
@@ -110,7 +109,7 @@ def _autocast(kind: str) -> Iterator[Switch]:
 
 
 def _autocast_depth() -> int:
-    """How many autocast contexts are open. Only counting up and down again tells."""
+    """Count the open autocast contexts, which only counting up and down again tells."""
     torch.autocast_increment_nesting()
     return int(torch.autocast_decrement_nesting())
 

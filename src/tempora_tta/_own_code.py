@@ -17,7 +17,7 @@ module changes in it; this file serves rooms that never import torch."""
 
 
 def is_own(name: str) -> bool:
-    """Whether a name means code of the user's own."""
+    """Return whether a name means code of the user's own."""
     return ":" in name
 
 
@@ -32,7 +32,7 @@ def module_of(name: str) -> str:
 
 
 def find(what: str, path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
-    """What `module:name` or `file.py:name` names; modules are looked for where Python looks and in the working
+    """Import what `module:name` or `file.py:name` names; modules are looked for where Python looks and in the working
     directory.
 
     what: a method, a model or a dataset, for messages; kind: what it should be in its module, such as a class;

@@ -1,4 +1,4 @@
-"""Tensors from outside: only dense ones of ordinary numbers reach a network, whatever else torch can hold."""
+"""Tensors from outside: only dense ones of ordinary numbers reach a network."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ PROVISION_X = 1.03
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which images."""
+    """The images of a run."""
 
     __pydantic_config__ = STRICT
 
@@ -156,7 +156,7 @@ class SourceConfig:
 @dataclass(frozen=True)
 class MethodConfig:
     """A method with settings of its own: `name`, an optional `label`, `times_as` (the method whose recorded times
-    stand for its own), and whatever the method can be set to."""
+    stand for its own), and the method's own settings."""
 
     name: str
     label: str = ""
@@ -303,5 +303,5 @@ def _entry(each: dataclasses.Field[Any]) -> list[str]:
 
 
 def default_of(each: dataclasses.Field[Any]) -> Any:
-    """What a key is where it is not given."""
+    """Return the value of a key that is not given."""
     return each.default if each.default_factory is dataclasses.MISSING else each.default_factory()

@@ -490,8 +490,8 @@ def _waits(told: Told) -> list[str]:
             f"the batch, {rest:.0f} to answer."
         )
     if best.get("busy") is not None:
-        beside = f" (plain {percent(plain['busy'], 0)})" if plain is not None and plain is not best else ""
-        said.append(f"The machine is busy {percent(best['busy'], 0)} of the time{beside}.")
+        compared = f" (plain {percent(plain['busy'], 0)})" if plain is not None and plain is not best else ""
+        said.append(f"The machine is busy {percent(best['busy'], 0)} of the time{compared}.")
     return [" ".join(said)] if said else []
 
 

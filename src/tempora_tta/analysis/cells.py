@@ -331,7 +331,7 @@ def _terms(rows: pd.DataFrame, batches: pd.Series[float], group: pd.Series[int])
         *("stepped_fraction", "ece", "response_ms", "response_sd_ms"),
     )
     found = found[keys(found, columns)]
-    # A stream that is alone in its group is its own mean, whatever a printed table leaves out of its weights.
+    # A stream that is alone in its group is its own mean, even if a printed table leaves out its weights.
     alone = ~group.duplicated(keep=False)
     own = rows.loc[alone, keys(rows, found.columns)].set_axis(group[alone]).astype(float)
     return found.fillna(own)

@@ -53,8 +53,8 @@ def _without_effect(results: Results, rows: pd.DataFrame) -> list[str]:
             if cell["stepped_fraction"] == 0 and (found := _idle_actions(results, cell)):
                 still.append(str(cell["shift"]))
                 actions.update(found)
-            beside = {other: cells.get((other, *cell[STREAM_COLUMNS])) for other in in_order[:place]}
-            alike = (name for name, other in beside.items() if _predict_alike(results, cell, other))
+            others = {other: cells.get((other, *cell[STREAM_COLUMNS])) for other in in_order[:place]}
+            alike = (name for name, other in others.items() if _predict_alike(results, cell, other))
             if (twin := next(alike, None)) is not None:
                 equal.setdefault(twin, []).append(str(cell["shift"]))
         why = [action.replace("_", " ") for action, _ in actions.most_common()]

@@ -156,9 +156,9 @@ def _visits(found: pd.DataFrame, cards: Cards) -> list[str]:
         ("worse than at their first (forgotten)", found[change <= -_NOTABLE]),
     ):
         if len(part):
-            beside = "" if part["gain"].isna().all() else " more than standard inference"
+            compared = "" if part["gain"].isna().all() else " more than standard inference"
             each = _points(part["change"], cards)
-            told.append(f"At their last visit shifts are {result}, in points{beside}: {each}.")
+            told.append(f"At their last visit shifts are {result}, in points{compared}: {each}.")
     return told
 
 
@@ -193,7 +193,7 @@ def _correlated(results: Results) -> list[str]:
             else f"Methods that normalise with them stay above {standard}"
         )
         told.append(
-            f"{who}, in points: {_points(above, cards)}; what correlation costs them, tempora compare says beside a "
+            f"{who}, in points: {_points(above, cards)}; what correlation costs them, tempora compare says next to a "
             "run with classes: shuffled."
         )
     return [" ".join(told)]

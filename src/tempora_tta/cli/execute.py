@@ -99,7 +99,7 @@ def _job_and_place(config: RunConfig, executor: str, address: str | None, observ
 
 
 def _show_failures(rows: list[dict[str, Any]], console: Console) -> None:
-    """How many cells failed, and each reason once."""
+    """Print how many cells failed, and each reason once."""
     from rich.text import Text
 
     from tempora_tta.engine.run import failures

@@ -99,7 +99,7 @@ def profile(
 
 
 def _folder_for(out: Path | None, share: bool) -> Path:
-    """Where the profile goes; looked at before anything is measured."""
+    """Return the folder that the profile goes to, before anything is measured."""
     from tempora_tta.errors import TemporaError
 
     place = Path(".") if out is None else out if share else out.parent
@@ -158,7 +158,7 @@ def _show(recorded: Profile, console: Console) -> None:
 
 
 def _tail(recorded: Profile) -> str:
-    """What is known of this machine's slow batches."""
+    """Say what is known of this machine's slow batches."""
     if recorded.tail_x is None:
         samples = recorded.residuals.clean_samples
         return f"tail: not known on this machine ({samples} clean samples; 299 would tell)"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Selector = Literal["labels", "mutual_information", "confidence", "entropy", "atc"]
 LABELLED_CLEAN = "fashion"
-"""The dataset that has labelled clean images beside its shifts."""
+"""The dataset that has labelled clean images besides its shifts."""
 
 
 def tune(
@@ -141,7 +141,7 @@ def _check_selector(select: str, dataset: str) -> None:
 
     if select == ATC and dataset != LABELLED_CLEAN:
         raise TemporaError(
-            f"--select {ATC}: needs labelled clean images beside the shifts, and only fashion has them here; "
+            f"--select {ATC}: needs labelled clean images besides the shifts, and only fashion has them here; "
             "use mutual_information"
         )
 

@@ -49,7 +49,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]]:
 
 
 def _parsed(text: str, place: str) -> tuple[Any, dict[tuple[Any, ...], int]]:
-    """What the text holds, and the line of every key. Nothing is built before it is known to be small."""
+    """Parse the text, and keep the line of every key. Nothing is built before it is known to be small."""
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()

@@ -90,7 +90,7 @@ def job_from_python(
     observer: Observer | None = None,
     **options: Any,
 ) -> Job:
-    """What a call of `evaluate` asks for: a configuration, and the objects that were given."""
+    """Make the job of a call of `evaluate`: a configuration, and the objects that were given."""
     listed: list[Any] = [methods] if _is_one_method(methods) else list(methods)  # type: ignore[arg-type]
     specs = [ALL if method == ALL else method_spec(method) for method in listed]
     one: Any = [scenarios] if isinstance(scenarios, (Scenario, str, Mapping)) else scenarios
@@ -173,7 +173,7 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
 def _images(
     config: RunConfig, given: Given, model: Classifier, device: torch.device, observer: Observer
 ) -> dict[str, Any]:
-    """What a job knows of its images: of a dataset, or of batches that Python code gives."""
+    """Return what a job knows of its images: of a dataset, or of batches that Python code gives."""
     batches = given.batches
     if config.data.batches is not None:
         batches = find_function("batches", config.data.batches)()
@@ -213,7 +213,7 @@ def with_methods_that_fit(job: Job, observer: Observer) -> Job:
             continue
         kept.append(replace(spec, if_it_fits=False))
         bytes_kept += sum(tensor.nbytes for tensor in (*method.model.parameters(), *method.model.buffers()))
-        # Only where nothing is measured here, neither time nor memory; compiled parts are made anew for each method.
+        # Only where nothing is measured here, neither time nor memory; compiled parts are made again for each method.
         free = job.clock.looks_up and job.device.type == "cpu" and spec.runtime == EAGER
         if free and bytes_kept <= MOST_KEPT_BYTES:
             made[spec.label] = method

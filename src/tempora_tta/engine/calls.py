@@ -174,7 +174,7 @@ class Calls:
     def moment(
         self, now_ms: float, turn: Turn, timeline: Timeline, deployment: Resolved, emitted: bool = False
     ) -> Moment:
-        """What a time-aware method may know while the pipeline works on a batch that is predicted or not."""
+        """Return what a time-aware method may know while the pipeline works on a batch that is predicted or not."""
         return (
             moment_at(now_ms, turn, timeline, deployment, self.costs, emitted)
             if self.method.time_aware
@@ -196,7 +196,7 @@ class Calls:
 
     @property
     def _acted(self) -> str:
-        """What predict() did besides predicting, of a method that adapts there."""
+        """Return what predict() did besides predicting, of a method that adapts there."""
         return self.method.action_in_predict or ""
 
     @cached_property
@@ -219,7 +219,7 @@ class Calls:
 def moment_at(
     now_ms: float, turn: Turn, timeline: Timeline, deployment: Resolved, costs: Costs, emitted: bool
 ) -> Moment:
-    """What a deployment knows at `now_ms`, while it works on a batch whose prediction is out (`emitted`) or not."""
+    """Return what a deployment knows at `now_ms`, working on a batch whose prediction is out (`emitted`) or not."""
     queued = timeline.waiting(now_ms, emitted)
     return Moment(
         now_ms=now_ms,

@@ -1,4 +1,4 @@
-"""Whether a run is the suite that its configuration names."""
+"""Departures of a run from the suite that its configuration names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def suite_of(
 
 
 def departures(config: RunConfig, weights: str, fingerprints: Mapping[str, str]) -> list[str]:
-    """How a run differs from the suite that its configuration names: nothing, or a phrase for each."""
+    """Name each difference of a run from the suite that its configuration names."""
     if config.suite not in suites.names():
         raise unknown("suite", str(config.suite), suites.names())
     suite = load_config(suites.path_of(config.suite))

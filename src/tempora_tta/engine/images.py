@@ -29,7 +29,7 @@ Batches = Sequence[tuple[Any, Any]]
 Given = Batches | Mapping[Any, Batches]
 """A stream of batches, or several by the name of their shift, or by that and its severity."""
 MANY_FILES = 5_000
-"""Reading so many takes long enough to be announced."""
+"""Images: reading more takes long enough to be announced."""
 SOURCES = {"fashion": "fashion_train"}
 """Datasets that ship with source samples, and where those are."""
 
@@ -113,7 +113,7 @@ def open_shifts(config: RunConfig, settings: StreamSettings, observer: Observer)
 
 
 def dataset_options(config: DataConfig) -> dict[str, Any]:
-    """What is asked of this dataset alone, each of the type that its function takes."""
+    """Return the options of this dataset alone, each of the type that its function takes."""
     card = find(config.dataset)
     wanted: dict[str, Any] = dict.fromkeys(card.settings, Any)
     with suppress(Exception):  # annotations of a user's function may name what is imported for checkers only
@@ -151,7 +151,7 @@ def stream_opener(
 
 
 def left_out(shifts: Iterable[Shift], batch_size: int, whole: bool) -> Iterator[str]:
-    """What there is on disk and takes no part, said once for all shifts of which it is true."""
+    """Name what is on disk and takes no part, once for all shifts of which it is true."""
     found: dict[str, list[str]] = {}
     for shift in shifts:
         for note in shift.notes:
@@ -184,7 +184,7 @@ def source_images(config: RunConfig, model: Classifier) -> torch.Tensor | None:
 
 
 def images_of(given: SourceConfig, model: Classifier, workers: int | None = None) -> torch.Tensor:
-    """So many images of a dataset, normalised for the model."""
+    """Return the images that are asked for, normalised for the model."""
     chosen = None if given.shift is None else [given.shift]
     shifts = data.open(given.dataset, root=given.root, shifts=chosen, **given.options)
     if len(shifts) > 1:
@@ -232,7 +232,7 @@ def _reading(observer: Observer) -> Progress:
 
 
 def _decoding(observer: Observer, batch_size: int) -> Progress:
-    """Show images that are decoded as a pass of so many batches: on ImageNet it takes minutes."""
+    """Show the decoding of images as a pass of `total` batches: on ImageNet it takes minutes."""
     begun = False
 
     def show(images: int, of: int) -> None:

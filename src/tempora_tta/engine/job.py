@@ -34,7 +34,7 @@ STANDARD = "standard"
 
 
 def may_ask_for_source(method: str | type[Method]) -> bool:
-    """Whether source images may decide what a method does: ours say how many they want, others may ask for any."""
+    """Return whether source images may decide what a method does: ours declare them, others may ask for any."""
     kind = methods.get(method)
     ours = kind.__module__.partition(".")[0] == "tempora_tta"
     return hasattr(kind.Settings, "samples") or not ours
@@ -73,7 +73,7 @@ class MethodSpec:
 
     @property
     def card(self) -> MethodCard:
-        """How the results show it: as its class says, under the name that the run gives it."""
+        """Card of the method in the results: its class's, under the name that the run gives it."""
         kind, named = methods.get(self.name), card_of(self.label)
         colour = named.colour
         if kind.colour:
@@ -206,7 +206,7 @@ class Job:
         return made or self.create(spec, seed)
 
     def guard(self, spec: MethodSpec) -> Guard:
-        """What stands around every call into a method."""
+        """Return the guard around every call into a method."""
         return Guard(spec.label, self.config.method_timeout_s)
 
     def code_hash(self, spec: MethodSpec) -> CodeHash:
@@ -227,7 +227,7 @@ class Job:
 
     @cached_property
     def preprocessing(self) -> dict[str, Any] | None:
-        """How images are prepared for the network; None: unknown, and nothing has needed it."""
+        """Preparation of images for the network; None: unknown, and nothing has needed it."""
         with suppress(TemporaError):
             return dataclasses.asdict(self.model.preprocessing)
         return None
@@ -353,5 +353,5 @@ def with_offline(scenarios: list[Scenario] | tuple[Scenario, ...]) -> tuple[Scen
                 f"two scenarios are both called {scenario.label!r}: give one of them a name of its own (name=...)"
             )
         known.add(shown)
-    scenario_cards(unique)  # two kinds under one name are told apart by nobody
+    scenario_cards(unique)  # raises if two kinds share a name
     return tuple(unique)

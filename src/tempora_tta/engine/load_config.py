@@ -23,7 +23,7 @@ from tempora_tta.scenarios import from_spec
 from tempora_tta.store import RunFolder
 
 MOST_PROBLEMS = 10
-"""So many are said; whoever has more mends these first."""
+"""Maximum number of problems shown at once."""
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 80
 
@@ -105,7 +105,7 @@ def _as_in_suite(chosen: Any, own: list[Any]) -> Any:
 
 
 class _Origin:
-    """Where in its file a key stands; what the command line gave instead stands nowhere in it."""
+    """Places of keys in their file; keys that the command line gave have none."""
 
     def __init__(
         self, path: Path | None, lines: Mapping[tuple[Any, ...], int], replaced: Iterable[tuple[str, ...]]
@@ -122,7 +122,7 @@ class _Origin:
 
 
 def _wrong_methods(config: RunConfig, origin: _Origin) -> Iterator[str]:
-    """What is wrong with the names of the methods and with each of their settings."""
+    """Name what is wrong with the names of the methods and with each of their settings."""
     for position, entry in enumerate(config.methods):
         if entry == "all":
             continue
@@ -137,7 +137,7 @@ def _wrong_methods(config: RunConfig, origin: _Origin) -> Iterator[str]:
 
 
 def _wrong_scenarios(config: RunConfig, origin: _Origin) -> Iterator[str]:
-    """What is wrong with each scenario, at the key that the message is about where it is about one."""
+    """Name what is wrong with each scenario, at the key that the message is about."""
     for position, spec in enumerate(config.scenarios):
         try:
             from_spec(with_times(spec))
@@ -153,7 +153,7 @@ def _wrong_stream(config: RunConfig, origin: _Origin) -> Iterator[str]:
 
 
 def _together(first: list[str], count: int) -> TemporaError:
-    """The first problems of so many, as one error."""
+    """Return the first problems as one error."""
     more = [f"and {count - len(first):,} more problems"] if count > len(first) else []
     return TemporaError("\n".join([*first, *more]))
 

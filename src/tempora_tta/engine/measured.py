@@ -109,7 +109,7 @@ def _times(standard: Calls, batches: int) -> Iterator[float]:
 
 
 def _uncertainty(drift: float, trace: Trace) -> float:
-    """How far, relatively, the pass's times may be off: the machine's drift and the mean's own error."""
+    """Return the relative error of a pass's times: the machine's drift and the mean's own error."""
     services = trace.service_ms[~np.isnan(trace.service_ms)]
     error = float(services.std() / services.mean() / np.sqrt(services.size)) if services.size else 0.0
     return min(0.5, drift + error)

@@ -80,7 +80,7 @@ def _with_recipe(spec: MethodSpec, recipes: Recipes) -> MethodSpec:
 
 
 def with_own_times(specs: Sequence[MethodSpec], clock: object) -> Sequence[MethodSpec]:
-    """Where this machine is profiled, variants of a method that the run does not have itself are profiled each."""
+    """Profile each variant of a method that the run does not have itself, where this machine is profiled."""
     if clock != STEADY:
         return specs
     labels = {spec.label for spec in specs}
@@ -131,7 +131,7 @@ def _not_tuned(spec: MethodSpec, recipes: Recipes, model: Classifier) -> str | N
 def recipe_record(
     recipes: Recipes, dataset: str, specs: Sequence[MethodSpec], shifts: Iterable[str], observer: Observer
 ) -> dict[str, Any]:
-    """What run.json keeps of the recipe file, whose path alone says nothing."""
+    """Return what run.json keeps of the recipe file, whose path alone says nothing."""
     met = recipes.met(dataset, shifts)
     if met:
         observer.note(

@@ -25,7 +25,7 @@ class Observer:
     stop_requested: bool = False
 
     def started(self, tasks: int, done: int) -> None:
-        """The run begins; so many of its tasks (method, shift, seed) were finished before."""
+        """The run begins; `done` of its tasks (method, shift, seed) were finished before."""
 
     def task_started(self, method: str, shift: str, seed: int) -> None: ...
 
@@ -68,7 +68,7 @@ class Together(Observer):
 
     @property
     def stop_requested(self) -> bool:
-        """Asked anew each time."""
+        """Read again at every look."""
         return any(one.stop_requested for one in (self._first, *self._others))
 
     @stop_requested.setter

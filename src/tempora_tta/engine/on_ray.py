@@ -155,7 +155,7 @@ class OnRay(Elsewhere):
             self._started_ray = False
 
     def _note_device(self, made: Made) -> None:
-        """Where times are looked up, any device may predict."""
+        """Count the device that made a task: where times are looked up, any may predict."""
         self._machine = self._machine or made.machine
         if self._kinds and made.kind not in self._kinds:
             mixed = ", ".join(sorted({*self._kinds, made.kind}))

@@ -118,7 +118,7 @@ def _missing_work(job: Job, stored: StoredPass, index: int) -> MissingWork | Non
 
 
 def keep_given(job: Job, folder: Path) -> None:
-    """Keep a profile that the clock was given where its own would be: whoever gets the run has its times, too."""
+    """Keep a profile that the clock was given where its own would be, so that the run travels with its times."""
     clock = job.clock
     if isinstance(clock, ProfileClock) and not clock.own:
         clock.profile.save(folder / PROFILE_FILE)
@@ -131,7 +131,7 @@ def profiled_device(job: Job) -> str:
 
 
 def fits(profile: Profile, job: Job, device: str | None) -> bool:
-    """Whether a profile is of this network, batch size and device (None: any)."""
+    """Return whether a profile is of this network, batch size and device (None: any)."""
     found = (profile.model, profile.weights, profile.batch_size, profile.device)
     wanted = (job.model.name, job.weights, job.streams[0].batch_size, device or profile.device)
     # Standard is other if the network's own code is, and with it everything else.

@@ -50,7 +50,7 @@ class PassMaker:
     _method: Method | None = field(default=None, init=False)
     _tail_batches: int | None = field(default=None, init=False)
     _predict_with: dict[str, Any] | None = field(default=None, init=False)
-    """In which runtime its predictions are made, and why; None: as they are timed, or nobody has looked yet."""
+    """Runtime of its predictions, and why; None: the timed one, or not looked at yet."""
 
     def method(self) -> Method:
         """The method, made on first use and kept until `release`."""
@@ -67,7 +67,7 @@ class PassMaker:
         return replace(self, spec=MethodSpec(STANDARD).under(self.spec.runtime))
 
     def identity(self, kind: str, **more: Any) -> dict[str, Any]:
-        """What tells a pass of this method on this stream from any other."""
+        """Return what tells a pass of this method on this stream from any other."""
         return self.job.identity(self.spec, self.source, kind, **more)
 
     def stored(self, identity: dict[str, Any], make: Callable[[Pass], Trace]) -> StoredPass:
@@ -175,7 +175,7 @@ class PassMaker:
                 clock.missing.clear()  # a kind that only the warm-up met cannot be looked for in the stream
 
     def _facts(self, run: Pass) -> dict[str, Any]:
-        """What the folder keeps beside the pass."""
+        """Return what the folder keeps with the pass."""
         method = run.calls.method
         facts: dict[str, Any] = {
             "history_free": method.history_free,
@@ -220,7 +220,7 @@ class PassMaker:
         return self._method
 
     def _beside(self, stream: Stream) -> Calls:
-        """Ready to predict beside the pass of another method."""
+        """Return standard inference, ready to predict during the pass of another method."""
         standard = Calls(self._predictor(stream), self.spec.label, stream, self.job.clock)
         standard.warm_up(1)
         return standard
@@ -239,7 +239,7 @@ class PassMaker:
             )
 
     def _steady_facts(self, clock: ProfileClock) -> dict[str, Any]:
-        """Which entries of the profile drove the pass, how sure they are, and which were missing."""
+        """Return the entries of the profile that drove the pass, how sure they are, and which were missing."""
         label = self.spec.times_as or self.spec.label
         own, standard = (clock.profile.facts.get(name, MethodFacts()) for name in (label, STANDARD))
         facts: dict[str, Any] = {

@@ -275,7 +275,7 @@ class Elsewhere:
         raise NotImplementedError
 
     def asked(self, task: Task | None = None) -> Asked:
-        """What another process has to know of the job, and of one task."""
+        """Return what another process has to know of the job, and of one task."""
         clock = self.job.clock
         profile = clock.profile if isinstance(clock, ProfileClock) and clock.recorded else None
         about_job = Asked(self.config(), self._fingerprint, profile)
@@ -317,7 +317,7 @@ def named(task: Task) -> str:
 
 
 def cores_for(job: Job) -> int:
-    """How many processes a job should have: 1 where one is as good, or where its own times are the answer."""
+    """Return the number of processes for a job: 1 where one is as good, or where its own times are the answer."""
     if not isinstance(job.clock, ProfileClock) or job.device.type != "cpu":
         return 1
     if sum(rough_cost(job, spec, source) for spec in job.methods for source in job.streams) < WORTH_IT:

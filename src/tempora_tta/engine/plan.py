@@ -37,7 +37,7 @@ class MethodPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do."""
+    """The work of a run, before it begins."""
 
     methods: tuple[MethodPlan, ...]
     streams: int

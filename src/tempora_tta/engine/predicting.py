@@ -86,7 +86,7 @@ def batches_at_once(method: Method, stream: Stream, wanted: int, guard: Guard) -
 
 
 def summarised(passes: Iterable[StoredPass]) -> dict[str, Any] | None:
-    """What run.json says about the runtime of a run's predictions; None where they are as they are timed."""
+    """Return what run.json says about the runtime of a run's predictions; None where it is the timed one."""
     told = {
         f"{stored.identity['method']} on {stored.identity['shift']}": stored.facts["predict_with"]
         for stored in passes

@@ -1,4 +1,4 @@
-"""What a batch's scores say: the predicted classes, how many are right, and how sure the method was."""
+"""Predictions of a batch from its scores: the classes, how many are right, and how sure the method was."""
 
 from __future__ import annotations
 

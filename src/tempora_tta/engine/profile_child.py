@@ -46,7 +46,7 @@ REQUEST, TENSORS, PROFILE, ERRORS = "request.pickle", "tensors.pt", "profile.jso
 
 @dataclass(frozen=True)
 class Request:
-    """What to profile: a job, and its methods with these labels or the work that a profile is missing."""
+    """A request to profile: a job, and its methods with these labels or the work that a profile is missing."""
 
     config: RunConfig
     objects: bytes | None
@@ -148,7 +148,7 @@ def _config(job: Job, missing: MissingWork | None) -> RunConfig:
 
 
 def _is_named(job: Job) -> bool:
-    """Whether a configuration names all that is profiled."""
+    """Return whether a configuration names all that is profiled."""
     return job.named and job.config.data.batches is None
 
 

@@ -88,7 +88,7 @@ def read_recipes(path: Path, model: str) -> Recipes:
 
 
 def _recipes(path: Path, content: Any) -> Recipes:
-    """The file's content, or an error of whatever kind where it is none."""
+    """Return the file's content; any error means that it is no recipe file."""
     chosen, select = content["recipes"], content["select"]
     if select not in SELECTORS:
         raise ValueError(select)

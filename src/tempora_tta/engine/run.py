@@ -83,7 +83,7 @@ class Run:
 
     @property
     def failed(self) -> int:
-        """How many cells failed."""
+        """Count the cells that failed."""
         return sum(row["status"].startswith("failed") for row in self.rows)
 
     def _begin(self) -> None:
@@ -232,7 +232,7 @@ def begun_baselines(job: Job, folder: RunFolder) -> dict[str, Baseline]:
 
 
 def unknowns(job: Job) -> Iterator[str]:
-    """What was assumed about images; and which code, loaded by a name made up at run time, changes unseen."""
+    """Name what was assumed about images, and code whose changes pass unseen, as its name is made at run time."""
     prepared = job.preprocessing or {"assumed": ()}
     if assumed := ", ".join(f"{name}={prepared[name]}" for name in prepared["assumed"]):
         yield (
@@ -265,7 +265,7 @@ def compare_with_published(job: Job, rows: Iterable[Mapping[str, Any]], observer
 
 
 _CONTEXT = ("model", "weights", "data", "batch_size", "num_batches", "stream", "preset")
-"""What all passes on a stream have in common, whatever the method."""
+"""Parts of an identity that all passes on a stream share."""
 
 
 def would_lose(job: Job, folder: RunFolder) -> Iterator[str]:

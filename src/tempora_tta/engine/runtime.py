@@ -1,4 +1,4 @@
-"""How PyTorch runs a method: eager, or one of the ways that a practitioner may choose to make it faster.
+"""Runtimes of a method in PyTorch: eager, or one of the ways that a practitioner may choose to make it faster.
 
 A runtime belongs to a method of a run, `tent@tf32`. It is switched on for that method's predictions and updates and
 off again, so that nothing else changes: lambda and the looks around passes stay those of eager standard inference.
@@ -64,7 +64,7 @@ class Runtime:
         return "+".join(self.parts) or EAGER
 
     def notes(self, device: torch.device) -> list[str]:
-        """What a user should know about this runtime on this device, such as that it does nothing there."""
+        """Say what a user should know about this runtime on this device, such as that it does nothing there."""
         found = []
         if TF32 in self.parts and device.type != "cuda":
             found.append(f"runtime {self}: tf32 has no effect on {device.type}")
@@ -117,7 +117,7 @@ class Runtime:
 
 
 def compiled_graphs() -> int:
-    """How many graphs torch.compile has made so far; a difference of two calls tells whether it did in between."""
+    """Count the graphs that torch.compile has made so far; two calls tell whether it made one in between."""
     dynamo = sys.modules.get("torch._dynamo.utils")  # absent until something is compiled
     return dynamo.counters["stats"]["unique_graphs"] if dynamo else 0
 

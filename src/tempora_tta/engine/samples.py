@@ -1,4 +1,4 @@
-"""A few small pictures of every shift, for the report: the same samples of each, clean ones beside them."""
+"""A few small pictures of every shift, for the report: the same samples of each shift, next to clean ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLEAN = "clean"
 
 
 def may_be_kept(config: DataConfig) -> bool:
-    """Whether pictures may lie in a run folder and travel with it: as the user says, else as the dataset does."""
+    """Return whether pictures may lie in a run folder and travel with it: as the user says, else as the dataset does."""
     return find(config.dataset).pictures_travel if config.pictures is None else config.pictures
 
 

@@ -80,7 +80,7 @@ class Task:
         ]
 
     def _not_applicable(self, scenario: Scenario) -> str | None:
-        """Why the scenario has no meaning here, or None."""
+        """Say why the scenario has no meaning here; None: it has."""
         clock = self.passes.job.clock
         if (
             isinstance(clock, ProfileClock)

@@ -119,7 +119,7 @@ def searched(settings: methods.Settings) -> Mapping[str, LogRange | Range]:
 
 
 def trials(settings: methods.Settings, count: int) -> Iterator[dict[str, Any]]:
-    """What to set in each of `count` trials, the default first; it alone where nothing is declared.
+    """Return the settings of `count` trials, the default first; it alone where nothing is declared.
 
     The others go through the declared ranges in an order in which every beginning covers them evenly (Halton's), so
     more trials contain fewer. `settings` are resolved, so that every default is a number.
@@ -195,7 +195,7 @@ def label_free(chances: Chances, threshold: float | None = None) -> dict[str, fl
 
 
 def atc_threshold(model: Classifier, clean: Stream, batches: int) -> float:
-    """How sure a prediction must be to count as right, for average thresholded confidence (Garg et al., 2022).
+    """Return the confidence from which a prediction counts as right, for average thresholded confidence (Garg et al., 2022).
 
     On the last `batches` batches of a clean labelled stream, as many of standard inference's predictions are surer
     as are right. Streams of one seed take their images from the other end, so theirs are others.
@@ -212,6 +212,6 @@ def _entropy(chances: Chances) -> Any:
 
 
 def described(tuned: Tuned, standard: float) -> str:
-    """Whether what label-free scores chose has collapsed, in words."""
+    """Say whether the choice of the label-free scores has collapsed."""
     fallen = [by for by in tuned.label_free if tuned.chosen(by).accuracy < standard - COLLAPSED]
     return f"{counted(len(fallen), 'score')} chose a collapse" if fallen else ""

@@ -102,8 +102,8 @@ OTHER_COLOURS = {
     "pace": "#f171ba",
 }
 """Of the bundled methods that are not the paper's. All colours here stay apart on light and on dark paper; those of
-the paper's methods and of Tempora's own (settle, pace) also for colour-blind readers of all three kinds. So many
-cannot all be far apart with two kinds of cones: the others are told apart at a second glance, and by their names."""
+the paper's methods and of Tempora's own (settle, pace) also for colour-blind readers of all three kinds. The
+others, too many to be far apart for two kinds of cones, are told apart at a second glance, and by their names."""
 
 
 @lru_cache(maxsize=1024)

@@ -108,15 +108,15 @@ def course_of(
     adapt_ms: FloatArray,
     forced: BoolArray,
     fallback: BoolArray | None = None,
-    beside: BoolArray | None = None,
+    apart: BoolArray | None = None,
     **given: Any,
 ) -> Course:
     """A course from when its batches started and what they took.
 
-    `forced`: idle before because of drops. `beside`: answered by a fallback that does not occupy the pipeline.
+    `forced`: idle before because of drops. `apart`: answered by a fallback that does not occupy the pipeline.
     """
     finish_ms = start_ms + (predict_ms + adapt_ms)
-    within = np.arange(start_ms.size) if beside is None else np.flatnonzero(~beside)
+    within = np.arange(start_ms.size) if apart is None else np.flatnonzero(~apart)
     idle_ms = np.zeros_like(start_ms)
     idle_ms[within[1:]] = start_ms[within[1:]] - finish_ms[within[:-1]]
     return Course(

@@ -240,7 +240,7 @@ class Timeline:
             adapt_ms=np.array(self._adapts_ms),
             adapted=phases == _ADAPTED,
             fallback=phases == _FALLBACK,
-            beside=(phases == _FALLBACK) & (self._fallback == FREE),
+            apart=(phases == _FALLBACK) & (self._fallback == FREE),
             spent_ms=self.budget.spent_ms,
         )
 

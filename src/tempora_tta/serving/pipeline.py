@@ -221,7 +221,7 @@ class Pipeline:
     def close(self, drain: bool = True) -> None:
         """Take no more requests, and end: after serving what waits, or, with drain=False, dropping it.
 
-        Comes back whatever a method does. A call that has not returned after `too_long_ms` (without draining: after
+        Always comes back. A call that has not returned after `too_long_ms` (without draining: after
         2 s, if that is less) is left to itself, and what waits for it is refused.
         """
         if os.getpid() != self._process:

@@ -46,7 +46,7 @@ class VerdictRecord(_Open):
 
 
 class MachineRecord(_Open):
-    """Where it ran."""
+    """The machine of a run."""
 
     command: list[str] = []
     versions: Facts = {}
@@ -69,7 +69,7 @@ class PredictWithRecord(_Open):
 
 
 class NonFiniteRecord(_Open):
-    """How often a method's scores were NaN or infinite."""
+    """Count of a method's scores that were NaN or infinite."""
 
     batches: int
     passes: int

@@ -336,7 +336,7 @@ def _take_lists(rows: NDArray[Any], column: pa.ChunkedArray) -> None:
 
 
 def arrivals(resolved: Resolved, otherwise: FloatArray) -> FloatArray:
-    """When each batch arrived, served or not; only a schedule knows that of those it lost."""
+    """Return when each batch arrived, served or not; only a schedule knows that of those it lost."""
     return otherwise if resolved.arrivals_ms is None else np.array(resolved.arrivals_ms)
 
 

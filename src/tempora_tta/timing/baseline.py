@@ -33,7 +33,7 @@ class Baseline:
         return cls(mean + provision * sigma, mean, sigma, float(np.median(times)), provision, times.size)
 
     def provision_ms(self, num_batches: int) -> float | None:
-        """lambda's provision over a stream, (lambda - mean) N: overhead that costs no budget, to print beside B."""
+        """lambda's provision over a stream, (lambda - mean) N: overhead that costs no budget, to print next to B."""
         return None if self.mean_ms is None else (self.baseline_ms - self.mean_ms) * num_batches
 
     def to_json(self) -> dict[str, Any]:

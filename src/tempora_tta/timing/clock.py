@@ -29,7 +29,7 @@ class Clock(Protocol):
 
     @property
     def looks_up(self) -> bool:
-        """Whether times come from a profile, so that every batch has one whatever is computed when."""
+        """Return whether times come from a profile, so that every batch has one in any order of computing."""
 
     def timed(self, work: Callable[[], T], piece: Callable[[T], Piece]) -> tuple[T, float]:
         """Do the work; return its result and its milliseconds. `piece` says afterwards what it was."""
@@ -90,7 +90,7 @@ class ProfileClock:
 
     @property
     def recorded(self) -> bool:
-        """Whether there is a profile yet."""
+        """Return whether there is a profile yet."""
         return self._profile is not None
 
     @property
@@ -108,7 +108,7 @@ class ProfileClock:
         self.used, self.missing = {}, {}
 
     def still_holds(self, used: Mapping[str, str]) -> bool:
-        """Whether a pass that used these entries would find the same numbers today."""
+        """Return whether a pass that used these entries would find the same numbers today."""
         for text, numbers in used.items():
             try:
                 kind = Kind.parse(text)

@@ -75,7 +75,7 @@ def energy_joules(device: torch.device) -> float | None:
 
 
 def gpu_uuid(device: torch.device) -> str:
-    """What the driver calls a GPU; its number would be another one under CUDA_VISIBLE_DEVICES."""
+    """Return the driver's name of a GPU; its number would be another one under CUDA_VISIBLE_DEVICES."""
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
 
 
@@ -103,7 +103,7 @@ def mean_watts(
     *,
     now_s: Callable[[], float] = time.monotonic,
 ) -> float | None:
-    """Energy per second of work without a pause; None where nobody counts it, or the counter hardly moves.
+    """Energy per second of work without a pause; None without a counter, or where it hardly moves.
 
     work: does one piece. joules: reads the counter.
     A driver's counter moves in steps of up to a tenth of a second, longer than most work: counting begins with one

@@ -1,6 +1,6 @@
 """From timed samples to steady times: one constant or one line per kind of work, and what is left over.
 
-A round goes through all kinds of work, with standard inference beside them. Every time is taken relative to its own
+A round goes through all kinds of work, and standard inference between them. Every time is taken relative to its own
 round's standard inference, so that a processor that slows down for a while slows both sides of the ratio.
 """
 
@@ -21,7 +21,7 @@ FloatArray = NDArray[np.float64]
 TAIL_SAMPLES = 299
 """From this many on, the largest is above the 99th percentile in 95 of 100 cases: 0.99^299 = 0.05."""
 BLOCK = 8
-"""Residuals follow each other in blocks of so many, because neighbours resemble each other."""
+"""Residuals per block: neighbours in time resemble each other."""
 FEWEST_ROUNDS = 8
 """Below this many clean rounds there is nothing to choose from."""
 LEAST_AMOUNTS = 4
@@ -87,7 +87,7 @@ def fit(
 
 
 def _works(places: Sequence[int] | None, count: int) -> list[NDArray[np.intp]]:
-    """Which samples are of the same piece of work; all of one, where there are too few of each."""
+    """Group samples by their piece of work; into one group where there are too few of each."""
     at = np.zeros(count) if places is None else np.asarray(places)
     works = [np.flatnonzero(at == place) for place in np.unique(at)]
     return works if min(map(len, works)) >= LEAST_PER_PLACE else [np.arange(count)]
@@ -102,7 +102,7 @@ def _middle(values: FloatArray, works: list[NDArray[np.intp]]) -> float:
 
 
 def _unexplained(values: FloatArray, works: list[NDArray[np.intp]]) -> float:
-    """How far pieces of work lie apart, without the chance of single samples; of single ones if they are of one."""
+    """Return the distance between pieces of work, without the chance of single samples; of single ones if they are of one."""
     return _spread(_medians(values, works) if len(works) >= LEAST_AMOUNTS else values)
 
 
@@ -134,7 +134,7 @@ def _error(left: FloatArray, ms: float) -> float:
 
 
 def _few_samples(count: int) -> float:
-    """What the median distance of so many normal samples falls short by (Croux and Rousseeuw, 1992)."""
+    """Return the factor by which the median distance of `count` normal samples falls short (Croux and Rousseeuw, 1992)."""
     return _SHORTFALL.get(count, count / (count - 0.8))
 
 
@@ -195,7 +195,7 @@ def distances(samples: Iterable[Sample], fits: Mapping[Kind, Fit]) -> dict[Kind,
 def residual_blocks(
     samples: Iterable[Sample], fits: Mapping[Kind, Fit], clean: Sequence[bool]
 ) -> list[list[float]]:
-    """What clean samples took, as a multiple of their fit: whole blocks of neighbours, in the order of time.
+    """Return the times of clean samples as multiples of their fit: whole blocks of neighbours, in the order of time.
 
     Work of a few microseconds says more about the timer than about the device, and is left out.
     """

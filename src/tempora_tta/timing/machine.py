@@ -45,7 +45,7 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
 
 
 def _command() -> list[str]:
-    """What was typed: `python -m tempora_tta` is the same command under another name."""
+    """Return the command as typed: `python -m tempora_tta` is the same under another name."""
     program = Path(sys.argv[0])
     return [
         "tempora" if program.parts[-2:] == ("tempora_tta", "__main__.py") else program.name,
@@ -55,7 +55,7 @@ def _command() -> list[str]:
 
 @cache
 def _source() -> dict[str, Any]:
-    """What runs here; asked once, since git takes its time."""
+    """Return version and commit of this package; asked once, since git takes its time."""
     return {
         "versions": {"tempora": __version__} | {name: _version(name) for name in _LIBRARIES},
         "commit": _git("rev-parse", "HEAD"),
@@ -65,7 +65,7 @@ def _source() -> dict[str, Any]:
 
 
 def device_kind(facts: dict[str, Any]) -> str:
-    """What lambda belongs to: the processor that runs the network, and how many of its threads.
+    """Name the device that lambda belongs to: the processor that runs the network, and how many of its threads.
 
     >>> device_kind({"device": "cpu", "cpu": "Some CPU", "threads": 2})
     'Some CPU, 2 threads'

@@ -32,11 +32,11 @@ verdict warns."""
 TAIL = "tail"
 GIVEN = "given"
 PRIVATE = ("command", "dirty")
-"""Facts about a machine that nobody else needs: a command line has paths and names in it."""
+"""Facts that stay on the machine: a command line has paths and names in it."""
 STANDARD = "standard"
 STEP = "step"
 ANY_ACTION = "*"
-"""In a profile whose times were given: whatever adapt() did that has no time of its own."""
+"""In a profile whose times were given: any action that has no time of its own."""
 
 
 class _Part(BaseModel):
@@ -57,7 +57,7 @@ class Entry(_Part):
     amount: float | None = None
     """The middle of the amounts that were seen."""
     wall_ms: float | None = Field(None, ge=0)
-    """Median of the wall time beside it."""
+    """Median of its wall time."""
     error: float = Field(0.0, ge=0)
     """Half of the 95 % interval of `steady_ms`, as a fraction of it."""
     samples: int = Field(0, ge=0)
@@ -112,7 +112,7 @@ class Residuals(_Part):
 
 
 class MethodFacts(_Part):
-    """What was noticed about a method while it was profiled, besides its times."""
+    """Facts noticed about a method while it was profiled, besides its times."""
 
     made_by: str = ""
     """Hash of its settings and, if it is the user's own, its code. Empty: not known."""
@@ -228,7 +228,7 @@ class Profile(_Part):
 
     @property
     def verdict(self) -> Verdict:
-        """What a reader of a number behind this profile should know."""
+        """Return the verdict on these times: what a reader of a number behind this profile should know."""
         reasons = []
         if self.imprecision > PRECISE:
             reasons.append(f"times are known to ±{percent(self.imprecision)}")
@@ -242,7 +242,7 @@ class Profile(_Part):
         return Verdict(status, tuple(reasons), f"{status}: {'; '.join(reasons)}" if reasons else "")
 
     def uncertainty(self, method: str) -> float:
-        """How far, relatively, the service times of a method may be off against standard inference."""
+        """Return the relative error of a method's service times against standard inference."""
         return uncertainty(self.entries, method)
 
     def overheads(self) -> list[dict[str, Any]]:
@@ -272,7 +272,7 @@ class Profile(_Part):
         return sum(entry.samples * entry.steady_ms for entry in own) / count if count else 0.0
 
     def substitute(self, kind: Kind) -> Entry | None:
-        """What a kind without a time costs: another mode of the same action, else a step, else the most there is."""
+        """Return a time for a kind without one: another mode of the same action, else a step, else the largest."""
         own = [entry for entry in self.entries if (entry.method, entry.phase) == (kind.method, kind.phase)]
         for wanted in (kind.action, STEP):
             alike = [entry for entry in own if entry.action == wanted]

@@ -85,7 +85,7 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Subject:
-    """What is profiled: methods of one network on one device, over the streams of a run."""
+    """The subject of a profile: methods of one network on one device, over the streams of a run."""
 
     model: str
     weights: str
@@ -460,7 +460,7 @@ def _repeat(
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the rounds say."""
+    """Fits and checks from the rounds."""
 
     clean: list[bool]
     standard_ms: dict[int, float]

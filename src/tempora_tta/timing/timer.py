@@ -1,4 +1,4 @@
-"""Timing a piece of work for a profile: by this process's processor time or the device's, wall time beside it."""
+"""Timing a piece of work for a profile: by the processor time of this process or the time of the device, and by wall time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 CPU_TIME, DEVICE_TIME, WALL_TIME = "process CPU time", "device time", "wall time"
 CLEAN_CPU_SHARE = 0.97
-"""One thread that nobody interrupts has the processor for all of the time that passes."""
+"""Share of wall time: a thread that is never interrupted has the processor all the time."""
 FOREIGN_SHARE = 0.05
 """Of the machine's busy time, what others may have used while several threads were timed."""
 CLEAN_DEVICE_X = 1.05
@@ -49,7 +49,7 @@ class Timer:
 
 
 class RoundWatch:
-    """Whether the processor was ours during a round. A GPU's rounds are told apart later, by their standard
+    """Check that the processor was ours during a round. A GPU's rounds are told apart later, by their standard
     inference."""
 
     def __init__(self, timer: Timer) -> None:

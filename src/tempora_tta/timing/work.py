@@ -21,7 +21,7 @@ NOT_LEARNING = "not learning"
 
 
 def work_of(method: Any) -> Work:
-    """What the method says about the work it has just done; said once, it is forgotten."""
+    """Return what the method says about the work it has just done; said once, it is forgotten."""
     mode, amount = getattr(method, "work", None) or NO_WORK
     method.work = None
     if not mode and not method.learning:

@@ -44,7 +44,7 @@ class Replicates:
     """(draws, methods): what other times would change; one row of zeros where times are exact."""
     variance: FloatArray
     """(methods,): of each utility over other batches, from its own batches alone: the same series has the same
-    interval whatever it is compared with. Leads are judged from `sampled`, in pairs. NaN where that is."""
+    interval, the same in every comparison. Leads are judged from `sampled`, in pairs. NaN where that is."""
     freedom: FloatArray
     """(methods,): degrees of freedom of `variance`."""
     batches: int = 1

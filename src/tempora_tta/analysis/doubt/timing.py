@@ -135,8 +135,8 @@ class Steady:
         if known is None or known == Kind(STANDARD, PREDICT):
             return self.baseline
         if known not in self._relative:
-            beside = self._rounds.kinds[known] / self._rounds.standard
-            self._relative[known] = self._drawn(beside, str(known))
+            ratios = self._rounds.kinds[known] / self._rounds.standard
+            self._relative[known] = self._drawn(ratios, str(known))
         return self.baseline * self._relative[known]
 
     def _known(self, kind: Kind) -> Kind | None:

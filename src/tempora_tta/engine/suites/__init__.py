@@ -1,6 +1,6 @@
 """Suites: configurations that ship with Tempora under a name and a version, so that results can be cited.
 
-A suite `NAME-vN` has a part per network, `NAME-vN/PART`, each a configuration file beside this one. What a part fixes
+A suite `NAME-vN` has a part per network, `NAME-vN/PART`, each a configuration file in this folder. What a part fixes
 never changes; a better choice becomes the next version. `pins.json` holds fingerprints of the weights and of every
 shift, so that a run on other ones is noticed (`engine.conformity`).
 """

@@ -17,8 +17,8 @@ function chartTheme() {
   };
 }
 
-// Draw a chart into an element; `data` maps names of data sets to rows, `finding` says what it shows to whoever does
-// not see it. Returns its Vega view.
+// Draw a chart into an element; `data` maps names of data sets to rows, `finding` says what it shows to readers
+// who do not see it. Returns its Vega view.
 async function draw(run, id, name, data, finding) {
   const element = document.getElementById(id);
   element.dataset.finding = finding;
