@@ -22,7 +22,7 @@ CLEAN = "clean"
 
 
 def may_be_kept(config: DataConfig) -> bool:
-    """Return whether pictures may lie in a run folder and travel with it: as the user says, else as the dataset does."""
+    """Return whether pictures may travel in a run folder: as the user says, else as the dataset does."""
     return find(config.dataset).pictures_travel if config.pictures is None else config.pictures
 
 

@@ -195,7 +195,7 @@ def label_free(chances: Chances, threshold: float | None = None) -> dict[str, fl
 
 
 def atc_threshold(model: Classifier, clean: Stream, batches: int) -> float:
-    """Return the confidence from which a prediction counts as right, for average thresholded confidence (Garg et al., 2022).
+    """Return the threshold of average thresholded confidence (Garg et al., 2022): surer predictions count as right.
 
     On the last `batches` batches of a clean labelled stream, as many of standard inference's predictions are surer
     as are right. Streams of one seed take their images from the other end, so theirs are others.

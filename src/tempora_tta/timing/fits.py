@@ -102,7 +102,7 @@ def _middle(values: FloatArray, works: list[NDArray[np.intp]]) -> float:
 
 
 def _unexplained(values: FloatArray, works: list[NDArray[np.intp]]) -> float:
-    """Return the distance between pieces of work, without the chance of single samples; of single ones if they are of one."""
+    """Return the spread between pieces of work, without the chance of single samples; of samples, if all are of one."""
     return _spread(_medians(values, works) if len(works) >= LEAST_AMOUNTS else values)
 
 
@@ -134,7 +134,7 @@ def _error(left: FloatArray, ms: float) -> float:
 
 
 def _few_samples(count: int) -> float:
-    """Return the factor by which the median distance of `count` normal samples falls short (Croux and Rousseeuw, 1992)."""
+    """Return by what factor the median distance of `count` normal samples falls short (Croux and Rousseeuw, 1992)."""
     return _SHORTFALL.get(count, count / (count - 0.8))
 
 

@@ -1,4 +1,4 @@
-"""Timing a piece of work for a profile: by the processor time of this process or the time of the device, and by wall time."""
+"""Timing of a piece of work for a profile: in processor or device time, and in wall time."""
 
 from __future__ import annotations
 
