@@ -102,7 +102,7 @@ def _middle(values: FloatArray, works: list[NDArray[np.intp]]) -> float:
 
 
 def _unexplained(values: FloatArray, works: list[NDArray[np.intp]]) -> float:
-    """Return the spread between pieces of work, without the chance of single samples; of samples, if all are of one."""
+    """Return the spread of pieces of work without the chance of single samples; of samples, if all are of one."""
     return _spread(_medians(values, works) if len(works) >= LEAST_AMOUNTS else values)
 
 
