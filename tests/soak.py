@@ -36,7 +36,7 @@ RUN = (
     ),
 )
 PREPARED = (
-    *("altair", "timm", "torch.utils.data", "vl_convert", "tempora_tta.cli.app", "tempora_tta.cli.progress"),
+    *("altair", "timm", "torch.utils.data", "vl_convert", "tempora_tta.cli.app", "tempora_tta.progress"),
     *(
         "tempora_tta.data.bundled",
         "tempora_tta.engine.plan",

@@ -43,6 +43,12 @@ WORTH_IT = 2000
 TRIES = 3
 """How often a task is begun whose process dies: once among others, then alone."""
 _LOOK_EVERY_S = 1.0
+BEGUN = "begun"
+"""The first that a process says."""
+NO_PROCESS = (
+    "no process can begin: in a script that starts a run, ask `if __name__ == '__main__':` first, since each process "
+    "imports the script; or give --threads the number of cores"
+)
 
 
 class Place(Profiles, Protocol):
@@ -379,14 +385,19 @@ class OnCores(Elsewhere):
             busy = {core.answers: core for core in self._cores if core.task}
             for connection in wait(list(busy), timeout=_LOOK_EVERY_S):
                 core = busy[connection]  # type: ignore[index]
-                done, core.task = core.task, None
-                assert done is not None
                 try:
                     made = core.answers.recv()
                 except (EOFError, OSError):
+                    if not core.begun:
+                        raise TemporaError(NO_PROCESS) from None
                     core.end()
                     self._cores[self._cores.index(core)] = _Core()
                     made = None
+                if made == BEGUN:
+                    core.begun = True
+                    continue
+                done, core.task = core.task, None
+                assert done is not None
                 yield done, made
         self.close()
 
@@ -403,6 +414,7 @@ class _Core:
         context = multiprocessing.get_context("spawn")
         self.answers, theirs = context.Pipe()
         self.task: Task | None = None
+        self.begun = False
         self._shift = ""
         self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
         self._process.start()
@@ -430,5 +442,6 @@ def _serve(connection: Connection) -> None:
     """In the process: answer until nothing is asked any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run ends its processes itself
     with suppress(EOFError, BrokenPipeError):
+        connection.send(BEGUN)
         while True:
             connection.send(answer("make", connection.recv(), {}))
