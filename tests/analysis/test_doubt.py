@@ -186,7 +186,7 @@ def test_blocks_keep_what_neighbours_share() -> None:
 
 
 def test_segments_are_drawn_each_for_itself() -> None:
-    """What differs between segments is known: every draw has as much of each."""
+    """Every draw has as much of each segment, because their differences are known, not chance."""
     worth = np.repeat([[0.2], [0.8]], 100, axis=0)
     assert np.abs(Blocks((100, 100), (5, 7)).sums(worth)).max() < 1e-12
 
@@ -224,7 +224,7 @@ def test_what_is_said_of_a_number_does_not_depend_on_who_stands_beside_it() -> N
     """The same answers had ±1.6 in one column and ±2.1 in the next, because others there were correlated."""
     own, other = stream(0.5, batches=60), stream(0.4, batches=60)
     slow = 0.3 + 0.1 * np.sin(np.arange(60) / 9)[:, None]
-    cells = [replicate("ab", np.concatenate([own, beside], axis=1), stream="one") for beside in (other, slow)]
+    cells = [replicate("ab", np.concatenate([own, rival], axis=1), stream="one") for rival in (other, slow)]
     (lo, hi), (other_lo, other_hi) = (cell.sample_interval for cell in cells)
     assert (lo[0], hi[0]) == (other_lo[0], other_hi[0])
     drawn = np.quantile(cells[0].sampled[:, 0], [0.025, 0.975])

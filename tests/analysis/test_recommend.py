@@ -1,4 +1,4 @@
-"""Which method to use: exact answers only, who else was asked, and how sure it is."""
+"""The recommended method: exact answers only, the others that were asked, and how sure it is."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_frozen_batches_that_somebody_waits_for_must_have_been_timed(run: Result
     assert set(found.left_out) == {"tent", "sar", "adabn", "lame"}
     assert "how fast the model predicts when frozen" in found.left_out["lame"]
     waits = ask(run, Deployment(arrivals="on_completion", budget_ms=20.0, rule="strict"))
-    assert "lame" in set(waits.ranking["method"]), "nobody waits for its frozen batches"
+    assert "lame" in set(waits.ranking["method"]), "no sample waits for its frozen batches"
 
 
 @pytest.mark.parametrize("threshold_ms", [11.0, 12.5, 90.0])
@@ -306,7 +306,7 @@ def test_what_cannot_be_answered_is_said(run: Results, tmp_path: Path) -> None:
 
 
 def test_no_answer_contradicts_a_measured_neighbour(tmp_path: Path) -> None:
-    """AdaBN has an answer at this budget; SHOT-IM has none, and was better a hair's breadth beside it."""
+    """AdaBN has an answer at this budget; SHOT-IM has none, but was better at one a hair's breadth below."""
     methods = {"standard": METHODS["standard"], "adabn": METHODS["adabn"], "shot_im": Pace(10.0, 14.0, 0.80)}
     budgets = (Amortised(budget_ms=198.0), Amortised(budget_ms=400.0))
     run = write_run(tmp_path, methods=methods, scenarios=[Offline(), *budgets])

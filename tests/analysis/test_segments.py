@@ -1,4 +1,4 @@
-"""Where in a stream methods collapse, recover and forget: worked examples."""
+"""Places in a stream where methods collapse, recover and forget: worked examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a time-aware method is told, in passes and in the live pipeline."""
+"""Moments that a time-aware method is told, in passes and in the live pipeline."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Listener(Method):
 
 
 def heard(scenario: Scenario, **settings: Any) -> dict[str, list[Moment]]:
-    """What it was told in the pass of a scenario, after the offline pass and the warm-up."""
+    """Return what the listener was told in the pass of a scenario, after the offline pass and the warm-up."""
     results = tempora.evaluate(
         tiny_network(),
         STREAM,
@@ -163,7 +163,7 @@ def test_passes_of_their_own_agree_to_the_bit_whether_others_share_or_not(
 
 
 class Hurrying(Method):
-    """What it predicts depends on what it was told."""
+    """Method whose predictions depend on what it was told."""
 
     name = "hurrying"
     time_aware = True

@@ -1,4 +1,4 @@
-"""`stepped_fraction`: how often a method really learned, beside how often it was allowed to."""
+"""`stepped_fraction`: how often a method really learned, compared with how often it was allowed to."""
 
 from __future__ import annotations
 

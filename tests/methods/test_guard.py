@@ -1,4 +1,4 @@
-"""Whatever a method leaves behind in torch is put back and named; whoever ends Python or hangs only fails."""
+"""The guard: it puts back and names what a method changed in torch; a method that hangs or ends Python only fails."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Text(HTMLParser):
 
 
 def unpacked(packed: dict[str, Any]) -> np.ndarray:
-    """What a browser makes of a packed array."""
+    """Unpack an array as a browser does."""
     values = np.frombuffer(base64.b64decode(packed["data"]), TYPES[packed["type"]])
     return values / packed["per"] if "per" in packed else values
 

@@ -1,4 +1,4 @@
-"""Results as somebody at a notebook holds them: what they show of themselves, and what can be asked of them."""
+"""Results in the hands of a notebook's user: what they show of themselves, and what can be asked of them."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def test_it_is_drawn_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch):
             return True
 
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with watched(None, True) as nobody:
-        assert type(nobody) is Observer
+    with watched(None, True) as silent:
+        assert type(silent) is Observer
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     with watched(None, True) as bars:
         bars.note("mind the gap")

@@ -1,6 +1,6 @@
 """Methods that misbehave while they serve: faults x events, on a clock of the test's own.
 
-Whatever goes wrong, every request ends once, Standard answers where the method cannot, and close() comes back.
+Under every fault each request ends once, Standard answers where the method cannot, and close() comes back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Thousands of requests from many threads, with everything that goes wrong: each ends exactly once, nothing stays.
 
-No time decides here: whatever the threads do, the counts must add up. The watchdog only ends a test that hangs.
+No time decides here: in any order of the threads, the counts must add up. The watchdog only ends a test that hangs.
 """
 
 from __future__ import annotations

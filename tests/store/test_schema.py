@@ -1,4 +1,4 @@
-"""What is written can be read back, and every field has its sentence."""
+"""The stored format: what is written can be read back, and every field has its sentence."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tempora_tta.timing.device import LEAST_S, READ_EVERY_S, mean_watts
 
 
 class Device:
-    """Draws so many watts while it works, and counts them every `step_s`."""
+    """Device that draws `watts` while it works, and counts them every `step_s`."""
 
     def __init__(self, watts: float, busy_s: float, step_s: float) -> None:
         self.watts, self.busy_s, self.step_s, self.seconds = watts, busy_s, step_s, 0.0
