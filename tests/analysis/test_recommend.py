@@ -81,7 +81,7 @@ def test_any_deployment_is_read_or_replayed_or_not_answered(tmp_path: Path) -> N
     assert ask(run, Deployment(interval_ms=12.0, threshold_ms=30.0, queue=0)).left_out
 
 
-def test_frozen_batches_that_somebody_waits_for_must_have_been_timed(run: Results) -> None:
+def test_frozen_batches_that_samples_wait_for_must_have_been_timed(run: Results) -> None:
     """LAME freezes into Standard, but how long the frozen LAME takes is not how long Standard takes."""
     found = ask(run, Deployment(interval_ms=50.0, budget_ms=20.0))
     assert set(found.left_out) == {"tent", "sar", "adabn", "lame"}
@@ -408,7 +408,7 @@ def test_too_few_responses_are_no_answer(run: Results, seeds: Results, percent: 
     assert not ask(seeds, Discrete(interval_ms=50.0), **required).left_out
 
 
-def test_nobody_keeps_what_cannot_be_kept(seeds: Results) -> None:
+def test_no_method_keeps_a_promise_that_cannot_be_kept(seeds: Results) -> None:
     found = ask(seeds, Discrete(interval_ms=50.0), p90_ms=5.0)
     assert (found.fits, found.method) == ("no", None)
     assert found.left_out["standard"].startswith("its p90 is 9")

@@ -251,7 +251,7 @@ def like_the_paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_beside_the_paper(like_the_paper: Path) -> None:
+def test_a_run_compared_with_the_paper(like_the_paper: Path) -> None:
     text = one_line(tempora("compare", like_the_paper, "--published", "rn50_inc"))
     assert "numbers next to rn50_inc: mean absolute difference" in text
     assert "known inconsistency 5" in text

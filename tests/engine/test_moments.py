@@ -79,7 +79,7 @@ def test_a_batch_that_came_meanwhile_is_queued_and_the_one_after_it_is_the_next_
     assert (first.now_ms, first.queued, first.slack_ms) == (42.0, 1, 40.0)
 
 
-def test_nobody_knows_when_the_next_of_a_random_schedule_comes() -> None:
+def test_the_next_arrival_of_a_random_schedule_is_not_told() -> None:
     moments = heard(Deployment(arrivals=Poisson(interval_ms=100), deadline_ms=90, residuals=False))
     assert {moment.slack_ms for moment in (*moments["predict"], *moments["adapt"])} == {None}
     assert {(moment.interval_ms, moment.deadline_ms) for moment in moments["predict"]} == {(100.0, 90.0)}
@@ -114,7 +114,7 @@ class Beginner(Listener):
         return "begun" if self.seen == 1 else "step"
 
 
-def test_the_warm_up_of_a_later_pass_begins_anew_too() -> None:
+def test_the_warm_up_of_a_later_pass_begins_again_too() -> None:
     clock = CLOCK | {"beginner": (42, 30)}
     scenarios = [Discrete(interval_ms=100), Continuous(threshold_ms=100)]
     tempora.evaluate(

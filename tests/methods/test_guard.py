@@ -152,7 +152,7 @@ def test_a_library_that_never_returns_ends_the_process_and_shows_where():
     assert "in hangs" in found.stderr
 
 
-def test_randomness_of_ones_own_starts_alike_and_disturbs_nobody():
+def test_randomness_of_ones_own_starts_alike_and_disturbs_no_other():
     def drawn() -> tuple[float, float, float]:
         return random.random(), float(np.random.rand()), float(torch.rand(1))  # noqa: NPY002
 

@@ -400,7 +400,7 @@ def test_a_downloaded_table_has_numbers_in_columns_of_numbers(browser: Browser, 
     assert signs, "some winner is equal or undecided"
 
 
-def test_names_are_text_whatever_they_contain(browser: Browser, tmp_path: Path) -> None:
+def test_names_are_text_with_any_content(browser: Browser, tmp_path: Path) -> None:
     methods = {"standard": METHODS["standard"], HOSTILE_METHOD: METHODS["tent"]}
     results = write_run(
         tmp_path,

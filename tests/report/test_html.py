@@ -122,7 +122,7 @@ def test_holds_every_cell_and_the_beginning_of_its_timeline(results: Results, pa
             np.testing.assert_allclose(drawn[name][place][served], exact, atol=5.1e-4)
 
 
-def test_asks_nobody_for_anything_and_runs_only_its_own_scripts(page: str) -> None:
+def test_asks_no_server_for_anything_and_runs_only_its_own_scripts(page: str) -> None:
     parsed = Text(page)
     wanted = [attributes.get(name) for _, attributes in parsed.elements for name in ("src", "href")]
     assert all(url is None or url.startswith("#") for url in wanted)

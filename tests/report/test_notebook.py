@@ -88,7 +88,7 @@ def test_the_chart_has_every_method_and_kind_of_scenario(results: Results):
         results.plot(shift="nope")
 
 
-def test_the_report_is_beside_the_run_or_where_one_says(results: Results, tmp_path: Path, monkeypatch):
+def test_the_report_is_next_to_the_run_or_where_one_says(results: Results, tmp_path: Path, monkeypatch):
     assert results.report() == results.path / "report.html"
     page = (results.path / "report.html").read_text(encoding="utf-8")
     monkeypatch.setattr(
@@ -116,7 +116,7 @@ def test_the_line_of_a_notebook_says_how_far_the_run_is():
     assert drawn[-1] == "", "nothing is left behind"
 
 
-def test_it_is_drawn_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch):
+def test_it_is_drawn_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch):
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

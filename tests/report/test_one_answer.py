@@ -83,7 +83,7 @@ def test_wins_are_one_number_everywhere(run: Results, page: str) -> None:
     )
 
 
-def test_whoever_shares_a_win_is_seen_in_its_square(run: Results, page: str) -> None:
+def test_every_method_that_shares_a_win_is_seen_in_its_square(run: Results, page: str) -> None:
     """It was counted in the legend and stood nowhere."""
     both = f"AdaBN, {run.cards.label(TWIN)}"
     assert both in shown("show", run.path)

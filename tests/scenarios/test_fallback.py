@@ -232,7 +232,7 @@ def test_a_live_system_hears_of_losses_while_it_is_busy():
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=400), st.integers(0, 60))
-def test_percentiles_are_the_smallest_time_within_which_so_many_were_answered(responses, lost):
+def test_percentiles_are_the_smallest_time_within_which_that_share_was_answered(responses, lost):
     count = len(responses) + lost
     if count == 0:
         return

@@ -303,7 +303,7 @@ def while_time_passes(clock, work):
 
 @pytest.mark.parametrize("drain", [True, False])
 @pytest.mark.parametrize("call", ["predict", "adapt", "callback", "snapshot"])
-def test_close_comes_back_and_ends_every_request_whatever_hangs(call, drain, clock, kind, tmp_path):
+def test_close_comes_back_and_ends_every_request_when_anything_hangs(call, drain, clock, kind, tmp_path):
     hang, errors = Hang(), []
 
     def save():

@@ -199,7 +199,7 @@ def test_a_method_that_breaks_down_under_load_is_replaced(fault, reason):
     [(knobs, place % 2 == 0) for place, knobs in enumerate(KNOBS)] + [(KNOBS[0], False)],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else str(value),
 )
-def test_closing_in_the_middle_loses_nobody(knobs, drain):
+def test_closing_in_the_middle_loses_no_request(knobs, drain):
     def close_soon(pipeline, clients):
         while pipeline.stats()["answered"] < 20 and clients.busy:
             time.sleep(0.001)

@@ -258,7 +258,7 @@ def test_a_pass_that_says_of_no_kind_of_work_what_it_took_is_made_again(text):
     assert not ProfileClock(profile_of(*TENT)).still_holds({text: "1.0"})
 
 
-def test_rounds_of_added_kinds_stand_beside_the_first():
+def test_rounds_of_added_kinds_stand_next_to_the_first():
     profile = profile_of(*TENT)
     new = Entry(method="sar", phase="predict", steady_ms=12.0, rounds=[0, 1], ms=[12.0, 12.1])
     joined = profile.with_entries(
