@@ -129,7 +129,7 @@ def time_of(network: str, method: str, device: str) -> dict[str, Any]:
 
 
 def run(task: Task, clock: dict[str, Any], device: str) -> dict[str, Any]:
-    """What the method got out of each scenario."""
+    """Evaluate the task's method in its scenarios and return the scores of every cell."""
     torch.set_num_threads(1)
     model = tempora_tta.models.load(task.network)
     continual = task.kind == "continual"
@@ -161,7 +161,7 @@ def known(passes: Path) -> list[dict[str, Any]]:
 
 
 def make(passes: Path, jobs: int, networks: list[str], device: str) -> None:
-    """Whatever is missing of these networks, several at a time."""
+    """Run the tasks of these networks that are still missing, several at a time."""
     passes.parent.mkdir(exist_ok=True, parents=True)
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool, passes.open("a") as file:
         done = known(passes)

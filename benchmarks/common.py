@@ -21,10 +21,10 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures
 
 
 def timed(work: Callable[[], T], device: str = "cpu") -> tuple[T, float]:
-    """What came out, and the seconds that it took.
+    """Run `work` and return its result and the seconds that it took.
 
-    On a GPU until the device was done with it. On a CPU the processor's seconds for this process, of all its threads:
-    waiting for a core, while somebody else's work has it, is not part of them.
+    On a GPU the seconds last until the device is done. On a CPU they are this process's CPU seconds, over all its
+    threads: waiting for a core that another process holds does not count.
     """
     clock = _gpu_clock if device.startswith("cuda") else time.process_time
     start = clock()

@@ -1,4 +1,4 @@
-"""Images per second, decoded and delivered: Tempora's streams beside torch's DataLoader, in one run.
+"""Images per second, decoded and delivered: Tempora's streams next to torch's DataLoader, in one run.
 
     python benchmarks/data.py --images 2000 --workers 2 --json data.json
 

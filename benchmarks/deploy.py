@@ -1,4 +1,4 @@
-"""What the live pipeline costs, and whether the simulator tells what it lives.
+"""Cost of the live pipeline, and agreement between the simulator and what the pipeline lives through.
 
     python benchmarks/deploy.py overhead --json benchmarks/results/cpu-deploy.json
     python benchmarks/deploy.py overhead --device cuda --model resnet50
@@ -158,7 +158,7 @@ def lived(
 
 
 def _command() -> str:
-    """What was typed, but for where the file goes."""
+    """Return the command as it was typed, without the name of the file to write."""
     given = sys.argv[1:]
     at = given.index("--json") if "--json" in given else len(given)
     return " ".join(["python benchmarks/deploy.py", *given[:at], *given[at + 2 :]])

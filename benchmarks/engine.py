@@ -1,7 +1,7 @@
 """The engine measured against itself: `python benchmarks/engine.py`.
 
 Three questions, answered as ratios within one run:
-- harness: what does the engine cost per batch? A method that does nothing measures it, beside the baseline.
+- harness: what does the engine cost per batch, compared with the baseline? A method that does nothing measures it.
 - sharing: the same grid with shared passes and with one pass per scenario: passes and seconds.
 - idle (CUDA): how much of a timed pass does the GPU spend without a kernel running?
 
@@ -34,7 +34,7 @@ GRADIENT_FREE = ("standard", "adabn", "lame", "neo")
 
 
 class Null(Method):
-    """Does nothing, so that whatever time passes is the engine's."""
+    """Method that does nothing, so that all the time that passes is the engine's."""
 
     name = "null"
 
@@ -55,7 +55,7 @@ def synthetic(
 
 
 def harness(model: models.Classifier, given: list[Any], device: str) -> dict[str, float]:
-    """What the engine itself costs per batch: inside the clock, where a method would be blamed, and outside."""
+    """Measure the engine's own time per batch: inside the clock, where a method would be blamed, and outside."""
     clock = MeasuredClock(torch.device(device))
     stream = from_batches("synthetic", given, device=device)
     resolved = Offline().resolve(num_batches=stream.num_batches)

@@ -106,7 +106,7 @@ class Grid:
 
 
 def doubts(run: Path) -> list[str]:
-    """Why passes are not VALID."""
+    """List the passes that are not VALID, with their reasons."""
     with RunFolder.for_writing(run) as folder:
         passes = [(made.identity, made.facts.get("verdict")) for made in folder.passes().values()]
     return [

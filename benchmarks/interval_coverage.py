@@ -1,4 +1,4 @@
-"""How often the 95 % intervals hold the truth: `python benchmarks/interval_coverage.py`.
+"""Share of the 95 % intervals that hold the truth: `python benchmarks/interval_coverage.py`.
 
 Streams of six methods are made up whose true utilities are known: a batch is easy or hard for all methods, each
 method has luck of its own, and both go on from batch to batch (AR(1)) or not. Where times are drawn too, a profile
@@ -90,8 +90,8 @@ def simulated(
     true_x = np.array(SERVICE_X)
     together = np.exp(NOISE * generator.standard_normal((ROUNDS, 1)))
     rounds_x = true_x * together * np.exp(NOISE * generator.standard_normal((ROUNDS, len(METHODS))))
-    beside = rounds_x / rounds_x[:, [0]]
-    found_x = np.median(beside, axis=0)
+    relative = rounds_x / rounds_x[:, [0]]
+    found_x = np.median(relative, axis=0)
     kinds = {Kind(method, PREDICT): rounds_x[:, place] for place, method in enumerate(METHODS)}
     drawn = Steady(Rounds(rounds_x[:, 0], kinds), DRAWS, seed=int(generator.integers(2**31)))
     factors = np.stack([drawn.factor(Kind(method, PREDICT)) / drawn.baseline for method in METHODS], axis=1)

@@ -1,4 +1,4 @@
-"""Write the profiles that ship with Tempora from the measurements that are committed beside this script.
+"""Write the profiles that ship with Tempora from the measurements in benchmarks/results.
 
     python benchmarks/library.py
 
@@ -54,7 +54,7 @@ def profile_of(source: Path, name: str) -> dict[str, Any]:
 
 
 def _date(source: Path) -> str:
-    """When the measurement was committed."""
+    """Return the day on which the measurement was committed."""
     command = ["git", "-C", str(source.parent), "log", "-1", "--format=%cs", "--", source.name]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -1,9 +1,9 @@
-"""Milliseconds of predict and adapt per method, beside the least that such work can cost.
+"""Milliseconds of predict and adapt per method, compared with the least that such work can cost.
 
     python benchmarks/methods.py --device cuda --model resnet50
 
 A floor is the bare work without the method: a forward; one with batch statistics; a forward and a backward to the
-same parameters. A method that makes several of them is held against so many (`counted`).
+same parameters. A method that makes several of them is held against as many (`counted`).
 Methods and floors take turns within every round, so that their ratios survive a drifting clock; medians over rounds.
 On a CPU these are CPU times. Filters are opened, so that every method does all the work it can have with a batch;
 CoTTA's gate is closed, so that it makes no views. MEMO, which adapts to each image by itself, gets a few of them.
@@ -73,7 +73,7 @@ class Floor:
 
 
 def counted(name: str, method: Method, n: int, amount: float) -> dict[str, float]:
-    """How often a method makes each floor with a batch of n; `amount` is what it said of its work."""
+    """Count how often a method makes each floor with a batch of n; `amount` is what it said of its work."""
     if name == "roid":
         return {NORM: 1 + amount / n}  # amount: samples kept
     if name == "cotta":
@@ -135,7 +135,7 @@ class Operators(TorchDispatchMode):
 
 
 def operators_of(work: Callable[[], T], _device: str) -> tuple[T, float]:
-    """What came out, and how many operators it took (in the place of seconds)."""
+    """Run `work` and return its result and the number of operators that it took, in the place of seconds."""
     with Operators() as counter:
         result = work()
     return result, counter.count

@@ -104,7 +104,7 @@ while True:
 
 
 def about(results: Results) -> dict[str, Any]:
-    """What a run says of itself."""
+    """Summarise a run: its baseline, how many cells have a winner that holds, its verdict."""
     summary, manifest = summary_of(results), results.manifest
     return {
         "baseline_ms": manifest["baseline"]["baseline_ms"],
@@ -150,7 +150,7 @@ def lost_winners(first: pd.DataFrame, second: pd.DataFrame) -> tuple[list[dict[s
 
 
 def distances(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """How far each utility of two runs is apart, and how far its two timing intervals are: 0 where they overlap."""
+    """Measure how far apart each utility of two runs is, and its two timing intervals: 0 where they overlap."""
     names = ["utility", "utility_lo", "utility_hi"]
     both = [
         frame.loc[frame["utility"].notna(), ["method", "seed", *CELL, *names]] for frame in (first, second)

@@ -38,7 +38,7 @@ from tempora_tta.scenarios import grid
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDE, LARGER_SIDE, BATCH = 224, 260, 64
 SURE = 0.33
-"""How probable the larger network must find its answer."""
+"""Probability that the larger network must give its answer."""
 SHIFTS = "clean,contrast,gaussian_noise,jpeg_compression,motion_blur,pixelate"
 DRAWN = ("cartoon", "alphabet", "math", "symbols", "money", "flags", "case", "hebrew")
 """Parts of the paths of pictures that were drawn."""

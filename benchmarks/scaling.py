@@ -1,4 +1,4 @@
-"""How long the paper's whole grid takes on more GPUs than one has: `python benchmarks/scaling.py`.
+"""Time that the paper's whole grid takes on any number of GPUs: `python benchmarks/scaling.py`.
 
 A simulation from measured times per batch (benchmarks/results, or the paper's own with `--times published`): every
 task's passes follow from the engine's rules of sharing, and tasks go longest first to whichever GPU is free, as the
@@ -89,7 +89,7 @@ def task_time(
     batches: int,
     scenarios: Sequence[Scenario],
 ) -> TaskTime:
-    """What one task costs, by the engine's own rules."""
+    """Compute the time of one task by the engine's own rules."""
     baseline_ms = sum(times["standard"])
     kind = methods.get(name)
     offline = constant_trace(*times[name], batches)

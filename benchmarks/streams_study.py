@@ -1,8 +1,8 @@
-"""What streams of many shifts do to methods, on the bundled data, five seeds: `python benchmarks/streams_study.py`.
+"""Effects of streams of many shifts on methods, bundled data, five seeds: `python benchmarks/streams_study.py`.
 
-Who collapses without a reset over fifteen shifts and who gains, what `reset: shift` changes, what correlated classes
-do, what bursts do at the same mean rate, and what a second and third visit to a shift are worth. It writes
-benchmarks/results/streams-study.json; stopped, the same command goes on.
+It asks which methods collapse without a reset over fifteen shifts and which gain, what `reset: shift` changes, what
+correlated classes do, what bursts do at the same mean rate, and what a second and third visit to a shift are worth.
+Results go to benchmarks/results/streams-study.json; when it was stopped, the same command goes on.
 
 Times are those of the profile in benchmarks/results/streams-profile.json (`--profile` takes one of this machine
 first). Streams are short and batches small, so that two busy cores are enough for all of it.
@@ -134,7 +134,7 @@ def _stream(results: Results) -> dict[str, Any]:
 
 
 def _against(results: Results, never: Results) -> dict[str, list[float]]:
-    """What another stream changes, seed by seed: the shifts come in the same order."""
+    """Return what another stream changes, seed by seed: the shifts come in the same order."""
     change = _offline(results) - _offline(never)
     return {name: _with_reach(change[name]) for name in _order(results)}
 
@@ -236,7 +236,7 @@ def _points(value: list[float]) -> str:
 
 
 LABELS = {"periodic": "ρ", "poisson": "poisson", "bursty": "bursty"}
-"""How the labels of the scenarios begin."""
+"""First words of the scenarios' labels."""
 INTRODUCTION = """\
 `python benchmarks/streams_study.py`: the bundled `fashion_resnet` on the fifteen corruptions at severity 5,
 {batches} batches of {batch_size} images of each, {methods} methods with the settings that were tuned on

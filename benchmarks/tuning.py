@@ -52,7 +52,7 @@ WAYS = ("default", LABELS, *LABEL_FREE)
 
 @dataclass(frozen=True)
 class Size:
-    """What is tuned and how long."""
+    """Size of the study: network, trials, batches and device."""
 
     model: str
     trials: int
@@ -76,7 +76,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Given:
-    """What every method is given."""
+    """Inputs that every method is given."""
 
     model: Classifier
     source: torch.Tensor
@@ -163,7 +163,7 @@ def pool_of(jobs: int) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def row_of(tuned: Tuned, passes: Passes) -> dict[str, Any]:
-    """What each way of choosing chose for a method, and what that gives on shifts that nobody tuned on."""
+    """Return the settings that each way chose for a method, and their accuracy on shifts that no trial saw."""
     told: dict[str, Any] = {"method": tuned.method, "trials": len(tuned.trials)}
     for way, trial in _chosen(tuned).items():
         evaluated = trial_of(trial.settings, passes.of(tuned.method, trial.settings, EVALUATED))
@@ -295,7 +295,7 @@ def _moved(rows: list[dict[str, Any]], ranks: dict[str, dict[str, int]], samples
     first = ", ".join(name for name, rank in default.items() if rank == 1)
     return (
         f"Under defaults {first} is first. Two standard errors of an accuracy of {samples:,} samples are at most "
-        f"{100 * chance:.1f} points, so many of these places are chance's. {' '.join(told)}"
+        f"{100 * chance:.1f} points, so chance alone can explain many of these places. {' '.join(told)}"
     )
 
 

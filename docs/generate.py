@@ -121,7 +121,7 @@ def cli() -> str:
 
 
 def _commands(path: str, group: typer.Typer) -> Iterator[tuple[str, Callable[..., None]]]:
-    """Commands as Typer was told of them, which says the same whatever its version."""
+    """Yield each command as Typer was told of it, which is the same in all of its versions."""
     for command in group.registered_commands:
         assert command.callback is not None
         yield f"{path} {command.name or command.callback.__name__}", command.callback

@@ -7,7 +7,7 @@ import os
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# What is printed is tested as in a plain terminal, whatever this one is: typer and rich read these when imported.
+# Printed output is tested as in a plain terminal, in all terminals: typer and rich read these when imported.
 for variable in (
     *("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
     *("COLUMNS", "LINES"),

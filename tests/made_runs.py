@@ -49,7 +49,7 @@ WIDE_GRID: tuple[Scenario, ...] = (Offline(), *relative_grid())
 
 
 class Pace(NamedTuple):
-    """What a made-up method does: how long it takes, and what share of its answers is right on average."""
+    """Behaviour of a made-up method: how long it takes, and what share of its answers is right on average."""
 
     predict_ms: float
     adapt_ms: float

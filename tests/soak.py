@@ -116,7 +116,7 @@ class Command:
         return self.status
 
     def kill(self) -> bool:
-        """Whether it was still running."""
+        """Kill the process; return whether it was still running."""
         if self.status is None:
             os.kill(self.pid, signal.SIGKILL)
             self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -190,7 +190,7 @@ class Soak:
         return found
 
     def _finish(self, folder: Path) -> None:
-        """The same command goes on, and nobody can tell what happened."""
+        """Go on with the same command: the results are those of an undisturbed run."""
         Command(*RUN, "--out", folder).expect(0)
         if results(folder) != self._reference:
             raise Finding("the finished run differs from an undisturbed one")
@@ -296,7 +296,7 @@ KINDS: tuple[Callable[[Soak, Path], None], ...] = (
 
 @contextmanager
 def small_disk(folder: Path, kilobytes: int) -> Iterator[bool]:
-    """A disk in memory of so many kilobytes at `folder`; False where it cannot be mounted."""
+    """Mount a disk in memory of that many kilobytes at `folder`; yield False where it cannot be mounted."""
     folder.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
     mounted = (
@@ -317,7 +317,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--rounds", type=int, help="stop after so many, if the minutes are not over before")
+    parser.add_argument("--rounds", type=int, help="stop after this many, if the minutes are not over before")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}

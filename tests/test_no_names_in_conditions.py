@@ -15,7 +15,7 @@ from tempora_tta.scenarios.specs import KINDS
 
 ROOT = Path(tempora.__file__).parent
 ROOMS = ("scenarios", "methods", "published")
-"""Where the paper's scenarios and methods are at home. `names.py` lists them, for everyone."""
+"""Rooms where the paper's scenarios and methods are at home. `names.py` lists them, for everyone."""
 NAMES = {*KINDS, *METHODS} - {"standard"}
 """Standard inference is what every comparison is with."""
 

@@ -45,7 +45,7 @@ def ran(*command: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProc
 
 
 def build(kind: str, tree: Path, out: Path) -> Path:
-    """What `python -m build --no-isolation` does: asks the backend that pyproject.toml names."""
+    """Build as `python -m build --no-isolation` does: ask the backend that pyproject.toml names."""
     out.mkdir()
     code = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
     ran(sys.executable, "-c", code, cwd=tree)

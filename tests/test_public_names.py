@@ -1,4 +1,4 @@
-"""What `import tempora_tta as tempora` offers: the public names, and nothing that only the module itself needs."""
+"""Names that `import tempora_tta as tempora` offers: the public ones, and none that only the module itself needs."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_spa_takes_any_two_views(kind: str) -> None:
     method, oracle = pair("spa", trained(kind))
     method.views = lambda x: (fixed_mask(x), fixed_view(x))
     oracle.noisy = lambda x, _strength: fixed_view(x)
-    oracle.extra_state = lambda: {"projector": oracle.w}  # nothing to say about a strength that nobody uses
+    oracle.extra_state = lambda: {"projector": oracle.w}  # the strength is not used, so it is not compared
     follow(method, oracle, stream())
 
 

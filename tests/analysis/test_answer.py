@@ -157,7 +157,7 @@ def test_plain_data_are_valid_json(value: Any) -> None:
     assert again == plain(value)
 
 
-def test_an_answer_is_valid_json_whatever_was_asked(run: Results) -> None:
+def test_an_answer_is_valid_json_for_any_question(run: Results) -> None:
     for knobs in ({"fps": 30.0, "deadline_ms": 200.0}, {"p95_ms": 1.0}, {"threshold_ms": 3.0}):
         text = json.dumps(recommend(run, Question(**knobs)).to_json(), allow_nan=False)  # type: ignore[arg-type]
         assert json.loads(text)["fits"] in ("yes", "no", "unknown")

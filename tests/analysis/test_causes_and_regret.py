@@ -1,4 +1,4 @@
-"""What a choice costs, and why a method fell behind."""
+"""Costs of a choice, and causes for which a method fell behind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_regret_is_what_the_best_of_each_cell_has_more(cells: list[tuple[float, 
     behind = values.max(axis=1, keepdims=True) - values
     assert found.loc[["standard", "tent"], "mean_regret"].to_numpy() == pytest.approx(behind.mean(axis=0))
     assert (found["within_0"] <= found["within_5"]).all()
-    assert (found[["within_0"]].sum() >= 1).all(), "somebody is best in every cell"
+    assert (found[["within_0"]].sum() >= 1).all(), "some method is best in every cell"
     profile = analysis.performance_profile(table)
     for method, own in profile.groupby("method"):
         assert own["share"].is_monotonic_increasing
@@ -74,7 +74,7 @@ def test_small_batches_are_named_where_their_statistics_are_worse_than_none() ->
     )
     own = too_small_batches(a_case("tent", standard=0.6, tent=0.4))
     assert own is not None
-    assert "it loses 20.0 points" in own.sentence, "nobody else shows it"
+    assert "it loses 20.0 points" in own.sentence, "no other method shows it"
     assert too_small_batches(a_case("tent", 64, standard=0.6, adabn=0.5, tent=0.4)) is None, (
         "they are not small"
     )

@@ -225,7 +225,7 @@ def test_runs_without_a_common_cell_are_refused(run: Results, tmp_path: Path) ->
 
 
 def test_other_settings_and_weights_are_said(tmp_path: Path) -> None:
-    """Whatever the numbers do then, it is not the code's doing alone."""
+    """With other settings or weights, a change of the numbers is not the code's doing alone."""
     sides = [
         write_run(
             tmp_path / name,

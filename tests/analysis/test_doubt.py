@@ -82,7 +82,7 @@ def test_equal_to_one_and_open_to_another_is_undecided() -> None:
     assert (judged.verdict, judged.why, judged.rivals) == (UNDECIDED, SAMPLING, ("b",))
 
 
-def test_whatever_leaves_more_open_is_the_reason() -> None:
+def test_the_cause_that_leaves_more_open_is_the_reason() -> None:
     worth = stream(0.600, 0.595, luck=0.03)
     paces = np.random.default_rng(1).normal(1, 0.05, (40, 1))
     shaken = worth.mean(axis=0) * np.concatenate([paces, np.ones_like(paces)], axis=1)
@@ -186,7 +186,7 @@ def test_blocks_keep_what_neighbours_share() -> None:
 
 
 def test_segments_are_drawn_each_for_itself() -> None:
-    """What differs between segments is known: every draw has as much of each."""
+    """Every draw has as much of each segment, because their differences are known, not chance."""
     worth = np.repeat([[0.2], [0.8]], 100, axis=0)
     assert np.abs(Blocks((100, 100), (5, 7)).sums(worth)).max() < 1e-12
 
@@ -220,11 +220,11 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(correlation: float)
     assert 0.90 < together < 0.99
 
 
-def test_what_is_said_of_a_number_does_not_depend_on_who_stands_beside_it() -> None:
+def test_the_interval_of_a_number_does_not_depend_on_its_neighbours() -> None:
     """The same answers had ±1.6 in one column and ±2.1 in the next, because others there were correlated."""
     own, other = stream(0.5, batches=60), stream(0.4, batches=60)
     slow = 0.3 + 0.1 * np.sin(np.arange(60) / 9)[:, None]
-    cells = [replicate("ab", np.concatenate([own, beside], axis=1), stream="one") for beside in (other, slow)]
+    cells = [replicate("ab", np.concatenate([own, rival], axis=1), stream="one") for rival in (other, slow)]
     (lo, hi), (other_lo, other_hi) = (cell.sample_interval for cell in cells)
     assert (lo[0], hi[0]) == (other_lo[0], other_hi[0])
     drawn = np.quantile(cells[0].sampled[:, 0], [0.025, 0.975])
@@ -262,7 +262,7 @@ def test_an_error_of_standard_s_moves_lambda_and_all_methods_together() -> None:
     assert np.abs(apart.factor(Kind("tent", PREDICT)) / apart.baseline - 1).max() > 0.01
 
 
-def test_a_kind_nobody_timed_takes_what_is_nearest() -> None:
+def test_a_kind_that_was_not_timed_takes_what_is_nearest() -> None:
     drawn = Steady(a_profile(apart=0.1), 40)
     step = drawn.factor(Kind("tent", ADAPT, "", "step"))
     assert drawn.factor(Kind("tent", ADAPT, "small", "recovered")).tolist() == step.tolist()

@@ -73,7 +73,7 @@ def test_an_easy_and_fast_shift_makes_covariance_between_shifts() -> None:
     assert pooled["between_covariance"] == pytest.approx(0.3 * 0.2)
 
 
-def test_a_term_nobody_printed_stays_unknown() -> None:
+def test_a_term_that_was_not_printed_stays_unknown() -> None:
     terms = {"adapted_fraction": 1.0, "frozen_accuracy": np.nan, "responsiveness": 1.0, "covariance": 0.0}
     known, unknown = (
         frame({"sar": 0.2}, shift=s, availability=a, served_accuracy=0.4, adapt_accuracy=0.4, **terms)
@@ -146,7 +146,7 @@ def test_returns_diminish_where_a_step_buys_less_than_before() -> None:
     assert tent.loc[tent["diminishing"], "value"].tolist() == [8000.0]
 
 
-def test_nobody_on_the_front_is_beaten_with_less_overhead() -> None:
+def test_no_method_on_the_front_is_beaten_with_less_overhead() -> None:
     cells = analysis.by_shift(analysis.cells(a_run()))
     curves, front = analysis.budget_curves(cells), analysis.pareto_front(cells)
     for shift, points in curves.groupby("shift"):

@@ -56,7 +56,7 @@ def test_overall_gaps_pool_the_lost_cells(setup: str) -> None:
 @pytest.mark.parametrize("setup", IMAGENET_C)
 @pytest.mark.parametrize("group", ["overall", "discrete", "continuous", "amortised"])
 def test_gaps_follow_from_the_sweeps(setup: str, group: str) -> None:
-    """What a method loses plus what it has is what the winners have: the same sum for every method."""
+    """A method's losses and its own utility add up to what the winners have: the same sum for every method."""
     rows = published.as_utilities(setup, "aggregate")
     rows = rows[(rows["protocol"] == group) | ((group == "overall") & (rows["protocol"] != "offline"))]
     has = rows.groupby("method")["utility"].mean()

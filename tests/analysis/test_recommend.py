@@ -1,4 +1,4 @@
-"""Which method to use: exact answers only, who else was asked, and how sure it is."""
+"""The recommended method: exact answers only, the others that were asked, and how sure it is."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def test_any_deployment_is_read_or_replayed_or_not_answered(tmp_path: Path) -> N
     assert ask(run, Deployment(interval_ms=12.0, threshold_ms=30.0, queue=0)).left_out
 
 
-def test_frozen_batches_that_somebody_waits_for_must_have_been_timed(run: Results) -> None:
+def test_frozen_batches_that_samples_wait_for_must_have_been_timed(run: Results) -> None:
     """LAME freezes into Standard, but how long the frozen LAME takes is not how long Standard takes."""
     found = ask(run, Deployment(interval_ms=50.0, budget_ms=20.0))
     assert set(found.left_out) == {"tent", "sar", "adabn", "lame"}
     assert "how fast the model predicts when frozen" in found.left_out["lame"]
     waits = ask(run, Deployment(arrivals="on_completion", budget_ms=20.0, rule="strict"))
-    assert "lame" in set(waits.ranking["method"]), "nobody waits for its frozen batches"
+    assert "lame" in set(waits.ranking["method"]), "no sample waits for its frozen batches"
 
 
 @pytest.mark.parametrize("threshold_ms", [11.0, 12.5, 90.0])
@@ -306,7 +306,7 @@ def test_what_cannot_be_answered_is_said(run: Results, tmp_path: Path) -> None:
 
 
 def test_no_answer_contradicts_a_measured_neighbour(tmp_path: Path) -> None:
-    """AdaBN has an answer at this budget; SHOT-IM has none, and was better a hair's breadth beside it."""
+    """AdaBN has an answer at this budget; SHOT-IM has none, but was better at one a hair's breadth below."""
     methods = {"standard": METHODS["standard"], "adabn": METHODS["adabn"], "shot_im": Pace(10.0, 14.0, 0.80)}
     budgets = (Amortised(budget_ms=198.0), Amortised(budget_ms=400.0))
     run = write_run(tmp_path, methods=methods, scenarios=[Offline(), *budgets])
@@ -408,7 +408,7 @@ def test_too_few_responses_are_no_answer(run: Results, seeds: Results, percent: 
     assert not ask(seeds, Discrete(interval_ms=50.0), **required).left_out
 
 
-def test_nobody_keeps_what_cannot_be_kept(seeds: Results) -> None:
+def test_no_method_keeps_a_promise_that_cannot_be_kept(seeds: Results) -> None:
     found = ask(seeds, Discrete(interval_ms=50.0), p90_ms=5.0)
     assert (found.fits, found.method) == ("no", None)
     assert found.left_out["standard"].startswith("its p90 is 9")

@@ -1,4 +1,4 @@
-"""Where in a stream methods collapse, recover and forget: worked examples."""
+"""Places in a stream where methods collapse, recover and forget: worked examples."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_became_of_every_method() -> None:
     assert sar["change"] == pytest.approx(0.25)
 
 
-def test_without_standard_inference_nobody_knows_who_collapses() -> None:
+def test_without_standard_inference_collapses_are_unknown() -> None:
     alone = _segments().assign(standard_utility=np.nan, collapsed_batches=np.nan)
     found = over_the_stream(alone).set_index("method").loc["tent"]
     assert found[["gain", "seeds_collapsed", "collapsed_batches", "segments_below"]].isna().all()

@@ -64,5 +64,5 @@ def test_each_criterion_can_fail(scenario: str, utility: float, fails: set[str])
 def test_the_best_is_chosen_on_the_other_seeds() -> None:
     frame = made(**GOOD)
     lucky = (frame["method"] == "standard") & (frame["seed"] == 1) & (frame["label"] == "b1")
-    frame.loc[lucky, "utility"] = 0.9  # on seed 1 alone: nobody would have chosen it there
+    frame.loc[lucky, "utility"] = 0.9  # on seed 1 alone: the other seeds would not have chosen it
     assert pace.judged(frame)["regret"]["by_protocol"]["b"] < 0.1

@@ -16,7 +16,7 @@ from tempora_tta.cli import app
 
 
 def offered(line: str) -> list[str]:
-    """What bash offers for the last word of a line; a blank at the end starts a new one."""
+    """Return what bash offers for the last word of a line; a blank at the end starts a new one."""
     words = line.split(" ")
     asked = {"_TEMPORA_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     return CliRunner(env=asked).invoke(app, prog_name="tempora").output.split()

@@ -1,5 +1,4 @@
-"""What comes in by names, and where output goes: nothing steers a terminal, opens a file or ends in a
-traceback."""
+"""Names from outside, and paths for output: none steers a terminal, opens a file or ends in a traceback."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ def said(*words: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose method, shift and machine have names that somebody thought about."""
+    """A run whose method, shift and machine have hostile names."""
     folder = tmp_path_factory.mktemp("named") / "run"
     methods = {**METHODS, EVIL: METHODS["tent"], FORMULA: METHODS["sar"]}
     machine = {"cpu": EVIL, "threads": 2, "device": "cpu", "versions": {"torch": EVIL}}
@@ -108,7 +107,7 @@ def test_markup_in_a_name_is_text(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_name_with_brackets_does_not_end_the_progress_bar() -> None:
-    """On a terminal the bar would read it as markup, and `[/]` closes what nobody opened."""
+    """On a terminal the bar would read it as markup, and `[/]` closes what was never opened."""
     drawn = Console(file=io.StringIO(), force_terminal=True, width=100)
     with progress.Progress(drawn, live=True).drawing() as bars:
         bars.task_started("[/]", "fog", 1)

@@ -1,4 +1,4 @@
-"""What the commands print: within the window, plain in a log, errors on stderr, and the exit status."""
+"""Output of the commands: within the window, plain in a log, errors on stderr, and the exit status."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ RUN = ("run", "--shifts", "contrast", "--methods", "standard,adabn", *SMALL, "--
 NOT_OF_THIS_RUN = {"settings", "buffering", "segments", "stream", "seeds"}
 """Tables that need oracles, two queues, a stream of many shifts, or several seeds."""
 CURSOR = re.compile(r"\x1b\[(\?25|\d*[ABCDGJK])|\r")
-"""What moves the cursor or erases: a log that holds it is unreadable."""
+"""Codes that move the cursor or erase: a log that holds one is unreadable."""
 
 
 def said(*words: str | Path, columns: int = 80, **env: str | None) -> str:
-    """What a command prints into a pipe."""
+    """Run a command into a pipe and return what it prints."""
     plain = {"COLUMNS": str(columns), "FORCE_COLOR": None, "NO_COLOR": None, "TERM": "xterm-256color"}
     result = CliRunner(env={**plain, **env}).invoke(app, [str(word) for word in words])
     if isinstance(result.exception, TemporaError):
@@ -184,7 +184,7 @@ def test_a_place_that_cannot_be_used_is_a_mistake_too(
 
 
 def on_a_terminal(columns: int, *words: str, **env: str) -> str:
-    """What a command prints on a terminal of that width."""
+    """Run a command on a terminal of that width and return what it prints."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     known = {

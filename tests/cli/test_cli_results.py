@@ -38,7 +38,7 @@ FEW = (Offline(), Discrete(interval_ms=10.0), Continuous(threshold_ms=15.0), Amo
 
 
 def tempora(*arguments: str | Path) -> str:
-    """What a command prints, on a terminal of 80 columns; its errors are raised."""
+    """Run a command on a terminal of 80 columns and return what it prints; its errors are raised."""
     result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [str(argument) for argument in arguments])
     if isinstance(result.exception, TemporaError):
         raise result.exception
@@ -172,7 +172,7 @@ def test_any_limit_combines_with_any_pace(run: Path) -> None:
 
 
 def test_the_command_that_measures_is_one_line_and_adds_the_scenario(tmp_path: Path) -> None:
-    """What the command line makes of it is the configuration of the run, and the scenario."""
+    """The follow-up is the run's own configuration plus the scenario that was asked for."""
     from tempora_tta.scenarios import from_spec
 
     write_run(tmp_path, methods={"tent": METHODS["tent"]}, scenarios=[Offline()], config={"scenarios": []})
@@ -251,7 +251,7 @@ def like_the_paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_beside_the_paper(like_the_paper: Path) -> None:
+def test_a_run_compared_with_the_paper(like_the_paper: Path) -> None:
     text = one_line(tempora("compare", like_the_paper, "--published", "rn50_inc"))
     assert "numbers next to rn50_inc: mean absolute difference" in text
     assert "known inconsistency 5" in text

@@ -97,7 +97,7 @@ def test_what_is_no_batch_at_all_is_refused(batches: Any, match: str) -> None:
         from_batches("fog", batches)
 
 
-def test_whatever_can_be_gone_through_once_will_do() -> None:
+def test_anything_that_can_be_gone_through_once_will_do() -> None:
     given = [(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)) for _ in range(3)]
     assert from_batches("fog", iter(given)).num_batches == 3
 

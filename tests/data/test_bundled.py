@@ -114,7 +114,7 @@ def test_corrupted_images_are_made_once(cache: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "empty"])
-def test_a_damaged_cache_is_made_anew(harm: str, cache: Path) -> None:
+def test_a_damaged_cache_is_made_again(harm: str, cache: Path) -> None:
     first = read_some()
     (path,) = cache.iterdir()
     whole = path.read_bytes()

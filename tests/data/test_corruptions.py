@@ -1,4 +1,4 @@
-"""The corruptions, beside an outside implementation (the PyPI package imagecorruptions-imaug).
+"""The corruptions, compared with an outside implementation (the PyPI package imagecorruptions-imaug).
 
 What is deterministic must agree pixel by pixel. What is random is fed the numbers that the outside package
 drew, and must agree then; where that is impossible (other textures, other samplers) mean, spread and

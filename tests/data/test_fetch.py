@@ -26,7 +26,7 @@ from tempora_tta.errors import TemporaError
 
 @dataclass
 class _Server:
-    """What the little file server has, how it behaves, and what it was asked."""
+    """State of the little file server: its content, its behaviour, and the requests that it got."""
 
     content: bytes = b""
     stop_at: int | None = None
@@ -145,7 +145,7 @@ class TestDownload:
         assert len(server.asked) == 1
 
     def test_no_network(self, tmp_path: Path) -> None:
-        url = "http://127.0.0.1:9/a.tar"  # the discard port: nobody listens
+        url = "http://127.0.0.1:9/a.tar"  # the discard port, on which no server listens
         with pytest.raises(
             TemporaError, match=f"cannot download {url}.*by hand, save it as {tmp_path}/a.tar"
         ):

@@ -1,4 +1,4 @@
-"""Changed pictures are other data, whatever their names, sizes and times say; and nothing is read twice in vain."""
+"""Changed pictures are other data, even with the same names, sizes and times; and nothing is read twice in vain."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_cache_of_decoded_pictures_never_serves_what_was_overwritten(
 
 
 def _read_on_opening(root: Path) -> list[int]:
-    """How many files had to be read, shift by shift."""
+    """Return how many files had to be read, shift by shift."""
     totals: list[int] = []
     data.open("folder", root, classes=["cat", "dog"], progress=lambda done, total: totals.append(total))
     return totals

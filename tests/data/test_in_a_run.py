@@ -1,4 +1,4 @@
-"""What a run's configuration says about data, and what comes of it."""
+"""Data in a run's configuration, and what comes of it."""
 
 from __future__ import annotations
 

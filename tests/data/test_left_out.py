@@ -1,4 +1,4 @@
-"""Whatever lies in a dataset's folder and takes no part is said; what cannot be read is refused, not waited for."""
+"""Files in a dataset's folder that take no part are named; those that cannot be read are refused, not waited for."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ class TestFolder:
         with pytest.raises(TemporaError, match="dgo is a folder for no known class: did you mean 'dog'"):
             data.open("folder", class_tree("mine", ["cat", "dgo"]), classes=["cat", "dog"])
 
-    def test_corrupted_copies_beside_each_other(self, class_tree: Tree) -> None:
+    def test_corrupted_copies_next_to_each_other(self, class_tree: Tree) -> None:
         for place in ("mine/fog/5", "mine/snow/5", "mine/clean"):
             root = class_tree(place, ["cat", "dog"])
         shifts = data.open("folder", root.parent, classes=["cat", "dog"])

@@ -65,7 +65,7 @@ def _one(settings: Any, shifts: list[Shift] = SHIFTS, batch_size: int = 4, seed:
     batch_size=st.integers(1, 10),
     seed=st.integers(0, 3),
 )
-def test_whatever_the_kind_batches_are_whole_and_samples_come_once(
+def test_in_every_kind_batches_are_whole_and_samples_come_once(
     kind: str, batches: int | None, classes: Any, by: str, batch_size: int, seed: int
 ) -> None:
     settings = StreamSettings(kind, batches=batches, classes=classes, by=by)
@@ -173,7 +173,7 @@ def test_classes_sorted() -> None:
 
 
 @given(alpha=st.floats(0.001, 1000), slots=st.integers(1, 30), seed=st.integers(0, 5))
-def test_dirichlet_is_a_permutation_whatever_the_concentration(alpha: float, slots: int, seed: int) -> None:
+def test_dirichlet_is_a_permutation_at_any_concentration(alpha: float, slots: int, seed: int) -> None:
     labels = np.arange(200) % 7
     settings = StreamSettings(classes={"dirichlet": alpha}, slots=slots)
     order = by_class(settings, labels, 20, np.random.default_rng(seed))

@@ -1,4 +1,4 @@
-"""What pages and examples register is forgotten after each test: no other test shall see it."""
+"""Fixtures that forget, after each test, what pages and examples registered: no other test shall see it."""
 
 from __future__ import annotations
 

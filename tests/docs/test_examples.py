@@ -25,7 +25,7 @@ CLOCK = {
 
 @pytest.fixture
 def in_examples(monkeypatch, tmp_path):
-    """Where a user of the examples would stand: modules are found there, files are written elsewhere."""
+    """Stand where a user of the examples would: modules are found there, files are written elsewhere."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.chdir(tmp_path)
 

@@ -53,7 +53,7 @@ def test_the_command_line_page_has_every_command_and_option(generate):
 
 
 def test_no_word_is_explained_in_two_ways(generate):
-    """What the report explains, the docs quote (`generate`); beside it they explain other words only."""
+    """The docs quote the report's explanations (`generate`), and explain only other words themselves."""
     page = (ROOT / "docs" / "concepts" / "glossary.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \|", page.partition("<!-- end -->")[2], re.MULTILINE)
     by_hand = {word for row in rows for word in row.lower().split(", ")}

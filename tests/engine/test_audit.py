@@ -93,8 +93,8 @@ def test_the_plan_counts_cells_and_passes(configured):
 def test_the_plan_counts_tails_that_no_standard_pass_holds(configured):
     config, _ = configured
     alone = make_plan(build_job(replace(config, methods=["lame"], clock="measured")))
-    beside = make_plan(build_job(replace(config, methods=["standard", "lame"], clock="measured")))
-    assert alone.methods[0].most_passes > beside.methods[1].most_passes
+    both = make_plan(build_job(replace(config, methods=["standard", "lame"], clock="measured")))
+    assert alone.methods[0].most_passes > both.methods[1].most_passes
 
 
 def test_a_recorded_profile_is_a_clock(configured, tmp_path):

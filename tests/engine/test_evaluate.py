@@ -259,7 +259,7 @@ def test_a_bad_method_spoils_no_measured_run(network, batches):
     assert by_method["breaks"] == "failed: ValueError: no prediction"
 
 
-def test_a_method_typed_anew_is_another_method(network, batches, tmp_path):
+def test_a_method_typed_again_is_another_method(network, batches, tmp_path):
     """At a prompt or in a notebook there is no file to look at."""
     found = []
     for sign in ("1", "-1"):

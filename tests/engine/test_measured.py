@@ -66,7 +66,7 @@ def test_a_pass_is_judged_by_standard_inference_before_and_after_it(drift_from):
 
 
 def test_a_given_lambda_does_not_make_times_invalid(drift_from):
-    """How far it is from this machine's standard inference says nothing about the machine's noise."""
+    """Its distance from this machine's standard inference says nothing about the machine's noise."""
     for baseline, status in (
         (Baseline(1000, source="given"), "VALID"),
         (Baseline(1000, median_ms=990), "INVALID"),
@@ -94,7 +94,7 @@ def test_the_runs_verdict_is_that_of_its_worst_pass():
 
 
 def test_invalid_passes_are_repeated_and_offline_is_never_marked(network, batches, monkeypatch):
-    verdicts = iter([Verdict("INVALID", ("somebody else",))] * 2 + [Verdict()] * 100)
+    verdicts = iter([Verdict("INVALID", ("another process",))] * 2 + [Verdict()] * 100)
     monkeypatch.setattr(measured, "judged", lambda drift: next(verdicts))
     options = {"clock": "measured", "calibration_batches": 4, "warmup_batches": 0, "device": "cpu"}
     run = tempora.evaluate(network("fashion_resnet"), batches[:3], ["standard"], scenarios=[], **options)

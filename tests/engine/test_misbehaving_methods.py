@@ -203,9 +203,9 @@ def test_no_other_method_changes_by_a_bit(network, batches):
     bad = [LeavesAutocast, OneRow, ThreeClasses, HalfTheBatchesNan]
     alone = evaluate(network, batches, good)
     with pytest.warns(TemporaWarning, match="cells failed"):
-        beside = evaluate(network, batches, [*((kind, {"label": kind.__name__}) for kind in bad), *good])
-    assert {kind.__name__ for kind in bad} < set(beside.utilities["method"])
-    kept = beside.utilities[beside.utilities["method"].isin(good)].reset_index(drop=True)
+        mixed = evaluate(network, batches, [*((kind, {"label": kind.__name__}) for kind in bad), *good])
+    assert {kind.__name__ for kind in bad} < set(mixed.utilities["method"])
+    kept = mixed.utilities[mixed.utilities["method"].isin(good)].reset_index(drop=True)
     assert kept["utility"].tolist() == alone.utilities["utility"].tolist()
 
 

@@ -1,4 +1,4 @@
-"""What a time-aware method is told, in passes and in the live pipeline."""
+"""Moments that a time-aware method is told, in passes and in the live pipeline."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Listener(Method):
 
 
 def heard(scenario: Scenario, **settings: Any) -> dict[str, list[Moment]]:
-    """What it was told in the pass of a scenario, after the offline pass and the warm-up."""
+    """Return what the listener was told in the pass of a scenario, after the offline pass and the warm-up."""
     results = tempora.evaluate(
         tiny_network(),
         STREAM,
@@ -79,7 +79,7 @@ def test_a_batch_that_came_meanwhile_is_queued_and_the_one_after_it_is_the_next_
     assert (first.now_ms, first.queued, first.slack_ms) == (42.0, 1, 40.0)
 
 
-def test_nobody_knows_when_the_next_of_a_random_schedule_comes() -> None:
+def test_the_next_arrival_of_a_random_schedule_is_not_told() -> None:
     moments = heard(Deployment(arrivals=Poisson(interval_ms=100), deadline_ms=90, residuals=False))
     assert {moment.slack_ms for moment in (*moments["predict"], *moments["adapt"])} == {None}
     assert {(moment.interval_ms, moment.deadline_ms) for moment in moments["predict"]} == {(100.0, 90.0)}
@@ -114,7 +114,7 @@ class Beginner(Listener):
         return "begun" if self.seen == 1 else "step"
 
 
-def test_the_warm_up_of_a_later_pass_begins_anew_too() -> None:
+def test_the_warm_up_of_a_later_pass_begins_again_too() -> None:
     clock = CLOCK | {"beginner": (42, 30)}
     scenarios = [Discrete(interval_ms=100), Continuous(threshold_ms=100)]
     tempora.evaluate(
@@ -163,7 +163,7 @@ def test_passes_of_their_own_agree_to_the_bit_whether_others_share_or_not(
 
 
 class Hurrying(Method):
-    """What it predicts depends on what it was told."""
+    """Method whose predictions depend on what it was told."""
 
     name = "hurrying"
     time_aware = True

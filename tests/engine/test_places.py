@@ -1,4 +1,4 @@
-"""Where tasks are made changes no result: processes and clusters give the local run's files, also when some die."""
+"""Places where tasks are made: processes and clusters give the local run's files, also when some of them die."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch, clock_file, tmp
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_an_address_where_no_cluster_listens_is_said_at_once(clock_file, tmp_path, scheme):
     pytest.importorskip("ray")
-    with socket.socket() as bound:  # and not listening: the port is nobody else's meanwhile
+    with socket.socket() as bound:  # and not listening: no other process gets the port meanwhile
         bound.bind(("127.0.0.1", 0))
         address = f"{scheme}127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(

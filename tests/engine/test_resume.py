@@ -56,7 +56,7 @@ def uninterrupted(network, batches, tmp_path_factory):
 
 
 class StopsAfter(Observer):
-    """Asks for a stop after so many batches, as Ctrl-C does."""
+    """Observer that asks for a stop after a number of batches, as Ctrl-C does."""
 
     def __init__(self, batches: int) -> None:
         self.left = batches
@@ -214,7 +214,7 @@ def test_killed_at_random_moments_and_resumed_loses_nothing(tmp_path):
 
 
 def test_a_profile_that_was_given_stays_with_the_run(network, batches, tmp_path):
-    """Whoever gets the folder or its pack has the times, too; resuming makes nothing again."""
+    """The times travel with the folder and its pack; resuming makes nothing again."""
     load_profile(CLOCK).save(tmp_path / "given.json")
     watches = []
     for _ in range(2):

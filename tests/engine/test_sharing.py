@@ -99,10 +99,10 @@ def both_ways(
     scenarios=ONE_OF_EACH,
     device="cpu",
     shares=(True, False),
-    beside=("standard",),
+    others=("standard",),
 ):
     settings = SMALL.get(method, {}) if isinstance(method, str) else {}
-    chosen = [*beside, (method, settings) if settings else method]
+    chosen = [*others, (method, settings) if settings else method]
     source = torch.cat([x for x, _ in batches]).flip(-1)
     return [
         tempora.evaluate(
@@ -128,9 +128,9 @@ FITTING = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "method"), [pair for pair in FITTING if pair not in QUICK])
 def test_every_method_on_both_bundled_networks(network, batches, name, method):
-    """Standard is beside those whose frozen tails are its passes."""
-    beside = ("standard",) if methods.get(method).stateless else ()
-    shared, unshared = both_ways(network(name), batches, method, beside=beside)
+    """Standard runs with the methods whose frozen tails are its passes."""
+    others = ("standard",) if methods.get(method).stateless else ()
+    shared, unshared = both_ways(network(name), batches, method, others=others)
     assert (shared.utilities["status"] == "ok").all()
     same(shared, unshared)
 
@@ -247,7 +247,7 @@ def test_times_that_vary_by_action_are_shared_exactly_too(network, batches, tmp_
     clock.write_text(
         json.dumps({"schema_version": 1, "baseline_ms": 40, "methods": {"standard": times, "eta": times}})
     )
-    shared, unshared = both_ways(network("fashion_resnet"), batches, "eta", clock, beside=())
+    shared, unshared = both_ways(network("fashion_resnet"), batches, "eta", clock, others=())
     same(shared, unshared)
     assert shared.traces["adapt_ms"].nunique() > 1
 
@@ -262,12 +262,12 @@ def test_times_that_vary_by_action_are_shared_exactly_too(network, batches, tmp_
     ],
 )
 def test_wrapped_methods_share_exactly_too(network, batches, settings):
-    same(*both_ways(network("fashion_resnet"), batches, ("tent", settings), beside=()))
+    same(*both_ways(network("fashion_resnet"), batches, ("tent", settings), others=()))
 
 
 @register
 class Watchful(Method):
-    """Freezes itself when somebody waits: looks at the clock, so its passes depend on the scenario."""
+    """Method that freezes itself when a batch waits: it looks at the clock, so its passes depend on the scenario."""
 
     name = "watchful"
     time_aware = True
@@ -299,7 +299,7 @@ def test_time_aware_methods_see_their_own_clock_and_share_nothing(network, batch
 
 
 def test_a_live_pass_replays_to_its_own_course(runs):
-    """What a live pass wrote down as starts and finishes is what its times give on the timeline again."""
+    """The starts and finishes that a live pass wrote down are those that its times give on the timeline again."""
     _, unshared = runs("fashion_resnet", "tent")
     for _, cell in unshared.utilities[unshared.utilities["method"] == "tent"].iterrows():
         stored = unshared.folder.trace(cell["adapting_pass"])

@@ -48,7 +48,7 @@ class Watches(Observer):
 
 
 def made_up(methods=METHODS, **more) -> Profile:
-    """Latencies that nobody measured: different ones for every method, phase and action."""
+    """Make up a profile with different latencies for every method, phase and action."""
     entries = [Entry(method="standard", phase="predict", steady_ms=10.0)]
     for position, method in enumerate(methods):
         if method == "standard":
@@ -116,7 +116,7 @@ def test_times_are_constants_of_the_kind_and_tails_have_them_too(network, batche
     frozen = tent[(tent["protocol"] == "amortised") & (tent["phase"] == "frozen")]
     assert len(frozen) > 0
     assert set(frozen["predict_ms"]) == {10.25}, (
-        "frozen batches that nobody waits for have times all the same"
+        "frozen batches that nothing waits for have times all the same"
     )
     assert frozen["finish_ms"].notna().all()
 
@@ -144,7 +144,7 @@ def test_joules_are_busy_time_times_the_power_of_the_profile(network, batches, t
         found = steady.loc[name, "energy_j"]
         assert len(found) == 7
         assert found.to_dict() == pytest.approx(expected.loc[name].loc[found.index].to_dict())
-    assert steady.loc["adabn", "energy_j"].isna().all(), "nobody measured its power"
+    assert steady.loc["adabn", "energy_j"].isna().all(), "its power was not measured"
     assert (steady.loc["standard", "overhead_j"] == 0).all()
     assert set(steady.loc["tent", "memory_mb"]) == {700.0}
     assert run.recommend(memory_mb=500).left_out["tent"] == "its memory is 700 MB, above 500"
@@ -163,7 +163,7 @@ def test_the_devices_own_variation_is_applied_where_the_tail_is_the_answer(netwo
 
 
 def test_no_warm_up_and_no_look_at_the_machine(network, batches, clock, monkeypatch):
-    """Predictions that nobody times are made once each."""
+    """Predictions that are not timed are made once each."""
     calls = []
     predict = Method.logits
     monkeypatch.setattr(Method, "logits", lambda self, x: calls.append(1) or predict(self, x))

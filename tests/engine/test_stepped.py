@@ -1,4 +1,4 @@
-"""`stepped_fraction`: how often a method really learned, beside how often it was allowed to."""
+"""`stepped_fraction`: how often a method really learned, compared with how often it was allowed to."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_traces_say_it_of_every_batch(results: Results) -> None:
     assert budgeted["stepped"].tolist() == [True] + [False] * 7
 
 
-def test_the_table_shows_it_beside_what_was_allowed(results: Results) -> None:
+def test_the_table_shows_it_next_to_what_was_allowed(results: Results) -> None:
     table = build("amortised", results.utilities, cards=results.cards)
     assert "stepped" in [column.title for column in table.columns]
 

@@ -60,7 +60,7 @@ def _unpack(archive: Path, expected: dict[str, bytes] | None) -> None:
 
 
 def _around(out: Path) -> set[Path]:
-    """What the working folder, which is the case's alone, holds beside what was unpacked."""
+    """List what the working folder, which is the case's alone, holds besides what was unpacked."""
     return {path for path in Path().rglob("*") if out not in path.parents}
 
 

@@ -30,7 +30,7 @@ RAW = re.compile(
     r"Traceback|\b(Key|Index|Attribute|Type|Value|Assertion|Recursion|Overflow|ZeroDivision|Unicode\w*|Runtime)Error\b"
     r"|Arrow(Invalid|TypeError|KeyError|NotImplementedError)|pydantic|object at 0x|<class '"
 )
-"""What a user never sees: the inside of the program."""
+"""Signs of the inside of the program, which a user never sees."""
 
 
 class Accepted(BaseException):
@@ -72,7 +72,7 @@ def run_case(name: str, target: Target, seed: int) -> Failure | None:
 
 
 def unreadable(message: str) -> str | None:
-    """What is wrong with a message to a user, if anything is."""
+    """Return what is wrong with a message to a user, or None."""
     found = RAW.search(message)
     if found:
         return f"the message shows the inside of the program ({found[0]})"
@@ -92,8 +92,8 @@ def _empty_folder() -> Iterator[None]:
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Interrupt Python code after so many seconds of this process's own work, or ten times as many on the wall: a
-    busy machine makes nothing hang. Code of libraries that never comes back ends the process, with a traceback.
+    """Interrupt Python code after `seconds` of this process's own work, or ten times as many on the wall: a busy
+    machine makes nothing hang. Code of libraries that never comes back ends the process, with a traceback.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield

@@ -24,14 +24,14 @@ KNOWN_CODES = {
     130: "stopped",
 }
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What would move the cursor of a terminal, or worse. Usage errors (2) repeat the user's own words."""
+"""Characters that would move the cursor of a terminal, or worse. Usage errors (2) repeat the user's own words."""
 MOST_IMAGES, MOST_CELLS = 64, 24
-"""A run of at most so many is really run; a larger one is accepted as soon as it would begin."""
+"""Sizes up to which a run is really made; a larger one is accepted as soon as it would begin."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """How a command ended."""
+    """End of a command: its status and what it printed."""
 
     code: int
     out: str
@@ -94,7 +94,7 @@ def _no_network(*_: Any, **__: Any) -> None:
 
 
 def _long_work() -> list[tuple[Any, str, Callable[..., bool]]]:
-    """Where long work begins, and what tells whether it is short."""
+    """List the places where long work begins, each with a check that it is short."""
     from tempora_tta.engine import images, plan, profile_child, run, tuning
     from tempora_tta.methods import testing
 

@@ -1,6 +1,6 @@
 """Packs: bits flipped, members exchanged, forged, renamed or blown up, then opened.
 
-What comes out is what the untouched pack holds, or an error; nothing is written beside it.
+What comes out is what the untouched pack holds, or an error; nothing is written next to it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def case(rng: Random) -> None:
         tempora(*rng.choice((("show", str(file)), ("recommend", str(file), "--interval-ms", "50"))))
     else:
         _read(file)
-    assert set(Path().rglob("*")) == before, "something was written beside it"
+    assert set(Path().rglob("*")) == before, "something was written next to it"
 
 
 def _read(file: Path) -> None:
@@ -60,7 +60,7 @@ def _read(file: Path) -> None:
 
 
 def _forge(rng: Random, file: Path) -> None:
-    """Members changed by somebody who knows the format; half of the time run.json is made to agree."""
+    """Change members as an attacker who knows the format would; half of the time run.json is made to agree."""
     members = dict(_members())
     for _ in range(rng.randint(1, 2)):
         name = rng.choice(sorted(members))

@@ -33,9 +33,9 @@ class Kind(NamedTuple):
 
     case: Target
     share: int
-    """Of the cases, beside the shares of the others."""
+    """Weight among the cases, in proportion to the shares of the others."""
     quick: int
-    """How many cases every test run makes: most of those that take a few milliseconds."""
+    """Number of cases in every test run: most of those that take a few milliseconds."""
 
 
 TARGETS: dict[str, Kind] = {
@@ -54,11 +54,11 @@ TARGETS: dict[str, Kind] = {
 }
 """A new kind of input is a file with a function `case(rng)`, an import and a line here."""
 MOST_MEMORY_BYTES = 8 << 30
-"""Whoever asks for more has been made to by a spoilt number."""
+"""Bytes that a case may ask for: a spoilt number made it ask for more."""
 
 
 def plan(cases: int, seed: int = 0, only: str | None = None) -> Iterator[tuple[str, int]]:
-    """Which cases: `cases` from `seed` on, of one target or of all by their shares."""
+    """Yield the cases: `cases` from `seed` on, of one target or of all by their shares."""
     if only is not None:
         yield from ((only, number) for number in range(seed, seed + cases))
         return

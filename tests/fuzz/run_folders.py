@@ -1,6 +1,6 @@
 """Run folders: run.json changed, files lost, cut, doubled or exchanged, then read in every way there is.
 
-Whatever is printed is what the untouched folder says, or comes with a warning or an error.
+All that is printed is what the untouched folder says, or comes with a warning or an error.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _read_from_python(folder: Path) -> None:
 
 
 def _go_on(folder: Path) -> None:
-    """The same command mends whatever was spoilt, or says why it cannot."""
+    """Let the same command mend the damage, or say why it cannot."""
     from tempora_tta.engine import Run
     from tempora_tta.engine.build import build_job
     from tempora_tta.engine.load_config import load_config
@@ -178,7 +178,7 @@ _said: dict[tuple[str, ...], Said] = {}
 
 
 def _expected(command: tuple[str, ...]) -> Said:
-    """What the command says about the untouched folder."""
+    """Return what the command says about the untouched folder."""
     if command not in _said:
         for name in ("run", "other", "merged"):
             shutil.rmtree(name, ignore_errors=True)

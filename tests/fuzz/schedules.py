@@ -1,5 +1,5 @@
 """Schedules: when batches arrive, how many may wait, what patience and budget there are. Odd lists and numbers are
-refused in words; whatever is accepted obeys the laws of the time model."""
+refused in words; all that is accepted obeys the laws of the time model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What methods do with a stream: freezing early, filters, recovery, bad batches, and when they adapt."""
+"""Behaviour of methods on a stream: freezing early, filters, recovery, bad batches, and when they adapt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tempora_tta.models import Classifier, load
 
 
 def accuracy_frozen_after(count: int, name: str, **settings: str) -> float:
-    """Of the bundled BatchNorm network on clean images, frozen after so many batches."""
+    """Measure the bundled BatchNorm network on clean images, frozen after `count` batches."""
     pixels, labels = fashion_images()
     model = load("fashion_resnet")
     mean, std = model.preprocessing.mean[0], model.preprocessing.std[0]
@@ -174,7 +174,7 @@ def test_every_adapts_on_the_first_of_k_batches(resnet: Classifier, batches: lis
     method.reset()
     run(method, batches[:1])
     assert torch.equal(method.predict(batches[1]), plain.predict(batches[1]))
-    assert method.pending is None  # no graph is kept for a batch that nobody adapts to
+    assert method.pending is None  # no graph is kept for a batch without adaptation
 
 
 def test_stop_after_freezes_at_the_state_reached(resnet: Classifier, batches: list[Tensor]) -> None:

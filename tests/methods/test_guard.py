@@ -1,4 +1,4 @@
-"""Whatever a method leaves behind in torch is put back and named; whoever ends Python or hangs only fails."""
+"""The guard: it puts back and names what a method changed in torch; a method that hangs or ends Python only fails."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_library_that_never_returns_ends_the_process_and_shows_where():
     assert "in hangs" in found.stderr
 
 
-def test_randomness_of_ones_own_starts_alike_and_disturbs_nobody():
+def test_randomness_of_ones_own_starts_alike_and_disturbs_no_other():
     def drawn() -> tuple[float, float, float]:
         return random.random(), float(np.random.rand()), float(torch.rand(1))  # noqa: NPY002
 

@@ -1,4 +1,4 @@
-"""What a method may keep: saved, restored and reset to the bit, or refused with a reason."""
+"""State that a method may keep: saved, restored and reset to the bit, or refused with a reason."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_random_numbers_go_on_where_they_were(networks: str) -> None:
 
 @pytest.mark.parametrize("name", ["resnet18", "vit_tiny_patch16_224", "mobilenetv3_small_050"])
 def test_usual_networks_pass(name: str) -> None:
-    """What counts is what they do after eval(), not the mode that they come in."""
+    """The check looks at what they do after eval(), not at the mode that they come in."""
     network = timm.create_model(name, num_classes=5, drop_rate=0.5)
     assert wrap(network.train()).num_classes == 5
     assert network.training

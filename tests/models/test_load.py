@@ -14,7 +14,7 @@ from tempora_tta.models.loading import read_checkpoint
 
 
 class Dangerous:
-    """What a hostile checkpoint holds: code that runs when it is unpickled."""
+    """Content of a hostile checkpoint: code that runs when it is unpickled."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (Path.touch, (Path("it_ran"),))

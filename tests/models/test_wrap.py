@@ -17,7 +17,7 @@ from tempora_tta.models import Classifier, wrap
 
 
 class Small(nn.Module):
-    """A network that follows nobody's conventions."""
+    """A network that follows no conventions."""
 
     def __init__(self) -> None:
         super().__init__()

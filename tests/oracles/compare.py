@@ -14,7 +14,7 @@ TOLERANCE = 1e-8
 
 
 def by_name(tensors: Iterable[tuple[str, Tensor]], wanted: Iterable[str]) -> dict[str, Tensor]:
-    """The tensors under the names the bare network gives them, whatever the method wrapped it in."""
+    """Return the tensors under the names of the bare network, even when the method has wrapped it."""
     given = dict(tensors)
     found = {}
     for name in wanted:

@@ -1,4 +1,4 @@
-"""What several oracles share: BatchNorm with its sums written out, SGD by hand, entropy of one sample."""
+"""Parts that several oracles share: BatchNorm with its sums written out, SGD by hand, entropy of one sample."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Oracle:
         self.frozen = True
 
     def extra_state(self) -> dict[str, Tensor]:
-        """What the method keeps beside the network, under the method's names."""
+        """Return what the method keeps besides the network, under the method's names."""
         return {}
 
     def parameters(self) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ def images(n: int, height: int, width: int) -> Tensor:
 
 
 def area(k: int, image: Tensor) -> tuple[Any, slice, slice]:
-    """Where patch k of the 4x4 grid lies."""
+    """Return the index of patch k of the 4x4 grid."""
     height, width = image.shape[-2] // 4, image.shape[-1] // 4
     top, left = k // 4 * height, k % 4 * width
     return (..., slice(top, top + height), slice(left, left + width))
@@ -147,7 +147,7 @@ def test_spa_masks_low_frequencies_in_pairs(kind: str, probability: float, side:
     mirrored = dropped[..., [-k % side for k in range(side)], :][..., [-k % side for k in range(side)]]
     assert torch.equal(dropped, mirrored)
     patterns = {tuple(pattern.tolist()) for pattern in inside.flatten(0, 1)}
-    assert len(patterns) > 64  # drawn anew for each sample and channel
+    assert len(patterns) > 64  # drawn again for each sample and channel
 
 
 def test_spa_draws_new_noise_for_each_batch_and_shares_it_among_samples() -> None:

@@ -1,4 +1,4 @@
-"""What the random parts of DeYO, CMF and SPA are replaced by, so that both sides see the same images."""
+"""Stand-ins for the random parts of DeYO, CMF and SPA, so that both sides see the same images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published tables as a utilities frame, and a run beside them."""
+"""Published tables as a utilities frame, and a run compared with them."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Browser:
         )
 
     def utilities(self) -> dict[str, float]:
-        """What the panel's ranking holds, best first; methods without an answer left out."""
+        """Read the panel's ranking, best first, without the methods that have no answer."""
         items = self.run(
             "return [...document.querySelectorAll('#ranking li[data-utility]')]"
             ".map((item) => [item.dataset.method, Number(item.dataset.utility)])"
@@ -372,7 +372,7 @@ def test_tables_sort_and_copy(opened: Browser) -> None:
 
 
 def test_a_downloaded_table_has_numbers_in_columns_of_numbers(browser: Browser, tmp_path: Path) -> None:
-    """Sign, interval and rank stand beside a number, not in its cell."""
+    """Sign, interval and rank stand next to a number, not in its cell."""
     written = write_run(tmp_path, scenarios=WIDE_GRID)
     browser.open(write_report(written))
     text = browser.run(
@@ -400,7 +400,7 @@ def test_a_downloaded_table_has_numbers_in_columns_of_numbers(browser: Browser, 
     assert signs, "some winner is equal or undecided"
 
 
-def test_names_are_text_whatever_they_contain(browser: Browser, tmp_path: Path) -> None:
+def test_names_are_text_with_any_content(browser: Browser, tmp_path: Path) -> None:
     methods = {"standard": METHODS["standard"], HOSTILE_METHOD: METHODS["tent"]}
     results = write_run(
         tmp_path,
@@ -429,7 +429,7 @@ def test_names_are_text_whatever_they_contain(browser: Browser, tmp_path: Path) 
 
 @pytest.mark.parametrize("width", [320, 375, 800])
 def test_the_page_is_as_wide_as_the_screen_in_any_font(browser: Browser, tmp_path: Path, width: int) -> None:
-    """Spread letters stand for whatever font a machine happens to have: none is wider."""
+    """Spread letters stand for any font that a machine happens to have: none is wider."""
     methods = {"standard": METHODS["standard"], HOSTILE_METHOD: METHODS["tent"]}
     results = write_run(
         tmp_path, methods=methods, scenarios=WIDE_GRID, shifts=(HOSTILE_SHIFT, "fog"), model=LONG_MODEL

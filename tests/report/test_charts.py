@@ -64,7 +64,7 @@ def offline_tent(results: Results) -> Any:
 
 
 def title_of(path: Path) -> str:
-    """What a browser reads out of an SVG."""
+    """Read the title that a browser shows for an SVG."""
     found = ElementTree.parse(path).getroot().find("{http://www.w3.org/2000/svg}title")
     assert found is not None
     return str(found.text)

@@ -71,7 +71,7 @@ class Text(HTMLParser):
 
 
 def unpacked(packed: dict[str, Any]) -> np.ndarray:
-    """What a browser makes of a packed array."""
+    """Unpack an array as a browser does."""
     values = np.frombuffer(base64.b64decode(packed["data"]), TYPES[packed["type"]])
     return values / packed["per"] if "per" in packed else values
 
@@ -122,7 +122,7 @@ def test_holds_every_cell_and_the_beginning_of_its_timeline(results: Results, pa
             np.testing.assert_allclose(drawn[name][place][served], exact, atol=5.1e-4)
 
 
-def test_asks_nobody_for_anything_and_runs_only_its_own_scripts(page: str) -> None:
+def test_asks_no_server_for_anything_and_runs_only_its_own_scripts(page: str) -> None:
     parsed = Text(page)
     wanted = [attributes.get(name) for _, attributes in parsed.elements for name in ("src", "href")]
     assert all(url is None or url.startswith("#") for url in wanted)

@@ -1,4 +1,4 @@
-"""Results as somebody at a notebook holds them: what they show of themselves, and what can be asked of them."""
+"""Results in the hands of a notebook's user: what they show of themselves, and what can be asked of them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_chart_has_every_method_and_kind_of_scenario(results: Results):
         results.plot(shift="nope")
 
 
-def test_the_report_is_beside_the_run_or_where_one_says(results: Results, tmp_path: Path, monkeypatch):
+def test_the_report_is_next_to_the_run_or_where_one_says(results: Results, tmp_path: Path, monkeypatch):
     assert results.report() == results.path / "report.html"
     page = (results.path / "report.html").read_text(encoding="utf-8")
     monkeypatch.setattr(
@@ -116,14 +116,14 @@ def test_the_line_of_a_notebook_says_how_far_the_run_is():
     assert drawn[-1] == "", "nothing is left behind"
 
 
-def test_it_is_drawn_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch):
+def test_it_is_drawn_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch):
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with watched(None, True) as nobody:
-        assert type(nobody) is Observer
+    with watched(None, True) as silent:
+        assert type(silent) is Observer
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     with watched(None, True) as bars:
         bars.note("mind the gap")

@@ -1,4 +1,4 @@
-"""Grids that nobody ships and users write: every table and the page are made, or refused with a reason."""
+"""Grids that users write and Tempora does not ship: every table and the page are made, or refused with a reason."""
 
 from __future__ import annotations
 

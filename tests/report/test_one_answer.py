@@ -1,4 +1,4 @@
-"""One run, one answer: whatever is counted, averaged or called best is the same on the terminal, in tables, figures,
+"""One run, one answer: what is counted, averaged or called best is the same on the terminal, in tables, figures,
 the page's words and the page's data."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TWIN = "mocks"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """Two seeds, clean images beside two shifts, and a tie."""
+    """Two seeds, clean images and two shifts, and a tie."""
     methods = {"standard": METHODS["standard"], "adabn": Pace(10.5, 0.0, 0.70), TWIN: Pace(10.5, 0.0, 0.70)}
     methods |= {"tent": METHODS["tent"]}
     return write_run(
@@ -83,7 +83,7 @@ def test_wins_are_one_number_everywhere(run: Results, page: str) -> None:
     )
 
 
-def test_whoever_shares_a_win_is_seen_in_its_square(run: Results, page: str) -> None:
+def test_every_method_that_shares_a_win_is_seen_in_its_square(run: Results, page: str) -> None:
     """It was counted in the legend and stood nowhere."""
     both = f"AdaBN, {run.cards.label(TWIN)}"
     assert both in shown("show", run.path)
@@ -148,7 +148,7 @@ def test_clean_images_are_in_no_mean_and_no_count(run: Results) -> None:
         .mean()
     )
     found = only.ranking.set_index("method")["utility"]
-    assert found.to_dict() == pytest.approx(clean.to_dict()), "whoever asks for clean images gets them"
+    assert found.to_dict() == pytest.approx(clean.to_dict()), "a user who asks for clean images gets them"
 
 
 def test_a_failed_method_is_shown_and_not_proposed(run: Results, tmp_path: Path) -> None:

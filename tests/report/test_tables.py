@@ -105,7 +105,7 @@ def test_offline_by_shift_is_the_paper_s_full_table() -> None:
     assert [cell.mark for cell in table.rows[0][-3:]] == ["second", "best", ""]
 
 
-def test_best_bold_second_underlined_ranks_beside() -> None:
+def test_best_bold_second_underlined_ranks_next_to_it() -> None:
     table = paper("sweep")
     latex = tables.render(table, "latex")
     assert r"AdaBN & \textbf{30.83}~{\scriptsize\color{gray}(1)}" in latex
@@ -150,7 +150,7 @@ def test_colour_is_for_terminals_that_have_it() -> None:
     assert "\x1b[2m16.63" in coloured, "below Standard is grey"
 
 
-def test_numbers_align_whatever_their_rank() -> None:
+def test_numbers_align_at_every_rank() -> None:
     text = tables.render(paper("offline"))
     assert len({line.index(".") for line in text.splitlines() if re.search(r"\d\.\d", line)}) == 1
 

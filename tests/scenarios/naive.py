@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass
 class Answers:
-    """What became of every batch; service order is the order of the dict."""
+    """Outcomes of all batches; service order is the order of the dict."""
 
     phase: dict[int, str] = field(default_factory=dict)
     response_ms: dict[int, float] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def _on_schedule(case: Mapping[str, Any]) -> Answers:
 
     now, had_a_turn = 0.0, False
     while upcoming or waiting or lost:
-        # The pipeline is free at `now`. Whatever came while it was busy has been dealt with.
+        # The pipeline is free at `now`. All that came while it was busy has been dealt with.
         if queue > 0:
             while upcoming and arrivals[upcoming[0]] == now and (waiting or lost or now > 0):
                 arrive_while_busy(upcoming.pop(0))

@@ -57,7 +57,7 @@ def test_seed_and_shift_decide_and_nothing_else():
 
 
 def test_the_draws_of_a_seed_never_change():
-    """A stored run is replayed with the arrivals that it was made with, whatever version of numpy reads it."""
+    """A stored run is replayed with the arrivals that it was made with, also by another version of numpy."""
     np.testing.assert_allclose(Poisson(interval_ms=10).times(3), FIRST_POISSON, rtol=1e-12)
     np.testing.assert_allclose(Bursty(interval_ms=10).times(3), FIRST_BURSTY, rtol=1e-12)
 

@@ -83,8 +83,8 @@ def in_order(course):
 
 
 def test_a_charged_fallback_takes_its_turns_on_the_pipeline():
-    """Free at 100, a turn answers 1 and 2. What arrives during a turn is lost, and as nobody waits the next turn
-    answers it, until batch 6 finds the pipeline idle."""
+    """Free at 100, a turn answers 1 and 2. What arrives during a turn is lost, and as no batch waits the next
+    turn answers it, until batch 6 finds the pipeline idle."""
     assert in_order(example(fallback="standard", fallback_cost="charged").course) == [
         (0, 0, False),
         (1, 100, True),
@@ -155,7 +155,7 @@ def test_a_free_fallback_changes_nothing_on_the_pipeline(case):
 
 
 def one_turn(timeline, stream):
-    """What a live pass does with a batch; False when there is none."""
+    """Serve a batch as a live pass does; return False when there is none."""
     if (turn := timeline.next()) is None:
         return False
     if turn.adapting:
@@ -190,7 +190,7 @@ def test_live_driving_agrees_with_the_replay(case):
 
 @given(cases())
 def test_arrivals_that_become_known_as_they_happen_make_no_difference(case):
-    """A live system offers what has arrived by the end of each service, and whatever else when it is idle."""
+    """A live system offers what has arrived by the end of each service, and the rest when it is idle."""
     deployment, stream = case
     resolved = deployment.resolve(num_batches=len(stream["accuracy"]), baseline_ms=stream["baseline_ms"])
     upcoming = list(resolved.arrivals_ms)
@@ -232,7 +232,7 @@ def test_a_live_system_hears_of_losses_while_it_is_busy():
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=400), st.integers(0, 60))
-def test_percentiles_are_the_smallest_time_within_which_so_many_were_answered(responses, lost):
+def test_percentiles_are_the_smallest_time_within_which_that_share_was_answered(responses, lost):
     count = len(responses) + lost
     if count == 0:
         return

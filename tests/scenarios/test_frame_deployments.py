@@ -107,7 +107,7 @@ def test_random_streams_are_worth_what_a_simulator_of_frames_says(case: dict) ->
     assert sorted(score.response_ms) == pytest.approx(sorted(filter(np.isfinite, responses)), abs=1e-9)
     for percent, needed in PERCENTILES.items():
         told = score.terms[f"response_p{percent}_ms"]
-        rank = -(-percent * len(responses) // 100)  # the least time within which so many were answered
+        rank = -(-percent * len(responses) // 100)  # the least time within which this many were answered
         if len(responses) < needed:
             assert told is None
         else:

@@ -45,12 +45,12 @@ def test_every_arrival_is_served_or_evicted_and_services_never_overlap(stream, q
     assert (course.wait_ms >= 0).all()
     assert course.waitspan_ms <= course.idle_ms.sum()
     if queue > 0:
-        assert course.waitspan_ms == 0, "whoever may wait is there when the pipeline becomes free"
+        assert course.waitspan_ms == 0, "a batch that may wait is there when the pipeline becomes free"
 
 
 @given(arriving(), queues, st.integers(0, 2**16))
 def test_a_schedule_at_once_is_the_timeline_in_its_steps(stream, queue, seed):
-    """To the digit, with whatever the course tells."""
+    """To the digit, in all that the course tells."""
     arrivals, service = stream
     generator = np.random.default_rng(seed)
     predict = service * generator.random(service.size)

@@ -1,4 +1,4 @@
-"""What a cell needs, and why: one function decides."""
+"""The way to each cell's score, and the reason for it: one function decides."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Methods that misbehave while they serve: faults x events, on a clock of the test's own.
 
-Whatever goes wrong, every request ends once, Standard answers where the method cannot, and close() comes back.
+Under every fault each request ends once, Standard answers where the method cannot, and close() comes back.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def while_time_passes(clock, work):
 
 @pytest.mark.parametrize("drain", [True, False])
 @pytest.mark.parametrize("call", ["predict", "adapt", "callback", "snapshot"])
-def test_close_comes_back_and_ends_every_request_whatever_hangs(call, drain, clock, kind, tmp_path):
+def test_close_comes_back_and_ends_every_request_when_anything_hangs(call, drain, clock, kind, tmp_path):
     hang, errors = Hang(), []
 
     def save():

@@ -183,8 +183,8 @@ TIGHT = [
         for queue, fallback in ((0, "standard"), (0, "latest"), (1, "latest"))
     ),
 ]
-"""More comes than can be served, responses decay at about the time that they take, and batteries run empty: whatever
-the machine makes of it, its times and arrivals say what was lived."""
+"""More comes than can be served, responses decay at about the time that they take, and batteries run empty: on any
+machine, its times and arrivals say what was lived."""
 
 
 @pytest.mark.parametrize("deployment", TIGHT, ids=lambda deployment: deployment.label)

@@ -1,6 +1,6 @@
 """Thousands of requests from many threads, with everything that goes wrong: each ends exactly once, nothing stays.
 
-No time decides here: whatever the threads do, the counts must add up. The watchdog only ends a test that hangs.
+No time decides here: in any order of the threads, the counts must add up. The watchdog only ends a test that hangs.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def test_a_method_that_breaks_down_under_load_is_replaced(fault, reason):
     [(knobs, place % 2 == 0) for place, knobs in enumerate(KNOBS)] + [(KNOBS[0], False)],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else str(value),
 )
-def test_closing_in_the_middle_loses_nobody(knobs, drain):
+def test_closing_in_the_middle_loses_no_request(knobs, drain):
     def close_soon(pipeline, clients):
         while pipeline.stats()["answered"] < 20 and clients.busy:
             time.sleep(0.001)

@@ -70,7 +70,7 @@ def test_every_cell_says_how_far_confidence_is_from_accuracy(results):
         assert cell["ece"] == pytest.approx(
             expected_error(trace.calibration[served], int(trace.total[served].sum()))
         )
-        # Whatever the bins, the whole is at least as far off as its mean is.
+        # With any bins, the whole is at least as far off as its mean is.
         mean_gap = trace.confidence[served].mean() - trace.accuracy[served].mean()
         assert abs(mean_gap) <= cell["ece"] + 1e-12
 

@@ -41,7 +41,7 @@ BATCHES, BASELINE_MS = 6, 40.0
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::tempora_tta.errors.TemporaWarning"
-)  # those beside the one meant
+)  # those besides the one meant
 
 
 def a_trace(adapt_ms: float, correct: int) -> Trace:

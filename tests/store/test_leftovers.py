@@ -1,4 +1,4 @@
-"""What killed writers leave behind is gone when somebody writes there again; nobody else's files are."""
+"""Leftovers of killed writers: the next writer in the folder removes them, and no other files."""
 
 from __future__ import annotations
 

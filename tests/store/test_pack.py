@@ -65,7 +65,7 @@ def rewritten(packed: Path, target: Path, change: Callable[[dict[str, bytes]], N
 
 
 def relisted(members: dict[str, bytes]) -> None:
-    """Let run.json list the files as they are now, as somebody does who knows the format."""
+    """Let run.json list the files as they are now, as an attacker who knows the format would."""
     record = RunRecord.model_validate_json(members["run.json"])
     others = (name for name in members if name != "run.json" and "/" not in name)
     listed = {name: sha256(members[name]).hexdigest() for name in others}

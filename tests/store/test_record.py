@@ -25,7 +25,7 @@ LEAST: dict[str, Any] = {
     "baseline": {"baseline_ms": 10},
     "finished": False,
 }
-"""What every run.json has."""
+"""Keys that every run.json has."""
 
 
 def test_the_least_is_enough(tmp_path: Path) -> None:

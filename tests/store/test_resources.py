@@ -37,7 +37,7 @@ def test_a_worked_example() -> None:
     }
 
 
-def test_what_nobody_counted_is_no_number() -> None:
+def test_what_was_not_counted_is_no_number() -> None:
     course = course_of(10.0, 20.0)
     unknown = {"energy_j": None, "overhead_j": None, "memory_mb": None}
     assert Resources().columns(course, 10.0) == unknown

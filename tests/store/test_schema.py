@@ -1,4 +1,4 @@
-"""What is written can be read back, and every field has its sentence."""
+"""The stored format: what is written can be read back, and every field has its sentence."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_utilities_of_a_begun_run_are_empty(tmp_path):
         assert list(folder.utilities().columns) == list(UTILITIES)
 
 
-def test_passes_are_read_without_their_predictions_where_nobody_asks(tmp_path: Path) -> None:
+def test_passes_are_read_without_predictions_unless_asked_for(tmp_path: Path) -> None:
     """Scores and times are the same, and a changed column is noticed all the same."""
     trace = Trace.empty(3, 4)
     trace.phase[:] = ADAPTED

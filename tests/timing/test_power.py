@@ -10,7 +10,7 @@ from tempora_tta.timing.device import LEAST_S, READ_EVERY_S, mean_watts
 
 
 class Device:
-    """Draws so many watts while it works, and counts them every `step_s`."""
+    """Device that draws `watts` while it works, and counts them every `step_s`."""
 
     def __init__(self, watts: float, busy_s: float, step_s: float) -> None:
         self.watts, self.busy_s, self.step_s, self.seconds = watts, busy_s, step_s, 0.0
@@ -59,7 +59,7 @@ def test_a_counter_that_is_slow_to_read_does_not_count_for_the_work() -> None:
     assert found == pytest.approx(200.0, rel=0.05), "reading it after every piece would give 133 or 400"
 
 
-def test_where_nobody_counts_or_the_counter_stands_still_or_wraps_there_is_none() -> None:
+def test_without_a_counter_or_where_it_stands_still_or_wraps_there_is_none() -> None:
     device = Device(300.0, 0.01, 1e9)
     assert mean_watts(device.work, lambda: None, now_s=device.now_s) is None
     assert device.seconds == 0, "nothing was worked for it"

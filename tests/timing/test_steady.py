@@ -70,7 +70,7 @@ def test_wild_samples_do_not_turn_the_line():
 
 
 def a_stream(generator, batches=400):
-    """How many samples each batch of a stream keeps: mostly many, now and then few."""
+    """Draw how many samples each batch of a stream keeps: mostly many, now and then few."""
     return 64 - np.minimum(40, generator.exponential(8, batches).round())
 
 
@@ -254,11 +254,11 @@ def test_a_pass_of_a_method_that_the_profile_does_not_have_holds_no_longer():
 
 @pytest.mark.parametrize("text", ["tent|adopt||step", "tent", ""])
 def test_a_pass_that_says_of_no_kind_of_work_what_it_took_is_made_again(text):
-    """Somebody has edited its file."""
+    """Its file was edited by hand."""
     assert not ProfileClock(profile_of(*TENT)).still_holds({text: "1.0"})
 
 
-def test_rounds_of_added_kinds_stand_beside_the_first():
+def test_rounds_of_added_kinds_stand_next_to_the_first():
     profile = profile_of(*TENT)
     new = Entry(method="sar", phase="predict", steady_ms=12.0, rounds=[0, 1], ms=[12.0, 12.1])
     joined = profile.with_entries(
