@@ -20,7 +20,7 @@ CLEAN_CPU_SHARE = 0.97
 FOREIGN_SHARE = 0.05
 """Of the machine's busy time, what others may have used while several threads were timed."""
 CLEAN_DEVICE_X = 1.05
-"""A GPU that somebody else uses too shows in its standard inference."""
+"""A GPU that another process uses too shows in its standard inference."""
 
 
 class Elapsed(NamedTuple):
