@@ -77,7 +77,7 @@ def test_every_method_under_the_whole_grid(network, batches, name, method):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"every": 2}, {"stop_after": 3}, {"reforward": True}],
+    [{"every": 2}, {"stop_after": 3}, {"reforward": True}, {"collect": 12}],
     ids=lambda settings: next(iter(settings)),
 )
 def test_schedules(network, batches, settings):

@@ -316,11 +316,22 @@ def test_it_learns_nothing_from_batches_of_one_class_each() -> None:
     assert ungated.count("step") > 6
 
 
-def test_batches_too_small_for_statistics_are_only_predicted() -> None:
+def test_frames_too_few_for_statistics_are_answered_alone_and_learned_from_together() -> None:
     network = models.load("fashion_resnet")
+    frames = images(network, "contrast", 48, size=4)
     method = create("pace", network)
-    batches = images(network, "contrast", 3, size=4)
-    assert went_through(method, batches, LEISURE) == [("settled", "none")] * 3
+    acts = []
+    for x in frames:
+        method.predict(x, LEISURE)
+        acts.append(method.adapt(LEISURE))
+    assert [place for place, action in enumerate(acts) if action != "collected"] == [15, 31, 47]
+    together = create("pace", network)
+    expected = went_through(
+        together, [torch.cat(frames[first : first + 16]) for first in (0, 16, 32)], LEISURE
+    )
+    assert [acts[15], acts[31], acts[47]] == [action for _, action in expected]
+    for ours, theirs in zip(method.changing_tensors(), together.changing_tensors(), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_it_goes_back_to_the_settled_state_when_the_score_falls_and_begins_anew_when_that_falls_too() -> None:
