@@ -1,15 +1,22 @@
-"""What single frames and small batches are worth to methods: `python benchmarks/frames.py sizes`.
+"""What single frames and small batches are worth: `python benchmarks/frames.py sizes`, and `... cells`.
 
-Accuracy at batch sizes 1, 4, 16 and 64 on single shifts, on a stream that goes from shift to shift and on one that
-returns to them, three orders of the images, without a clock: on both bundled networks and on one of timm's that is
-trained here for half a minute. It writes benchmarks/results/frames-sizes.json; run in two working trees it compares.
+sizes: accuracy at batch sizes 1, 4, 16 and 64 on single shifts, on a stream that goes from shift to shift and on one
+that returns to them, three orders of the images, without a clock: on both bundled networks and on one of timm's that is
+trained here for half a minute. It adds to benchmarks/results/frames-sizes.json; run in two working trees it compares.
+
+cells: the best method and size by load and deadline, beside batches of 64 and beside answering each frame at once, on
+both bundled networks, three shifts, with times of this machine. It writes benchmarks/results/frames-cells.json.
+
+`python benchmarks/frames.py page` writes benchmarks/results/frames.md from both.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import timm
@@ -17,12 +24,20 @@ import torch
 import typer
 from torch import Tensor
 
-from common import RESULTS, console, write
+import tempora_tta as tempora
+from common import RESULTS, committed, console, in_percent, markdown_table, script, write
 from tempora_tta import data, models
+from tempora_tta.analysis.replays import answer
+from tempora_tta.analysis.sizes import factors, works
 from tempora_tta.data import open_stream
+from tempora_tta.engine.build import build_job
+from tempora_tta.engine.load_config import load_configs
+from tempora_tta.engine.run import Run
 from tempora_tta.methods import create
 from tempora_tta.methods.contract import UNTOLD, adapt_at, predict_at
 from tempora_tta.models import Classifier
+from tempora_tta.scenarios import Deployment
+from tempora_tta.store import RunFolder
 
 SIZES = (1, 4, 16, 64)
 NETWORKS = ("fashion_resnet", "fashion_vit", "test_resnet")
@@ -48,13 +63,14 @@ def main() -> None:
 
 @app.command()
 def sizes(
-    methods: str = "standard,settle,pace",
+    methods: str = "standard,settle,pace,shot_im_at_once",
     networks: str = ",".join(NETWORKS),
     seeds: int = 3,
     to: Annotated[Path, typer.Option(help="Where the figures go.")] = RESULTS / "frames-sizes.json",
 ) -> None:
     """Accuracy by size, on every stream."""
-    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    earlier = json.loads(to.read_text()) if to.exists() else {"accuracy": {}}
+    found: dict[str, dict[str, dict[str, list[float]]]] = earlier["accuracy"]
     for network in networks.split(","):
         for method in methods.split(","):
             rows = found.setdefault(network, {}).setdefault(method, {})
@@ -71,7 +87,9 @@ def accuracies(network: str, name: str, size: int, stream: str, seeds: int) -> f
 
 
 def accuracy(model: Classifier, name: str, size: int, shifts: list[str], seed: int) -> float:
-    method, order, right = create(name, model, seed=seed), np.random.default_rng(seed), []
+    plain = name.removesuffix("_at_once")
+    method = create(plain, model, seed=seed, **({} if plain == name else {"collect": 64}))
+    order, right = np.random.default_rng(seed), []
     shifts = list(order.permutation(shifts)) if len(set(shifts)) == len(shifts) else shifts
     for visit, shift in enumerate(shifts):
         images, labels = opened(shift)
@@ -117,5 +135,121 @@ def made(name: str) -> Classifier:
     return models.wrap(network.eval(), mean=(0.286,), std=(0.353,))
 
 
+# -- load and deadline ---------------------------------------------------------------------------------------
+
+LOADS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+"""Frames per second over what Standard classifies in batches of 64."""
+DEADLINES = (2, 8, 40, 200)
+"""Times lambda of these batches."""
+AT_ONCE = "SHOT-IM at once"
+COMPARED: list[Any] = [
+    *("standard", "adabn", "settle", "shot_im"),
+    {"name": "shot_im", "label": AT_ONCE, "collect": 64},
+]
+
+
+@app.command()
+def cells(
+    networks: str = "fashion_resnet,fashion_vit",
+    out: Annotated[Path, typer.Option(help="Where the runs are kept.")] = Path("runs/frames"),
+    batches: int = 20,
+    profile_s: float = 60.0,
+    to: Annotated[Path, typer.Option(help="Where the figures go.")] = RESULTS / "frames-cells.json",
+) -> None:
+    """The best pair of method and size in each cell."""
+    found = {}
+    for network in networks.split(","):
+        flags = {
+            "model": network,
+            "data.shifts": ["gaussian_noise", "contrast", "motion_blur"],
+            "methods": COMPARED,
+            "batch_size": list(SIZES),
+            "batches": batches,
+            "grid": "none",
+            "device": "cpu",
+            "threads": 1,
+            "profile_s": profile_s,
+        }
+        for config in load_configs(None, flags=flags):
+            console.print(f"{network} in batches of {config.batch_size} ...")
+            with RunFolder.for_writing(out / network / f"batch-{config.batch_size}") as folder:
+                Run(build_job(config), folder).execute()
+        found[network] = grid(out / network)
+        write(found, to)
+
+
+def grid(run: Path) -> dict[str, Any]:
+    sizes = {int(size): results for size, results in tempora.open_run(run).items()}
+    baseline_ms = float(sizes[64].manifest["baseline"]["baseline_ms"])
+    work = {size: works(results) for size, results in sizes.items()}
+    rows = []
+    for load in LOADS:
+        for deadline in DEADLINES:
+            per_ms, deadline_ms = load * 64 / baseline_ms, deadline * baseline_ms
+            camera = Deployment(fps=1000 * per_ms, deadline_ms=deadline_ms)
+            exact = {
+                (name, size): float(own["utility"].mean())
+                for size, results in sizes.items()
+                for name, own in answer(results, camera).rows.groupby("method")
+                if name != AT_ONCE or size == 1
+            }
+            formed = {
+                (name, size): factors(work[size][name], size, per_ms, deadline_ms).utility
+                for name, size in exact
+            }
+            best, picked = max(exact, key=lambda one: exact[one]), max(formed, key=lambda one: formed[one])
+            forced = {pair: value for pair, value in exact.items() if pair[1] == 64 and pair[0] != AT_ONCE}
+            rows.append(
+                {
+                    "load": load,
+                    "deadline": deadline,
+                    "best": [*best, exact[best]],
+                    "formed": [*picked, exact[picked]],
+                    "at_64": [max(forced, key=lambda one: forced[one])[0], max(forced.values())],
+                    "at_once": exact.get((AT_ONCE, 1)),
+                }
+            )
+    return {"baseline_ms": baseline_ms, "cells": rows}
+
+
+def page() -> Iterator[str]:
+    yield "Frames and batches"
+    for network, rows in committed("frames-cells")["frames-cells"].items():
+        yield from _page_of_cells(network, rows["cells"], rows["baseline_ms"])
+    (found,) = committed("frames-sizes").values()
+    yield f"## Accuracy by batch size (%), {found['seeds']} orders"
+    for network, methods in found["accuracy"].items():
+        yield f"### {network}"
+        yield markdown_table(
+            ("", *found["streams"]),
+            (
+                (f"{method}, {size}", *(in_percent(value) for value in values))
+                for method, by_size in methods.items()
+                for size, values in by_size.items()
+            ),
+        )
+
+
+def _page_of_cells(network: str, rows: list[dict[str, Any]], baseline_ms: float) -> Iterator[str]:
+    yield f"## {network}, λ = {baseline_ms:.2f} ms for 64 images"
+    hits = [row["best"][:2] == row["formed"][:2] for row in rows]
+    lost = [row["best"][2] - row["formed"][2] for row in rows]
+    forced = [row["best"][2] - row["at_64"][1] for row in rows]
+    yield (
+        f"The closed form picks the best pair in {sum(hits)} of {len(rows)} cells, and elsewhere loses at most "
+        f"{in_percent(max(lost))} points. Batches of 64 lose {in_percent(float(np.mean(forced)))} points on average."
+    )
+    yield "Right in time, %: the best method and size; in brackets the best in batches of 64, and SHOT-IM at once."
+    texts = {
+        (row["load"], row["deadline"]): f"{row['best'][0]} {row['best'][1]}: {in_percent(row['best'][2])} "
+        f"({in_percent(row['at_64'][1])}, {in_percent(row['at_once'])})"
+        for row in rows
+    }
+    yield markdown_table(
+        ("load", *(f"D = {deadline} λ" for deadline in DEADLINES)),
+        ((f"{100 * load:.0f} %", *(texts[load, deadline] for deadline in DEADLINES)) for load in LOADS),
+    )
+
+
 if __name__ == "__main__":
-    app()
+    script(app, page)
