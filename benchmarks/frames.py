@@ -1,8 +1,8 @@
 """What single frames and small batches are worth: `python benchmarks/frames.py sizes`, and `... cells`.
 
 sizes: accuracy at batch sizes 1, 4, 16 and 64 on single shifts, on a stream that goes from shift to shift and on one
-that returns to them, three orders of the images, without a clock: on both bundled networks and on one of timm's that is
-trained here for half a minute. It adds to benchmarks/results/frames-sizes.json; run in two working trees it compares.
+that returns to them, three orders of the images, without a clock: on both bundled networks and on one of timm's that
+is trained here for half a minute. It adds to benchmarks/results/frames-sizes.json; two working trees are compared so.
 
 cells: the best method and size by load and deadline, beside batches of 64 and beside answering each frame at once, on
 both bundled networks, three shifts, with times of this machine. It writes benchmarks/results/frames-cells.json.
@@ -13,6 +13,7 @@ both bundled networks, three shifts, with times of this machine. It writes bench
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -210,6 +211,52 @@ def grid(run: Path) -> dict[str, Any]:
                 }
             )
     return {"baseline_ms": baseline_ms, "cells": rows}
+
+
+# -- live ----------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def live(
+    method: str = "settle",
+    fps: float = 30.0,
+    cameras: int = 1,
+    size: int = 4,
+    deadline_ms: float = 200.0,
+    frames: int = 600,
+) -> None:
+    """Frames in real time through `tempora.deploy`, beside the same frames simulated with times of this machine."""
+    model, (images, labels) = made("fashion_resnet"), opened("gaussian_noise")
+    camera = {"fps": fps, "cameras": cameras, "deadline_ms": deadline_ms}
+    with tempora.deploy(
+        model, method, batch_size=size, device="cpu", example=images[:size], **camera
+    ) as pipeline:
+        start_s, futures = time.perf_counter(), []
+        for number in range(frames):
+            time.sleep(max(0.0, start_s + number / (fps * cameras) - time.perf_counter()))
+            futures.append(pipeline.submit(images[number]))
+        answers = [future.result() for future in futures]
+        served = pipeline.stats()["mean_size"]
+    lived = np.array(
+        [
+            one.scores is not None and one.response_ms <= deadline_ms and int(one.scores.argmax()) == label
+            for one, label in zip(answers, labels.tolist(), strict=False)
+        ]
+    )
+    offline, correct, took_ms = create(method, model), [], []
+    for x, y in zip(images[:frames].split(size), labels[:frames].split(size), strict=True):
+        begun_s = time.perf_counter()
+        scores = predict_at(offline, x)
+        predicted_s = time.perf_counter()
+        adapt_at(offline)
+        took_ms.append([1000 * (predicted_s - begun_s), 1000 * (time.perf_counter() - predicted_s)])
+        correct.append((scores.argmax(dim=1) == y).numpy())
+    predict_ms, adapt_ms = np.array(took_ms).T
+    score = Deployment(**camera).score(correct=correct, predict_ms=predict_ms, adapt_ms=adapt_ms)
+    console.print(
+        f"{method}, {cameras} x {fps:g} frames/s in batches of {size} (served: {served:.1f}), {deadline_ms:g} ms: "
+        f"lived {in_percent(float(lived.mean()))}, simulated {in_percent(score.utility)} % right in time"
+    )
 
 
 def page() -> Iterator[str]:
