@@ -144,7 +144,7 @@ DEADLINES = (2, 8, 40, 200)
 """Times lambda of these batches."""
 AT_ONCE = "SHOT-IM at once"
 COMPARED: list[Any] = [
-    *("standard", "adabn", "settle", "shot_im"),
+    *("standard", "settle", "shot_im"),
     {"name": "shot_im", "label": AT_ONCE, "collect": 64},
 ]
 
@@ -158,12 +158,12 @@ def cells(
     to: Annotated[Path, typer.Option(help="Where the figures go.")] = RESULTS / "frames-cells.json",
 ) -> None:
     """The best pair of method and size in each cell."""
-    found = {}
+    found = json.loads(to.read_text()) if to.exists() else {}
     for network in networks.split(","):
         flags = {
             "model": network,
             "data.shifts": ["gaussian_noise", "contrast", "motion_blur"],
-            "methods": COMPARED,
+            "methods": [*COMPARED, *(["adabn"] if network == "fashion_resnet" else [])],
             "batch_size": list(SIZES),
             "batches": batches,
             "grid": "none",

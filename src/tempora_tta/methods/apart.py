@@ -60,7 +60,9 @@ class Apart(Around):
             action: str = self.method.adapt(*moment)
             self._freeze_again()
             return action
-        if self.frozen or sum(map(len, self.waiting)) < self.settings.collect:
+        if self.frozen:
+            return "none"
+        if sum(map(len, self.waiting)) < self.settings.collect:
             return COLLECTED
         x, self.waiting = torch.cat(self.waiting), []
         self.method.unfreeze()
