@@ -219,11 +219,16 @@ class RunConfig:
     stream: Annotated[dict[str, Any] | None, _alone("kind")] = key(
         {"kind": "single"},
         "Order of shifts and classes: single, continual, gradual, recurring, mixed, module:function, or with "
-        "settings {kind: continual, batches: 10, reset: shift, classes: shuffled}; null: batches as given.",
+        "settings {kind: continual, batches: 10, reset: shift, classes: shuffled, order: numpy}; null: batches as "
+        "given.",
     )
     batch_size: Whole = key(64, "Samples per batch.", ge=1)
     batches: Whole | None = key(None, "Use only the first N batches of each shift.", ge=1)
-    preset: Literal["paper"] | None = key(None, "paper: settings behind the published tables.")
+    preset: Literal["paper"] | None = key(
+        None,
+        "paper: what stood behind the published tables, where nothing else is given: order torch, rule overshoot, "
+        "and what each method's settings say of it.",
+    )
     device: str = key("auto", "auto, cpu, cuda, cuda:N or mps.")
     threads: Whole | None = key(
         None, "CPU threads of torch; default one under steady, else as torch chooses.", ge=1
@@ -265,7 +270,18 @@ def checked(values: Mapping[str, Any]) -> RunConfig:
     """The configuration of these values; pydantic's ValidationError says what is wrong with which."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(RunConfig).validate_python(dict(values))
+    return TypeAdapter(RunConfig).validate_python(_with_preset(dict(values)))
+
+
+def _with_preset(values: dict[str, Any]) -> dict[str, Any]:
+    """Put what the preset says where the values say nothing; streams of the user's own have their own order."""
+    if values.get("preset") != "paper":
+        return values
+    stream = values.get("stream", "single")
+    settings = {"kind": stream} if isinstance(stream, str) else stream
+    if isinstance(settings, Mapping) and not is_own(str(settings.get("kind", "single"))):
+        values["stream"] = {"order": "torch", **settings}
+    return {"rule": "overshoot", **values}
 
 
 def _plain(value: Any) -> Any:

@@ -282,3 +282,16 @@ def test_a_run_of_objects_has_no_configuration(network, batches, tmp_path):
     )
     with pytest.raises(TemporaError, match="no configuration that could be run again"):
         load_config(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"stream": "continual"}, {"stream": {"kind": "mixed", "order": "numpy"}}]
+)
+def test_the_papers_preset_is_one_word_for_its_keys_and_what_is_given_wins(given):
+    preset = checked({"preset": "paper", **given})
+    kind = given.get("stream", "single")
+    assert preset.stream == {"order": "torch", **({"kind": kind} if isinstance(kind, str) else kind)}
+    assert preset.rule == "overshoot"
+    assert checked({"preset": "paper", "rule": "strict", "stream": None}).stream is None
+    assert checked({"preset": "paper", "rule": "strict"}).rule == "strict"
+    assert checked(preset.plain()) == preset
