@@ -152,6 +152,20 @@ class SourceConfig:
 
 
 @dataclass(frozen=True)
+class PreprocessingConfig:
+    """Preparation of images where it shall not be the network's own: what is left out stays as it is."""
+
+    __pydantic_config__ = STRICT
+
+    crop_pct: Number | None = key(
+        None, "Images are resized to input size / crop_pct before the crop.", gt=0, le=1
+    )
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None = key(None, "Of resizing.")
+    mean: list[Number] | None = key(None, "Subtracted, per channel.")
+    std: list[Number] | None = key(None, "Divided by, per channel.")
+
+
+@dataclass(frozen=True)
 class MethodConfig:
     """A method with settings of its own: `name`, an optional `label`, `times_as` (the method whose recorded times
     stand for its own), and whatever the method can be set to."""
@@ -177,6 +191,11 @@ class RunConfig:
     )
     checkpoint: Path | None = key(None, "Weights (.safetensors, or .pt) instead of the model's own.")
     pretrained: bool = key(True, "Use the trained weights; false leaves them random, for timing only.")
+    preprocessing: PreprocessingConfig | None = key(
+        None,
+        "Preparation of images where it shall not be the network's own: {crop_pct: 0.875, interpolation: "
+        "bilinear}, also mean and std.",
+    )
     data: DataConfig = key(DataConfig(), "Which images.")
     source: Annotated[SourceConfig | None, _alone("dataset")] = key(
         None,
@@ -260,6 +279,15 @@ class RunConfig:
     )
     share: bool = key(True, "Share passes between scenarios where the result is the same.")
     deterministic: bool = key(False, "Deterministic algorithms on CUDA: slower, repeatable to the bit.")
+
+    def preparation(self) -> dict[str, Any]:
+        """The fields of `preprocessing` that are given."""
+        given = {} if self.preprocessing is None else vars(self.preprocessing)
+        return {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+            if value is not None
+        }
 
     def plain(self) -> dict[str, Any]:
         """The configuration as YAML and run.json hold it."""

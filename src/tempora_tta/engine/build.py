@@ -22,6 +22,7 @@ from tempora_tta._own_code import find_function, is_own, module_of
 from tempora_tta.config import RunConfig
 from tempora_tta.data import StreamSettings
 from tempora_tta.data.batches import open_given
+from tempora_tta.data.images import Geometry
 from tempora_tta.engine.arrival_times import with_times
 from tempora_tta.engine.clocks import MEASURED, STEADY, clock_record, open_clock
 from tempora_tta.engine.conformity import suite_of
@@ -138,6 +139,12 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
     if given.source is not None:
         samples(given.source, 0, "evaluate")  # what is no image is refused before it is hashed
     model = _network(config, given, device)
+    if config.preprocessing is not None:
+        images = Geometry.of(model.preprocessing)
+        observer.note(
+            f"images are prepared as the run says: resized to {images.resize_height} ({images.interpolation}), "
+            f"cropped to {images.height}"
+        )
     machine = machine_facts(device)
     recipes = None if config.recipes is None else read_recipes(config.recipes, model.name)
     specs = method_specs(config.methods if given.methods is None else given.methods, observer)
@@ -263,7 +270,22 @@ def _network(config: RunConfig, given: Given, device: torch.device) -> Classifie
         options["checkpoint"] = config.checkpoint
     if not config.pretrained:
         options["pretrained"] = False
-    return models.load(config.model, **options).to(device)
+    classifier = models.load(config.model, **options).to(device)
+    if given := config.preparation():
+        _check_channels(given, classifier)
+        classifier.prepare(**given)
+    return classifier
+
+
+def _check_channels(given: Mapping[str, Any], model: Classifier) -> None:
+    """Refuse means and deviations of other images than the network takes."""
+    channels = model.preprocessing.image_shape[0]
+    for name in ("mean", "std"):
+        if len(given.get(name, range(channels))) != channels:
+            raise TemporaError(
+                f"preprocessing.{name}={list(given[name])}: {model.name} takes {counted(channels, 'channel')}; "
+                "give a number for each"
+            )
 
 
 def scenarios_of(config: RunConfig, given: Iterable[Scenario] | None = None) -> list[Scenario]:

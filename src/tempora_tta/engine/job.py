@@ -297,6 +297,7 @@ class Job:
             "batch_size": stream.batch_size,
             "num_batches": stream.num_batches,
             **stream.identity(),
+            **({"preprocessing": given} if (given := self.config.preparation()) else {}),
             "clock": self.clock.name,
             "machine": self.machine_kind if self.measured else "",
             "deterministic": torch.are_deterministic_algorithms_enabled(),
