@@ -83,6 +83,12 @@ def _factor(factor: float | str) -> float | str:
     return factor
 
 
+def _calibration(batches: int | str) -> int | str:
+    if not isinstance(batches, str) and batches < 2:
+        raise ValueError("must be at least 2, or sweep")
+    return batches
+
+
 def _clock(clock: Any) -> Any:
     if not isinstance(clock, (str, dict)):
         raise ValueError("must be a name, a file, or {baseline_ms: 40, tent: [41, 56]}")
@@ -246,7 +252,7 @@ class RunConfig:
     preset: Literal["paper"] | None = key(
         None,
         "paper: what stood behind the published tables, where nothing else is given: order torch, rule overshoot, "
-        "and what each method's settings say of it.",
+        "calibration_batches sweep, and what each method's settings say of it.",
     )
     device: str = key("auto", "auto, cpu, cuda, cuda:N or mps.")
     threads: Whole | None = key(
@@ -269,8 +275,8 @@ class RunConfig:
     baseline_ms: Number | None = key(
         None, "lambda; default measured, or the profile's.", gt=0, allow_inf_nan=False
     )
-    calibration_batches: Whole = key(
-        700, "measured: batches of standard inference that lambda comes from.", ge=2
+    calibration_batches: Annotated[Whole | Literal["sweep"], Check(_calibration)] = key(
+        700, "measured: batches of standard inference that lambda comes from; sweep: all of every shift."
     )
     provision: Number = key(6.0, "measured: lambda = mean + provision * sigma.", ge=0, allow_inf_nan=False)
     warmup_batches: Whole = key(5, "measured: batches before each pass that do not count.", ge=0)
@@ -309,7 +315,7 @@ def _with_preset(values: dict[str, Any]) -> dict[str, Any]:
     settings = {"kind": stream} if isinstance(stream, str) else stream
     if isinstance(settings, Mapping) and not is_own(str(settings.get("kind", "single"))):
         values["stream"] = {"order": "torch", **settings}
-    return {"rule": "overshoot", **values}
+    return {"rule": "overshoot", "calibration_batches": "sweep", **values}
 
 
 def _plain(value: Any) -> Any:

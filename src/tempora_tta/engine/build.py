@@ -271,19 +271,19 @@ def _network(config: RunConfig, given: Given, device: torch.device) -> Classifie
     if not config.pretrained:
         options["pretrained"] = False
     classifier = models.load(config.model, **options).to(device)
-    if given := config.preparation():
-        _check_channels(given, classifier)
-        classifier.prepare(**given)
+    if stated := config.preparation():
+        _check_channels(stated, classifier)
+        classifier.prepare(**stated)
     return classifier
 
 
-def _check_channels(given: Mapping[str, Any], model: Classifier) -> None:
+def _check_channels(stated: Mapping[str, Any], model: Classifier) -> None:
     """Refuse means and deviations of other images than the network takes."""
     channels = model.preprocessing.image_shape[0]
     for name in ("mean", "std"):
-        if len(given.get(name, range(channels))) != channels:
+        if len(stated.get(name, range(channels))) != channels:
             raise TemporaError(
-                f"preprocessing.{name}={list(given[name])}: {model.name} takes {counted(channels, 'channel')}; "
+                f"preprocessing.{name}={list(stated[name])}: {model.name} takes {counted(channels, 'channel')}; "
                 "give a number for each"
             )
 

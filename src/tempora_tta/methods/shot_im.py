@@ -20,8 +20,8 @@ CLASSIFIERS = ("fc", "classifier", "head")
 
 @dataclass(frozen=True, kw_only=True)
 class SHOTSettings(NormSettings):
-    """params: train the feature extractor, its norm layers (with source_stats="reset": SHOT-IM*), or what the published
-    code trained, which goes by names and leaves out a ViT's MLPs.
+    """params: train the feature extractor, its norm layers (with source_stats="reset": SHOT-IM*), or what the
+    published code trained, which goes by names and leaves out a ViT's MLPs.
     """
 
     params: Literal["features", "norm", "published"] = "features"

@@ -50,7 +50,7 @@ class SPA(ProjectorMethod):
 
     @property
     def keeps_graph(self) -> bool:
-        """The clean prediction is only a target; the published code makes its graph all the same, which takes time."""
+        """The clean prediction is only a target; the published code made its graph all the same."""
         passes: int = self.settings.passes
         return passes == 3
 
