@@ -85,6 +85,7 @@ GRIDS: Mapping[str, str] = {
     "drone": "tempora_tta.scenarios.grids:drone",
     "wearable": "tempora_tta.scenarios.grids:wearable",
     "alfarra": "tempora_tta.scenarios.grids:alfarra",
+    "alfarra-single": "tempora_tta.scenarios.grids:alfarra_single",
     "none": "tempora_tta.scenarios.grids:no_grid",
 }
 

@@ -52,7 +52,7 @@ from tempora_tta.methods.contract import samples
 from tempora_tta.methods.guard import Misbehaved
 from tempora_tta.models import Classifier
 from tempora_tta.names import GRIDS
-from tempora_tta.scenarios import Scenario, from_spec, grid, to_spec
+from tempora_tta.scenarios import Deployment, Scenario, from_spec, grid, to_spec
 from tempora_tta.store.record import other_work
 from tempora_tta.timing import choose_device, device_kind, machine_facts
 from tempora_tta.timing.machine import keep_freed_memory
@@ -174,7 +174,14 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
     if recipes is not None:
         shifts = [one.name for stream in job.streams for one in stream.shifts]
         facts["recipes"] = recipe_record(recipes, config.data.dataset, listed, shifts, observer)
-    return replace(job, facts=facts, notes=tuple(said.notes))
+    return replace(job, facts=facts, scenarios=_among_classes(job), notes=tuple(said.notes))
+
+
+def _among_classes(job: Job) -> tuple[Scenario, ...]:
+    """The scenarios, in which random answers choose from the classes that are scored."""
+    classes = job.streams[0].classes
+    count = job.model.num_classes if classes is None else len(classes)
+    return tuple(one.among(count) if isinstance(one, Deployment) else one for one in job.scenarios)
 
 
 def _images(

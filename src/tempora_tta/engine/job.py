@@ -327,6 +327,8 @@ def deployment_identity(resolved: Resolved, time_aware: bool) -> dict[str, Any]:
             knobs["first_ms"] = first_ms  # with frames, when the first batch is full
     if resolved.waits or resolved.fallback is None:
         del knobs["fallback"], knobs["fallback_cost"]
+    if not resolved.guesses:
+        del knobs["classes"]
     if not resolved.residuals:
         del knobs["residuals"]
     if not (time_aware and math.isfinite(resolved.deadline_ms)):

@@ -11,6 +11,7 @@ from tempora_tta.errors import unknown
 from tempora_tta.scenarios.arrivals import Bursty, Periodic, Poisson
 from tempora_tta.scenarios.deployment import LATEST, Deployment, Scenario
 from tempora_tta.scenarios.paper import Amortised, Continuous, Discrete
+from tempora_tta.scenarios.resolved import RANDOM
 
 UTILISATIONS = {"100": 0, "70": 1, "50": 2, "35": 3, "25": 4}
 """The paper's printed percentages and the half octaves behind them: lambda / interval = 2 ** (-k / 2)."""
@@ -164,6 +165,14 @@ def alfarra(rule: str = "strict", queue: int = 1) -> list[Scenario]:
     """Alfarra et al.'s comparison: no queue, and a second device answers what the first has to skip."""
     return [
         Deployment(arrivals=Periodic(utilisation=2.0 ** (-k / 2)), queue=0, fallback=LATEST)
+        for k in UTILISATIONS.values()
+    ]
+
+
+def alfarra_single(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """Alfarra et al.'s protocol with one model: no queue, and what is skipped counts as guessed at random."""
+    return [
+        Deployment(arrivals=Periodic(utilisation=2.0 ** (-k / 2)), queue=0, fallback=RANDOM)
         for k in UTILISATIONS.values()
     ]
 
