@@ -30,21 +30,7 @@ from tempora_tta.cli import app
 from tempora_tta.published.elements import elements, numbers
 from tempora_tta.report.reproduced import laid_out
 
-LABELS = """
-ablation-shot-amortised amortised-1-gb amortised-1-gf amortised-all-B buffering-rn50-avail-utility
-buffering-rn50-response cifar10c-amortised-decomp cifar10c-amortised-sweep cifar10c-discrete-decomp
-cifar10c-discrete-sweep cifar10c-overhead continuous-50-gb continuous-50-gf continuous-all-T correlation-rn50
-correlation-vit discrete-100-gb discrete-100-gf discrete-all-rho offline-full offline-full-vit rn50-mean-gap-to-winner
-rn50-other-amortised-sweep rn50-other-continuous-sweep rn50-other-decompositions-combined rn50-other-discrete-sweep
-rn50-other-offline rn50-val-amortised-decomposition rn50-val-continuous-decomposition rn50-val-discrete-decomposition
-rn50-val-offline rn50-val-overhead temporal-factors underperformance-vs-standard-rn50
-underperformance-vs-standard-vit16 val-amortised-decomposition val-continuous-decomposition
-val-discrete-decomposition val-offline val-overhead vit-amortised-2500-gb vit-amortised-2500-gf vit-amortised-all-B
-vit-continuous-200-gb vit-continuous-200-gf vit-continuous-all-T vit-discrete-100-gb vit-discrete-100-gf
-vit-discrete-all-rho vit-mean-gap-to-winner vit-other-amortised-sweep vit-other-continuous-sweep
-vit-other-decompositions-combined vit-other-discrete-sweep vit-other-offline vit-temporal-factors winners
-winners-resnet50
-""".split()
+LABELS = (Path(__file__).parent / "paper_labels.txt").read_text(encoding="utf-8").split()
 """Every `\\label{table:...}` of the paper's source but those of notation and terminology, which hold no numbers."""
 
 
