@@ -135,7 +135,7 @@ SHIFTS = (
 
 TABLES = (
     *("winners", "offline", "discrete", "continuous", "amortised", "sweep", "overhead", "temporal-factors"),
-    *("correlation", "deficit", "below-standard", "buffering", "segments", "stream"),
+    *("correlation", "deficit", "below-standard", "solvency", "buffering", "segments", "stream"),
     *("regret", "certainty", "seeds", "settings"),
 )
 """Tables of a run; one that has protocols of its own has a table for each."""

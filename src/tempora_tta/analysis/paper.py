@@ -292,7 +292,8 @@ def overhead(traces: pd.DataFrame, baseline_ms: float, cards: Cards = CATALOGUE)
     """Return the mean latency per batch and method over the offline passes, with standard deviations.
 
     `service_ms` = `predict_ms` + `adapt_ms` (delta = e + l), `intrinsic_ms` = max(0, predict_ms - lambda), the part
-    of the overhead that delays the answer, and `slowdown` = service_ms / lambda.
+    of the overhead that delays the answer, `slowdown` = service_ms / lambda, and
+    `adapt_over_baseline` = adapt_ms / lambda.
     """
     rows = traces[is_offline(traces, cards) & traces["served"] & traces["predict_ms"].notna()]
     if rows.empty:
@@ -304,6 +305,7 @@ def overhead(traces: pd.DataFrame, baseline_ms: float, cards: Cards = CATALOGUE)
     table = means.join(deviations.rename(columns=lambda name: name.replace("_ms", "_sd_ms")))
     table["intrinsic_ms"] = (table["predict_ms"] - baseline_ms).clip(lower=0.0)
     table["slowdown"] = table["service_ms"] / baseline_ms
+    table["adapt_over_baseline"] = table["adapt_ms"] / baseline_ms
     table["baseline_ms"] = baseline_ms
     table["batches"] = by_method.size()
     return ordered(table.reset_index(), cards)

@@ -107,8 +107,7 @@ def _variants(rows: pd.DataFrame) -> pd.DataFrame:
 def _latencies(batches: pd.DataFrame | None, baseline_ms: float) -> pd.DataFrame:
     if batches is None:
         raise TemporaError("latency is read from the batches of a run")
-    rows = overhead(batches, baseline_ms)
-    return rows.assign(adapt_over_baseline=rows["adapt_ms"] / baseline_ms)
+    return overhead(batches, baseline_ms)
 
 
 # -- without data --------------------------------------------------------------------------------------------

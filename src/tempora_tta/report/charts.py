@@ -24,6 +24,7 @@ from tempora_tta.analysis.of_run import cells_of, summary_of
 from tempora_tta.analysis.paper import is_budgeted
 from tempora_tta.cards import Cards
 from tempora_tta.errors import TemporaError, unknown
+from tempora_tta.names import CORRUPTION_GROUPS
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.report.courses import protocols, timelines
 from tempora_tta.report.drawing import (
@@ -198,11 +199,12 @@ def utility(results: Results, shifts: Sequence[str] | None = None) -> Drawn | No
 
 
 def chosen_shifts(shifts: list[str]) -> list[str]:
-    """Choose the four corruptions that the paper shows, or simply the first few shifts."""
+    """Choose one corruption of each kind, the paper's where it is there, or simply the first few shifts."""
     if len(shifts) <= MOST_SHIFTS:
         return shifts
-    printed = [name for name in PRINTED_SHIFTS if name in shifts]
-    return printed if len(printed) == MOST_SHIFTS else shifts[:MOST_SHIFTS]
+    kinds = [[name for name in group if name in shifts] for group in CORRUPTION_GROUPS.values()]
+    one_each = [next((name for name in kind if name in PRINTED_SHIFTS), kind[-1]) for kind in kinds if kind]
+    return one_each if len(one_each) == MOST_SHIFTS else shifts[:MOST_SHIFTS]
 
 
 def _panel(rows: pd.DataFrame, titles: dict[int, str], colour: alt.Color, title: str, y_title: str) -> Any:
