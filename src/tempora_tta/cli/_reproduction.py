@@ -54,9 +54,8 @@ class Kit:
             if self._data(published.setup(setup)) is not None:
                 values = self._configuration(published.setup(setup), part)
                 self._preflight(setup, values)
-                execute(
-                    validated(values), self.out / (f"{run}-quick" if self.quick else run), say_how_long=True
-                )
+                folder = self.out / (f"{run}-quick" if self.quick else run)
+                execute(validated(values), folder, say_how_long=not self.quick)
         for one in chosen:
             for setup in one.setups if one.figure else ():
                 results = self._opened(setup) or (self._stand_in(setup) if one.figure in BY_TIME else None)
