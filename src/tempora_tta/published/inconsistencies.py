@@ -167,7 +167,7 @@ _ALL = (
     Inconsistency(
         number=8,
         table="",
-        where="appendix C, table:temporal-factors, table:amortised-1-gb",
+        where="appendices C.2 and C.3, table:temporal-factors, table:amortised-1-gb",
         columns=(),
         selectors=({"setup": ("rn50_inc",)},),
         what='methods other than SHOT-IM "freeze after 7 to 18 batches", over 97 % of the stream frozen',
@@ -180,7 +180,7 @@ _ALL = (
     Inconsistency(
         number=9,
         table="",
-        where="appendix D, table:vit-amortised-2500-gb",
+        where="appendices C.5 and C.6, table:vit-amortised-2500-gb",
         columns=(),
         selectors=({"setup": ("vit_inc",)},),
         what=(
@@ -193,7 +193,7 @@ _ALL = (
     Inconsistency(
         number=10,
         table="",
-        where="appendices C and D, table:vit-temporal-factors",
+        where="appendices C.2 and C.5, table:vit-temporal-factors",
         columns=(),
         selectors=({"setup": ("rn50_inc", "vit_inc")},),
         what='availability and responsiveness are "nearly constant" over corruptions but for LAME',
@@ -231,7 +231,7 @@ _ALL = (
     Inconsistency(
         number=13,
         table="",
-        where="appendix B (taxonomy), appendix D",
+        where="appendices C.1 and C.4",
         columns=(),
         selectors=({"setup": ("rn50_inc", "vit_inc")},),
         what='SHOT-IM updates "the entire feature extractor"; NEO is "a gradient-based method"',
@@ -241,7 +241,7 @@ _ALL = (
     Inconsistency(
         number=14,
         table="",
-        where="sections 4 and 5, appendix D",
+        where="sections 4.1 and 5, appendices C.3, C.4 and C.6",
         columns=(),
         selectors=({"setup": ("rn50_inc", "vit_inc")},),
         what=(
