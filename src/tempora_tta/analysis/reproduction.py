@@ -21,11 +21,11 @@ from tempora_tta.analysis.paper import (
     temporal_factors,
 )
 from tempora_tta.errors import TemporaError
-from tempora_tta.published.elements import KEYS, numbers
+from tempora_tta.published.elements import DRAWS_NOTHING, KEYS, UNEVEN, numbers
 from tempora_tta.published.inconsistencies import known_inconsistencies
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.published.profiles import profile
-from tempora_tta.published.reading import table
+from tempora_tta.published.reading import OFFLINE, table
 from tempora_tta.published.setups import Setup
 from tempora_tta.scenarios import Discrete, Scenario
 from tempora_tta.scenarios.grids import published_grid
@@ -47,9 +47,6 @@ CLASSES: Mapping[str, str] = {
     NOT_RUN: "needs the data, or own times, which are not compared",
 }
 ENOUGH_SEEDS = 3
-UNEVEN = ("lame", "eta", "deyo", "cmf")
-"""Methods that skip updates, or whose work follows the images."""
-DRAWS_NOTHING = (STANDARD, "adabn", "lame", "neo")
 _TIME = {"availability": 0.01, "adapted_fraction": 0.01, "responsiveness": 0.015, "cutoff": 1.0}
 _IN_MS = ("waitspan_ms", "response_ms", "response_sd_ms")
 _PRINTED_TIMES = ("rn50_inc", "vit_inc")
@@ -66,7 +63,7 @@ def from_run(cells: pd.DataFrame, batches: pd.DataFrame | None, found: Setup) ->
     )
     won = winners(by_shift(cells))
     makers: dict[str, Callable[[], pd.DataFrame]] = {
-        "offline": lambda: rows[rows["reference"]].assign(accuracy=rows["utility"]),
+        OFFLINE: lambda: rows[rows["reference"]].assign(accuracy=rows["utility"]),
         "utility_sweeps": lambda: rows[~rows["reference"]],
         "decomposition": lambda: rows[~rows["reference"]],
         "ablation": lambda: rows[~rows["reference"]],

@@ -13,13 +13,13 @@ import typer
 from tempora_tta import analysis, published
 from tempora_tta.analysis import reproduction
 from tempora_tta.cli.execute import execute, prepare_environment
+from tempora_tta.cli.show import print_table
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import print_entries, say
 from tempora_tta.data.registry import find
 from tempora_tta.engine.load_config import validated
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.elements import BY_TIME, Element, element, elements
-from tempora_tta.report import tables
 from tempora_tta.report.charts import save
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.reproduced import laid_out, page, state
@@ -67,12 +67,7 @@ class Kit:
 
     def show(self, label: str, beside: str, format: str) -> None:
         """Print a table in the paper's layout."""
-        table = laid_out(element(label).label, self._compared, beside)
-        if format == "terminal":
-            console = new_console()
-            console.print(tables.renderable(table, console.width))
-        else:
-            say(tables.render(table, format))
+        print_table(laid_out(element(label).label, self._compared, beside), format, new_console())
 
     def list(self) -> None:
         """Print every element, the runs behind it, and what there is of it."""

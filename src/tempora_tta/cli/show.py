@@ -98,11 +98,17 @@ def _show_published(
 
     if runs or table is None:
         raise TemporaError("--published shows one table of the paper: give --table, and no run")
-    built = tables.build_published(table, setup)
+    print_table(tables.build_published(table, setup), format, console)
+
+
+def print_table(table: Table, format: str, console: Console) -> None:
+    """Print a table for people, or ready to paste."""
+    from tempora_tta.report import tables
+
     if format == "terminal":
-        console.print(tables.renderable(built, console.width))
+        console.print(tables.renderable(table, console.width))
     else:
-        say(tables.render(built, format))
+        say(tables.render(table, format))
 
 
 def _refuse_for_overview(format: str, scenario: str | None, by_shift: bool) -> None:

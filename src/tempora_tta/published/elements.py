@@ -32,6 +32,10 @@ FIGURES = {
     "claim:pareto": ("pareto", ("rn50_inc",)),
 }
 """Label -> the name of ours, and the setups that it shows; the claim is a sentence of section 3."""
+UNEVEN = ("lame", "eta", "deyo", "cmf")
+"""Methods that skip updates, or whose work follows the images."""
+DRAWS_NOTHING = ("standard", "adabn", "lame", "neo")
+"""Methods whose numbers follow from the order of the images alone."""
 BY_TIME = ("timelines", "protocols")
 """Figures of nothing but times."""
 
