@@ -25,7 +25,7 @@ from tempora_tta.published.elements import DRAWS_NOTHING, KEYS, UNEVEN, numbers
 from tempora_tta.published.inconsistencies import known_inconsistencies
 from tempora_tta.published.methods import STANDARD
 from tempora_tta.published.profiles import profile
-from tempora_tta.published.reading import OFFLINE, table
+from tempora_tta.published.reading import OFFLINE
 from tempora_tta.published.setups import Setup
 from tempora_tta.scenarios import Discrete, Scenario
 from tempora_tta.scenarios.grids import published_grid
@@ -74,7 +74,7 @@ def from_run(cells: pd.DataFrame, batches: pd.DataFrame | None, found: Setup) ->
         "below_standard": partial(below_standard, cells),
         "temporal_factors": partial(temporal_factors, cells),
         "buffering": lambda: _variants(buffering(cells)),
-        "overhead": lambda: _latencies(batches, found.baseline_ms),
+        **({} if batches is None else {"overhead": partial(overhead, batches, found.baseline_ms)}),
     }
     made = {}
     for name, make in makers.items():
@@ -99,12 +99,6 @@ def _variants(rows: pd.DataFrame) -> pd.DataFrame:
         names = {name: name.removesuffix(f"_{variant}") for name in ends}
         parts.append(rows[["method", *names]].rename(columns=names).assign(variant=variant))
     return pd.concat(parts, ignore_index=True)
-
-
-def _latencies(batches: pd.DataFrame | None, baseline_ms: float) -> pd.DataFrame:
-    if batches is None:
-        raise TemporaError("latency is read from the batches of a run")
-    return overhead(batches, baseline_ms)
 
 
 # -- without data --------------------------------------------------------------------------------------------
@@ -246,16 +240,10 @@ def _looked_up(part: pd.DataFrame, ours: pd.DataFrame) -> pd.Series[Any]:
 def _misprinted(rows: pd.DataFrame) -> pd.Series[bool]:
     wrong = pd.Series(False, index=rows.index)
     for known in known_inconsistencies():
-        if known.misprint and known.table:
-            value = rows["label"].map(_values())
-            cells = known.touches(rows.assign(value=value)) & (rows["table"] == known.table)
+        if known.misprint:
+            cells = known.touches(rows) & (rows["table"] == known.table)
             wrong |= cells & rows["column"].isin(known.columns)
     return wrong
-
-
-def _values() -> dict[str, float]:
-    points = table("utility_sweeps").drop_duplicates("label")
-    return dict(zip(points["label"], points["value"], strict=True))
 
 
 def _verdict(row: Mapping[Hashable, Any], own_times: bool) -> str:
@@ -266,8 +254,8 @@ def _verdict(row: Mapping[Hashable, Any], own_times: bool) -> str:
     if ours is None or ours != ours or (timed and own_times):
         return NOT_RUN
     if column == "winner":
-        return EXACT if ours == row["value"] else DIFFERS
-    distance = abs(float(ours) - float(row["value"])) - half - 1e-9
+        return EXACT if ours == row["printed"] else DIFFERS
+    distance = abs(float(ours) - float(row["printed"])) - half - 1e-9
     if overheads:
         return GIVEN
     if distance <= 0:
@@ -283,7 +271,7 @@ def _verdict(row: Mapping[Hashable, Any], own_times: bool) -> str:
 
 def _of_time(row: Mapping[Hashable, Any], distance: float, meaning: str) -> str:
     """Judge a term of time that does not round to what is printed, under printed mean times."""
-    if distance <= _TIME.get(meaning, 0.02 * float(row["value"])):
+    if distance <= _TIME.get(meaning, 0.02 * float(row["printed"])):
         return TIMING
     if row["setup"] not in _PRINTED_TIMES:
         return INFERRED

@@ -59,7 +59,7 @@ class Element:
 
 @cache
 def numbers() -> pd.DataFrame:
-    """Return every printed number: its element, table, keys and column; value, half a unit, and the text.
+    """Return every number: its element, table, keys and column; what is `printed`, half a unit, and the text.
 
     >>> len(numbers())
     6105
@@ -69,7 +69,7 @@ def numbers() -> pd.DataFrame:
 
 def _of_table(name: str) -> pd.DataFrame:
     values, units, texts = table(name), half_unit(name), printed(name)
-    keys = [key for key in KEYS if key in values]
+    keys = [key for key in (*KEYS, "value") if key in values]
     parts = []
     for place, column in enumerate(values.columns):
         if column in _NO_NUMBERS:
@@ -77,7 +77,7 @@ def _of_table(name: str) -> pd.DataFrame:
         text = texts.iloc[:, place]  # columns are renamed in their places
         unit = units[column] if column in units and column != "winner" else float("nan")
         part = values[[*keys, "source"]].assign(
-            table=name, column=column, value=values[column].astype(object), half_unit=unit, text=text
+            table=name, column=column, printed=values[column].astype(object), half_unit=unit, text=text
         )
         parts.append(part[text != ""])
     found = pd.concat(parts, ignore_index=True)
