@@ -381,6 +381,19 @@ def test_a_method_that_collapses_for_some_seeds_shows_it() -> None:
     assert rows == {"Standard": ["0.00", "0"], "DeYO": ["26.05", "1"]}
 
 
+def test_one_family_of_methods_alone() -> None:
+    rows = published.as_utilities("rn50_inc")
+    table = tables.build("discrete", rows, by_shift=True, family="gradient-free")
+    assert {column.group for column in table.columns[1:]} == {"Standard", "NEO", "LAME", "AdaBN"}
+    with pytest.raises(TemporaError, match="did you mean 'gradient-free'"):
+        tables.build("discrete", rows, family="gradient-fre")
+
+
+def test_the_cut_off_says_which_rule_it_follows() -> None:
+    table = tables.build("temporal-factors", published.as_utilities("rn50_inc", "aggregate"))
+    assert table.notes == ("cut-off by rule overshoot",)
+
+
 def test_overhead_shows_deviations_and_adaptation_over_lambda() -> None:
     titles = [column.title for column in paper("overhead", "rn18_c10c_rpi5").columns]
     assert titles == ["Method", "adapt (ms)", "adapt / λ"]

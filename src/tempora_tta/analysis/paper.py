@@ -247,7 +247,8 @@ def temporal_factors(cells: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFr
     rows["factor_value"] = [row.get(row["factor"], math.nan) for _, row in rows.iterrows()]
     never_exhausted = (rows["factor"] == "cutoff") & (rows["adapted_fraction"] == 1)
     rows["factor_value"] = rows["factor_value"].where(~never_exhausted)
-    shown = keys(rows, ("run", "hardware", "model", "protocol", "parameter", "value", "label", "queue"))
+    scenario = ("protocol", "parameter", "value", "label", "queue", "rule")
+    shown = keys(rows, ("run", "hardware", "model", *scenario))
     return ordered(rows[[*shown, "method", "factor", "factor_value"]], cards)
 
 

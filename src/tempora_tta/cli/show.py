@@ -46,6 +46,9 @@ def show(
     against: Annotated[
         str | None, typer.Option(help="solvency: compare with this method; default best, that of each cell.")
     ] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Only methods of this family: gradient-free or gradient-based.")
+    ] = None,
     published: Annotated[
         str | None, typer.Option(help="Instead of a run, the numbers that the paper prints of this setup.")
     ] = None,
@@ -73,7 +76,9 @@ def show(
             show_overview(results, console, shift)
         return
     runs = open_runs(run)
-    built = {name: _of_several(runs, name, table, shift, scenario, by_shift, against) for name in runs}
+    built = {
+        name: _of_several(runs, name, table, shift, scenario, by_shift, against, family) for name in runs
+    }
     if format != "terminal":
         say(_rendered(built, format))
         return
@@ -152,6 +157,7 @@ def _built(
     scenario: str | None = None,
     by_shift: bool = False,
     against: str | None = None,
+    family: str | None = None,
 ) -> Table:
     from tempora_tta.analysis.of_run import cells_of
     from tempora_tta.report import tables
@@ -166,6 +172,7 @@ def _built(
         scenario=scenario,
         by_shift=by_shift,
         against=None if against == "best" else against,
+        family=family,
         cards=results.cards,
         certainty=None if about_times else cells_of(results),
         segments=results.segments if table in ("segments", "stream") else None,

@@ -344,7 +344,9 @@ def _factors(rows: pd.DataFrame, cards: Cards) -> Table:
         measures[protocol] = replace(FACTORS.get(factor) or TERMS[factor], group=f"at {title}")
     wide = rows.pivot(index="method", columns="protocol", values="factor_value").reset_index()
     table = replace(by_measure(wide, measures, cards), data=rows)
-    return table.called("temporal-factors", "Temporal factors under the strictest pressure")
+    rules = sorted({rule for rule in rows.get("rule", ()) if rule})
+    notes = [f"cut-off by rule {' and '.join(rules)}"] if rules else []
+    return table.called("temporal-factors", "Temporal factors under the strictest pressure", notes)
 
 
 def _deficit(rows: pd.DataFrame, cards: Cards) -> Table:
@@ -651,6 +653,7 @@ def build(
     scenario: str | None = None,
     by_shift: bool = False,
     against: str | None = None,
+    family: str | None = None,
     cards: Cards = CATALOGUE,
     certainty: pd.DataFrame | None = None,
     segments: pd.DataFrame | None = None,
@@ -664,6 +667,7 @@ def build(
         scenario: label of the point that a protocol's table explains, otherwise its strictest.
         by_shift: a row for each shift, of the protocols' tables and of `solvency`.
         against: the method that `solvency` compares with, otherwise the best of each cell.
+        family: the only one, `gradient-free` or `gradient-based`; methods are ranked within it.
         cards: of the run.
         certainty: `cells` of the run, with how sure each is.
         segments: of the run, for `segments` and `stream`.
@@ -676,6 +680,11 @@ def build(
         )
     if against is not None and name != "solvency":
         raise TemporaError(f"--against {against}: only table solvency compares with a method")
+    if family is not None:
+        families = utilities["method"].map(cards.family)
+        if family not in set(families):
+            raise unknown("family of methods", family, families.unique())
+        utilities = utilities[families == family]
     given = _source(utilities, traces, shift, cards, certainty, segments)
     return _built(name, replace(given, scenario=scenario, by_shift=by_shift, against=against))
 
