@@ -284,18 +284,20 @@ def setups() -> str:
 
 
 def inconsistencies() -> str:
-    rows = [["", "setups", "table", "rows", "what is printed", "what to expect", "the numbers"]]
+    rows = [["", "setups", "table or place", "rows", "what is printed", "what to expect", "the numbers"]]
     for found in published.known_inconsistencies():
         everywhere = found.setups == published.setups()
         rows.append(
             [
                 str(found.number),
                 "all" if everywhere else ", ".join(f"`{name}`" for name in found.setups),
-                f"`{found.table}`: {', '.join(f'`{column}`' for column in found.columns)}",
-                str(len(found.cells())),
+                f"`{found.table}`: {', '.join(f'`{column}`' for column in found.columns)}"
+                if found.table
+                else found.where,
+                str(len(found.cells())) if found.table else "",
                 found.what,
                 found.expected,
-                "not trusted" if found.misprint else "stand, under another rule",
+                {"misprint": "not trusted", "rule": "stand, under another rule", "text": "text"}[found.kind],
             ]
         )
     return markdown_table(rows)

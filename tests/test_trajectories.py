@@ -142,6 +142,18 @@ def test_zerosiam_in_two_passes_is_the_same_method(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gn", "vit"])
+@pytest.mark.parametrize("passes", [2, 3])
+def test_spa_in_two_or_three_passes_is_the_same_method(kind: str, passes: int) -> None:
+    method, oracle = create("spa", trained(kind), passes=passes), oracle_of("spa", trained(kind))
+    runs, features = [], method.model.features
+    method.model.features = lambda x: runs.append(len(x)) or features(x)
+    batches = stream()
+    follow(method, oracle, batches)
+    size = len(batches[0])
+    assert runs[:passes] == {2: [size, 2 * size], 3: [size, size, size]}[passes]
+
+
+@pytest.mark.parametrize("kind", ["gn", "vit"])
 @pytest.mark.parametrize("name", ["spa", "zerosiam"])
 def test_the_projector_has_its_own_learning_rate(name: str, kind: str) -> None:
     follow(*pair(name, trained(kind), projector_lr=0.2), stream())

@@ -83,6 +83,12 @@ def _factor(factor: float | str) -> float | str:
     return factor
 
 
+def _calibration(batches: int | str) -> int | str:
+    if not isinstance(batches, str) and batches < 2:
+        raise ValueError("must be at least 2, or sweep")
+    return batches
+
+
 def _clock(clock: Any) -> Any:
     if not isinstance(clock, (str, dict)):
         raise ValueError("must be a name, a file, or {baseline_ms: 40, tent: [41, 56]}")
@@ -154,6 +160,20 @@ class SourceConfig:
 
 
 @dataclass(frozen=True)
+class PreprocessingConfig:
+    """Preparation of images where it shall not be the network's own: what is left out stays as it is."""
+
+    __pydantic_config__ = STRICT
+
+    crop_pct: Number | None = key(
+        None, "Images are resized to input size / crop_pct before the crop.", gt=0, le=1
+    )
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None = key(None, "Of resizing.")
+    mean: list[Number] | None = key(None, "Subtracted, per channel.")
+    std: list[Number] | None = key(None, "Divided by, per channel.")
+
+
+@dataclass(frozen=True)
 class MethodConfig:
     """A method with settings of its own: `name`, an optional `label`, `times_as` (the method whose recorded times
     stand for its own), and the method's own settings."""
@@ -179,6 +199,11 @@ class RunConfig:
     )
     checkpoint: Path | None = key(None, "Weights (.safetensors, or .pt) instead of the model's own.")
     pretrained: bool = key(True, "Use the trained weights; false leaves them random, for timing only.")
+    preprocessing: PreprocessingConfig | None = key(
+        None,
+        "Preparation of images where it shall not be the network's own: {crop_pct: 0.875, interpolation: "
+        "bilinear}, also mean and std.",
+    )
     data: DataConfig = key(DataConfig(), "Which images.")
     source: Annotated[SourceConfig | None, _alone("dataset")] = key(
         None,
@@ -221,7 +246,8 @@ class RunConfig:
     stream: Annotated[dict[str, Any] | None, _alone("kind")] = key(
         {"kind": "single"},
         "Order of shifts and classes: single, continual, gradual, recurring, mixed, module:function, or with "
-        "settings {kind: continual, batches: 10, reset: shift, classes: shuffled}; null: batches as given.",
+        "settings {kind: continual, batches: 10, reset: shift, classes: shuffled, order: numpy}; null: batches as "
+        "given.",
     )
     batch_size: Whole = key(
         64,
@@ -230,7 +256,11 @@ class RunConfig:
         ge=1,
     )
     batches: Whole | None = key(None, "Use only the first N batches of each shift.", ge=1)
-    preset: Literal["paper"] | None = key(None, "paper: settings behind the published tables.")
+    preset: Literal["paper"] | None = key(
+        None,
+        "paper: what stood behind the published tables, where nothing else is given: order torch, rule overshoot, "
+        "calibration_batches sweep, and what each method's settings say of it.",
+    )
     device: str = key("auto", "auto, cpu, cuda, cuda:N or mps.")
     threads: Whole | None = key(
         None, "CPU threads of torch; default one under steady, else as torch chooses.", ge=1
@@ -252,8 +282,8 @@ class RunConfig:
     baseline_ms: Number | None = key(
         None, "lambda; default measured, or the profile's.", gt=0, allow_inf_nan=False
     )
-    calibration_batches: Whole = key(
-        700, "measured: batches of standard inference that lambda comes from.", ge=2
+    calibration_batches: Annotated[Whole | Literal["sweep"], Check(_calibration)] = key(
+        700, "measured: batches of standard inference that lambda comes from; sweep: all of every shift."
     )
     provision: Number = key(6.0, "measured: lambda = mean + provision * sigma.", ge=0, allow_inf_nan=False)
     warmup_batches: Whole = key(5, "measured: batches before each pass that do not count.", ge=0)
@@ -262,6 +292,15 @@ class RunConfig:
     )
     share: bool = key(True, "Share passes between scenarios where the result is the same.")
     deterministic: bool = key(False, "Deterministic algorithms on CUDA: slower, repeatable to the bit.")
+
+    def preparation(self) -> dict[str, Any]:
+        """The fields of `preprocessing` that are given."""
+        given = {} if self.preprocessing is None else vars(self.preprocessing)
+        return {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+            if value is not None
+        }
 
     def plain(self) -> dict[str, Any]:
         """The configuration as YAML and run.json hold it."""
@@ -272,7 +311,18 @@ def checked(values: Mapping[str, Any]) -> RunConfig:
     """The configuration of these values; pydantic's ValidationError says what is wrong with which."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(RunConfig).validate_python(dict(values))
+    return TypeAdapter(RunConfig).validate_python(_with_preset(dict(values)))
+
+
+def _with_preset(values: dict[str, Any]) -> dict[str, Any]:
+    """Put what the preset says where the values say nothing; streams of the user's own have their own order."""
+    if values.get("preset") != "paper":
+        return values
+    stream = values.get("stream", "single")
+    settings = {"kind": stream} if isinstance(stream, str) else stream
+    if isinstance(settings, Mapping) and not is_own(str(settings.get("kind", "single"))):
+        values["stream"] = {"order": "torch", **settings}
+    return {"rule": "overshoot", "calibration_batches": "sweep", **values}
 
 
 def _plain(value: Any) -> Any:

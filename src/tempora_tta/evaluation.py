@@ -43,7 +43,7 @@ class Options(TypedDict, total=False):
     profile_s: float
     provision_x: float | Literal["tail"]
     baseline_ms: float | None
-    calibration_batches: int
+    calibration_batches: int | Literal["sweep"]
     provision: float
     warmup_batches: int
     method_timeout_s: float | None

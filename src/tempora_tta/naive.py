@@ -30,13 +30,17 @@ def naive(method: Calls, standard: Calls, stream: Stream, deployment: Resolved) 
     """
     method.begin()
     timeline = deployment.timeline()  # says which batch is next, when it starts, and whether it may adapt
-    right = np.zeros((stream.num_batches, stream.batch_size), dtype=bool)
+    right = np.zeros((stream.num_batches, stream.batch_size), dtype=float)
     states = [(-math.inf, method.snapshot())]  # after each adaptation: when it was done, and the state
     last = -1
     while (turn := timeline.next()) is not None:
         index, x, stands = turn.batch, stream.batch(turn.batch), False
         slow = method.clock.residual(stream.name, stream.seed, index) if deployment.residuals else 1.0
         now = method.moment(turn.start_ms, turn, timeline, deployment)
+        if turn.fallback and deployment.guesses:  # what is expected of a random answer counts
+            timeline.record(0.0, 0.0)
+            right[index] = deployment.chance
+            continue
         if turn.fallback:  # the batch was lost: standard inference answers, or the latest finished state
             scores, predict_ms = standard.predict(index, x, UNTOLD)
             if deployment.fallback == "latest":
@@ -63,8 +67,7 @@ def naive(method: Calls, standard: Calls, stream: Stream, deployment: Resolved) 
             scores, predict_ms = method.predict(index, x, now, frozen=True)
             timeline.record(predict_ms * slow, 0.0, adapted=False)
         right[index] = classes_of(scores, stream) == stream.labels(index)
-    course = timeline.course()
-    return deployment.score(course, right[course.served])  # utility and its six terms
+    return deployment.score(course := timeline.course(), right[course.served])  # utility and its six terms
 
 
 def _frozen_scores(method: Calls, state: Any, x: Tensor) -> Tensor:

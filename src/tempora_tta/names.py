@@ -67,17 +67,25 @@ DATASETS: Mapping[str, str] = {
     "imagenet_v2": "tempora_tta.data.imagenet:imagenet_v2",
 }
 
+SETUPS = (
+    *("rn50_inc", "vit_inc", "rn50_inr", "rn50_inv2", "vit_inr", "vit_inv2"),
+    *("rn18_c10c_rpi5", "rn18_c10c_rtx4080"),
+)
+"""Setups of the paper: network, data and, where there are two, machine."""
+
 GRIDS: Mapping[str, str] = {
     "relative": "tempora_tta.scenarios.grids:relative_grid",
     "paper-resnet50": "tempora_tta.scenarios.grids:paper_resnet50",
     "paper-vit": "tempora_tta.scenarios.grids:paper_vit",
     "paper-resnet18": "tempora_tta.scenarios.grids:paper_resnet18",
+    **{f"published:{setup}": "tempora_tta.scenarios.grids:published_grid" for setup in SETUPS},
     "camera": "tempora_tta.scenarios.grids:camera",
     "server": "tempora_tta.scenarios.grids:server",
     "kiosk": "tempora_tta.scenarios.grids:kiosk",
     "drone": "tempora_tta.scenarios.grids:drone",
     "wearable": "tempora_tta.scenarios.grids:wearable",
     "alfarra": "tempora_tta.scenarios.grids:alfarra",
+    "alfarra-single": "tempora_tta.scenarios.grids:alfarra_single",
     "none": "tempora_tta.scenarios.grids:no_grid",
 }
 
@@ -127,7 +135,7 @@ SHIFTS = (
 
 TABLES = (
     *("winners", "offline", "discrete", "continuous", "amortised", "sweep", "overhead", "temporal-factors"),
-    *("correlation", "deficit", "below-standard", "buffering", "segments", "stream"),
+    *("correlation", "deficit", "below-standard", "solvency", "buffering", "segments", "stream"),
     *("regret", "certainty", "seeds", "settings"),
 )
 """Tables of a run; one that has protocols of its own has a table for each."""

@@ -72,6 +72,27 @@ def test_the_order_depends_on_seed_and_length_alone() -> None:
     assert stream_order(10, 2026).tolist() != order.tolist()
 
 
+@settings(deadline=None)
+@given(length=st.integers(1, 300), seed=st.integers(0, 2**63 - 1))
+def test_the_published_order_is_that_of_torchs_loader(length: int, seed: int) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        loader = torch.utils.data.DataLoader(range(length), batch_size=None, shuffle=True)
+        assert stream_order(length, seed, "torch").tolist() == [int(index) for index in loader]
+
+
+def test_streams_take_the_published_order_and_say_so() -> None:
+    shifts = [_numbered(12), _numbered(12)]
+    (order, _) = draw(StreamSettings(order="torch"), shifts, 4, 2025)
+    assert (
+        np.concatenate([order.samples(i)[1] for i in range(3)]).tolist()
+        == stream_order(12, 2025, "torch").tolist()
+    )
+    assert order.identity() == {"stream": {"kind": "single", "order": "torch"}}
+    with pytest.raises(TemporaError, match="order='cuda': must be numpy or torch"):
+        StreamSettings(order="cuda")
+
+
 def test_a_batch_is_normalised_float32_and_the_same_each_time() -> None:
     stream = open_stream(_numbered(8), GREY, 8)
     batch = stream.batch(0)

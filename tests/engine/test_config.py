@@ -13,11 +13,13 @@ from latencies import CLOCK
 import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.config import RunConfig, checked, template
+from tempora_tta.data.images import Geometry
 from tempora_tta.engine import Run
 from tempora_tta.engine.audit import audit
 from tempora_tta.engine.build import build_job, scenarios_of
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.evaluation import Options
+from tempora_tta.models import load
 from tempora_tta.scenarios import GRIDS, Discrete, Recorded, grid
 from tempora_tta.store import RunFolder
 
@@ -282,3 +284,42 @@ def test_a_run_of_objects_has_no_configuration(network, batches, tmp_path):
     )
     with pytest.raises(TemporaError, match="no configuration that could be run again"):
         load_config(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"stream": "continual"}, {"stream": {"kind": "mixed", "order": "numpy"}}]
+)
+def test_the_papers_preset_is_one_word_for_its_keys_and_what_is_given_wins(given):
+    preset = checked({"preset": "paper", **given})
+    kind = given.get("stream", "single")
+    assert preset.stream == {"order": "torch", **({"kind": kind} if isinstance(kind, str) else kind)}
+    assert preset.rule == "overshoot"
+    assert checked({"preset": "paper", "rule": "strict", "stream": None}).stream is None
+    assert checked({"preset": "paper", "rule": "strict"}).rule == "strict"
+    assert checked(preset.plain()) == preset
+
+
+def test_a_run_may_prepare_images_otherwise_than_its_network_does():
+    own, given = (
+        build_job(checked({"methods": "standard", "clock": CLOCK, "batches": 2, "preprocessing": one}))
+        for one in (None, {"crop_pct": 0.5, "interpolation": "nearest", "mean": [0.25]})
+    )
+    assert given.model.preprocessing == dataclasses.replace(
+        own.model.preprocessing, crop_pct=0.5, interpolation="nearest", mean=(0.25,)
+    )
+    assert given.notes[0].startswith("images are prepared as the run says: resized to 56 (nearest)")
+    first, second = (job.identity(job.methods[0], job.streams[0], "offline") for job in (own, given))
+    assert first.items() < second.items()
+    with pytest.raises(TemporaError, match=r"preprocessing.std=\[0.2, 0.3\]: fashion_resnet takes 1 channel"):
+        build_job(checked({"preprocessing": {"std": [0.2, 0.3]}}))
+
+
+def test_the_papers_vit_saw_imagenet_r_and_v2_resized_to_256():
+    found = {}
+    for name in ("vit-imagenet-c", "vit-imagenet-r", "vit-imagenet-v2"):
+        model = load("vit_b_16", pretrained=False)
+        model.prepare(**load_config(CONFIGS[0].parent / f"{name}.yaml").preparation())
+        images = Geometry.of(model.preprocessing)
+        found[name] = (images.resize_height, images.interpolation, images.height)
+    assert found["vit-imagenet-c"] == (248, "bicubic", 224)  # its images come cropped
+    assert found["vit-imagenet-r"] == found["vit-imagenet-v2"] == (256, "bilinear", 224)

@@ -8,7 +8,7 @@ import torch
 
 import tempora_tta as tempora
 from tempora_tta.methods import Method
-from tempora_tta.scenarios import Deployment, Poisson, grid
+from tempora_tta.scenarios import Deployment, Discrete, Poisson, grid
 
 CLOCK = {"baseline_ms": 40, "standard": (30, 0), "counting": (60, 40), "tent": (41, 56)}
 
@@ -105,3 +105,18 @@ def test_the_presets_run(network, batches):
     assert (cells[cells["label"].str.contains("fallback")]["availability"] == 1).all()
     assert cells["response_p50_ms"].notna().all()
     assert cells["response_p99_ms"].isna().all(), "eight batches say nothing about one in a hundred"
+
+
+def test_random_answers_choose_from_the_classes_of_the_run(network, batches):
+    results = lived(network, batches, ["standard", "tent"], grid("alfarra-single"))
+    again = lived(network, batches, ["standard", "tent"], [Discrete(interval_ms=40.0, queue=0)])
+    guessed = results.utilities.query("label == 'ρ 100 %, queue 0, fallback random'").set_index("method")
+    lost = again.utilities.query("protocol == 'discrete'").set_index("method")
+    for method, cell in guessed.iterrows():
+        share = 1 - lost.loc[method, "availability"]
+        assert cell["utility"] == pytest.approx(lost.loc[method, "utility"] + share / 10)
+        assert cell["fallback_fraction"] == pytest.approx(share)
+    assert (
+        results.utilities["utility"]
+        == [results.trace(row).utility(results.resolved(row, 8)) for _, row in results.utilities.iterrows()]
+    ).all()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import tempora_tta as tempora
+from tempora_tta import TemporaError
 from tempora_tta.data import from_batches
 from tempora_tta.engine import measured
 from tempora_tta.engine.build import job_from_python
@@ -113,3 +114,21 @@ def test_invalid_passes_are_repeated_and_offline_is_never_marked(network, batche
     }
     offline = run.utilities[run.utilities["protocol"] == "offline"].iloc[0]
     assert offline["utility_lo"] == offline["utility"] == offline["utility_hi"]
+
+
+def test_lambda_may_come_from_a_sweep_over_every_shift(network, batches, tmp_path):
+    options = {"clock": "measured", "calibration_batches": "sweep", "warmup_batches": 0, "device": "cpu"}
+    shifts = {"first": batches[:3], "second": batches[:4]}
+    for _ in range(2):  # the second call resumes, and takes lambda over
+        run = tempora.evaluate(
+            network("fashion_resnet"), shifts, "standard", [], seeds=(1, 2), out=tmp_path / "run", **options
+        )
+    assert run.manifest["baseline"]["batches"] == 7
+    both = Baseline.from_times([10, 10, 12, 11, 11, 12], provision=6)
+    assert (both.mean_ms, both.sigma_ms) == pytest.approx((11, 0.8165), abs=1e-4)
+    assert both.baseline_ms == pytest.approx(15.899, abs=1e-3)
+    for wrong in (1, "sweeps"):
+        with pytest.raises(TemporaError, match="calibration_batches"):
+            tempora.evaluate(
+                "fashion_resnet", batches, "standard", [], **{**options, "calibration_batches": wrong}
+            )

@@ -67,6 +67,8 @@ ONE_OF_EACH = [
     Deployment(arrivals=Poisson(utilisation=0.7), deadline_ms=97, queue=2),
     Deployment(interval_ms=45, fallback="latest", budget_ms=120),
     Deployment(interval_ms=45, fallback="standard", fallback_cost="charged", deadline_x=4),
+    Deployment(interval_ms=45, queue=0, fallback="random", classes=8),
+    Deployment(interval_ms=45, fallback="random", classes=8, budget_ms=120, threshold_ms=150),
     Deployment(fps=30, cameras=4, deadline_ms=85),
     Deployment(fps=180, threshold_ms=150, budget_ms=200, fallback="latest"),
 ]

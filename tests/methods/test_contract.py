@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import tempora_tta.methods
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method, create, get, names, register
-from tempora_tta.models import Classifier, wrap
+from tempora_tta.models import Classifier, load, wrap
 
 PAPER = (
     "standard",
@@ -113,9 +113,29 @@ def test_the_preset_changes_what_the_tables_did_differently(
     expected: dict[str, object] = {}
     if name in ("sar", "deyo", "cmf"):
         expected = {"track": "every_forward"}
+    elif name == "shot_im":
+        expected = {"params": "published"}
+    elif name == "spa":
+        expected = {"passes": 3, "mask": "published"}
     elif name == "zerosiam":
         expected = {"passes": 2}
     assert changed == expected
+
+
+@pytest.mark.parametrize(
+    ("network", "published", "features"),
+    [
+        ("vit_b_16", 29_129_472, 85_798_656),
+        ("resnet50", 23_508_032, 23_508_032),
+        ("cifar_resnet18", 11_168_832, 11_168_832),
+    ],
+)
+def test_shot_im_trains_what_the_published_code_did(network: str, published: int, features: int) -> None:
+    """Counted on the published code: on the ViT its rule leaves out all MLPs."""
+    model = load(network, pretrained=False)
+    for params, expected in {"published": published, "features": features}.items():
+        trained = create("shot_im", model, params=params).trainable.values()
+        assert sum(parameter.numel() for parameter in trained) == expected
 
 
 def test_methods_that_do_not_fit_say_why(resnet: Classifier, vit: Classifier) -> None:

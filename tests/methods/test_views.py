@@ -60,6 +60,18 @@ def test_masked_frequencies_come_in_pairs_near_zero(vit: Classifier, images: Ten
     assert create("spa", vit, mask_probability=1.0).masked(images).mean(dim=(2, 3)).abs().max() < 1e-12
 
 
+def test_the_published_mask_can_drop_the_frequencies_of_the_published_code(vit: Classifier) -> None:
+    """At 224 pixels: 22 rows below zero with columns -22 to 21, half a row at zero, and the mirror of each."""
+    half = [(row, column) for row in range(-22, 0) for column in range(-22, 22)]
+    half += [(0, column) for column in range(22)]
+    expected = {(row % 224, column % 224) for pair in half for row, column in (pair, (-pair[0], -pair[1]))}
+    assert len(expected) == 1979
+    x = torch.randn(1, 1, 224, 224, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    masked = create("spa", vit, mask="published", mask_probability=1.0).masked(x)
+    dropped = torch.fft.fft2(masked)[0, 0].abs() < 1e-9
+    assert {tuple(pair) for pair in dropped.nonzero().tolist()} == expected
+
+
 def test_noise_is_shared_by_the_batch_and_clipped_to_an_image_s_range(vit: Classifier) -> None:
     method = create("spa", vit)
     x = torch.zeros(5, 3, 16, 16)

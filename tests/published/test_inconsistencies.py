@@ -8,16 +8,19 @@ import pytest
 
 from tempora_tta import published
 from tempora_tta.published import Inconsistency, known_inconsistencies
+from tempora_tta.scenarios import Discrete, budget_cutoff
 
 
 def known(number: int) -> Inconsistency:
     return known_inconsistencies()[number - 1]
 
 
-def test_seven_are_known_and_found_by_setup() -> None:
-    assert [found.number for found in known_inconsistencies()] == [1, 2, 3, 4, 5, 6, 7]
+def test_fifteen_are_known_and_found_by_setup() -> None:
+    assert [found.number for found in known_inconsistencies()] == list(range(1, 16))
     assert [found.number for found in known_inconsistencies("rn50_inv2")] == [5, 6, 7]
-    for found in known_inconsistencies():
+    assert {found.number for found in known_inconsistencies() if found.kind == "text"} == set(range(8, 16))
+    assert all(found.where for found in known_inconsistencies() if found.kind == "text")
+    for found in known_inconsistencies()[:7]:
         cells = found.cells()
         assert not cells.empty
         assert set(cells["setup"]) == set(found.setups)
@@ -101,3 +104,58 @@ def test_touching_needs_only_key_columns() -> None:
         {"setup": ["vit_inv2"] * 2, "protocol": "amortised", "method": ["tent", "neo"], "value": [8e4, 8e4]}
     )
     assert known(1).touches(frame).tolist() == [True, False]
+
+
+def test_8_deyo_adapts_on_more_batches_than_the_text_says() -> None:
+    factors = published.table("temporal_factors", "rn50_inc").set_index(["method", "factor"])["factor_value"]
+    assert factors["deyo", "cutoff"] == 53
+    rows = published.table("decomposition", "rn50_inc").set_index(["shift", "protocol", "method"])
+    implied = {}
+    for shift, method in (
+        ("motion_blur", "deyo"),
+        ("zoom_blur", "deyo"),
+        ("jpeg_compression", "deyo"),
+        ("brightness", "cmf"),
+    ):
+        row = rows.loc[(shift, "amortised", method)]
+        share = (row["utility"] - row["frozen_accuracy"]) / (row["adapt_accuracy"] - row["frozen_accuracy"])
+        implied[shift] = 781 * share
+    expected = {"motion_blur": 325, "zoom_blur": 204, "jpeg_compression": 67, "brightness": 60}
+    assert implied == pytest.approx(expected, abs=3)
+
+
+def test_10_etas_availability_on_the_vit_varies() -> None:
+    rows = published.table("decomposition", "vit_inc").set_index(["shift", "protocol", "method"])
+    eta = {shift: rows.loc[(shift, "discrete", "eta")] for shift in ("all", "fog", "contrast")}
+    assert eta["all"]["availability"] == pytest.approx(0.497, abs=0.0005)
+    implied = {shift: eta[shift]["utility"] / eta[shift]["served_accuracy"] for shift in ("fog", "contrast")}
+    assert implied == pytest.approx({"fog": 0.49, "contrast": 1.0}, abs=0.02)
+
+
+def test_11_costs_are_clipped() -> None:
+    services = [100.0, 30.0, 100.0]
+    assert budget_cutoff(services, 40.0, 110.0, "strict") == 2
+    assert budget_cutoff(services, 40.0, 110.0, "overshoot") == 3
+    assert sum(service - 40 for service in services) == 110, "signed, all three fit"
+
+
+@pytest.mark.parametrize(("service_ms", "served"), [(80.0, [0, 2, 4, 6, 8, 10]), (40.0, [0, 2, 4, 6, 8, 10])])
+def test_12_without_a_queue_a_tie_is_taken_where_alfarra_takes_it(
+    service_ms: float, served: list[int]
+) -> None:
+    """Numbered from 1: 1, 3, 5, ...; "+2" would serve 1, 4, 7, 10 at 80 ms."""
+    course = Discrete(interval_ms=40, queue=0).score(accuracy=[0.0] * 12, service_ms=service_ms).course
+    assert course.served.tolist() == (served if service_ms == 80 else list(range(12)))
+
+
+def test_15_the_vits_cut_offs_follow_neither_rule() -> None:
+    profile = published.profile("vit_inc")
+    factors = published.table("temporal_factors", "vit_inc").set_index(["method", "factor"])["factor_value"]
+    found = {}
+    for method in ("tent", "shot_im", "cmf", "zerosiam", "sar", "spa"):
+        times = profile[method]
+        assert isinstance(times, tuple)
+        found[method] = (
+            budget_cutoff(np.full(781, sum(times)), 105.3, 2500, "overshoot") - factors[method, "cutoff"]
+        )
+    assert found == {"tent": 1, "shot_im": 1, "cmf": 1, "zerosiam": 1, "sar": 0, "spa": 0}

@@ -16,6 +16,7 @@ from made_runs import GRID, METHODS, WIDE_GRID, write_run
 from tempora_tta import analysis
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import card_of
+from tempora_tta.published.setups import CORRUPTIONS
 from tempora_tta.report.charts import CHARTS, FORMATS, chosen_shifts, save
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.pressure import panels
@@ -207,6 +208,7 @@ def test_latency_bars_end_where_the_service_ends(results: Results) -> None:
 def test_one_corruption_of_each_kind_is_chosen() -> None:
     many = ["gaussian_noise", "impulse_noise", "zoom_blur", "snow", "brightness", "contrast"]
     assert chosen_shifts(many) == ["impulse_noise", "zoom_blur", "brightness", "contrast"]
+    assert chosen_shifts(list(CORRUPTIONS)) == ["impulse_noise", "defocus_blur", "brightness", "contrast"]
     assert chosen_shifts(["a", "b"]) == ["a", "b"]
     assert chosen_shifts(list("abcdef")) == list("abcd")
 

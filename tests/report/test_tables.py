@@ -235,7 +235,11 @@ def test_latency_comes_from_traces() -> None:
         }
     )
     table = tables.build("overhead", a_run(), traces)
-    assert [table.text(1, column) for column in range(6)] == ["Tent", "30.0", "9.0", "0.0", "21.0", "3.00×"]
+    shown = [table.text(1, column) for column in range(7)]
+    assert shown == ["Tent", "30.0", "9.0", "0.0", "21.0", "3.00×", "2.10"]
+    traces = pd.concat([traces, traces.assign(predict_ms=11.0)])
+    table = tables.build("overhead", a_run(), traces)
+    assert [table.text(1, column) for column in (1, 2, 3, 4)] == ["31.0", "1.0", "10.0", "1.0"]
 
 
 def judged() -> tables.Table:
@@ -327,3 +331,69 @@ def test_mistakes_say_what_is_allowed(call: object, message: str) -> None:
 def test_marks_share_and_skip_what_is_missing() -> None:
     assert marks([1.0, 3.0, 3.0, float("nan"), 2.0]) == ["", "best", "best", "", "second"]
     assert marks([1.0, 3.0], higher_is_better=False) == ["best", "second"]
+
+
+def needed(setup: str, against: str, label: str) -> dict[str, float]:
+    """Accuracy in percent that each method needs to match a competitor, by what the paper prints."""
+    rows = published.as_utilities(setup, "aggregate")
+    table = tables.build("solvency", rows, scenario=label, against=against)
+    assert list(table.data["insolvent"]) == list(table.data["break_even_accuracy"] > 1)
+    return dict(zip(table.data["method"], 100 * table.data["break_even_accuracy"], strict=True))
+
+
+def test_solvency_says_the_needed_accuracy_also_above_a_hundred() -> None:
+    """Section 4.2: against AdaBN, from rounded terms."""
+    discrete = needed("rn50_inc", "adabn", "ρ 100 %")
+    assert [discrete[name] for name in ("eta", "cmf", "sar")] == pytest.approx([75.1, 122.7, 149.5], abs=0.3)
+    continuous = needed("rn50_inc", "adabn", "T 50 ms")
+    assert [continuous[name] for name in ("eta", "sar")] == pytest.approx([189.5, 458.4], abs=0.3)
+    gradient = ("tent", "eta", "shot_im", "deyo", "cmf", "sar")
+    standard = needed("rn50_inc", "standard", "T 50 ms")
+    assert standard["tent"] == pytest.approx(120.3, abs=0.3)
+    assert all(min(continuous[name], standard[name]) > 100 for name in gradient)
+    vit = needed("vit_inc", "standard", "ρ 100 %")
+    insolvent = {name for name, percent in vit.items() if percent > 100}
+    assert insolvent == {*gradient, "spa", "zerosiam"}
+    assert (vit["eta"], vit["spa"]) == pytest.approx((111.7, 304.9), abs=0.3)
+
+
+def test_solvency_by_shift_and_what_it_cannot_say() -> None:
+    rows = published.as_utilities("rn50_inc")
+    table = tables.build("solvency", rows.assign(availability=rows["availability"] / 2), by_shift=True)
+    assert len(table.rows) == 15
+    with pytest.raises(TemporaError, match="every method can pay for its time"):
+        tables.build("solvency", rows[rows["protocol"].isin(["offline", "amortised"])])
+    with pytest.raises(TemporaError, match="only table solvency compares"):
+        tables.build("sweep", rows, against="adabn")
+
+
+def test_a_method_that_collapses_for_some_seeds_shows_it() -> None:
+    """DeYO on contrast with five seeds, as reported to its authors; Standard gets 32.6 %."""
+    reported = {"deyo": [0.624, 0.0021, 0.332, 0.336, 0.635], "standard": [0.326] * 5}
+    parts = []
+    for number in range(5):
+        rows = a_run(seed=2025 + number, shifts=("contrast",)).replace({"method": {"tent": "deyo"}})
+        rows = rows[rows["method"].isin(list(reported)) & (rows["protocol"] == "offline")]
+        parts.append(rows.assign(utility=[reported[method][number] for method in rows["method"]]))
+    table = tables.build("seeds", pd.concat(parts))
+    last = len(table.columns) - 1
+    rows = {table.text(row, 0): [table.text(row, column) for column in (last - 1, last)] for row in range(2)}
+    assert rows == {"Standard": ["0.00", "0"], "DeYO": ["26.05", "1"]}
+
+
+def test_one_family_of_methods_alone() -> None:
+    rows = published.as_utilities("rn50_inc")
+    table = tables.build("discrete", rows, by_shift=True, family="gradient-free")
+    assert {column.group for column in table.columns[1:]} == {"Standard", "NEO", "LAME", "AdaBN"}
+    with pytest.raises(TemporaError, match="did you mean 'gradient-free'"):
+        tables.build("discrete", rows, family="gradient-fre")
+
+
+def test_the_cut_off_says_which_rule_it_follows() -> None:
+    table = tables.build("temporal-factors", published.as_utilities("rn50_inc", "aggregate"))
+    assert table.notes == ("cut-off by rule overshoot",)
+
+
+def test_overhead_shows_deviations_and_adaptation_over_lambda() -> None:
+    titles = [column.title for column in paper("overhead", "rn18_c10c_rpi5").columns]
+    assert titles == ["Method", "adapt (ms)", "adapt / λ"]

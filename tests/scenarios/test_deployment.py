@@ -16,6 +16,7 @@ from tempora_tta.scenarios import (
     Deployment,
     Discrete,
     Offline,
+    grid,
     paper_grid,
     relative_grid,
     replay,
@@ -221,6 +222,12 @@ def test_grids():
     ]
     intervals = [s.resolve(num_batches=1, baseline_ms=39.9).interval_ms for s in paper_grid("vit")[:5]]
     assert [round(i, 1) for i in intervals] == [39.9, 56.4, 79.8, 112.9, 159.6]
+    own = [s.budget_ms for s in grid("published:rn18_c10c_rpi5")[5:]]
+    assert own == [12000, 24000, 48000, 96000]
+    assert grid("published:rn18_c10c_rtx4080")[1].interval_ms == 2.1
+    for setup in ("rn50", "vit"):  # what a user's machine runs has the labels of what was printed
+        alike = paper_grid({"rn50": "resnet50", "vit": "vit"}[setup])
+        assert [s.label for s in grid(f"published:{setup}_inr")] == [s.label for s in alike]
     budgets = [s.resolve(num_batches=156, baseline_ms=2).budget_ms for s in paper_grid("resnet18")[5:]]
     assert budgets == [50, 100, 200, 400]
     relative = [s.resolve(num_batches=100, baseline_ms=10) for s in relative_grid()]

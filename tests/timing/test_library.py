@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tempora_tta.cli import app
 from tempora_tta.errors import TemporaError
-from tempora_tta.names import PROFILES, file_of
+from tempora_tta.names import PROFILES, SETUPS, file_of
 from tempora_tta.timing import load_profile
 from tempora_tta.timing.profile import Profile
 from tempora_tta.timing.work import Kind
@@ -97,3 +97,15 @@ def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
     assert smaller.name != shared.name, "one would overwrite the other"
     assert shared.machine == {"cpu": "AMD EPYC", "versions": {"torch": "2.6"}}
     assert (shared.made_at, shared.standard_ms) == (recorded.made_at, 5.0)
+
+
+def test_every_setup_of_the_paper_is_a_clock_and_what_was_inferred_says_so() -> None:
+    pi, main, other = (
+        load_profile(f"published:{name}") for name in ("rn18_c10c_rpi5", "rn50_inc", "rn50_inr")
+    )
+    assert pi.verdict.reasons == ("times inferred from availability",)
+    assert main.verdict.reasons == ()
+    assert other.entries == main.entries
+    listed = CliRunner().invoke(app, ["list", "clocks"]).output
+    assert "inferred from availability" in listed
+    assert all(f"published:{name}" in listed for name in SETUPS)

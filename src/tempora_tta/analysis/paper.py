@@ -247,7 +247,8 @@ def temporal_factors(cells: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFr
     rows["factor_value"] = [row.get(row["factor"], math.nan) for _, row in rows.iterrows()]
     never_exhausted = (rows["factor"] == "cutoff") & (rows["adapted_fraction"] == 1)
     rows["factor_value"] = rows["factor_value"].where(~never_exhausted)
-    shown = keys(rows, ("run", "hardware", "model", "protocol", "parameter", "value", "label", "queue"))
+    scenario = ("protocol", "parameter", "value", "label", "queue", "rule")
+    shown = keys(rows, ("run", "hardware", "model", *scenario))
     return ordered(rows[[*shown, "method", "factor", "factor_value"]], cards)
 
 
@@ -292,7 +293,8 @@ def overhead(traces: pd.DataFrame, baseline_ms: float, cards: Cards = CATALOGUE)
     """Return the mean latency per batch and method over the offline passes, with standard deviations.
 
     `service_ms` = `predict_ms` + `adapt_ms` (delta = e + l), `intrinsic_ms` = max(0, predict_ms - lambda), the part
-    of the overhead that delays the answer, and `slowdown` = service_ms / lambda.
+    of the overhead that delays the answer, `slowdown` = service_ms / lambda, and
+    `adapt_over_baseline` = adapt_ms / lambda.
     """
     rows = traces[is_offline(traces, cards) & traces["served"] & traces["predict_ms"].notna()]
     if rows.empty:
@@ -304,6 +306,7 @@ def overhead(traces: pd.DataFrame, baseline_ms: float, cards: Cards = CATALOGUE)
     table = means.join(deviations.rename(columns=lambda name: name.replace("_ms", "_sd_ms")))
     table["intrinsic_ms"] = (table["predict_ms"] - baseline_ms).clip(lower=0.0)
     table["slowdown"] = table["service_ms"] / baseline_ms
+    table["adapt_over_baseline"] = table["adapt_ms"] / baseline_ms
     table["baseline_ms"] = baseline_ms
     table["batches"] = by_method.size()
     return ordered(table.reset_index(), cards)

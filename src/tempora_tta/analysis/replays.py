@@ -194,7 +194,7 @@ class _Reader:
             )
         frozen_pass = None if way.cutoff is None else self._frozen_pass(rows, stored, way.cutoff)
         fallback_pass = None
-        if way.kind == REPLAY and resolved.fallback is not None:
+        if way.kind == REPLAY and resolved.takes_standards_time:
             fallback_pass = standard_pass(self._results, rows, stored)
             if fallback_pass is None:
                 raise _CannotAnswer("the fallback takes Standard's time, and the run has no pass of Standard")

@@ -28,6 +28,7 @@ from tempora_tta.cli.list_ import list_
 from tempora_tta.cli.profile import profile
 from tempora_tta.cli.recommend import recommend
 from tempora_tta.cli.report import report
+from tempora_tta.cli.reproduce import reproduce
 from tempora_tta.cli.run import run
 from tempora_tta.cli.show import show
 from tempora_tta.cli.terminal import cannot_print, forget_no_width, print_error, print_warning, say
@@ -46,7 +47,7 @@ app = typer.Typer(
 
 for command in (
     *(demo, run, show, report, recommend, compare),
-    *(profile, tune, check, audit, list_, pack, merge),
+    *(reproduce, profile, tune, check, audit, list_, pack, merge),
 ):
     app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(data_app)

@@ -78,6 +78,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("runs/mine --open", "the whole run as one page"),
         Example("runs/mine --figures figures --format pdf", "the figures of the paper, as PDF"),
     ),
+    "reproduce": (
+        Example("all --out repro", "what follows from the printed times, without data"),
+        Example("show table:discrete-all-rho --beside paper", "a table of the paper as it prints it"),
+    ),
     "run": (
         Example(
             "--model fashion_resnet --dataset fashion --methods standard,adabn,tent --out runs/mine",

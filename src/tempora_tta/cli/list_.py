@@ -123,7 +123,7 @@ def _scenarios() -> Iterator[Entry]:
         "Any of these together: a battery-powered camera has arrivals, patience and a budget",
         "arrivals (on_completion, on_prediction, recorded times, or {poisson: {utilisation: 0.5}}; also periodic, "
         "bursty, recorded) or fps (frames per second) and cameras (1), deadline_ms or deadline_x, "
-        "fallback: latest or standard, and all knobs above",
+        "fallback: latest, standard or random, and all knobs above",
     )
     yield from _grids()
 
@@ -137,8 +137,7 @@ def _grids() -> Iterator[Entry]:
 
 
 def _clocks() -> Iterator[Entry]:
-    from tempora_tta.published import setup
-    from tempora_tta.published.profiles import PROFILE_NOTE, PROFILED
+    from tempora_tta.published import INFERRED_NOTE, PROFILE_NOTE, profile_source, setup, setups
 
     yield (
         "steady",
@@ -150,10 +149,10 @@ def _clocks() -> Iterator[Entry]:
         "This machine, now: the device is waited for before and after every step",
         "the paper's way",
     )
-    for name in PROFILED:
+    for name in setups():
         found = setup(name)
         about = f"The paper's mean latencies of {found.model} on {found.hardware}, λ {found.baseline_ms:g} ms"
-        yield f"published:{name}", about, PROFILE_NOTE
+        yield f"published:{name}", about, INFERRED_NOTE if profile_source(name) else PROFILE_NOTE
     yield from _library()
     yield "FILE", "A latency profile written by `tempora profile`, of any machine", ""
 

@@ -36,6 +36,9 @@ def report(
         list[FigureFormat] | None,
         typer.Option("--format", help="Of the figures; may be repeated. Default: svg."),
     ] = None,
+    shifts: Annotated[
+        str | None, typer.Option(help="Of the figure `utility`, with commas. Default: the paper's four.")
+    ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
 ) -> None:
     """Write a run's report: one page that opens from disk, or with --figures the figures of the paper."""
@@ -49,15 +52,16 @@ def report(
         raise TemporaError(
             "several runs need a folder for their pages, --out DIR; --figures is about one run"
         )
-    if figures is None and format_ is not None:
-        raise TemporaError("--format is about figures: say where they go with --figures DIR")
+    if figures is None and (format_ is not None or shifts is not None):
+        raise TemporaError("--format and --shifts are about figures: say where they go with --figures DIR")
     runs = open_runs(run)
     first = next(iter(runs.values()))
     if figures is not None:
+        from tempora_tta.config import listed
         from tempora_tta.report.charts import save
 
         kinds = [kind.value for kind in format_ or [FigureFormat.svg]]
-        for path in save(first, figures, kinds):
+        for path in save(first, figures, kinds, shifts=listed(shifts) if shifts else None):
             say(str(path))
         return
     from tempora_tta.report.html import write_report, write_reports

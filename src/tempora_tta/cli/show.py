@@ -27,8 +27,8 @@ OVERVIEW = ("winners", "sweep")
 
 def show(
     run: Annotated[
-        list[Path], typer.Argument(help="Run folders or packs; of several, tables get a column `run`.")
-    ],
+        list[Path] | None, typer.Argument(help="Run folders or packs; of several, tables get a column `run`.")
+    ] = None,
     table: Annotated[
         str | None,
         typer.Option(
@@ -44,12 +44,27 @@ def show(
     scenario: Annotated[
         str | None, typer.Option(help="The one a table explains; default the strictest.")
     ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="solvency: compare with this method; default best, that of each cell.")
+    ] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Only methods of this family: gradient-free or gradient-based.")
+    ] = None,
+    published: Annotated[
+        str | None, typer.Option(help="Instead of a run, the numbers that the paper prints of this setup.")
+    ] = None,
     format: Annotated[options.TableFormat, typer.Option(help="Of the table.")] = "terminal",
 ) -> None:
     """Show best and next in each setting, how sure that is, and every table of the paper, of one run or several."""
+    from tempora_tta.errors import TemporaError
     from tempora_tta.results import open_runs
 
     console = new_console()
+    if published is not None:
+        _show_published(run, published, table, format, console)
+        return
+    if not run:
+        raise TemporaError("say which run: a folder or a pack; or --published SETUP for the paper's numbers")
     if table is None:
         _refuse_for_overview(format, scenario, by_shift)
         runs = open_runs(run)
@@ -62,7 +77,9 @@ def show(
             show_overview(results, console, shift)
         return
     runs = open_runs(run)
-    built = {name: _of_several(runs, name, table, shift, scenario, by_shift) for name in runs}
+    built = {
+        name: _of_several(runs, name, table, shift, scenario, by_shift, against, family) for name in runs
+    }
     if format != "terminal":
         say(_rendered(built, format))
         return
@@ -76,6 +93,28 @@ def _headed(runs: Mapping[str, Results], console: Console) -> Iterator[Results]:
         if len(runs) > 1:
             console.rule(name, align="left")
         yield results
+
+
+def _show_published(
+    runs: list[Path] | None, setup: str, table: str | None, format: str, console: Console
+) -> None:
+    """Print a table of the paper's own numbers."""
+    from tempora_tta.errors import TemporaError
+    from tempora_tta.report import tables
+
+    if runs or table is None:
+        raise TemporaError("--published shows one table of the paper: give --table, and no run")
+    print_table(tables.build_published(table, setup), format, console)
+
+
+def print_table(table: Table, format: str, console: Console) -> None:
+    """Print a table for people, or ready to paste."""
+    from tempora_tta.report import tables
+
+    if format == "terminal":
+        console.print(tables.renderable(table, console.width))
+    else:
+        say(tables.render(table, format))
 
 
 def _refuse_for_overview(format: str, scenario: str | None, by_shift: bool) -> None:
@@ -113,7 +152,13 @@ def _of_several(runs: Mapping[str, Results], name: str, *asked: Any) -> Table:
 
 
 def _built(
-    results: Results, table: str, shift: str | None, scenario: str | None = None, by_shift: bool = False
+    results: Results,
+    table: str,
+    shift: str | None,
+    scenario: str | None = None,
+    by_shift: bool = False,
+    against: str | None = None,
+    family: str | None = None,
 ) -> Table:
     from tempora_tta.analysis.of_run import cells_of
     from tempora_tta.report import tables
@@ -127,6 +172,8 @@ def _built(
         shift=shift,
         scenario=scenario,
         by_shift=by_shift,
+        against=None if against == "best" else against,
+        family=family,
         cards=results.cards,
         certainty=None if about_times else cells_of(results),
         segments=results.segments if table in ("segments", "stream") else None,

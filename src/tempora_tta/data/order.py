@@ -22,7 +22,8 @@ from tempora_tta.data.shift import Shift
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.names import STREAMS
 
-ORDERS = ("shuffled", "sorted")
+CLASSES = ("shuffled", "sorted")
+ORDERS = ("numpy", "torch")
 MOST = 1_000_000
 """Batches, slots or visits: larger values are refused, since they would exhaust memory."""
 
@@ -48,6 +49,8 @@ class StreamSettings:
     """Visits of `recurring` to every shift."""
     by: str = "sample"
     """`mixed` draws a shift for every sample, or for every batch."""
+    order: str = "numpy"
+    """Generator that shuffles the samples of a shift: numpy's, or torch's as in the published results."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or (not is_own(self.kind) and self.kind not in STREAMS):
@@ -61,9 +64,11 @@ class StreamSettings:
             _check_count("reset", self.reset)
         if self.by not in ("sample", "batch"):
             raise TemporaError(f"by={self.by!r}: must be sample or batch")
+        if self.order not in ORDERS:
+            raise TemporaError(f"order={self.order!r}: must be numpy or torch")
         self._check_classes()
         if is_own(self.kind):
-            for name in ("batches", "classes", "slots", "visits", "by"):
+            for name in ("batches", "classes", "slots", "visits", "by", "order"):
                 if getattr(self, name) != getattr(StreamSettings, name):
                     raise TemporaError(
                         f"{name}={getattr(self, name)!r}: {self.kind} decides that itself; leave it out"
@@ -113,7 +118,7 @@ class StreamSettings:
         return {"kind": self.kind, **changed}
 
     def _check_classes(self) -> None:
-        if isinstance(self.classes, str) and self.classes in ORDERS:
+        if isinstance(self.classes, str) and self.classes in CLASSES:
             return
         if isinstance(self.classes, Mapping) and list(self.classes) == ["dirichlet"]:
             alpha = self.classes["dirichlet"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from tempora_tta import names
 from tempora_tta._own_code import find_function, is_own
@@ -21,12 +22,20 @@ _SHIFTS, _CLASSES, _MIX, _ROUND = 1, 2, 3, 4
 """Draws that have nothing to do with each other come from generators of their own."""
 
 
-def stream_order(length: int, seed: int) -> np.ndarray:
-    """The order of `length` samples: numpy's default generator, seeded with `seed` alone, permutes them.
+def stream_order(length: int, seed: int, order: str = "numpy") -> np.ndarray:
+    """The order of `length` samples: a generator seeded with `seed` alone permutes them.
 
-    It depends on nothing but these two numbers, so all corruptions of one test set come in the same order.
+    It depends on nothing but these values, so all corruptions of one test set come in the same order. `torch` is the
+    published one: that of PyTorch's shuffling loader just after `torch.manual_seed(seed)`.
+
+    >>> stream_order(50_000, 2025, "torch")[:4].tolist()
+    [4281, 44185, 44664, 48827]
     """
-    return np.random.default_rng(seed).permutation(length)
+    if order == "numpy":
+        return np.random.default_rng(seed).permutation(length)
+    drawn = torch.empty(2, dtype=torch.int64).random_(generator=torch.Generator().manual_seed(seed))
+    # The loader keeps the first draw for its workers and seeds its sampler with the second.
+    return torch.randperm(length, generator=torch.Generator().manual_seed(int(drawn[1]))).numpy()
 
 
 def draw(settings: StreamSettings, shifts: Sequence[Shift], batch_size: int, seed: int) -> list[Order]:
@@ -45,7 +54,7 @@ def draw(settings: StreamSettings, shifts: Sequence[Shift], batch_size: int, see
 
 
 def single(shift: Shift, batch_size: int = 64, seed: int = 2025, limit_batches: int | None = None) -> Order:
-    """The paper's order of one shift."""
+    """One shift in the default order."""
     check_request(shift, batch_size, limit_batches)
     return single_stream(OrderBuilder(StreamSettings(batches=limit_batches), (shift,), batch_size, seed))
 
@@ -151,7 +160,7 @@ class OrderBuilder:
         """Draw the samples of a visit, in the order of the round and then of the classes."""
         shift = self.shifts[visit.number]
         if visit.round == 0:
-            round_order = stream_order(len(shift), self.seed)
+            round_order = stream_order(len(shift), self.seed, self.settings.order)
         else:
             round_order = self.rng(_ROUND, visit.round).permutation(len(shift))
         start = visit.skip * self.batch_size

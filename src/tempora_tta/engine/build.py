@@ -22,6 +22,7 @@ from tempora_tta._own_code import find_function, is_own, module_of
 from tempora_tta.config import RunConfig
 from tempora_tta.data import StreamSettings
 from tempora_tta.data.batches import open_given
+from tempora_tta.data.images import Geometry
 from tempora_tta.engine.arrival_times import with_times
 from tempora_tta.engine.clocks import MEASURED, STEADY, clock_record, open_clock
 from tempora_tta.engine.conformity import suite_of
@@ -51,7 +52,7 @@ from tempora_tta.methods.contract import samples
 from tempora_tta.methods.guard import Misbehaved
 from tempora_tta.models import Classifier
 from tempora_tta.names import GRIDS
-from tempora_tta.scenarios import Scenario, from_spec, grid, to_spec
+from tempora_tta.scenarios import Deployment, Scenario, from_spec, grid, to_spec
 from tempora_tta.store.record import other_work
 from tempora_tta.timing import choose_device, device_kind, machine_facts
 from tempora_tta.timing.machine import keep_freed_memory
@@ -138,6 +139,12 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
     if given.source is not None:
         samples(given.source, 0, "evaluate")  # what is no image is refused before it is hashed
     model = _network(config, given, device)
+    if config.preprocessing is not None:
+        images = Geometry.of(model.preprocessing)
+        observer.note(
+            f"images are prepared as the run says: resized to {images.resize_height} ({images.interpolation}), "
+            f"cropped to {images.height}"
+        )
     machine = machine_facts(device)
     recipes = None if config.recipes is None else read_recipes(config.recipes, model.name)
     specs = method_specs(config.methods if given.methods is None else given.methods, observer)
@@ -167,7 +174,14 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
     if recipes is not None:
         shifts = [one.name for stream in job.streams for one in stream.shifts]
         facts["recipes"] = recipe_record(recipes, config.data.dataset, listed, shifts, observer)
-    return replace(job, facts=facts, notes=tuple(said.notes))
+    return replace(job, facts=facts, scenarios=_among_classes(job), notes=tuple(said.notes))
+
+
+def _among_classes(job: Job) -> tuple[Scenario, ...]:
+    """The scenarios, in which random answers choose from the classes that are scored."""
+    classes = job.streams[0].classes
+    count = job.model.num_classes if classes is None else len(classes)
+    return tuple(one.among(count) if isinstance(one, Deployment) else one for one in job.scenarios)
 
 
 def _images(
@@ -263,7 +277,22 @@ def _network(config: RunConfig, given: Given, device: torch.device) -> Classifie
         options["checkpoint"] = config.checkpoint
     if not config.pretrained:
         options["pretrained"] = False
-    return models.load(config.model, **options).to(device)
+    classifier = models.load(config.model, **options).to(device)
+    if stated := config.preparation():
+        _check_channels(stated, classifier)
+        classifier.prepare(**stated)
+    return classifier
+
+
+def _check_channels(stated: Mapping[str, Any], model: Classifier) -> None:
+    """Refuse means and deviations of other images than the network takes."""
+    channels = model.preprocessing.image_shape[0]
+    for name in ("mean", "std"):
+        if len(stated.get(name, range(channels))) != channels:
+            raise TemporaError(
+                f"preprocessing.{name}={list(stated[name])}: {model.name} takes {counted(channels, 'channel')}; "
+                "give a number for each"
+            )
 
 
 def scenarios_of(config: RunConfig, given: Iterable[Scenario] | None = None) -> list[Scenario]:

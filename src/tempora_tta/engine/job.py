@@ -297,6 +297,7 @@ class Job:
             "batch_size": stream.batch_size,
             "num_batches": stream.num_batches,
             **stream.identity(),
+            **({"preprocessing": given} if (given := self.config.preparation()) else {}),
             "clock": self.clock.name,
             "machine": self.machine_kind if self.measured else "",
             "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -326,6 +327,8 @@ def deployment_identity(resolved: Resolved, time_aware: bool) -> dict[str, Any]:
             knobs["first_ms"] = first_ms  # with frames, when the first batch is full
     if resolved.waits or resolved.fallback is None:
         del knobs["fallback"], knobs["fallback_cost"]
+    if not resolved.guesses:
+        del knobs["classes"]
     if not resolved.residuals:
         del knobs["residuals"]
     if not (time_aware and math.isfinite(resolved.deadline_ms)):

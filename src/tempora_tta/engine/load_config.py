@@ -11,7 +11,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from tempora_tta import methods
-from tempora_tta.config import DataConfig, MethodConfig, RunConfig, SourceConfig, checked, listed
+from tempora_tta.config import (
+    DataConfig,
+    MethodConfig,
+    PreprocessingConfig,
+    RunConfig,
+    SourceConfig,
+    checked,
+    listed,
+)
 from tempora_tta.data.order import StreamSettings
 from tempora_tta.data.registry import datasets
 from tempora_tta.engine import suites
@@ -209,7 +217,15 @@ def _explain(problem: Any, origin: _Origin) -> str:
         in_data = where[0] == "data" and len(where) > 1
         if in_data and any(where[-1] in card.settings for card in datasets().values()):
             return f"unknown key {name!r}{place}: a dataset's own settings go into options, data.options.{where[-1]}"
-        inner = {"data": DataConfig, "source": SourceConfig} if len(where) > 1 else {}
+        inner = (
+            {
+                "data": DataConfig,
+                "preprocessing": PreprocessingConfig,
+                "source": SourceConfig,
+            }
+            if len(where) > 1
+            else {}
+        )
         keys = [each.name for each in dataclasses.fields(inner.get(str(where[0]), RunConfig))]
         return f"unknown key {name!r}{place}: {suggestion(str(where[-1]), keys)}"
     given = f"{name}={_short.repr(problem['input'])}{place}"

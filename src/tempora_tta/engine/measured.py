@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempora_tta._numbers import percent
-from tempora_tta.data import Stream
+from tempora_tta.data import Order, Stream, Streams
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import STANDARD, Job, MethodSpec
 from tempora_tta.engine.observer import Observer, Stopped
@@ -35,16 +35,26 @@ def warm_up_all(job: Job, stream: Stream, observer: Observer) -> None:
         observer.batch_done(None, number)
 
 
-def calibrate(job: Job, stream: Stream, observer: Observer) -> Baseline:
-    """Measure lambda by `calibration_batches` batches of standard inference, cycling through the stream."""
-    standard, times = _standard(job, stream, job.config.warmup_batches), []
-    observer.pass_started("calibration", job.config.calibration_batches)
-    for number, elapsed_ms in enumerate(_times(standard, job.config.calibration_batches)):
-        times.append(elapsed_ms)
-        observer.batch_done(None, number)
-        if observer.stop_requested:
-            raise Stopped
+def calibrate(job: Job, streams: Streams, observer: Observer) -> Baseline:
+    """Measure lambda by standard inference, over batches of the first stream again and again or over every stream."""
+    times: list[float] = []
+    observer.pass_started("calibration", sum(calibration(job).values()))
+    for order, batches in calibration(job).items():
+        standard = _standard(job, streams.open(order), job.config.warmup_batches)
+        for elapsed_ms in _times(standard, batches):
+            times.append(elapsed_ms)
+            observer.batch_done(None, len(times) - 1)
+            if observer.stop_requested:
+                raise Stopped
     return Baseline.from_times(times, job.config.provision)
+
+
+def calibration(job: Job) -> dict[Order, int]:
+    """The streams that lambda is measured on, and the number of batches of each."""
+    batches, first = job.config.calibration_batches, job.streams[0]
+    if not isinstance(batches, str):
+        return {first: batches}
+    return {order: order.num_batches for order in job.streams if order.seed == first.seed}
 
 
 class Drift:

@@ -135,6 +135,12 @@ class Pass:
         undoes = deployment.has_budget and deployment.rule == "strict"
         while (turn := timeline.next()) is not None:
             factor = self._factor(turn.batch, deployment)
+            if turn.fallback and standard is None:  # guessed at random, which takes no time and has no scores
+                timeline.record(0.0, 0.0)
+                trace.phase[turn.batch], trace.stepped[turn.batch] = FALLBACK, 0
+                trace.predict_ms[turn.batch] = trace.adapt_ms[turn.batch] = 0.0
+                trace.residual[turn.batch] = self._residual(turn.batch)
+                continue
             if turn.fallback and standard is not None:
                 row = self._rescued(turn, standard, latest, self._moment(turn, timeline, deployment))
                 timeline.record(*row.times(factor))
@@ -253,7 +259,7 @@ class Pass:
 
     def _standard_for(self, deployment: Resolved) -> Calls | None:
         """Standard, where a fallback answers lost batches: made before the first batch, not while one waits."""
-        if deployment.fallback is None or deployment.waits:
+        if deployment.waits or not deployment.takes_standards_time:
             return None
         if self.standard is None:
             raise TemporaError(

@@ -88,7 +88,7 @@ class Here:
     def calibrate(self) -> Baseline:
         stream = self.streams.open(self.job.streams[0])
         warm_up_all(self.job, stream, self.observer)
-        return calibrate(self.job, stream, self.observer)
+        return calibrate(self.job, self.streams, self.observer)
 
     def profile(self, **what: Any) -> Profile:
         return profile_job(self.job, self.observer, **what)

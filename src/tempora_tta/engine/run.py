@@ -13,7 +13,7 @@ from tempora_tta._numbers import percent
 from tempora_tta.cards import Cards, scenario_cards
 from tempora_tta.engine.clocks import clock_record
 from tempora_tta.engine.job import STANDARD, Job
-from tempora_tta.engine.measured import judged_run
+from tempora_tta.engine.measured import calibration, judged_run
 from tempora_tta.engine.observer import Notes, Observer, Together
 from tempora_tta.engine.own_profile import OwnProfile, keep_given
 from tempora_tta.engine.pass_maker import PassMaker
@@ -227,7 +227,7 @@ def begun_baselines(job: Job, folder: RunFolder) -> dict[str, Baseline]:
             if stored.facts.get("baseline") and of == (job.model.name, job.streams[0].batch_size):
                 known.setdefault(stored.identity["machine"], stored.facts["baseline"])
     found = {kind: Baseline(**facts) for kind, facts in known.items()}
-    wanted = ("measured", job.config.provision, job.config.calibration_batches)
+    wanted = ("measured", job.config.provision, sum(calibration(job).values()))
     return {kind: one for kind, one in found.items() if (one.source, one.provision, one.batches) == wanted}
 
 

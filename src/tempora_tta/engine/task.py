@@ -123,7 +123,7 @@ class Task:
         if way.kind == "live":
             return self._live_cell(cell, resolved)
         if way.kind == "replay":
-            lost = Task(self.passes.of_standard())._offline() if resolved.fallback is not None else None
+            lost = Task(self.passes.of_standard())._offline() if resolved.takes_standards_time else None
             return self._placed(cell, REPLAYED, offline, fallback=lost)
         origin = LIVE if isinstance(cell.scenario, Offline) else DERIVED
         frozen = None if way.cutoff is None else self._frozen(method, resolved, way.cutoff)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +24,8 @@ class SPASettings(GradientSettings):
     projector_lr: of the projector; lr is that of the norm layers.
     low_frequencies: side of the masked square of the spectrum, as a share of the image's.
     mask_probability: of each amplitude in it. noise_ratio: mean share of noise in a patch.
+    passes: two runs of the backbone, the views in one, or three, as in the published timings.
+    mask: the square around zero, or that of the published code, which reaches one frequency further.
     """
 
     lr: float = by_family(cnn=2.5e-3, vit=1e-2, **RATE)
@@ -30,6 +33,10 @@ class SPASettings(GradientSettings):
     low_frequencies: float = setting(0.2, low=0, high=1)
     mask_probability: float = by_family(cnn=0.1, vit=0.2, low=0, high=1)
     noise_ratio: float = by_family(cnn=0.1, vit=0.4, above=0, high=1)
+    passes: Literal[2, 3] = 2
+    mask: Literal["symmetric", "published"] = "symmetric"
+
+    paper: ClassVar[dict[str, Any]] = {"passes": 3, "mask": "published"}
 
 
 @register
@@ -40,7 +47,12 @@ class SPA(ProjectorMethod):
     label = "SPA"
     Settings = SPASettings
     state = ("strength", "strength_velocity")
-    keeps_graph = False  # the clean prediction is only a target
+
+    @property
+    def keeps_graph(self) -> bool:
+        """The clean prediction is only a target; the published code made its graph all the same."""
+        passes: int = self.settings.passes
+        return passes == 3
 
     def setup(self) -> None:
         super().setup()
@@ -52,11 +64,11 @@ class SPA(ProjectorMethod):
         self.strength_velocity: Tensor | None = None
 
     def loss(self, x: Tensor, z: Tensor) -> Tensor | None:
-        log_p = z.log_softmax(dim=1)
-        views = torch.cat(self.views(x))  # samples are independent, so both views run as one batch
-        log_q: Tensor = (
-            self.projected_logits(self.model.features(views)).log_softmax(dim=1).unflatten(0, (2, len(x)))
-        )
+        log_p = z.detach().log_softmax(dim=1)
+        views = self.views(x)
+        runs = views if self.settings.passes == 3 else (torch.cat(views),)  # samples are independent
+        logits = torch.cat([self.projected_logits(self.model.features(run)) for run in runs])
+        log_q: Tensor = logits.log_softmax(dim=1).unflatten(0, (2, len(x)))
         surer = log_p.exp().amax(dim=1) > log_q.detach().exp().amax(dim=2)
         if not surer.any():
             return None
@@ -75,12 +87,16 @@ class SPA(ProjectorMethod):
         column of zero horizontal frequency both are stored, and the negative half there repeats the other.
         """
         *leading, height, width = x.shape
-        up, right = (_reach(self.settings.low_frequencies, side) for side in (height, width))
+        published = self.settings.mask == "published"
+        reach = _published_reach if published else _reach
+        up, right = (reach(self.settings.low_frequencies, side) for side in (height, width))
         if min(up, right) < 0:
             return x
         drawn = torch.rand(*leading, 2 * up + 1, right + 1, device=x.device, generator=self.generator)
         keep = drawn >= self.settings.mask_probability
         keep[..., :up, 0] = keep[..., up + 1 :, 0].flip(-1)
+        if published and right > 0:  # its half square ends one column earlier on the right than on the left
+            keep[..., : up + 1, right] = True
         spectrum = torch.fft.rfft2(x)
         rows = torch.arange(-up, up + 1, device=x.device) % height
         spectrum[..., rows, : right + 1] *= keep
@@ -131,3 +147,8 @@ class SPA(ProjectorMethod):
 def _reach(share: float, side: int) -> int:
     """The largest whole frequency in a square of side int(share * side) around zero; -1 if it is empty."""
     return math.ceil(int(share * side) / 2) - 1
+
+
+def _published_reach(share: float, side: int) -> int:
+    """The largest frequency in the half square of the published code, which it mirrors: half the side itself."""
+    return min(int(share * side) // 2, (side - 1) // 2)

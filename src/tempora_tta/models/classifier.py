@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -140,6 +140,12 @@ class Classifier(nn.Module):
                 "State how its images are prepared: models.wrap(network, mean=(...), std=(...), input_size=(...))."
             )
         return self._preprocessing
+
+    def prepare(self, **stated: Any) -> None:
+        """Prepare images otherwise: fields of `Preprocessing` that are stated replace the network's own."""
+        own = self.preprocessing
+        assumed = tuple(name for name in own.assumed if name not in stated)
+        self._preprocessing = replace(own, **stated, assumed=assumed)
 
     @property
     def device(self) -> torch.device:

@@ -12,8 +12,9 @@ import pandas as pd
 from tempora_tta.errors import unknown
 from tempora_tta.published.setups import point, setup
 
+OFFLINE = "offline"
 TABLES = (
-    "offline",
+    OFFLINE,
     "overhead",
     "utility_sweeps",
     "decomposition",

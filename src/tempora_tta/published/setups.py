@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.names import CORRUPTION_GROUPS
+from tempora_tta.scenarios.grids import published_grid
 
 NOMINAL_RHO_PERCENT = (100, 70, 50, 35, 25)
 """Labels of the paper for utilisation lambda / interval = 2^(-k/2): "70" and "35" stand for 70.7 and 35.4 %."""
@@ -33,34 +34,18 @@ class Setup:
     dataset: str
     hardware: str
     baseline_ms: float
-    """lambda. On ImageNet-R and -V2 the paper prints none; the ImageNet-C value is taken over."""
+    """lambda. On ImageNet-R and -V2 the paper prints none; its code ran with that of ImageNet-C."""
     batches: int
     """Batches of 64 per shift, the odd rest dropped. Printed for ImageNet-C, inferred for the others."""
     shifts: tuple[str, ...]
-    thresholds_ms: tuple[float, ...]
-    budgets_ms: tuple[float, ...]
-    budget_labels: tuple[str, ...]
-
-    @property
-    def intervals_ms(self) -> tuple[float, ...]:
-        """lambda * sqrt(2)^k, strictest first."""
-        return tuple(self.baseline_ms * math.sqrt(2.0) ** k for k in range(len(NOMINAL_RHO_PERCENT)))
 
     @property
     def grid(self) -> tuple[Point, ...]:
         """All temporal scenarios, each protocol from strict to relaxed. Offline is left out."""
-        discrete = [
-            Point("discrete", "interval_ms", value, f"ρ {rho} %")
-            for rho, value in zip(NOMINAL_RHO_PERCENT, self.intervals_ms, strict=True)
-        ]
-        continuous = [
-            Point("continuous", "threshold_ms", value, f"T {value:g} ms") for value in self.thresholds_ms
-        ]
-        amortised = [
-            Point("amortised", "budget_ms", value, text)
-            for value, text in zip(self.budgets_ms, self.budget_labels, strict=True)
-        ]
-        return (*discrete, *continuous, *amortised)
+        return tuple(
+            Point(one.protocol, one.parameter, float(getattr(one, one.parameter)), one.label)
+            for one in published_grid(self.name)
+        )
 
     @property
     def strict(self) -> tuple[Point, ...]:
@@ -73,42 +58,12 @@ class Setup:
 
 def _imagenet(name: str, dataset: str, batches: int, shifts: tuple[str, ...]) -> Setup:
     """The backbone (the name's first part) decides latency and grid, the data the length of the stream."""
-    if name.startswith("rn50"):
-        thresholds_ms: tuple[float, ...] = (50.0, 100.0, 200.0, 400.0, 1000.0)
-        budgets_s: tuple[float, ...] = (1, 2, 4, 8, 16, 32)
-        model, baseline_ms = "resnet50", 39.9
-    else:
-        thresholds_ms = (200.0, 400.0, 1000.0, 2000.0)
-        budgets_s = (2.5, 5, 10, 20, 40, 80)
-        model, baseline_ms = "vit_b16", 105.3
-    return Setup(
-        name=name,
-        model=model,
-        dataset=dataset,
-        hardware="rtx4080",
-        baseline_ms=baseline_ms,
-        batches=batches,
-        shifts=shifts,
-        thresholds_ms=thresholds_ms,
-        budgets_ms=tuple(1000.0 * budget for budget in budgets_s),
-        budget_labels=tuple(f"B {budget:g} s" for budget in budgets_s),
-    )
+    model, baseline_ms = ("resnet50", 39.9) if name.startswith("rn50") else ("vit_b16", 105.3)
+    return Setup(name, model, dataset, "rtx4080", baseline_ms, batches, shifts)
 
 
-def _cifar(name: str, hardware: str, baseline_ms: float, budgets_ms: tuple[float, ...]) -> Setup:
-    return Setup(
-        name=name,
-        model="resnet18",
-        dataset="cifar10_c",
-        hardware=hardware,
-        baseline_ms=baseline_ms,
-        batches=156,
-        shifts=CORRUPTIONS,
-        thresholds_ms=(),
-        budgets_ms=budgets_ms,
-        # The paper names these budgets by what the two machines share.
-        budget_labels=tuple(f"B {multiple}λ" for multiple in (25, 50, 100, 200)),
-    )
+def _cifar(name: str, hardware: str, baseline_ms: float) -> Setup:
+    return Setup(name, "resnet18", "cifar10_c", hardware, baseline_ms, 156, CORRUPTIONS)
 
 
 _SETUPS = {
@@ -120,8 +75,8 @@ _SETUPS = {
         _imagenet("rn50_inv2", "imagenet_v2", 156, ("imagenet_v2",)),
         _imagenet("vit_inr", "imagenet_r", 468, ("imagenet_r",)),
         _imagenet("vit_inv2", "imagenet_v2", 156, ("imagenet_v2",)),
-        _cifar("rn18_c10c_rpi5", "raspberry_pi_5", 486.6, (12000.0, 24000.0, 48000.0, 96000.0)),
-        _cifar("rn18_c10c_rtx4080", "rtx4080", 1.5, (37.0, 74.0, 148.0, 296.0)),
+        _cifar("rn18_c10c_rpi5", "raspberry_pi_5", 486.6),
+        _cifar("rn18_c10c_rtx4080", "rtx4080", 1.5),
     )
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,17 @@ BEST, BELOW = "#8fd0a8", GREY
 # -- as files ------------------------------------------------------------------------------------------------
 
 
-def save(results: Results, folder: Path | str, formats: Sequence[str] = ("svg",)) -> list[Path]:
-    """Write every chart that the run has data for, one file per chart and format, and return the files."""
+def save(
+    results: Results,
+    folder: Path | str,
+    formats: Sequence[str] = ("svg",),
+    names: Collection[str] | None = None,
+    shifts: Sequence[str] | None = None,
+) -> list[Path]:
+    """Write every chart, or those of these `names`, that the run has data for: a file per chart and format.
+
+    Returns the files. `shifts`: those that the chart of utilities shows, otherwise as `chosen_shifts`.
+    """
     for kind in formats:
         if kind not in FORMATS:
             raise unknown("figure format", kind, FORMATS)
@@ -73,8 +82,12 @@ def save(results: Results, folder: Path | str, formats: Sequence[str] = ("svg",)
         raise TemporaError(f"{results.path} has no finished shift yet: let the run finish, then draw it")
     target, written = Path(folder), []
     target.mkdir(parents=True, exist_ok=True)
-    for name, draw in CHARTS.items():
-        if made := draw(results):
+    charts: dict[str, Callable[[Results], Drawn | None]] = {
+        **CHARTS,
+        "utility": partial(utility, shifts=shifts),
+    }
+    for name in charts if names is None else names:
+        if made := charts[name](results):
             specification = as_json(made[0]) | {"config": STYLE}
             for kind in formats:
                 path = target / f"{name}.{kind}"
@@ -153,9 +166,11 @@ def _winner_text(row: pd.Series[Any], cards: Cards) -> str:
 
 MOST_SHIFTS = 4
 """Columns of the chart `utility`."""
+PRINTED_SHIFTS = ("impulse_noise", "defocus_blur", "brightness", "contrast")
+"""The columns of the paper's."""
 
 
-def utility(results: Results) -> Drawn | None:
+def utility(results: Results, shifts: Sequence[str] | None = None) -> Drawn | None:
     """Draw utility per protocol and shift (paper, figure 3): the best's lead in green, below Standard in grey."""
     cards, titles = results.cards, scenario_titles(results.contenders)
     rows = by_shift(cells_of(results))
@@ -163,14 +178,17 @@ def utility(results: Results) -> Drawn | None:
     rows = rows[rows["queue"] == rows.groupby("protocol")["queue"].transform("max")]
     if rows.empty:
         return None
-    shifts, methods = chosen_shifts(list(rows["shift"].unique())), cards.in_order(rows["method"])
+    there, methods = list(rows["shift"].unique()), cards.in_order(rows["method"])
+    for shift in shifts or ():
+        if shift not in there:
+            raise unknown("shift", shift, there)
     colour = method_colour(cards, methods)
     lines: list[Any] = []
     for protocol in cards.in_protocol_order(rows["protocol"]):
         own = rows[rows["protocol"] == protocol]
         title = _axis_title(cards.scenario(protocol), str(own["label"].iloc[0]))
         panels = []
-        for place, shift in enumerate(shifts):
+        for place, shift in enumerate(shifts or chosen_shifts(there)):
             part = own[own["shift"] == shift]
             panel = _panel(part, titles, colour, title, "" if place else f"{cards.title(protocol)}: utility")
             heading = "" if lines else short(shift_title(shift), 22)
@@ -181,11 +199,11 @@ def utility(results: Results) -> Drawn | None:
 
 
 def chosen_shifts(shifts: list[str]) -> list[str]:
-    """Choose one corruption of each kind as in the paper, or simply the first few shifts."""
+    """Choose one corruption of each kind, the paper's where it is there, or simply the first few shifts."""
     if len(shifts) <= MOST_SHIFTS:
         return shifts
     kinds = [[name for name in group if name in shifts] for group in CORRUPTION_GROUPS.values()]
-    one_each = [kind[-1] for kind in kinds if kind]
+    one_each = [next((name for name in kind if name in PRINTED_SHIFTS), kind[-1]) for kind in kinds if kind]
     return one_each if len(one_each) == MOST_SHIFTS else shifts[:MOST_SHIFTS]
 
 

@@ -14,6 +14,7 @@ from tempora_tta.analysis.doubt.run import COLUMNS as CERTAINTY
 from tempora_tta.analysis.of_run import KEY
 from tempora_tta.cards import CATALOGUE, OURS, OVERALL, Cards
 from tempora_tta.errors import TemporaError, unknown
+from tempora_tta.published.methods import STANDARD
 from tempora_tta.report.formats import FORMATS, render, renderable, to_terminal
 from tempora_tta.report.table import (
     Column,
@@ -99,6 +100,8 @@ class Source:
     segments: pd.DataFrame | None = None
     scenario: str | None = None
     by_shift: bool = False
+    against: str | None = None
+    """Competitor of `solvency`; None: the best of each cell."""
 
     @property
     def rows(self) -> pd.DataFrame:
@@ -299,11 +302,18 @@ def _seeds(given: Source) -> Table:
     wide = rows.pivot_table(index="method", columns="seed", values="utility")
     wide = wide.rename(columns={seed: f"seed {seed:g}" for seed in wide.columns})
     names = list(wide.columns)
-    wide = wide.assign(mean=wide[names].mean(axis=1), sd=wide[names].std(axis=1, ddof=1)).reset_index()
+    summary = {"mean": wide[names].mean(axis=1), "sd": wide[names].std(axis=1, ddof=1)}
     measures = {name: Column(name, "percent", 2) for name in (*names, "mean")}
     measures["sd"] = Column("sd (pp)", "percent", 2)
+    if STANDARD in wide.index:  # half of what not adapting gets
+        summary["collapsed"] = (wide[names] < wide.loc[STANDARD, names] / 2).sum(axis=1)
+        measures["collapsed"] = Column("collapsed", "count")
+    wide = wide.assign(**summary).reset_index()
     table = by_measure(wide, measures, given.cards, dict.fromkeys([*names, "mean"], True))
-    return replace(table, data=rows).called("seeds", f"Utility (%) seed by seed, {label}, {given.where}")
+    notes = ("collapsed: seeds with less than half of Standard's",) if "collapsed" in summary else ()
+    return replace(table, data=rows).called(
+        "seeds", f"Utility (%) seed by seed, {label}, {given.where}", notes
+    )
 
 
 # -- comparisons ---------------------------------------------------------------------------------------------
@@ -334,7 +344,9 @@ def _factors(rows: pd.DataFrame, cards: Cards) -> Table:
         measures[protocol] = replace(FACTORS.get(factor) or TERMS[factor], group=f"at {title}")
     wide = rows.pivot(index="method", columns="protocol", values="factor_value").reset_index()
     table = replace(by_measure(wide, measures, cards), data=rows)
-    return table.called("temporal-factors", "Temporal factors under the strictest pressure")
+    rules = sorted({rule for rule in rows.get("rule", ()) if rule})
+    notes = [f"cut-off by rule {' and '.join(rules)}"] if rules else []
+    return table.called("temporal-factors", "Temporal factors under the strictest pressure", notes)
 
 
 def _deficit(rows: pd.DataFrame, cards: Cards) -> Table:
@@ -359,6 +371,40 @@ def _below_standard(rows: pd.DataFrame, cards: Cards) -> Table:
     wide = shares.assign(count=overall["count"]).reset_index()
     table = replace(by_measure(wide, measures, cards), data=rows)
     return table.called("below-standard", "Cells with less utility than standard inference")
+
+
+def _solvency(given: Source) -> Table:
+    """Show the accuracy that each method would need, also above 100 %: more than that is insolvent."""
+    cells = given.rows if given.by_shift else given.pooled
+    rows = analysis.break_even(cells, given.against, given.cards)
+    rows = rows[rows.groupby("protocol")["factor"].transform("min") < 1]  # elsewhere all answers count whole
+    if rows.empty:
+        raise TemporaError("nothing is lost or late in this run, so every method can pay for its time")
+    if given.scenario is not None or given.by_shift:
+        rows = one_scenario(given.chosen(rows, "scenario under pressure of time"))
+    else:
+        rows = rows[at_strictest(rows, given.cards)]
+    named = given.against and given.cards.label(given.against)
+    about = f"Accuracy needed to match {named or 'the best'}"
+    note = ("above 100 %: insolvent, even predicting everything right would not match it",)
+    if given.by_shift:
+        needed = rows.assign(utility=rows["break_even_accuracy"], rank=0, incomplete=False)
+        table = shifts_by_method(needed, given.cards)
+        bare = tuple((line[0], *(TableCell(cell.value) for cell in line[1:])) for line in table.rows)
+        label = rows["label"].iloc[0]
+        return replace(table, rows=bare).called("solvency", f"{about} (%) at {label} by shift", note)
+    columns: list[tuple[Column, Mapping[str, TableCell]]] = []
+    for column, part in slices(rows, given.cards):
+        part = part.assign(word=part["insolvent"].map({True: "yes", False: "no"}))
+        measures = {
+            "factor": Column("kept", "percent", 1, column.title),
+            "served_accuracy": Column("accuracy", "percent", 1, column.title),
+            "break_even_accuracy": Column("needed", "percent", 1, column.title),
+            "word": Column("insolvent", group=column.title),
+        }
+        columns += measured(part, measures)
+    table = of_methods(given.cards.in_order(rows["method"]), columns, rows, given.cards)
+    return table.called("solvency", f"{about} (%), {given.where}", note)
 
 
 def _regret(rows: pd.DataFrame, cards: Cards) -> Table:
@@ -456,14 +502,20 @@ def _overhead(given: Source) -> Table:
 def _latency(rows: pd.DataFrame, cards: Cards) -> Table:
     measures = {
         "service_ms": Column("service (ms)", "ms", 1),
+        "service_sd_ms": Column("± sd", "ms", 1),
         "predict_ms": Column("predict (ms)", "ms", 1),
+        "predict_sd_ms": Column("± sd", "ms", 1),
         "intrinsic_ms": Column("intrinsic (ms)", "ms", 1),
         "adapt_ms": Column("adapt (ms)", "ms", 1),
+        "adapt_sd_ms": Column("± sd", "ms", 1),
         "slowdown": Column("slowdown", "times", 2),
+        "adapt_over_baseline": Column("adapt / λ", "number", 2),
         "energy_j": Column("energy (J)", "number", 3),
         "memory_mb": Column("memory (MB)", "number", 0),
     }
-    shown = {name: column for name, column in measures.items() if name in rows and rows[name].notna().any()}
+    told = {name for name in measures if name in rows and rows[name].notna().any()}
+    told -= {name for name in told if "_sd_" in name and (rows[name] == 0).all()}  # times that were looked up
+    shown = {name: column for name, column in measures.items() if name in told}
     caption = f"Mean latency per batch, baseline λ = {rows['baseline_ms'].iloc[0]:g} ms"
     return by_measure(rows, shown, cards).called("overhead", caption)
 
@@ -573,6 +625,7 @@ TABLES: dict[str, Callable[[Source], Table]] = {
     "correlation": _correlation,
     "deficit": _compared("deficit"),
     "below-standard": _compared("below-standard"),
+    "solvency": _solvency,
     "buffering": _buffering,
     "segments": _segments,
     "stream": _stream,
@@ -599,6 +652,8 @@ def build(
     shift: str | None = None,
     scenario: str | None = None,
     by_shift: bool = False,
+    against: str | None = None,
+    family: str | None = None,
     cards: Cards = CATALOGUE,
     certainty: pd.DataFrame | None = None,
     segments: pd.DataFrame | None = None,
@@ -610,19 +665,28 @@ def build(
         traces: of the offline passes, for `overhead`.
         shift: the only one; otherwise numbers are pooled over shifts.
         scenario: label of the point that a protocol's table explains, otherwise its strictest.
-        by_shift: a row for each shift, of the protocols' tables.
+        by_shift: a row for each shift, of the protocols' tables and of `solvency`.
+        against: the method that `solvency` compares with, otherwise the best of each cell.
+        family: the only one, `gradient-free` or `gradient-based`; methods are ranked within it.
         cards: of the run.
         certainty: `cells` of the run, with how sure each is.
         segments: of the run, for `segments` and `stream`.
     """
     if name not in names(utilities):
         raise unknown("table", name, names(utilities))
-    if by_shift and name in TABLES and name not in BY_SHIFT:
+    if by_shift and name in TABLES and name not in (*BY_SHIFT, "solvency"):
         raise TemporaError(
-            f"table {name!r} has no rows by shift: use --shift NAME, or one of {', '.join(BY_SHIFT)}"
+            f"table {name!r} has no rows by shift: use --shift NAME, or one of {', '.join(BY_SHIFT)}, solvency"
         )
+    if against is not None and name != "solvency":
+        raise TemporaError(f"--against {against}: only table solvency compares with a method")
+    if family is not None:
+        families = utilities["method"].map(cards.family)
+        if family not in set(families):
+            raise unknown("family of methods", family, families.unique())
+        utilities = utilities[families == family]
     given = _source(utilities, traces, shift, cards, certainty, segments)
-    return _built(name, replace(given, scenario=scenario, by_shift=by_shift))
+    return _built(name, replace(given, scenario=scenario, by_shift=by_shift, against=against))
 
 
 def all_tables(

@@ -24,13 +24,14 @@ from tempora_tta.scenarios.arrivals import Arrivals, Frames, Periodic, Recorded,
 from tempora_tta.scenarios.cards import ScenarioCard
 from tempora_tta.scenarios.course import Course, Score
 from tempora_tta.scenarios.replaying import replay
-from tempora_tta.scenarios.resolved import Resolved
+from tempora_tta.scenarios.resolved import RANDOM, Resolved
 from tempora_tta.scenarios.timeline import CHARGED, FREE
 
 CLOSED_LOOPS = ("on_completion", "on_prediction")
 PACES = ("arrivals", "interval_ms", "utilisation", "fps")
 """Knobs that say when batches arrive; one of them does."""
-FALLBACKS = LATEST, STANDARD = ("latest", "standard")
+LATEST, STANDARD = "latest", "standard"
+FALLBACKS = (LATEST, STANDARD, RANDOM)
 COSTS = (FREE, CHARGED)
 
 
@@ -141,9 +142,12 @@ class Deployment(Scenario):
     """B / lambda."""
     rule: str = "overshoot"
     fallback: str | None = None
-    """Model that answers a lost batch: `latest` (the method's last state, frozen) or `standard`; None: no model."""
+    """Who answers a lost batch: `latest` (the method's last state, frozen), `standard`, or `random`, which takes no
+    time and is right as often as chance is; None: no model."""
     fallback_cost: str | None = None
     """`free` (default): on a device of its own. `charged`: on this pipeline, whenever it becomes free."""
+    classes: int | None = None
+    """Classes that a `random` answer chooses from. In a run they are the run's own."""
     residuals: bool | None = None
     """Count the device's own variation; None: where the tail is the answer (deadlines, queue 0)."""
     name: str | None = None
@@ -188,6 +192,18 @@ class Deployment(Scenario):
             raise unknown("fallback", str(self.fallback), FALLBACKS, about="fallback")
         elif self.fallback_cost not in (None, *COSTS):
             raise unknown("fallback_cost", str(self.fallback_cost), COSTS, about="fallback_cost")
+        elif self.fallback == RANDOM and self.fallback_cost == CHARGED:
+            raise TemporaError(
+                "fallback_cost='charged' with fallback='random': random answers take no time; leave it out",
+                about="fallback_cost",
+            )
+        if self.classes is not None:
+            check.whole("classes", self.classes)
+            if self.fallback != RANDOM:
+                raise TemporaError(
+                    f"classes={self.classes}: only a random fallback chooses from them; leave it out",
+                    about="classes",
+                )
         if not (self.residuals is None or isinstance(self.residuals, bool)):
             raise wrong(
                 "residuals", self.residuals, "must be true or false; leave it out to let Tempora choose"
@@ -280,6 +296,12 @@ class Deployment(Scenario):
             return self.threshold_x * check.baseline(baseline_ms, "threshold_x")
         return math.inf
 
+    def among(self, classes: int) -> Deployment:
+        """Take the run's classes, where random answers choose from them."""
+        if self.fallback != RANDOM or self.classes is not None:
+            return self
+        return replace(self, classes=classes)
+
     def _deadline(self, baseline_ms: float | None) -> float:
         if self.deadline_x is not None:
             return self.deadline_x * check.baseline(baseline_ms, "deadline_x")
@@ -328,6 +350,7 @@ class Deployment(Scenario):
             num_batches=num_batches,
             fallback=self.fallback,
             fallback_cost=self.fallback_cost or FREE,
+            classes=self.classes,
             residuals=by_default if self.residuals is None else self.residuals,
             waited_ms=schedule.waited_ms if isinstance(schedule, Frames) else (0.0,),
         )
@@ -383,6 +406,8 @@ class Deployment(Scenario):
         resolved = deployment.resolve(num_batches=count, baseline_ms=baseline_ms, seed=seed, shift=shift)
         if isinstance(self.arrivals, tuple):
             check.series("arrivals", self.arrivals, count)
+        if resolved.guesses:
+            fallback_ms, fallback_accuracy = 0.0, np.full(count, resolved.chance)
         course = replay(
             resolved.timeline(),
             check.times("predict_ms", predict_ms, count),

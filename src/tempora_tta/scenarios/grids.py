@@ -4,19 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tempora_tta import names
 from tempora_tta.errors import unknown
 from tempora_tta.scenarios.arrivals import Bursty, Periodic, Poisson
 from tempora_tta.scenarios.deployment import LATEST, Deployment, Scenario
 from tempora_tta.scenarios.paper import Amortised, Continuous, Discrete
+from tempora_tta.scenarios.resolved import RANDOM
 
 UTILISATIONS = {"100": 0, "70": 1, "50": 2, "35": 3, "25": 4}
 """The paper's printed percentages and the half octaves behind them: lambda / interval = 2 ** (-k / 2)."""
 
-_PAPER_THRESHOLDS_MS = {"resnet50": (50, 100, 200, 400, 1000), "vit": (200, 400, 1000, 2000), "resnet18": ()}
-_PAPER_BUDGETS_S = {"resnet50": (1, 2, 4, 8, 16, 32), "vit": (2.5, 5, 10, 20, 40, 80)}
-_PAPER_BUDGET_BASELINES = (25, 50, 100, 200)
+_BUDGET_BASELINES = (25, 50, 100, 200)
+"""Budgets of CIFAR-10-C in λ: what its two machines share."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The paper's temporal scenarios on one network and machine, in milliseconds as it printed and ran them."""
+
+    intervals_ms: tuple[float, ...]
+    thresholds_ms: tuple[float, ...]
+    budgets_ms: tuple[float, ...]
+    budgets_in_baselines: bool = False
+    """The paper names the budgets by λ."""
+
+
+_RN50 = Printed(
+    intervals_ms=(39.9, 56.4, 79.8, 112.8, 159.6),
+    thresholds_ms=(50.0, 100.0, 200.0, 400.0, 1000.0),
+    budgets_ms=(1e3, 2e3, 4e3, 8e3, 16e3, 32e3),
+)
+_VIT = Printed(
+    intervals_ms=(105.3, 148.9, 210.6, 297.8, 421.2),
+    thresholds_ms=(200.0, 400.0, 1000.0, 2000.0),
+    budgets_ms=(2.5e3, 5e3, 10e3, 20e3, 40e3, 80e3),
+)
+PRINTED = {
+    "rn50_inc": _RN50,
+    "vit_inc": _VIT,
+    "rn50_inr": _RN50,
+    "rn50_inv2": _RN50,
+    "vit_inr": _VIT,
+    "vit_inv2": _VIT,
+    "rn18_c10c_rpi5": Printed(
+        (486.6, 688.2, 973.2, 1376.3, 1946.4), (), (12e3, 24e3, 48e3, 96e3), budgets_in_baselines=True
+    ),
+    "rn18_c10c_rtx4080": Printed(
+        (1.5, 2.1, 3.0, 4.2, 6.0), (), (37.0, 74.0, 148.0, 296.0), budgets_in_baselines=True
+    ),
+}
+"""By setup of the paper. The published code ran the rounded intervals; those of the Raspberry Pi are not printed."""
 
 
 def paper_grid(setup: str, rule: str = "strict", queue: int = 1) -> list[Scenario]:
@@ -25,17 +64,32 @@ def paper_grid(setup: str, rule: str = "strict", queue: int = 1) -> list[Scenari
     >>> len(paper_grid("resnet50")), len(paper_grid("vit")), len(paper_grid("resnet18"))
     (16, 15, 9)
     """
-    if setup not in _PAPER_THRESHOLDS_MS:
-        raise unknown("paper grid", str(setup), _PAPER_THRESHOLDS_MS)
-    budgets: list[Scenario]
-    if setup in _PAPER_BUDGETS_S:
-        budgets = [Amortised(budget_ms=1000.0 * s, rule=rule) for s in _PAPER_BUDGETS_S[setup]]
-    else:
-        budgets = [Amortised(budget_baselines=float(count), rule=rule) for count in _PAPER_BUDGET_BASELINES]
+    if setup == "resnet18":
+        budgets = [Amortised(budget_baselines=float(count), rule=rule) for count in _BUDGET_BASELINES]
+        return [*_utilisations(queue), *budgets]
+    known = {"resnet50": _RN50, "vit": _VIT}
+    if setup not in known:
+        raise unknown("paper grid", str(setup), [*known, "resnet18"])
+    return [*_utilisations(queue), *_printed(known[setup], rule)]
+
+
+def published_grid(setup: str, rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """One published setup in milliseconds as printed, for its clock `published:...` and the same machine."""
+    printed = PRINTED[setup]
+    intervals = zip(UTILISATIONS, printed.intervals_ms, strict=True)
     return [
-        *_utilisations(queue),
-        *(Continuous(threshold_ms=float(ms)) for ms in _PAPER_THRESHOLDS_MS[setup]),
-        *budgets,
+        *(Discrete(interval_ms=ms, queue=queue, name=f"ρ {percent} %") for percent, ms in intervals),
+        *_printed(printed, rule),
+    ]
+
+
+def _printed(printed: Printed, rule: str) -> list[Scenario]:
+    names = [f"B {count}λ" if printed.budgets_in_baselines else None for count in _BUDGET_BASELINES]
+    names += [None] * (len(printed.budgets_ms) - len(names))
+    budgets = zip(printed.budgets_ms, names, strict=True)
+    return [
+        *(Continuous(threshold_ms=ms) for ms in printed.thresholds_ms),
+        *(Amortised(budget_ms=ms, rule=rule, name=name) for ms, name in budgets),
     ]
 
 
@@ -115,6 +169,14 @@ def alfarra(rule: str = "strict", queue: int = 1) -> list[Scenario]:
     ]
 
 
+def alfarra_single(rule: str = "strict", queue: int = 1) -> list[Scenario]:
+    """Alfarra et al.'s protocol with one model: no queue, and what is skipped counts as guessed at random."""
+    return [
+        Deployment(arrivals=Periodic(utilisation=2.0 ** (-k / 2)), queue=0, fallback=RANDOM)
+        for k in UTILISATIONS.values()
+    ]
+
+
 def paper_resnet50(rule: str = "strict", queue: int = 1) -> list[Scenario]:
     """The paper's ResNet-50 tables."""
     return paper_grid("resnet50", rule, queue)
@@ -135,12 +197,14 @@ def no_grid(rule: str = "strict", queue: int = 1) -> list[Scenario]:
     return []
 
 
-def _grid_at(path: str) -> Grid:
-    make: Callable[[str, int], list[Scenario]] = globals()[path.partition(":")[2]]
-    return Grid((make.__doc__ or "").strip().removesuffix("."), make)
+def _grid_at(name: str, path: str) -> Grid:
+    """The grid of a function, which is handed what stands after a colon in its name."""
+    make: Callable[..., list[Scenario]] = globals()[path.partition(":")[2]]
+    about, setup = (make.__doc__ or "").strip().removesuffix("."), name.partition(":")[2]
+    return Grid(about, partial(make, setup) if setup else make)
 
 
-GRIDS: dict[str, Grid] = {name: _grid_at(path) for name, path in names.GRIDS.items()}
+GRIDS: dict[str, Grid] = {name: _grid_at(name, path) for name, path in names.GRIDS.items()}
 """Every grid by its name. `rule` and `queue` turn the paper's knobs; a preset has its own."""
 
 

@@ -154,7 +154,7 @@ class Continuous(Scenario):
 class Amortised(Scenario):
     """Resource-led: adapt until the overhead budget is spent, then freeze.
 
-    `strict` is the paper's equation; the published tables follow `overshoot`.
+    `strict` is the paper's equation with costs clipped at 0; the published tables follow `overshoot`.
     """
 
     protocol: ClassVar[str] = "amortised"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios._validate import FloatArray
 from tempora_tta.scenarios.course import Course, Score, Value, score_course
 from tempora_tta.scenarios.feeds import ClosedLoop, Feed, Schedule
 from tempora_tta.scenarios.timeline import FREE, Budget, Timeline
+
+RANDOM = "random"
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,10 @@ class Resolved:
     periodic: bool = False
     """The arrivals follow from the interval alone."""
     fallback: str | None = None
-    """Model that answers lost batches, `latest` or `standard`; None: no model."""
+    """Who answers lost batches: `latest`, `standard` or `random`; None: nobody."""
     fallback_cost: str = FREE
+    classes: int | None = None
+    """Classes that a random fallback chooses from."""
     residuals: bool = False
     """A clock that knows the device's own variation applies it here."""
     waited_ms: tuple[float, ...] = (0.0,)
@@ -45,6 +50,23 @@ class Resolved:
     @property
     def has_budget(self) -> bool:
         return math.isfinite(self.budget_ms)
+
+    @property
+    def guesses(self) -> bool:
+        """Lost batches are answered at random, in no time."""
+        return self.fallback == RANDOM
+
+    @property
+    def chance(self) -> float:
+        """Share of random answers that is right."""
+        if self.classes is None:
+            raise TemporaError("classes: needed with fallback='random'; give the number of classes")
+        return 1 / self.classes
+
+    @property
+    def takes_standards_time(self) -> bool:
+        """A model answers lost batches, in the time of standard inference."""
+        return self.fallback is not None and not self.guesses
 
     @property
     def counts_frames(self) -> bool:

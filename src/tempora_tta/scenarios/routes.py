@@ -13,7 +13,7 @@ import numpy as np
 from tempora_tta.scenarios.course import Course
 from tempora_tta.scenarios.deployment import STANDARD, Deployment
 from tempora_tta.scenarios.replaying import replay
-from tempora_tta.scenarios.resolved import Resolved
+from tempora_tta.scenarios.resolved import RANDOM, Resolved
 from tempora_tta.scenarios.timeline import CHARGED, budget_cutoff
 
 OFFLINE, REPLAY, TAIL, LIVE, UNKNOWN = "offline", "replay", "tail", "live", "unknown-yet"
@@ -137,7 +137,7 @@ def _replayable(deployment: Deployment | Resolved, history_free: bool, stateless
 
     The state that answers for `latest` depends on what was served, unless frozen it is Standard anyway.
     """
-    return history_free and (deployment.fallback in (None, STANDARD) or stateless)
+    return history_free and (deployment.fallback in (None, STANDARD, RANDOM) or stateless)
 
 
 def _why_live(history_free: bool) -> str:

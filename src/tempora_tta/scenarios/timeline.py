@@ -251,7 +251,7 @@ class Timeline:
 class Budget:
     """Charges each adapting batch with its overhead, max(0, service - baseline), until the budget is used up.
 
-    `strict` (the paper's equation) never exceeds the budget: the batch that would is undone.
+    `strict` (the paper's equation, with costs clipped at 0) never exceeds the budget: the batch that would is undone.
     `overshoot` adapts while less than the budget is spent, which any live system can follow.
     """
 

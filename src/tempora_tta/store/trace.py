@@ -107,9 +107,12 @@ class Trace:
     def right_in(self, resolved: Resolved) -> FloatArray:
         """Return how right the batches are, as a deployment counts them: (batches, frames), or (batches, 1) where
         they are given as such. A batch of which only the accuracy is known has it in every frame."""
+        accuracy = self.accuracy
+        if resolved.guesses:  # guessed at random: what is expected counts
+            accuracy = np.where(self.phase == FALLBACK, resolved.chance, accuracy)
         if not resolved.counts_frames:
-            return self.accuracy[:, None]
-        return np.where(self.right < 0, self.accuracy[:, None], self.right)
+            return accuracy[:, None]
+        return np.where(self.right < 0, accuracy[:, None], self.right)
 
     @property
     def service_ms(self) -> FloatArray:
@@ -124,11 +127,20 @@ class Trace:
         Exact whenever the same batches meet the same model states: the caller knows when that is so.
         """
         course = self.course(resolved, frozen, fallback)
+        if resolved.guesses:
+            fallback = self._guessed()
         placed = self._placed(course, frozen or self, fallback or self)
         placed.arrived_ms[:] = arrivals(resolved, placed.arrived_ms)
         if resolved.residuals and self.steady:
             placed._take_steady_times(self, frozen or self, fallback or self)
         return placed
+
+    def _guessed(self) -> Trace:
+        """Every batch answered by no model, in no time."""
+        guessed = Trace.empty(self.num_batches, self.batch_size, self.predicted.size > 0)
+        guessed.predict_ms[:] = guessed.adapt_ms[:] = 0.0
+        guessed.residual[:] = self.residual
+        return guessed
 
     def _take_steady_times(self, adapting: Trace, frozen: Trace, fallback: Trace) -> None:
         """The device's own variation is in when batches start and end; their own times stay apart from it."""
@@ -154,7 +166,9 @@ class Trace:
             np.where(undone, own.attempt_adapt_ms, own.adapt_ms),
             None if resolved.untimed_tail and not self.steady else frozen_ms,
             adapted=(self.phase == ADAPTED) | undone,
-            fallback_ms=(own if fallback is None else fallback.on_device(resolved)).predict_ms,
+            fallback_ms=np.zeros(self.num_batches)
+            if resolved.guesses
+            else (own if fallback is None else fallback.on_device(resolved)).predict_ms,
         )
 
     def offline_course(self) -> Course:
@@ -207,7 +221,8 @@ class Trace:
             for one in (None, frozen, fallback)
         )
         adapted, by_fallback = course.adapted[:, None], course.fallback[:, None]
-        return course, np.where(adapted, adapting, np.where(by_fallback, rescued, tail))
+        answered = resolved.chance if resolved.guesses else rescued
+        return course, np.where(adapted, adapting, np.where(by_fallback, answered, tail))
 
     def stepped_fraction(self, course: Course, among: NDArray[np.bool_] | None = None) -> float | None:
         """The share of a course's served batches (or of some `among` them) that its adapting pass learned from."""

@@ -238,6 +238,8 @@ class Profile(_Part):
             reasons.append(
                 "the cores were not ours: only scenarios relative to λ are answered (--threads 1 mends that)"
             )
+        if source := self.machine.get("source"):
+            reasons.append(f"times {source}")
         status = WARN if rough or self.relative_only else VALID
         return Verdict(status, tuple(reasons), f"{status}: {'; '.join(reasons)}" if reasons else "")
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from tempora_tta.errors import TemporaError, unknown
-from tempora_tta.names import PROFILES, file_of
+from tempora_tta.names import PROFILES, SETUPS, file_of
 from tempora_tta.published import profile as published_profile
-from tempora_tta.published.profiles import PROFILED
+from tempora_tta.published import profile_source
 from tempora_tta.timing.profile import (
     ANY_ACTION,
     GIVEN,
@@ -47,9 +47,9 @@ def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:
         return _from_constants(source, "given")
     if str(source).startswith(PUBLISHED):
         setup = str(source).removeprefix(PUBLISHED)
-        if setup not in PROFILED:
-            raise unknown("published profile", setup, PROFILED)
-        return _from_constants(published_profile(setup), str(source))
+        if setup not in SETUPS:
+            raise unknown("published profile", setup, SETUPS)
+        return _from_constants(published_profile(setup), str(source), profile_source(setup))
     if str(source).startswith(LIBRARY):
         name = str(source).removeprefix(LIBRARY)
         if name not in PROFILES:
@@ -73,10 +73,10 @@ def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:
 
 def clock_names() -> list[str]:
     """The profiles that ship with Tempora, as a user names them."""
-    return [*(f"{PUBLISHED}{name}" for name in PROFILED), *(f"{LIBRARY}{name}" for name in PROFILES)]
+    return [*(f"{PUBLISHED}{name}" for name in SETUPS), *(f"{LIBRARY}{name}" for name in PROFILES)]
 
 
-def _from_constants(times: Mapping[str, Any], name: str) -> Profile:
+def _from_constants(times: Mapping[str, Any], name: str, source: str = "") -> Profile:
     if "baseline_ms" not in times:
         raise TemporaError(f"clock {name!r}: needs baseline_ms, the latency of standard inference (lambda)")
     methods: dict[str, Times] = {}
@@ -87,7 +87,12 @@ def _from_constants(times: Mapping[str, Any], name: str) -> Profile:
             raise TemporaError(f"clock {name!r}: {method} must be (predict_ms, adapt_ms); got {pair!r}")
         predict_ms, adapt_ms = (_milliseconds(f"{method} of clock {name!r}", value) for value in pair)
         methods[method] = predict_ms, {ANY_ACTION: adapt_ms}, None, False
-    return _given(name, _baseline(f"baseline_ms of clock {name!r}", times["baseline_ms"]), methods, {})
+    return _given(
+        name,
+        _baseline(f"baseline_ms of clock {name!r}", times["baseline_ms"]),
+        methods,
+        {"source": source} if source else {},
+    )
 
 
 def _from_json(content: Any, path: Path) -> Profile:
