@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,6 +67,7 @@ def main() -> None:
 def sizes(
     methods: str = "standard,settle,pace,shot_im_at_once",
     networks: str = ",".join(NETWORKS),
+    of: Annotated[str, typer.Option(help="Batch sizes.")] = ",".join(map(str, SIZES)),
     seeds: int = 3,
     to: Annotated[Path, typer.Option(help="Where the figures go.")] = RESULTS / "frames-sizes.json",
 ) -> None:
@@ -75,7 +77,7 @@ def sizes(
     for network in networks.split(","):
         for method in methods.split(","):
             rows = found.setdefault(network, {}).setdefault(method, {})
-            for size in SIZES:
+            for size in map(int, of.split(",")):
                 rows[str(size)] = [accuracies(network, method, size, name, seeds) for name in STREAMS]
                 console.print(network, method, size, *(f"{100 * value:.1f}" for value in rows[str(size)]))
             write({"streams": list(STREAMS), "seeds": seeds, "accuracy": found}, to)
@@ -192,14 +194,16 @@ def grid(run: Path) -> dict[str, Any]:
                 (name, size): float(own["utility"].mean())
                 for size, results in sizes.items()
                 for name, own in answer(results, camera).rows.groupby("method")
-                if name != AT_ONCE or size == 1
+                if name != AT_ONCE
             }
+            waiting = answer(sizes[1], replace(camera, queue=64)).rows  # frames wait while it learns
+            at_once = waiting.loc[waiting["method"] == AT_ONCE, "utility"]
             formed = {
                 (name, size): factors(work[size][name], size, per_ms, deadline_ms).utility
                 for name, size in exact
             }
             best, picked = max(exact, key=lambda one: exact[one]), max(formed, key=lambda one: formed[one])
-            forced = {pair: value for pair, value in exact.items() if pair[1] == 64 and pair[0] != AT_ONCE}
+            forced = {pair: value for pair, value in exact.items() if pair[1] == 64}
             rows.append(
                 {
                     "load": load,
@@ -207,7 +211,7 @@ def grid(run: Path) -> dict[str, Any]:
                     "best": [*best, exact[best]],
                     "formed": [*picked, exact[picked]],
                     "at_64": [max(forced, key=lambda one: forced[one])[0], max(forced.values())],
-                    "at_once": exact.get((AT_ONCE, 1)),
+                    "at_once": float(at_once.mean()) if len(at_once) else None,
                 }
             )
     return {"baseline_ms": baseline_ms, "cells": rows}
