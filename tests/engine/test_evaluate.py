@@ -388,7 +388,7 @@ def test_a_clock_without_the_method_says_which_it_has(network, batches):
         ({"clock": {"standard": (1, 1)}}, "needs baseline_ms"),
         ({"clock": {"baseline_ms": 40, "standard": 5}}, r"standard must be \(predict_ms, adapt_ms\)"),
         ({"clock": {"baseline_ms": -1}}, "finite milliseconds"),
-        ({"clock": "published:rn50"}, "did you mean 'rn50_inc'"),
+        ({"clock": "published:rn50_in"}, "did you mean 'rn50_in"),
         ({"clock": "no-such-file.json"}, "no such profile"),
         ({"device": "cudaa"}, "unknown device"),
         ({"baseline_ms": -3}, "baseline_ms=-3: must be greater than 0"),

@@ -192,7 +192,8 @@ def test_one_sign_has_one_meaning(run: Results) -> None:
 
 def test_seeds_and_certainty_are_shown_not_only_means(run: Results) -> None:
     seeds = tables.build("seeds", run.utilities, cards=run.cards, certainty=cells_of(run))
-    assert [column.title for column in seeds.columns] == ["Method", "seed 1", "seed 2", "mean", "sd (pp)"]
+    titles = [column.title for column in seeds.columns]
+    assert titles == ["Method", "seed 1", "seed 2", "mean", "sd (pp)", "collapsed"]
     rows = run.utilities
     offline = rows[(rows["protocol"] == "offline") & (rows["shift"] != "clean") & (rows["method"] == "tent")]
     expected = offline.groupby("seed")["utility"].mean()
