@@ -1,10 +1,10 @@
-"""What single frames and small batches are worth: `python benchmarks/frames.py sizes`, and `... cells`.
+"""Worth of single frames and small batches: `python benchmarks/frames.py sizes`, and `... cells`.
 
 sizes: accuracy at batch sizes 1, 4, 16 and 64 on single shifts, on a stream that goes from shift to shift and on one
 that returns to them, three orders of the images, without a clock: on both bundled networks and on one of timm's that
 is trained here for half a minute. It adds to benchmarks/results/frames-sizes.json; two working trees are compared so.
 
-cells: the best method and size by load and deadline, beside batches of 64 and beside answering each frame at once, on
+cells: the best method and size by load and deadline, next to batches of 64 and to answering each frame at once, on
 both bundled networks, three shifts, with times of this machine. It writes benchmarks/results/frames-cells.json.
 
 `python benchmarks/frames.py page` writes benchmarks/results/frames.md from both.
@@ -229,7 +229,7 @@ def live(
     deadline_ms: float = 200.0,
     frames: int = 600,
 ) -> None:
-    """Frames in real time through `tempora.deploy`, beside the same frames simulated with times of this machine."""
+    """Live frames in real time through `tempora.deploy`, and simulate the same frames with times of this machine."""
     model, (images, labels) = made("fashion_resnet"), opened("gaussian_noise")
     camera = {"fps": fps, "cameras": cameras, "deadline_ms": deadline_ms}
     with tempora.deploy(

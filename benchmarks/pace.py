@@ -1,4 +1,4 @@
-"""Is `pace` worth deploying? Runs the bundled benchmark, judges it, and times a settled network beside Standard.
+"""Is `pace` worth deploying? Runs the bundled benchmark, judges it, and times a settled network next to Standard.
 
     python benchmarks/pace.py run                      both networks: resumes, `--quick` for a small one
     python benchmarks/pace.py run --device cuda --jobs 12
@@ -133,7 +133,7 @@ class Part:
 
 
 def made_profile(folder: Path, common: list[str], seconds: float) -> Path:
-    """How long each kind of work takes, alone on the device; then a short run, which meets kinds that a bare profile
+    """Record each kind of work alone on the device; then make a short run, which meets kinds that a bare profile
     does not."""
     path = folder / "profile.json"
     profile = ["profile", *common, "--profile-s", str(seconds), "--out", str(path)]
@@ -284,7 +284,7 @@ def regret(cells: pd.DataFrame) -> dict[str, Any]:
 
 
 def losses(cells: pd.DataFrame, method: str) -> pd.Series:
-    """What `method` loses in each cell and seed to the one that the other seeds would have chosen."""
+    """Return what `method` loses in each cell and seed to the one that the other seeds would have chosen."""
     seeds = cells.index.unique("seed")
     found = []
     for seed in seeds:
@@ -336,7 +336,7 @@ def ablations(
     seed: int = 1,
     to: Path = RESULTS / "pace-ablations.json",
 ) -> None:
-    """Parts of pace left out, beside Standard, settle and an oracle that knows the best of them in each cell; also on
+    """Leave out parts of pace, and compare it with Standard, settle and an oracle of each cell; also on
     streams whose classes come one after the other, and whose shift changes."""
     model = models.load(network)
     variants = [
@@ -381,7 +381,7 @@ def latency(
     threads: int = 1,
     to: Path | None = None,
 ) -> None:
-    """A settled network beside Standard, in turn, on the same batch."""
+    """Time a settled network and Standard in turn, on the same batch."""
     if device == "cpu":
         torch.set_num_threads(threads)
     rows = []

@@ -68,7 +68,7 @@ def test_hours_on_the_papers_machine(setup: str, printed: float) -> None:
 
 
 def of_the_paper(change: float = 0.0) -> pd.DataFrame:
-    """What a run would say that got what the paper prints, and one utility of Tent's that is off by `change`."""
+    """Return a run that got what the paper prints, but one utility of Tent's, which is off by `change`."""
     made = {}
     for name in published.setups():
         utilities = published.as_utilities(name, "aggregate")

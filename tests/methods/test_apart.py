@@ -21,17 +21,17 @@ def frames_of(batches: list[Tensor], count: int) -> list[Tensor]:
 def test_frames_are_answered_frozen_and_learned_from_as_one_batch(
     name: str, resnet: Classifier, batches: list[Tensor]
 ) -> None:
-    """Beside the same method that gets the batches themselves, and is frozen whenever a frame is answered."""
+    """Compared with the same method that gets the batches themselves, and is frozen whenever a frame is answered."""
     more = {"frozen_stats": "averaged"} if name in ("adabn", "tent", "shot_im") else {}
-    apart, beside = create(name, resnet, collect=8), create(name, resnet, **more)
+    apart, plain = create(name, resnet, collect=8), create(name, resnet, **more)
     for x in batches[:3]:
-        beside.freeze()
+        plain.freeze()
         for place, frame in enumerate(x.split(1)):
-            assert torch.equal(apart.predict(frame), beside.predict(frame))
+            assert torch.equal(apart.predict(frame), plain.predict(frame))
             assert (apart.adapt() == "collected") == (place < 7)
-        beside.unfreeze()
-        beside.predict(x)
-        beside.adapt()
+        plain.unfreeze()
+        plain.predict(x)
+        plain.adapt()
 
 
 @pytest.mark.parametrize("name", KINDS)

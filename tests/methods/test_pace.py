@@ -28,7 +28,7 @@ def images(network: Classifier, shift: str, batches: int, size: int = 64) -> lis
 
 
 def went_through(method: Method, batches: list[Tensor], moment: Moment) -> list[tuple[str, str]]:
-    """What it did with each batch: mode and action."""
+    """Return what it did with each batch: mode and action."""
     did = []
     for x in batches:
         method.predict(x, moment)  # type: ignore[call-arg]
@@ -41,7 +41,7 @@ def went_through(method: Method, batches: list[Tensor], moment: Moment) -> list[
 @pytest.mark.parametrize(
     ("moment", "busy_ms", "lost"),
     [
-        (LEISURE, 1e9, 0.0),  # nobody waits
+        (LEISURE, 1e9, 0.0),  # no user waits
         (replace(WAITED_FOR, threshold_ms=None), 1e9, 0.0),  # a stream that waits, and nothing decays
         (WAITED_FOR, 5.0, 0.5),  # the next response is worth half
         (replace(WAITED_FOR, deadline_ms=24.0, threshold_ms=None), 5.0, 1.0),
@@ -56,7 +56,7 @@ def test_the_price_of_being_busy_is_what_the_users_lose(moment: Moment, busy_ms:
 
 
 def test_work_after_the_prediction_is_out_delays_only_the_next() -> None:
-    """A camera at full speed: a short look makes the next one wait, and nobody is lost."""
+    """A camera at full speed: a short look makes the next one wait, and no image is lost."""
     full = Moment(now_ms=20.0, arrived_ms=0.0, baseline_ms=20.6, interval_ms=20.6, slack_ms=0.6)
     assert cost_of_delay(full, 0.0, 3.0, plain_ms=20.0, emitted=True) == 0.0
     assert cost_of_delay(full, 0.0, 22.0, plain_ms=20.0, emitted=True) == pytest.approx(1.0)
@@ -90,7 +90,7 @@ def test_at_full_load_a_delay_stays_and_counts_against_the_deadline() -> None:
     """Eleven milliseconds are so much of the room, 40, that a deadline of three times lambda leaves."""
     full = Moment(0.0, 0.0, baseline_ms=20.0, interval_ms=20.6, slack_ms=20.6, deadline_ms=60.0, queue=1)
     assert cost_of_delay(full, 0.0, 11.0) == pytest.approx(11 / 40, abs=0.05)
-    assert cost_of_delay(replace(full, deadline_ms=None), 0.0, 11.0) == 0.0, "nobody is lost"
+    assert cost_of_delay(replace(full, deadline_ms=None), 0.0, 11.0) == 0.0, "no image is lost"
     assert cost_of_delay(replace(full, interval_ms=40.0, slack_ms=40.0), 0.0, 11.0) == 0.0
 
 
@@ -103,7 +103,7 @@ def test_a_long_queue_keeps_what_a_short_one_loses() -> None:
 
 def test_random_arrivals_are_expected_to_come_as_they_came() -> None:
     """Ten milliseconds more than a plain prediction's 20 delay each of eight that come back to back by as much, only
-    the first where a pause follows it, and nobody where there are pauses alone."""
+    the first where a pause follows it, and none where there are pauses alone."""
     moment = Moment(0.0, 0.0, baseline_ms=20.0, threshold_ms=30.0, interval_ms=80.0)
     late = 0.5  # of a response's worth, ten milliseconds after lambda
     assert cost_of_delay(moment, 0.0, 10.0) == pytest.approx(8 * late), "nothing is known of them"

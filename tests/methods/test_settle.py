@@ -26,7 +26,7 @@ def layer_of(method) -> torch.nn.Module:
 
 
 def inputs(model: Classifier, name: str, x: Tensor) -> Tensor:
-    """What the layer of that name gets from a batch."""
+    """Return what the layer of that name gets from a batch."""
     got: list[Tensor] = []
     hook = model.get_submodule(name).register_forward_pre_hook(lambda _, given: got.append(given[0]))
     with torch.no_grad():

@@ -49,7 +49,7 @@ class Factors:
 
 
 def factors(work: Work, size: int, frames_per_ms: float, deadline_ms: float = math.inf) -> Factors:
-    """What equally spaced frames get of a method in batches of this size.
+    """Return what equally spaced frames get of a method in batches of this size.
 
     >>> factors(Work(0.7, 2.0, 4.0), size=4, frames_per_ms=0.03, deadline_ms=110)
     Factors(accuracy=0.7, keeps_up=1.0, in_time=1.0)

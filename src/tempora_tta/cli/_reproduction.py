@@ -65,9 +65,9 @@ class Kit:
         (self.out / PAGE).write_text(self._page(), encoding="utf-8")
         say(str(self.out / PAGE))
 
-    def show(self, label: str, beside: str, format: str) -> None:
+    def show(self, label: str, numbers: str, format: str) -> None:
         """Print a table in the paper's layout."""
-        print_table(laid_out(element(label).label, self._compared, beside), format, new_console())
+        print_table(laid_out(element(label).label, self._compared, numbers), format, new_console())
 
     def list(self) -> None:
         """Print every element, the runs behind it, and what there is of it."""
@@ -83,7 +83,7 @@ class Kit:
     # -- runs ------------------------------------------------------------------------------------------------
 
     def _data(self, found: published.Setup) -> Path | None:
-        """Where the data of a setup are; None: they, or the weights that nobody hosts, are not there."""
+        """Return the folder of a setup's data; None: the data, or the weights that no host offers, are not there."""
         if self.root is None or (found.model == "resnet18" and not (self.root / CHECKPOINT).exists()):
             return None
         folder = self.root / find(found.dataset).folder
@@ -197,7 +197,7 @@ class Kit:
         return page(self._compared, states, [f"Times: {self.times}."])
 
     def _state(self, one: Element) -> str:
-        """What there is of an element, in classes; of the rest, which data and how many hours it needs."""
+        """Name what there is of an element, in classes; of the rest, which data and how many hours it needs."""
         setups = [published.setup(name) for name in one.setups]
         datasets = ", ".join(dict.fromkeys(found.dataset for found in setups))
         needs = f"not run: needs {datasets}, about {sum(map(reproduction.hours, setups)):.1f} h"

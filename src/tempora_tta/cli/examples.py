@@ -80,7 +80,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "reproduce": (
         Example("all --out repro", "what follows from the printed times, without data"),
-        Example("show table:discrete-all-rho --beside paper", "a table of the paper as it prints it"),
+        Example("show table:discrete-all-rho --numbers paper", "a table of the paper as it prints it"),
     ),
     "run": (
         Example(

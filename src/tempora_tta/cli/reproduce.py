@@ -31,7 +31,7 @@ def reproduce(
         bool,
         typer.Option("--quick", help="A few batches of one shift: shows that all works, compares nothing."),
     ] = False,
-    beside: Annotated[
+    numbers: Annotated[
         Literal["ours", "paper", "both"], typer.Option(help="show: our numbers, the paper's, or both.")
     ] = "both",
     format: Annotated[options.TableFormat, typer.Option(help="show: of the table.")] = "terminal",
@@ -41,7 +41,7 @@ def reproduce(
 
     kit = Kit(out, root, times, seeds, quick)
     if what == "show":
-        kit.show(label or "", beside, format)
+        kit.show(label or "", numbers, format)
     elif what == "list":
         kit.list()
     elif what == "verdict":

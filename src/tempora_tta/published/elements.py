@@ -18,7 +18,7 @@ KEYS = ("setup", "shift", "method", "protocol", "label", "group", "variant", "fa
 """Columns that say which number of a table one is."""
 _NO_NUMBERS = (*KEYS, "model", "dataset", "hardware", "parameter", "value", "source", "cells", "baseline_ms")
 _RANKED = {"rn50_inc": "table:rn50-val-offline", "vit_inc": "table:val-offline"}
-"""Tables of four corruptions with ranks, which are kept beside the accuracies of all fifteen."""
+"""Tables of four corruptions with ranks, which are kept with the accuracies of all fifteen."""
 _ONLY: Mapping[str, tuple[str, ...]] = {
     "table:buffering-rn50-avail-utility": ("availability", "utility", "rank"),
     "table:buffering-rn50-response": ("waitspan_ms", "response_ms", "response_sd_ms"),

@@ -37,7 +37,7 @@ def profile(setup_name: str) -> dict[str, float | tuple[float, float]]:
 
 
 def profile_source(setup_name: str) -> str:
-    """What is not printed of a setup's times; empty: all is.
+    """Name the times of a setup that are not printed; empty: all are.
 
     >>> profile_source("rn50_inc"), profile_source("rn18_c10c_rpi5")
     ('', 'inferred from availability')

@@ -14,7 +14,7 @@ from tempora_tta.report.table import Column, Table, TableCell
 from tempora_tta.words import shift_title
 
 MANY_SHIFTS = 5
-"""From so many on, a table has a row for each; with fewer, or none, it has a row per method."""
+"""Shifts from which on a table has a row for each; with fewer, or none, it has a row per method."""
 MOST_SHOWN = 60
 OURS, PAPER, BOTH = "ours", "paper", "both"
 
