@@ -325,7 +325,7 @@ def clean(cells: pd.DataFrame) -> dict[str, Any]:
 ABLATIONS: dict[str, dict[str, Any]] = {
     "no learning": {"learn": False},
     "no gate": {"gate": False},
-    "never settles": {"batches": 0},
+    "never settles": {"images": 0},
 }
 
 

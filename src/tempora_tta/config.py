@@ -223,7 +223,12 @@ class RunConfig:
         "Order of shifts and classes: single, continual, gradual, recurring, mixed, module:function, or with "
         "settings {kind: continual, batches: 10, reset: shift, classes: shuffled}; null: batches as given.",
     )
-    batch_size: Whole = key(64, "Samples per batch.", ge=1)
+    batch_size: Whole = key(
+        64,
+        "Samples per batch. Several, [1, 4, 16, 64], are a run each, in folders batch-1, batch-4 ... of the run's; "
+        "`batches` then counts the largest, so that all see the same images.",
+        ge=1,
+    )
     batches: Whole | None = key(None, "Use only the first N batches of each shift.", ge=1)
     preset: Literal["paper"] | None = key(None, "paper: settings behind the published tables.")
     device: str = key("auto", "auto, cpu, cuda, cuda:N or mps.")

@@ -15,7 +15,9 @@ from tempora_tta.analysis.cells import stack
 from tempora_tta.analysis.of_run import cells_of, winners_of
 from tempora_tta.analysis.question import Question
 from tempora_tta.analysis.recommend import recommend
+from tempora_tta.analysis.sizes import recommend_of_sizes
 from tempora_tta.errors import unknown
+from tempora_tta.store import of_sizes
 
 if TYPE_CHECKING:
     import altair as alt
@@ -54,11 +56,11 @@ class Results(store.Results):
         `interval_ms`; `deadline_ms` or `threshold_ms`; `budget_s`; or a `scenario`. Limits: `p90_ms`, `p95_ms`,
         `p99_ms`, `availability`, `budget_j`, `memory_mb`. `shifts` names those that count.
         """
-        allowed = [field.name for field in fields(Question)]
-        for name in knobs:
-            if name not in allowed:
-                raise unknown("knob of a deployment", name, allowed)
-        return recommend(self, Question(**knobs))
+        return self.answer(_question(knobs))
+
+    def answer(self, question: Question) -> Answer:
+        """Return the answer to a question."""
+        return recommend(self, question)
 
     def plot(self, name: str = "pressure", shift: str | None = None) -> alt.typing.ChartType:
         """Draw a chart of the run with Altair: utility against pressure, or one of `report.charts.CHARTS` by name.
@@ -94,6 +96,8 @@ class Results(store.Results):
 class Runs(Mapping[str, Results]):
     """Several runs as one: their tables with a column `run`."""
 
+    by = "run"
+
     def __init__(self, runs: Mapping[str, Results]) -> None:
         self._runs = dict(runs)
 
@@ -108,26 +112,63 @@ class Runs(Mapping[str, Results]):
 
     @property
     def utilities(self) -> pd.DataFrame:
-        return stack({name: run.utilities for name, run in self.items()})
+        return self._stack({name: run.utilities for name, run in self.items()})
 
     @property
     def cells(self) -> pd.DataFrame:
-        return stack({name: run.cells for name, run in self.items()})
+        return self._stack({name: run.cells for name, run in self.items()})
 
     def winners(self) -> pd.DataFrame:
-        return stack({name: run.winners() for name, run in self.items()})
+        return self._stack({name: run.winners() for name, run in self.items()})
+
+    def _stack(self, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+        return stack(tables, self.by)
 
     def __repr__(self) -> str:
         return "\n\n".join(f"{name}\n{run!r}" for name, run in self.items())
 
 
-def open_run(path: Path | str) -> Results:
-    """Open a run folder or a pack (`tempora pack`) for reading."""
-    return Results.opened(path)
+class Sizes(Runs):
+    """One run at several batch sizes: its tables with a column `batch_size`."""
+
+    by = "batch_size"
+
+    def __init__(self, path: Path | str, folders: Mapping[int, Path]) -> None:
+        super().__init__({str(size): Results.opened(folder) for size, folder in folders.items()})
+        self.path = Path(path)
+
+    def _stack(self, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+        return stack({int(size): table for size, table in tables.items()}, self.by)
+
+    def recommend(self, **knobs: Any) -> Answer:
+        """Return the method and the batch size to use in one deployment; knobs as in `Results.recommend`."""
+        return self.answer(_question(knobs))
+
+    def answer(self, question: Question) -> Answer:
+        return recommend_of_sizes({int(size): run for size, run in self.items()}, question, str(self.path))
+
+
+def open_run(path: Path | str) -> Results | Sizes:
+    """Open a run folder or a pack (`tempora pack`) for reading; of a run at several batch sizes, all of them."""
+    folders = of_sizes(path)
+    return Sizes(path, folders) if folders else Results.opened(path)
 
 
 def open_runs(paths: Iterable[Path | str]) -> Runs:
     """Open several run folders or packs as one, each called by its last name; by its path if two share that."""
     given = [Path(path) for path in paths]
     shared = len({path.name for path in given}) < len(given)
-    return Runs({str(path) if shared else path.name: open_run(path) for path in given})
+    found: dict[str, Results] = {}
+    for path in given:
+        name, folders = str(path) if shared else path.name, of_sizes(path)
+        parts = {f"{name}/{folder.name}": folder for folder in folders.values()} or {name: path}
+        found |= {part: Results.opened(folder) for part, folder in parts.items()}
+    return Runs(found)
+
+
+def _question(knobs: Mapping[str, Any]) -> Question:
+    allowed = [field.name for field in fields(Question)]
+    for name in knobs:
+        if name not in allowed:
+            raise unknown("knob of a deployment", name, allowed)
+    return Question(**knobs)

@@ -384,7 +384,8 @@ def answer(told: Told) -> list[str]:
     """Say which method to use in one deployment, what that rests on, and what would tell more."""
     if "percent" in told["setting"]:
         return _rates(told)
-    lines = [_verdict(told), *_waits(told), *_better(told), *told["notes"], _rests_on(told["about"])]
+    lines = [_verdict(told), *_waits(told), *_sizes(told), *_better(told), *told["notes"]]
+    lines.append(_rests_on(told["about"]))
     if "scenario" in told["question"] and "situation" in told["setting"]:
         lines.insert(1, f"{told['setting']['situation']}: {told['setting']['label']}.")
     if told["follow_up"]:
@@ -468,7 +469,8 @@ def _too_large(told: Told) -> str:
     if plain is not None and now["one_by_one"]:
         text += f" Until then: {plain['label']}, image by image, {percent(plain['right'])}."
     smaller = frames or max(1, size // 8)
-    return f"{text} Measure it: tempora run {told['about']['run']} --batch-size {smaller} --out NEW"
+    out = "" if told["factors"] else " --out NEW"
+    return f"{text} Measure it: tempora run {told['about']['run']} --batch-size {smaller}{out}"
 
 
 def _plain(rows: Sequence[Told]) -> Told | None:
@@ -495,6 +497,21 @@ def _waits(told: Told) -> list[str]:
     return [" ".join(said)] if said else []
 
 
+def _sizes(told: Told) -> list[str]:
+    """Say what other batch sizes get, and which one promises more than those that were run."""
+    each = [
+        f"{one['label']} {percent(one['worth'])} in batches of {one['batch_size']}" for one in told["sizes"]
+    ]
+    said = [f"Other sizes: {', '.join(each)}."] if each else []
+    if promised := told["next_size"]:
+        size, run = promised["batch_size"], told["about"]["run"]
+        said.append(
+            f"Batches of {size} promise {percent(promised['utility'])} ({promised['label']}): "
+            f"tempora run {run} --batch-size {size}"
+        )
+    return said
+
+
 def _better(told: Told) -> list[str]:
     names = [one["label"] for one in told["may_be_better"]]
     if not names or not told["ranking"]:
@@ -517,6 +534,11 @@ def why(told: Told) -> list[str]:
     for row in told["ranking"][:2]:
         if row.get("account"):
             said.append(f"{row['label']} {row['account']}.")
+    if parts := told["factors"]:
+        said.append(
+            f"In batches of {told['setting']['batch_size']} it is right in {percent(parts['accuracy'])}, keeps up "
+            f"with {percent(parts['keeps_up'])} of the images, and {percent(parts['in_time'])} of those are in time."
+        )
     if told["lead"] is not None and len(told["ranking"]) > 1:
         mean, lo, hi = (told["lead"][name] for name in ("mean", "lo", "hi"))
         between = "" if lo is None else f" (95 % interval {100 * lo:.1f} to {100 * hi:.1f})"

@@ -85,6 +85,7 @@ def test_every_method_under_the_whole_grid(network, batches, name, method):
         ("tent", {"every": 2}),
         ("tent", {"stop_after": 3}),
         ("tent", {"reforward": True}),
+        ("tent", {"collect": 12}),
         ("alpha_bn", {"passes": 2}),
     ],
 )

@@ -254,3 +254,16 @@ def test_lame_finds_neighbours_of_dead_features() -> None:
 def test_deyo_says_that_images_are_too_small(resnet: Classifier) -> None:
     with pytest.raises(TemporaError, match="3 x 8 pixels cannot be cut"):
         create("deyo", resnet).predict(torch.zeros(2, 3, 3, 8))
+
+
+def test_scaled_the_learning_rate_follows_the_size_of_each_batch(
+    resnet: Classifier, batches: list[Tensor]
+) -> None:
+    published, scaled = (create("tent", resnet, lr=0.01, **more) for more in ({}, {"lr_scaling": "linear"}))
+    half = create("tent", resnet, lr=0.01 * len(batches[0]) / 64)
+    for method in (published, scaled, half):
+        method.predict(batches[0])
+        method.adapt()
+    for name, tensor in scaled.trainable.items():
+        assert tensor.equal(half.trainable[name])
+    assert any(not tensor.equal(published.trainable[name]) for name, tensor in scaled.trainable.items())

@@ -192,7 +192,7 @@ def test_that_settling_makes_it_doubt_is_not_held_against_it(moment: Moment) -> 
     network = models.load("fashion_resnet")
     method = create(Doubtful, network, learn=False)
     went_through(method, images(network, "motion_blur", 2), moment)
-    assert method.settled_on >= 1
+    assert method.settled_on >= 64
 
 
 @pytest.mark.parametrize("moment", [LEISURE, WAITED_FOR])
@@ -316,16 +316,27 @@ def test_it_learns_nothing_from_batches_of_one_class_each() -> None:
     assert ungated.count("step") > 6
 
 
-def test_batches_too_small_for_statistics_are_only_predicted() -> None:
+def test_frames_too_few_for_statistics_are_answered_alone_and_learned_from_together() -> None:
     network = models.load("fashion_resnet")
+    frames = images(network, "contrast", 48, size=4)
     method = create("pace", network)
-    batches = images(network, "contrast", 3, size=4)
-    assert went_through(method, batches, LEISURE) == [("settled", "none")] * 3
+    acts = []
+    for x in frames:
+        method.predict(x, LEISURE)
+        acts.append(method.adapt(LEISURE))
+    assert [place for place, action in enumerate(acts) if action != "collected"] == [15, 31, 47]
+    together = create("pace", network)
+    expected = went_through(
+        together, [torch.cat(frames[first : first + 16]) for first in (0, 16, 32)], LEISURE
+    )
+    assert [acts[15], acts[31], acts[47]] == [action for _, action in expected]
+    for ours, theirs in zip(method.changing_tensors(), together.changing_tensors(), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_it_goes_back_to_the_settled_state_when_the_score_falls_and_begins_anew_when_that_falls_too() -> None:
     network = models.load("fashion_resnet")
-    method = create("pace", network, batches=1)
+    method = create("pace", network, images=64)
     x = images(network, "contrast", 1)[0]
     went_through(method, [x, *[x + 0.01 * number for number in range(8)]], LEISURE)
     assert method.settled is not None
@@ -339,13 +350,13 @@ def test_it_goes_back_to_the_settled_state_when_the_score_falls_and_begins_anew_
 
 def test_it_begins_anew_when_the_shift_changes() -> None:
     network = models.load("fashion_resnet")
-    method = create("pace", network, batches=1, learn=False)
+    method = create("pace", network, images=64, learn=False)
     contrast, brightness = images(network, "contrast", 1)[0], images(network, "brightness", 1)[0]
     went_through(method, [contrast, *[contrast + 0.001 * number for number in range(11)]], LEISURE)
     one_image = brightness[:1].expand(64, -1, -1, -1)
     actions = [action for _, action in went_through(method, [one_image] * 4, LEISURE)]
     assert actions == ["none"] * 3 + ["alarm"]
-    fresh = create("pace", network, batches=1, learn=False)
+    fresh = create("pace", network, images=64, learn=False)
     assert torch.equal(method.predict(brightness, LEISURE), fresh.predict(brightness, LEISURE))
 
 
@@ -368,4 +379,5 @@ def test_what_is_settled_takes_nothing_but_a_forward(resnet: Classifier) -> None
     went_through(method, batches, WAITED_FOR)
     scores = method.predict(batches[0], WAITED_FOR)
     assert not scores.requires_grad
-    assert not any(layer.training for layer in method.model.modules())
+    alone = method.predict(batches[0][:8], WAITED_FOR)
+    assert torch.allclose(alone, scores[:8], atol=1e-5), "what else is in a batch changes nothing"

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import threading
+import warnings
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from torch import nn
 import tempora_tta as tempora
 from live_clock import FakeClock, image, tiny_network
 from tempora_tta import TemporaError
+from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method, create
 from tempora_tta.serving import prometheus
 from tempora_tta.serving.answerer import have_a_best_class
@@ -145,6 +147,50 @@ def test_single_images_are_collected_until_the_batch_is_full_or_their_time_is_up
         last = pipeline.submit(image(6.0))
     assert not last.result(0).dropped, "closing serves what has come"
     assert sizes == [3, 2, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "wait_ms"),
+    [
+        ({"deadline_ms": 200.0, "baseline_ms": 10.0}, 180.0),  # one answer, and the end of the batch in hand
+        ({"threshold_ms": 90.0, "baseline_ms": 10.0}, 70.0),
+        ({"fps": 10}, 300.0),  # three gaps of 100 ms
+        ({"fps": 10, "max_wait_ms": 20.0}, 20.0),
+    ],
+)
+def test_an_image_waits_for_its_batch_as_long_as_the_deadline_leaves_it(knobs, wait_ms):
+    clock = FakeClock()
+    with deployed(clock=clock, batch_size=3, **knobs) as pipeline:
+        alone = pipeline.submit(image())
+        clock.advance(wait_ms - 0.5)
+        assert pipeline.stats()["waiting"] == 1
+        clock.advance(0.5)
+        assert alone.result(WATCHDOG_S).response_ms == wait_ms
+
+
+def test_without_a_deadline_or_a_pace_it_asks_how_long_images_may_wait():
+    with pytest.raises(TemporaError, match="how long an image may wait"):
+        deployed(batch_size=3)
+
+
+def test_it_says_that_it_serves_smaller_batches_than_were_evaluated():
+    clock = FakeClock()
+    with deployed("standard", clock=clock, batch_size=4, max_wait_ms=50, queue=1000) as pipeline:
+
+        def at_every(gap_ms, count):
+            for _ in range(count):
+                pipeline.submit(image())
+                clock.advance(gap_ms)
+            clock.advance(50)
+            assert pipeline.wait(WATCHDOG_S)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            at_every(10, 40)
+        assert pipeline.stats()["mean_size"] == 4
+        with pytest.warns(TemporaWarning, match="are served, not of 4"):
+            at_every(30, 200)
+        assert pipeline.stats()["mean_size"] < 3.2
 
 
 @pytest.mark.parametrize("next_call", ["submit", "stats"])

@@ -8,6 +8,7 @@ from importlib import import_module
 import pytest
 
 import tempora_tta as tempora
+from live_clock import FakeClock
 from tempora_tta import TemporaError
 from tempora_tta.engine import MethodSpec
 from tempora_tta.scenarios import Discrete
@@ -59,6 +60,21 @@ def test_so_are_the_preset_and_the_runtime(model, batches, served):
     assert method.settings != tempora.methods.create("cmf", model).settings
     convolution = next(p for p in method.model.parameters() if p.ndim == 4 and p.shape[1] > 1)
     assert str(convolution.stride()[1]) == "1", "channels last"
+
+
+def test_an_answer_about_frames_brings_size_pace_and_deadline_along(model, batches):
+    clock = {"baseline_ms": 40, "standard": (38, 0), "tent": (40, 20)}
+    labelled = [(x, model(x).argmax(1)) for x in batches]
+    results = tempora.evaluate(model, labelled, ["tent"], device="cpu", clock=clock)
+    advice = results.recommend(fps=30, cameras=2, deadline_ms=500)
+    for knobs, wait_ms in (({}, 420.0), ({"deadline_ms": 300.0}, 220.0)):  # less two of lambda
+        wall = FakeClock()
+        with tempora.deploy(model, advice, device="cpu", baseline_ms=40, clock=wall, **knobs) as pipeline:
+            alone = pipeline.submit(batches[0][0])
+            wall.advance(wait_ms - 0.5)
+            assert pipeline.stats()["waiting"] == 1
+            wall.advance(0.5)
+            assert alone.result(60).response_ms == wait_ms
 
 
 def test_advice_that_does_not_say_what_to_deploy_is_refused(model, batches):

@@ -313,7 +313,14 @@ def test_close_comes_back_and_ends_every_request_when_anything_hangs(call, drain
             errors.append(error)
 
     pipeline = tempora.deploy(
-        tiny_network(), kind, device="cpu", clock=clock, too_long_ms=1000, queue=5, batch_size=2
+        tiny_network(),
+        kind,
+        device="cpu",
+        clock=clock,
+        too_long_ms=1000,
+        queue=5,
+        batch_size=2,
+        max_wait_ms=50,
     )
     if call != "callback":
         kind.faults[call] = hang

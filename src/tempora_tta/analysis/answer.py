@@ -82,6 +82,12 @@ class Answer:
     notes: tuple[str, ...] = ()
     follow_up: str = ""
     """One command that measures what is missing."""
+    sizes: tuple[Mapping[str, Any], ...] = ()
+    """Of a run at several batch sizes: the best method of each other size."""
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """There, accuracy, the share that `method` keeps up with, and the share of that in time."""
+    next_size: Mapping[str, Any] = field(default_factory=dict)
+    """There, the batch size that promises more than those that were run."""
     evaluated: Evaluated | None = None
     """Settings, preset and runtime of `method`, for `tempora.deploy(model, answer)`."""
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -126,9 +132,16 @@ class Answer:
             },
             "notes": list(self.notes),
             "follow_up": self.follow_up,
+            "sizes": [dict(one) for one in self.sizes],
+            "factors": dict(self.factors),
+            "next_size": self._next(),
             "about": dict(self.about),
         }
         return plain(told)  # type: ignore[no-any-return]
+
+    def _next(self) -> dict[str, Any]:
+        method = self.next_size.get("method")
+        return {**self.next_size, "label": self.cards.label(method)} if method else {}
 
     def _row(self, row: pd.Series[Any]) -> dict[str, Any]:
         found: dict[str, Any] = {"method": row["method"], "label": self.cards.label(row["method"])}

@@ -168,9 +168,9 @@ def _grids(rows: pd.DataFrame) -> list[str]:
     return keys(rows, ("protocol", *_GRID))
 
 
-def stack(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Put several runs into one frame, told apart by a column `run`."""
-    return pd.concat([frame.assign(run=name) for name, frame in runs.items()], ignore_index=True)
+def stack(runs: Mapping[Any, pd.DataFrame], by: str = "run") -> pd.DataFrame:
+    """Put several runs into one frame, told apart by a column of this name."""
+    return pd.concat([frame.assign(**{by: name}) for name, frame in runs.items()], ignore_index=True)
 
 
 def ordered(frame: pd.DataFrame, cards: Cards = CATALOGUE) -> pd.DataFrame:

@@ -62,6 +62,14 @@ def compare(
         raise TemporaError("compare takes one other thing: a second run folder, or --published rn50_inc")
     if by_shift and published is None:
         raise TemporaError("--by-shift is about the paper's tables: give it with --published, not with a run")
+    if common := _sizes_of_both(run, other):
+        if format_ != "terminal":
+            raise TemporaError(
+                f"--format {format_}: of several batch sizes name one, {common[0][0]} {common[0][1]}"
+            )
+        for here, there in common:
+            compare(here, there)
+        return
     results = open_run(run)
     found: RunComparison | Comparison
     if other is not None:
@@ -90,6 +98,14 @@ def compare(
         for table in tables:
             console.print()
             console.print(renderable(table, console.width))
+
+
+def _sizes_of_both(run: Path, other: Path | None) -> list[tuple[Path, Path]]:
+    """The folders of each batch size that two runs at several have in common."""
+    from tempora_tta.store import of_sizes
+
+    ours, theirs = of_sizes(run), {} if other is None else of_sizes(other)
+    return [(ours[size], theirs[size]) for size in ours if size in theirs]
 
 
 # -- sentences -----------------------------------------------------------------------------------------------

@@ -94,7 +94,8 @@ def demo(
         flags["profile_s"] = profile_s
     if not full and model in METHODS:
         flags["methods"] = with_times((QUICK_METHODS if quick else METHODS)[model], clock)
-    execute(load_config(None, flags=flags), out, replace=True, plain=plain, say_how_long=full)
+    if execute(load_config(None, flags=flags), out, replace=True, plain=plain, say_how_long=full):
+        raise typer.Exit(1)
 
 
 def with_times(methods: list[str], clock: str) -> list[str]:

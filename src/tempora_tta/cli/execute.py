@@ -8,8 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import is_live, print_warning, resumable
 
@@ -37,8 +35,8 @@ def execute(
     quiet: bool = False,
     plain: bool = False,
     say_how_long: bool = False,
-) -> None:
-    """Run a configuration into a folder with progress, then show what came out."""
+) -> bool:
+    """Run a configuration into a folder with progress, then show what came out; True if cells failed."""
     from tempora_tta.engine import Run, Stopped
     from tempora_tta.engine.observer import Together
     from tempora_tta.engine.plan import make_plan
@@ -54,7 +52,7 @@ def execute(
     if dry_run or say_how_long:
         make_plan(job).show(console)
     if dry_run:
-        return
+        return False
     check_docstrings()  # the report at the end could not be written
     hooks = open_hooks(log, folder)
     with (
@@ -74,7 +72,7 @@ def execute(
         show_first(results, console)
     if run.failed:
         _show_failures(run.rows, console)
-        raise typer.Exit(1)
+    return run.failed > 0
 
 
 def _job_and_place(config: RunConfig, executor: str, address: str | None, observer: Any) -> tuple[Any, Any]:

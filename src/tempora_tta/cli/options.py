@@ -97,7 +97,9 @@ def parameters() -> Iterator[inspect.Parameter]:
         **{f"data.{name}": hint for name, hint in get_type_hints(config.DataConfig).items()},
     }
     for name, option in KEYS.items():
-        kind = list[str] if name == "scenarios" else _on_the_command_line(hints.get(name, str))
+        kind = {"scenarios": list[str], "batch_size": str}.get(name) or _on_the_command_line(
+            hints.get(name, str)
+        )
         yield inspect.Parameter(
             parameter_name(name),
             inspect.Parameter.KEYWORD_ONLY,

@@ -68,9 +68,8 @@ def recommend(
 ) -> None:
     """Name the method for these images, answers and costs: exactly, or with the command that would tell."""
     from tempora_tta.analysis.question import Question
-    from tempora_tta.analysis.recommend import recommend as find
     from tempora_tta.errors import TemporaError
-    from tempora_tta.store import open_run
+    from tempora_tta.results import open_run
 
     results = open_run(run)
     try:
@@ -92,7 +91,7 @@ def recommend(
             budget_j=budget_j,
             memory_mb=memory_mb,
         )
-        found = find(results, question)
+        found = results.answer(question)
     except TemporaError as error:
         raise TemporaError(_in_options(str(error))) from None
     if format_ == "json":

@@ -20,7 +20,10 @@ class FigureFormat(StrEnum):
 def report(
     run: Annotated[
         list[Path],
-        typer.Argument(help="Run folders or packs; of several, --out DIR gets a page that links them."),
+        typer.Argument(
+            help="Run folders or packs; of several, --out DIR gets a page that links them, of several batch "
+            "sizes, the run's own folder."
+        ),
     ],
     out: Annotated[
         Path | None,
@@ -38,7 +41,10 @@ def report(
     """Write a run's report: one page that opens from disk, or with --figures the figures of the paper."""
     from tempora_tta.errors import TemporaError
     from tempora_tta.results import open_runs
+    from tempora_tta.store import of_sizes
 
+    if out is None and len(run) == 1 and of_sizes(run[0]):
+        out = run[0]
     if len(run) > 1 and (out is None or figures is not None):
         raise TemporaError(
             "several runs need a folder for their pages, --out DIR; --figures is about one run"

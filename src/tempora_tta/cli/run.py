@@ -40,25 +40,29 @@ def run(
     """Evaluate methods on shifts under deployments; what is finished is kept, the same command resumes. Several
     methods, shifts or seeds are written with commas."""
     prepare_environment()
-    from tempora_tta.engine.load_config import load_config
+    from tempora_tta.engine.load_config import load_configs
 
     if init:
         _write_template(config or Path("tempora.yaml"))
         return
     flags = {key: keys.get(options.parameter_name(key)) for key in options.KEYS}
     flags["scenarios"] = _scenarios(flags["scenarios"])
-    configuration = load_config(config, set_ or (), flags)
-    execute(
-        configuration,
-        out or _folder(config, configuration),
-        executor=executor,
-        address=address,
-        replace=replace,
-        dry_run=dry_run,
-        log=log or (),
-        quiet=quiet,
-        plain=plain,
-    )
+    configurations = load_configs(config, set_ or (), flags)
+    failed = False
+    for folder, configuration in _folders(out or _folder(config, configurations[0]), configurations):
+        failed |= execute(
+            configuration,
+            folder,
+            executor=executor,
+            address=address,
+            replace=replace,
+            dry_run=dry_run,
+            log=log or (),
+            quiet=quiet,
+            plain=plain,
+        )
+    if failed:
+        raise typer.Exit(1)
 
 
 def _take_keys() -> None:
@@ -104,6 +108,20 @@ def _folder(config: Path | None, configuration: RunConfig) -> Path:
     if is_run(config):
         return config
     return Path("runs") / (config.as_posix() if config.as_posix() in suites.names() else config.stem)
+
+
+def _folders(folder: Path, configurations: list[RunConfig]) -> list[tuple[Path, RunConfig]]:
+    """The folder of each configuration: of several batch sizes, one for each inside."""
+    from tempora_tta.errors import TemporaError
+    from tempora_tta.store import OF_SIZE, RunFolder, of_sizes
+
+    if len(configurations) == 1 and not of_sizes(folder):
+        return [(folder, configurations[0])]
+    if RunFolder(folder).has_manifest():
+        raise TemporaError(
+            f"{folder} holds a run at one batch size: take another folder (--out) for several, or one size"
+        )
+    return [(folder / f"{OF_SIZE}{one.batch_size}", one) for one in configurations]
 
 
 def _write_template(path: Path) -> None:

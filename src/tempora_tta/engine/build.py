@@ -160,7 +160,7 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
         observer.note(note)
     job = with_methods_that_fit(job, observer)
     once = [spec for spec in job.methods if spec.runtime == job.methods[0].runtime]
-    note_settings(once, recipes, model, observer)
+    note_settings(once, recipes, model, job.streams[0].batch_size, observer)
     facts = dict(job.facts)
     if suite := suite_of(config, model, job.streams, observer):
         facts["suite"] = suite

@@ -20,7 +20,7 @@ from tempora_tta.engine.arrival_times import with_times
 from tempora_tta.errors import TemporaError, suggestion
 from tempora_tta.methods.settings import build
 from tempora_tta.scenarios import from_spec
-from tempora_tta.store import RunFolder
+from tempora_tta.store import RunFolder, of_sizes
 
 MOST_PROBLEMS = 10
 """Maximum number of problems shown at once."""
@@ -36,6 +36,40 @@ def load_config(
     `path` may also name a part of a suite, `tempora-fashion-v1/resnet`, or be a run folder: then it is that run's.
     Scenarios of a flag are added to those there are.
     """
+    return validated(*_values(path, overrides, flags))
+
+
+def load_configs(
+    path: Path | None, overrides: Iterable[str] = (), flags: Mapping[str, Any] | None = None
+) -> list[RunConfig]:
+    """The same for a `batch_size` that may list several: a configuration for each size, over the same images."""
+    values, origin = _values(path, overrides, flags)
+    before = {} if path is None else of_sizes(path)
+    given = listed(values.get("batch_size"))
+    sizes = list(dict.fromkeys(given)) if isinstance(given, list) else [given]
+    if len(sizes) < 2 and not before:
+        return [validated({**values, "batch_size": sizes[0]} if given and sizes else values, origin)]
+    configs = [validated({**values, "batch_size": size}, origin) for size in sizes or [None]]
+    largest = max(before, default=max(config.batch_size for config in configs))
+    return [_with_images_of(config, largest) for config in configs]
+
+
+def _with_images_of(config: RunConfig, size: int) -> RunConfig:
+    """Numbers of batches are of this size: as many images in the batches of the configuration."""
+
+    def count(batches: Any) -> Any:
+        return max(1, batches * size // config.batch_size) if isinstance(batches, int) else batches
+
+    stream = config.stream and {
+        name: count(value) if name in ("batches", "reset") else value for name, value in config.stream.items()
+    }
+    return dataclasses.replace(config, batches=count(config.batches), stream=stream)
+
+
+def _values(
+    path: Path | None, overrides: Iterable[str], flags: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], _Origin]:
+    """The values of a configuration, unchecked, and where each stands."""
     values, lines = _content(path)
     suites_methods = values.get("methods", []) if values.get("suite") else []
     if isinstance(values.get("stream"), str):
@@ -47,13 +81,16 @@ def load_config(
             replaced.append(put(values, name.split("."), more))
     if suites_methods:
         values["methods"] = _as_in_suite(listed(values["methods"]), suites_methods)
-    return validated(values, _Origin(path, lines, replaced))
+    return values, _Origin(path, lines, replaced)
 
 
 def _content(path: Path | None) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]]:
     """The values in a file, a suite or a run folder, and the lines on which they stand."""
     if path is None:
         return {}, {}
+    if sizes := of_sizes(path):
+        values, lines = _content(sizes[max(sizes)])
+        return {**values, "batch_size": list(sizes)}, lines
     if is_run(path):
         config = RunFolder(path).manifest().get("config")
         if config is None:
@@ -67,8 +104,8 @@ def _content(path: Path | None) -> tuple[dict[str, Any], dict[tuple[Any, ...], i
 
 
 def is_run(path: Path) -> bool:
-    """Tell a run folder from a file."""
-    return RunFolder(path).has_manifest()
+    """Tell a run folder, or one of several batch sizes, from a file."""
+    return RunFolder(path).has_manifest() or bool(of_sizes(path))
 
 
 def validated(values: Mapping[str, Any], origin: _Origin | None = None) -> RunConfig:

@@ -18,6 +18,7 @@ from tempora_tta.engine.recipes import Recipes
 from tempora_tta.engine.runtime import Runtime
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method
+from tempora_tta.methods.gradient import USUAL_SIZE
 from tempora_tta.models import Classifier
 
 ALL = "all"
@@ -102,9 +103,11 @@ def in_runtimes(
 
 
 def note_settings(
-    specs: Iterable[MethodSpec], recipes: Recipes | None, model: Classifier, observer: Observer
+    specs: Sequence[MethodSpec], recipes: Recipes | None, model: Classifier, size: int, observer: Observer
 ) -> None:
     """Say which methods run with other settings than one might think."""
+    if note := _other_size(specs, recipes, model, size):
+        observer.note(note)
     for spec in specs:
         if recipes is not None and (note := _not_tuned(spec, recipes, model)):
             observer.note(note)
@@ -112,6 +115,25 @@ def note_settings(
         used, _ = methods.recipe_for(kind, model)
         if used not in (None, kind.name):
             observer.note(f"{spec.label} has no recipe on {model.name} and uses that of {used}")
+
+
+def _other_size(
+    specs: Iterable[MethodSpec], recipes: Recipes | None, model: Classifier, size: int
+) -> str | None:
+    """Note that learning rates were tuned on batches of another size."""
+    tuned_on = USUAL_SIZE if recipes is None else recipes.batch_size or USUAL_SIZE
+    rates = [
+        spec.label
+        for spec in specs
+        if "lr" in {**methods.recipe_for(methods.get(spec.name), model)[1], **dict(spec.settings)}
+        and "lr_scaling" not in spec.settings
+    ]
+    if size == tuned_on or not rates:
+        return None
+    return (
+        f"the learning rates of {', '.join(rates)} were tuned on batches of {tuned_on}, here they have {size}: "
+        f"tempora tune --batch-size {size}, or lr_scaling: linear, which suits small ones"
+    )
 
 
 def _not_tuned(spec: MethodSpec, recipes: Recipes, model: Classifier) -> str | None:

@@ -49,6 +49,8 @@ class Recipes:
     shifts: tuple[str, ...] = ()
     """That the settings were tried on."""
     trials: int | None = None
+    batch_size: int | None = None
+    """Size of the batches that they were tried on."""
 
     @property
     def oracle(self) -> bool:
@@ -98,7 +100,15 @@ def _recipes(path: Path, content: Any) -> Recipes:
     if not isinstance(shifts, list):
         raise TypeError("shifts")
     dataset = str(content.get("dataset", ""))
-    return Recipes(path, select, chosen, dataset, tuple(map(str, shifts)), content.get("trials"))
+    return Recipes(
+        path,
+        select,
+        chosen,
+        dataset,
+        tuple(map(str, shifts)),
+        content.get("trials"),
+        content.get("batch_size"),
+    )
 
 
 def _check_method(path: Path, method: str, settings: Settings) -> None:

@@ -237,6 +237,10 @@ class Method:
         finally:
             self.learning, self.repeating = learning, False
 
+    def learns_apart(self, size: int) -> bool:
+        """True if a batch of this size is answered at once and learned from with others, where `collect` is set."""
+        return size < int(self.settings.collect)
+
     def untracked(self) -> AbstractContextManager[None]:
         """Inside, forwards do not feed the running statistics."""
         return self.statistics.untracked() if self.statistics else nullcontext()

@@ -18,16 +18,20 @@ from tempora_tta.methods.settings import LogRange, Settings, by_family, setting
 OptimizerName = Literal["sgd", "nesterov", "adam"]
 RATE: dict[str, Any] = {"above": 0, "search": LogRange(30)}
 """Limits of a learning rate."""
+USUAL_SIZE = 64
+"""Batch size of the published learning rates, and of the recipes that ship."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSettings(Settings):
     """The optimiser.
 
-    lr: the learning rate. momentum: of SGD. optimizer: sgd, nesterov (SGD with Nesterov's momentum) or adam.
+    lr: the learning rate. lr_scaling: linear takes the rate times batch size / 64, since small batches step more
+    often; none as published. momentum: of SGD. optimizer: sgd, nesterov (SGD with Nesterov's momentum) or adam.
     """
 
     lr: float = by_family(cnn=2.5e-4, vit=1e-3, **RATE)
+    lr_scaling: Literal["none", "linear"] = "none"
     momentum: float = setting(0.9, low=0, high=1)
     optimizer: OptimizerName = "sgd"
 
@@ -127,6 +131,9 @@ class GradientMethod(Method):
         if self.pending is None:
             return "none"
         (x, output), self.pending = self.pending, None
+        if self.settings.lr_scaling == "linear":
+            for group, usual in zip(self.optimizer.param_groups, self.groups(), strict=True):
+                group["lr"] = usual["lr"] * len(x) / USUAL_SIZE
         with torch.enable_grad():
             return self.learn(x, output)
 

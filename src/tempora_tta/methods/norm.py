@@ -75,6 +75,7 @@ class BatchStatistics:
             if source == "reset":
                 layer.reset_running_stats()  # mean 0, variance 1
         self._guard = TrackedGuard(list(self.layers.values()))
+        self._guard.watch(list(self.layers.values()))
         for network in followers:
             for name, layer in batchnorm_layers(network).items():
                 for key, buffer in self.layers[name].named_buffers(recurse=False):
@@ -136,15 +137,19 @@ class TrackedGuard:
     there a channel goes back to where it began, when the statistics are next used.
     """
 
-    def __init__(self, layers: Sequence[_BatchNorm]) -> None:
+    def __init__(self, layers: Sequence[_BatchNorm | CustomBatchNorm]) -> None:
         tracking = [layer for layer in layers if layer.running_mean is not None]
         # .data: autograd keeps these for the backward pass, which reads none of them in training mode.
         self.means = [layer.running_mean.data for layer in tracking if layer.running_mean is not None]
         self.variances = [layer.running_var.data for layer in tracking if layer.running_var is not None]
         self.before = [tensor.clone() for tensor in self.tracked]
+
+    def watch(self, layers: Sequence[_BatchNorm]) -> None:
+        """Do both by itself in every forward in which these layers track."""
+        tracking = [layer for layer in layers if layer.running_mean is not None]
         if tracking:
-            tracking[0].register_forward_pre_hook(self._keep)
-            tracking[-1].register_forward_hook(self._look)
+            tracking[0].register_forward_pre_hook(self._before)
+            tracking[-1].register_forward_hook(self._after)
 
     @property
     def tracked(self) -> list[Tensor]:
@@ -159,11 +164,16 @@ class TrackedGuard:
         sizes = [len(mean) for mean in self.means]
         torch._foreach_copy_(self.tracked, [part for row in mended for part in row.split(sizes)])
 
-    def _keep(self, layer: nn.Module, _inputs: object) -> None:
-        if self._watched(layer):
+    def keep(self) -> None:
+        """Remember what is tracked now, as what `mend` goes back to."""
+        if self.means:
             torch._foreach_copy_(self.before, self.tracked)
 
-    def _look(self, layer: nn.Module, _inputs: object, _output: object) -> None:
+    def _before(self, layer: nn.Module, _inputs: object) -> None:
+        if self._watched(layer):
+            self.keep()
+
+    def _after(self, layer: nn.Module, _inputs: object, _output: object) -> None:
         if self._watched(layer):
             self.mend()
 

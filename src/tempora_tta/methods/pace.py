@@ -1,8 +1,8 @@
 """Pace: settle on what the stream looks like, then learn where the time that it takes is worth it.
 
-    settle    normalise the first batches with their own statistics and average those (without BatchNorm: centre the
-              features). Where no user waits, on the first batch at once, and back to the source if that explains the
-              batch as well; where every delay costs, look at a plain prediction first.
+    settle    normalise the first images with the statistics of all of them so far, and keep those (without BatchNorm:
+              centre the features). Where no user waits, on the first batch at once, and back to the source if that
+              explains the batch as well; where every delay costs, look at a plain prediction first.
     learn     one step of information maximisation on the norm layers, if what it may gain over the batches to come
               is more than what it costs the users: effort follows difficulty, and ends with it.
     watch     look at plain predictions now and then, of every fourth batch while it learns, which is held back: go
@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, cycle, islice
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -30,8 +31,10 @@ from tempora_tta.methods import LEARNS, NO_OP, UNTIMED, Moment, Settings, regist
 from tempora_tta.methods.functions import entropy_of, most_information, score, spread_of, without_doubt
 from tempora_tta.methods.gradient import all_finite
 from tempora_tta.methods.norm import norm_affine
-from tempora_tta.methods.settle import LOOK_EVERY, Settling, unusual
+from tempora_tta.methods.settle import GROUP, Settling
 
+LOOK_EVERY = 4
+"""Batches between two looks at what a settled network predicts: looking takes time, and a device waits for it."""
 KNOWN = 0.2
 """Difficulty up to which a network knows what it sees: nothing is to be gained."""
 FEWEST_TO_COME = 16
@@ -39,7 +42,7 @@ FEWEST_TO_COME = 16
 GAIN_OF_SETTLING = 0.5
 """Share of the difficulty beyond KNOWN that the first batch of statistics is expected to gain in accuracy."""
 GAIN_OF_BATCHES = 0.03
-"""Share of the difficulty that k batches of statistics lack, times k."""
+"""Share of the difficulty that the statistics of k times 64 images lack, times k."""
 GAIN_OF_STEP = 0.02
 """Share of the difficulty beyond KNOWN that a step is expected to gain."""
 GAIN_OF_LOOK = 0.001
@@ -69,13 +72,15 @@ MADE_GOOD_WITHIN, SURE_OF = 16, 0.95
 class PaceSettings(Settings):
     """Parts of it, and their limits.
 
-    batches: to settle on, at most. step: how much of the difficulty beyond what is usual a step would mend, if the
-    score were linear in the parameters; longest: a step, relative to the length of the parameters. learn: whether to
-    learn at all. gate: whether to compare with the source, to go back, and to mind the classes. alarm: how many
-    standard deviations the score must leave its usual range by, twice in a row, to begin again; 0: never.
+    collect: images of batches too small for statistics, answered as they come, that it settles on and learns from
+    together. images: to settle on, at most. step: how much of the difficulty beyond what is usual a step would mend,
+    if the score were linear in the parameters; longest: a step, relative to the length of the parameters. learn:
+    whether to learn at all. gate: whether to compare with the source, to go back, and to mind the classes. alarm: how
+    many standard deviations the score must leave its usual range by, twice in a row, to begin again; 0: never.
     """
 
-    batches: int = setting(4, low=0)
+    collect: int | None = setting(64, low=FEWEST_SAMPLES)
+    images: int = setting(256, low=0)
     step: float = setting(0.06, above=0)
     longest: float = setting(0.01, above=0)
     learn: bool = True
@@ -110,6 +115,9 @@ class Pace(Settling):
     modes = ("settling", "learning", "settled")
     Settings = PaceSettings
 
+    def learns_apart(self, size: int) -> bool:
+        return size < FEWEST_SAMPLES
+
     def setup(self) -> None:
         super().setup()
         self.trainable = norm_affine(self.model)
@@ -123,7 +131,7 @@ class Pace(Settling):
         """At the beginning of a stream, or of a new shift, with the source."""
         self.settled_on, self.centre = 0, torch.zeros_like(self.centre)
         #: False: the source explains the stream as well.
-        self.settling = self.settings.batches > 0
+        self.settling = self.settings.images > 0
         #: Batches so far, those that were looked at, and the scores of the latest that were not.
         self.seen = self.looked = 0
         self.kept: list[Tensor] = []
@@ -157,7 +165,8 @@ class Pace(Settling):
             output = self.plain(x)
         else:
             if mode == "learning":
-                self.settled_on = min(self.settled_on, 1)  # statistics from before it learned are stale
+                # statistics from before it learned are stale: they count as much as this batch's
+                self.settled_on = min(self.settled_on, len(x))
             with torch.set_grad_enabled(mode == "learning"):
                 # where the source stays its statistics are the better ones, to learn with too
                 output = self.settle_on(x) if self.settling else self.logits(x)
@@ -191,7 +200,7 @@ class Pace(Settling):
         )
 
     def _worth_settling(self, moment: Moment) -> bool:
-        if not self.settling or self.settled_on >= self.settings.batches:
+        if not self.settling or self.settled_on >= self.settings.images:
             return False
         settling_ms, compare_ms = self._cost(moment, "settling"), 0.0
         if self.difficulty is None and not self.settled_on:
@@ -200,7 +209,8 @@ class Pace(Settling):
             gain = GAIN_OF_SETTLING * self._lack * self._to_come
         else:  # the variance of an average falls with 1 / k
             lacking = GAIN_OF_BATCHES * (0.5 if self.difficulty is None else self.difficulty)
-            gain = lacking / (self.settled_on * (self.settled_on + 1)) * self._to_come
+            known = self.settled_on / GROUP
+            gain = lacking / (known * (known + 1)) * self._to_come
         return (
             gain > 0
             and within_budget(moment, settling_ms)
@@ -237,23 +247,23 @@ class Pace(Settling):
             return "none"
         (mode, x, output), self.pending = self.pending, None
         self.seen += 1
-        first = mode == "settling" and self.settled_on == 1 and bool(self.settings.gate)
+        first = mode == "settling" and self.settled_on == len(x) and bool(self.settings.gate)
         if first and self.difficulty is not None:
             return self._compare_with_before(output)
         if mode != "settling" or self.difficulty is None:
             self.kept = [*self.kept[1 - LOOK_EVERY :], output.detach()]
         if mode == "learning":
             return self._learn(output)
-        if first and self._worth_comparing(moment):
+        if first and self._worth_comparing(moment, len(x)):
             return self._compare(x, output)
         if len(x) >= FEWEST_SAMPLES and self._worth_looking(moment, mode):
             return self._watch()
         return "settling" if mode == "settling" else "none"
 
-    def _worth_comparing(self, moment: Moment) -> bool:
+    def _worth_comparing(self, moment: Moment, size: int) -> bool:
         """Not before all of settling is paid for."""
         standard_ms, compare_ms = moment.baseline_ms or 0.0, self._cost(moment, "compared")
-        all_ms = self.settings.batches * max(0.0, self._cost(moment, "settling") - standard_ms)
+        all_ms = self.settings.images / size * max(0.0, self._cost(moment, "settling") - standard_ms)
         pays = within_budget(moment, standard_ms + all_ms + compare_ms)
         return pays and self._price(moment, compare_ms) <= BLIND
 
@@ -396,6 +406,18 @@ class Pace(Settling):
         self.settled, self.may_learn, self.strange = None, False, 0
         torch._foreach_zero_(self.velocity)
         return "back"
+
+
+def unusual(value: float, usual: Sequence[float], sigmas: float, least: float) -> float:
+    """Distance outside mean ± `sigmas` standard deviations of the usual values; negative below, 0 inside.
+
+    least: the least that a standard deviation is taken to be.
+    """
+    mean = fmean(usual)
+    # statistics.stdev is no quick way, and of one value nothing is known
+    spread = math.dist(usual, [mean] * len(usual)) / math.sqrt(max(1, len(usual) - 1))
+    away = value - mean
+    return math.copysign(max(0.0, abs(away) - sigmas * max(least, spread)), away)
 
 
 def length_of(tensors: Sequence[Tensor]) -> Tensor:

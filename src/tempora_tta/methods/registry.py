@@ -14,6 +14,7 @@ from torch import nn
 from tempora_tta._global_state import unchanged_by_import
 from tempora_tta._own_code import find, is_own
 from tempora_tta.errors import TemporaError, unknown
+from tempora_tta.methods.apart import Apart
 from tempora_tta.methods.contract import Method, Source
 from tempora_tta.methods.modules import adapter
 from tempora_tta.methods.schedule import Scheduled
@@ -101,6 +102,8 @@ def create(
     classifier = copy.deepcopy(wrap(model))
     cook, recommended = recipe_for(kind, classifier) if recipe else (None, {})
     values = {
+        # what the collected batches showed is what the frames between them are normalised with
+        **({"frozen_stats": "averaged"} if settings.get("collect") and _has(kind, "frozen_stats") else {}),
         **recommended,
         **(kind.Settings.paper if preset == "paper" else {}),
         **settings,
@@ -110,6 +113,10 @@ def create(
     method.recipe_of = cook
     method.save_initial()
     return _scheduled(method)
+
+
+def _has(kind: type[Method], setting: str) -> bool:
+    return setting in {field.name for field in dataclasses.fields(kind.Settings)}
 
 
 def recipe_for(kind: type[Method], model: Classifier) -> tuple[str | None, dict[str, Any]]:
@@ -133,9 +140,15 @@ def _scheduled(method: Method) -> Method:
         raise TemporaError(
             f"{method.name}: every={every} has no effect, it has no separate adapt(): leave it out."
         )
-    if every == 1 and stop_after is None and not method.settings.reforward:
-        return method
-    return cast(Method, Scheduled(method))
+    scheduled = every > 1 or stop_after is not None or method.settings.reforward
+    if method.settings.collect is not None:
+        if scheduled:
+            raise TemporaError(
+                f"{method.name}: collect={method.settings.collect} with every, stop_after or reforward: these say "
+                "otherwise when it learns; give one of them."
+            )
+        return cast(Method, Apart(method))
+    return cast(Method, Scheduled(method)) if scheduled else method
 
 
 def _check(kind: Any, given: str) -> type[Method]:

@@ -9,8 +9,23 @@ from torch import Tensor
 from tempora_tta.methods.contract import Method, Moment
 
 
-class Scheduled:
-    """A method under its settings `every`, `stop_after` and `reforward`. All else is the method's.
+class Around:
+    """Base of what stands for a method and changes some of it. All else is the method's."""
+
+    method: Method
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what copy and pickle ask of an object that is not made yet
+            raise AttributeError(name)
+        return getattr(self.method, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = name in vars(self) or hasattr(type(self), name)
+        (super().__setattr__ if own else self.method.__setattr__)(name, value)
+
+
+class Scheduled(Around):
+    """A method under its settings `every`, `stop_after` and `reforward`.
 
     every: adapt on the first batch and every k-th after it; the others are only predicted, in adapting mode, and
         running statistics still follow them. What adapts inside predict() is left as it is.
@@ -21,15 +36,6 @@ class Scheduled:
     def __init__(self, method: Method) -> None:
         vars(self).update(method=method, predicted=0, adapted=0, acted="none")
         self._stop_if_done()
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what copy and pickle ask of an object that is not made yet
-            raise AttributeError(name)
-        return getattr(self.method, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        own = name in vars(self) or hasattr(type(self), name)
-        (super().__setattr__ if own else self.method.__setattr__)(name, value)
 
     @property
     def history_free(self) -> bool:

@@ -1,74 +1,105 @@
-"""Settle: learn what the stream looks like from its first batches, then predict at standard inference's speed."""
+"""Settle: learn what the stream looks like from its first images, then predict at standard inference's speed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from tempora_tta.methods import LEARNS, UNTIMED, Method, Settings, register, setting
+from tempora_tta.methods.custom_norm import CustomBatchNorm, replace_batchnorm
 from tempora_tta.methods.functions import entropy
-from tempora_tta.methods.norm import BatchStatistics
+from tempora_tta.methods.norm import TrackedGuard
 from tempora_tta.methods.state import overwrite
 
-LOOK_EVERY = 4
-"""Batches between two looks at what a settled network predicts: looking takes time, and a device waits for it."""
+GROUP = 64
+"""Images whose mean scores are compared with others': of few they say little."""
+USUAL = 256
+"""Images that are taken for usual, once it has settled."""
+
+
+class PooledNorm(CustomBatchNorm):
+    """BatchNorm with the statistics of all images so far, those that it normalises included.
+
+    use: "kept", the statistics as they are; "pooled", these images taken into them first, by the law of total
+    variance; or "batch", those of these images alone, which a gradient flows through and which count half later.
+    """
+
+    def __init__(self, layer: _BatchNorm) -> None:
+        super().__init__(layer)
+        self.eval()
+        self.use: Literal["kept", "pooled", "batch"] = "kept"
+        # A tensor, since a compiled forward would be compiled again for every number.
+        self.share = torch.ones_like(self.running_mean[0])
+        """Weight of these images among all so far."""
+
+    def normalise(self, x: Tensor) -> Tensor:
+        if self.use == "batch":
+            running, cudnn = (self.running_mean, self.running_var), torch.backends.cudnn.enabled
+            return torch.batch_norm(x, self.weight, self.bias, *running, True, 0.5, self.eps, cudnn)
+        if self.use == "pooled":
+            self._pool(*self.batch_statistics(x.detach(), correction=0))
+        return self.with_statistics(x, self.running_mean, self.running_var)
+
+    @torch.no_grad()
+    def _pool(self, mean: Tensor, var: Tensor) -> None:
+        between = (1 - self.share) * (mean - self.running_mean).square()
+        self.running_mean.lerp_(mean, self.share)
+        self.running_var.lerp_(var + between, self.share)
 
 
 class Settling(Method):
-    """Base of methods that settle: normalise batches with their own statistics and average those, or, on a network
-    without BatchNorm, take the mean of the features away.
+    """Base of methods that settle: normalise with the statistics of all images so far, or, on a network without
+    BatchNorm, take the mean of their features away.
     """
 
     state: ClassVar[tuple[str, ...]] = ("settled_on", "centre")
     modifies: ClassVar[tuple[str, ...]] = ("activations",)
 
     def setup(self) -> None:
-        statistics = BatchStatistics(self.model, source="keep", frozen="averaged")
-        if statistics.layers:
-            self.statistics = statistics
+        self.layers = replace_batchnorm(self.model, PooledNorm)
+        self._guard = TrackedGuard(list(self.layers.values()))
+        for name, layer in self.layers.items():
+            self.changing[f"{name}.running_mean"] = layer.running_mean
+            self.changing[f"{name}.running_var"] = layer.running_var
         self.settled_on = 0
-        """Batches that the statistics are of; 0: the source's."""
+        """Images that the statistics are of; 0: the source's."""
         self.centre = torch.zeros((), device=self.model.device, dtype=self.model.dtype)
         """Mean feature, on networks without BatchNorm."""
 
     def settle_on(self, x: Tensor) -> Tensor:
-        """Scores of a batch by its own statistics, which enter the average with the weight of each before them.
-
-        Layers follow the batch for this one call: going back is part of what settling takes, and not of the plain
-        prediction after it.
-        """
-        self.settled_on += 1
-        weight = 1 / self.settled_on
-        if self.statistics is not None:
-            for layer in self.statistics.layers.values():
-                layer.momentum = weight
-            self.statistics.adapt()
-            try:
-                return self.logits(x)
-            finally:
-                self.statistics.freeze()
+        """Scores by the statistics of all images so far, these included; with a gradient, of these alone."""
+        self.settled_on += len(x)
+        share = len(x) / self.settled_on
+        if self.layers:
+            return self._taking_in(x, share)
         features = self.model.features(x)
-        centre = self.centre + weight * (features.detach().mean(dim=0) - self.centre)
+        centre = self.centre + share * (features.detach().mean(dim=0) - self.centre)
         self.centre = torch.where(centre.isfinite().all(), centre, self.centre)
         return self.model.head(features - self.centre)
+
+    def _taking_in(self, x: Tensor, share: float) -> Tensor:
+        self._guard.keep()
+        for layer in self.layers.values():
+            layer.use = "batch" if torch.is_grad_enabled() else "pooled"
+            layer.share.fill_(share)
+        try:
+            return self.logits(x)
+        finally:
+            for layer in self.layers.values():
+                layer.use = "kept"
+            self._guard.mend()
 
     @torch.no_grad()
     def plain(self, x: Tensor) -> Tensor:
         """Scores at Standard's speed."""
-        if self.statistics is not None or not self.settled_on:
+        if self.layers or not self.settled_on:
             return self.logits(x)
         return self.model.head(self.model.features(x) - self.centre)
-
-    def unfreeze(self) -> None:
-        super().unfreeze()
-        if self.statistics is not None:
-            self.statistics.freeze()  # until there is something to settle on
 
     def copied(self) -> list[Tensor]:
         """A copy of what changes, to `put` back."""
@@ -80,35 +111,21 @@ class Settling(Method):
         overwrite(self.changing_tensors(), copies)
 
 
-def unusual(value: float, usual: Sequence[float], sigmas: float, least: float = 0.0) -> float:
-    """Distance outside mean ± `sigmas` standard deviations of the usual values; negative below, 0 inside.
-
-    least: the least that a standard deviation is taken to be.
-    """
-    mean = fmean(usual)
-    # statistics.stdev is no quick way, and of one value nothing is known
-    spread = math.dist(usual, [mean] * len(usual)) / math.sqrt(max(1, len(usual) - 1))
-    away = value - mean
-    return math.copysign(max(0.0, abs(away) - sigmas * max(least, spread)), away)
-
-
 @dataclass(frozen=True, kw_only=True)
 class SettleSettings(Settings):
     """Length of settling, and the alarm that begins it again.
 
-    batches: to settle on.
-    alarm: how many standard deviations the predictions' entropy must leave its usual range by, twice in a row, to
-    settle again; 0: never. usual: batches that the usual range is taken from.
+    images: to settle on. alarm: how many standard deviations the predictions must lie from the usual ones, for two
+    groups of 64 images in a row, to settle again; 0: never.
     """
 
-    batches: int = setting(4, low=1)
-    alarm: float = setting(6.0, low=0)
-    usual: int = setting(8, low=2)
+    images: int = setting(256, low=1)
+    alarm: float = setting(3.0, low=0)
 
 
 @register
 class Settle(Settling):
-    """Statistics of the first batches, averaged from the first on and kept: those of BatchNorm layers, or, on a
+    """Statistics of the first images, pooled from the first on and kept: those of BatchNorm layers, or, on a
     network without them, the mean of its features. From then on it costs what Standard costs.
     """
 
@@ -133,13 +150,14 @@ class Settle(Settling):
         self.settled_on, self.centre = 0, torch.zeros_like(self.centre)
         self.kept: list[Tensor] = []
         """Scores since the last look."""
-        self.usual: list[float] = []
-        """Mean entropies of the first settled batches, and how many of the latest lie outside their range."""
+        self.usual: tuple[Tensor, Tensor] | None = None
+        """Mean and standard deviation of scores and entropy, of the first images after settling."""
         self.strange = 0
+        """Number of the latest groups that are unlike them."""
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        if self.frozen or self.settled_on >= self.settings.batches:
+        if self.frozen or self.settled_on >= self.settings.images:
             self.work = ("settled", 0.0)
             scores = self.pending = self.plain(x)
             return scores
@@ -152,21 +170,27 @@ class Settle(Settling):
         if self.pending is None:
             return "settling"
         self.kept, self.pending = [*self.kept, self.pending], None
-        if not self.settings.alarm or len(self.kept) < LOOK_EVERY:
+        enough = USUAL if self.usual is None else 2 * GROUP
+        if not self.settings.alarm or sum(map(len, self.kept)) < enough:
             return "none"
         return self._look()
 
     @torch.no_grad()
     def _look(self) -> str:
-        """Begin again if two batches in a row are unlike those that it settled for, of all since the last look."""
-        of_batches = entropy(torch.cat(self.kept)).split([len(scores) for scores in self.kept])
-        found = torch.stack([of_batch.mean() for of_batch in of_batches]).tolist()
-        self.kept = []
-        for mean_entropy in filter(math.isfinite, found):
-            if len(self.usual) < self.settings.usual:
-                self.usual = [*self.usual, mean_entropy]
-                continue
-            strange = unusual(mean_entropy, self.usual, self.settings.alarm) != 0
+        """Begin again if two groups in a row are unlike the first images after settling: in their entropy, or, taken
+        together, in the scores of the classes."""
+        scores, self.kept = torch.cat(self.kept), []
+        seen = torch.cat([scores, entropy(scores)[:, None]], dim=1)
+        if not seen.isfinite().all():
+            return "looked"
+        if self.usual is None:
+            self.usual = (seen.mean(dim=0), seen.std(dim=0).clamp_min(1e-6))
+            return "looked"
+        groups = torch.stack([group.mean(dim=0) for group in seen.chunk(2)])
+        spread = self.usual[1] * math.sqrt(2 / len(seen) + 1 / USUAL)
+        away = ((groups - self.usual[0]) / spread).square()
+        farthest = torch.maximum(away[:, :-1].mean(dim=1), away[:, -1])
+        for strange in (farthest > self.settings.alarm**2).tolist():
             self.strange = self.strange + 1 if strange else 0
             if self.strange == 2:
                 self._begin_again()

@@ -21,7 +21,7 @@ from tempora_tta.engine.runtime import EAGER
 from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.methods import Method
 from tempora_tta.models import Classifier, check_input, load, wrap
-from tempora_tta.scenarios import Deployment
+from tempora_tta.scenarios import Deployment, Resolved
 from tempora_tta.scenarios.deployment import PACES
 from tempora_tta.serving.answerer import on_host
 from tempora_tta.serving.clock import LiveClock
@@ -34,6 +34,8 @@ TOO_LONG_MS, TOO_LONG_X = 10_000.0, 100
 """A batch takes too long after these milliseconds, or this multiple of lambda, if that is more."""
 BASELINE_BATCHES, FEWEST_BATCHES, BASELINE_S = 30, 3, 2.0
 """Batches that lambda is measured on; or as many as fit into these seconds, and at least a few."""
+ADVISED = ("fps", "cameras", "deadline_ms", "threshold_ms")
+"""Knobs that an answer about frames brings along."""
 KNOBS = tuple(field.name for field in fields(Deployment))
 
 
@@ -47,6 +49,9 @@ class Advised(Protocol):
     @property
     def evaluated(self) -> Evaluated | None: ...
 
+    @property
+    def setting(self) -> Mapping[str, Any]: ...
+
 
 @torch.inference_mode(False)  # what is made inside of it could never learn
 def deploy(
@@ -54,7 +59,7 @@ def deploy(
     method: MethodLike | Advised = "pace",
     *,
     batch_size: int | None = None,
-    max_wait_ms: float = 50.0,
+    max_wait_ms: float | None = None,
     baseline_ms: float | None = None,
     example: Tensor | None = None,
     too_long_ms: float | None = None,
@@ -69,12 +74,14 @@ def deploy(
     Args:
         model: a Classifier, any network that `models.wrap` understands, or a name for `models.load`.
         method: a name, a class, (name, settings), or what `results.recommend(...)` advised, as it was
-            evaluated: with its settings, preset and runtime.
+            evaluated: with its settings, preset and runtime, and, of frames, their pace, deadline and batch
+            size, where these are not given here.
         **knobs: of `Deployment`: queue (1), threshold_ms or deadline_ms, budget_ms, fallback and so on.
             Batches arrive when they are submitted; an interval only tells a time-aware method what to
             expect.
         batch_size: single images are collected into batches of this size.
-        max_wait_ms: longest time that an image waits for the rest of its batch.
+        max_wait_ms: longest time that an image waits for the rest of its batch; default, as long as the
+            deadline or threshold leaves it, or, without one, the interval of batches (`fps` says it).
         baseline_ms: lambda; measured here on the example, in a second or so, where a knob or a time-aware
             method needs it and it is not given.
         example: a batch like those to come, for warming up and for lambda. Without it that is noise:
@@ -86,6 +93,7 @@ def deploy(
             here.
     """
     _check_numbers(batch_size, max_wait_ms, too_long_ms, seed)
+    batch_size, knobs = _as_advised(method, batch_size, knobs)
     deployment = _deployment(knobs)
     spec, preset = _spec(method)
     classifier = _classifier(model, choose_device(device))
@@ -100,7 +108,9 @@ def deploy(
     )
     eager = create_method(MethodSpec(STANDARD), classifier, seed)
     x = _noise(eager, batch_size or 2) if example is None else _checked(example, eager)
-    measured = baseline_ms is None and (served.time_aware or _needs_baseline(deployment))
+    collects = batch_size is not None and batch_size > 1
+    waits_by_deadline = collects and max_wait_ms is None and deployment.deadline_ms is not None
+    measured = baseline_ms is None and (served.time_aware or waits_by_deadline or _needs_baseline(deployment))
     if measured:
         baseline_ms = _measured_baseline(eager, x)
     resolved = deployment.resolve(
@@ -118,10 +128,40 @@ def deploy(
         shape=None if example is None or x is None else tuple(x.shape[1:]),
         measured_on=len(x) if x is not None and (measured or served.time_aware) else None,
         batch_size=batch_size or 1,
-        max_wait_ms=max_wait_ms,
+        max_wait_ms=_longest_wait_ms(resolved) if collects and max_wait_ms is None else max_wait_ms or 0.0,
         too_long_ms=too_long_ms or longest_ms(resolved.baseline_ms),
         clock=clock,
     )
+
+
+def _as_advised(
+    method: object, batch_size: int | None, knobs: Mapping[str, Any]
+) -> tuple[int | None, dict[str, Any]]:
+    """The batch size and the knobs that an answer about frames was for, where the user gives none."""
+    setting = method.setting if isinstance(method, Advised) else {}
+    if not setting.get("fps"):
+        return batch_size, dict(knobs)
+    advised = {name: setting[name] for name in ADVISED if setting.get(name) is not None}
+    for alternatives in (PACES, ("deadline_ms", "deadline_x", "threshold_ms", "threshold_x")):
+        if any(knobs.get(name) is not None for name in alternatives):
+            advised = {name: value for name, value in advised.items() if name not in alternatives}
+    if "fps" not in {**advised, **knobs}:
+        advised.pop("cameras", None)
+    return batch_size or int(setting["batch_size"]), {**advised, **knobs}
+
+
+def _longest_wait_ms(resolved: Resolved) -> float:
+    """Milliseconds that a deadline leaves an image for the rest of its batch, less an answer and the end of the batch
+    in hand; without a deadline, those in which a batch comes."""
+    limit_ms = min(resolved.deadline_ms, resolved.threshold_ms)
+    if math.isfinite(limit_ms):
+        return max(0.0, limit_ms - 2 * (resolved.baseline_ms or 0.0))
+    if resolved.interval_ms is None:
+        raise TemporaError(
+            "batch_size= without a pace or a deadline: say how long an image may wait for the rest of its batch, "
+            "deadline_ms=200, fps=30 or max_wait_ms=50"
+        )
+    return resolved.interval_ms
 
 
 def longest_ms(baseline_ms: float | None) -> float:
@@ -182,7 +222,9 @@ def _deployment(knobs: Mapping[str, Any]) -> Deployment:
     return deployment
 
 
-def _check_numbers(batch_size: int | None, max_wait_ms: float, too_long_ms: float | None, seed: int) -> None:
+def _check_numbers(
+    batch_size: int | None, max_wait_ms: float | None, too_long_ms: float | None, seed: int
+) -> None:
     if batch_size is not None and (not _is_whole(batch_size) or batch_size < 1):
         raise TemporaError(f"batch_size={batch_size!r}: must be a whole number of images, 1 or above")
     if not _is_whole(seed):

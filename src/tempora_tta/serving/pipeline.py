@@ -41,6 +41,9 @@ from tempora_tta.serving.stats import Stats
 GRACE_MS = 2000.0
 """Longest time for the call in hand when a pipeline is closed without draining it."""
 
+LOOKED_AT, FULL_ENOUGH = 32, 0.8
+"""Batches of single images after which their mean size is looked at, and the share of `batch_size` that will do."""
+
 T = TypeVar("T")
 
 
@@ -74,7 +77,7 @@ class Pipeline:
         shape: tuple[int, ...] | None = None,
         measured_on: int | None = None,
         batch_size: int = 1,
-        max_wait_ms: float = 50.0,
+        max_wait_ms: float = 0.0,
         too_long_ms: float = math.inf,
         clock: LiveClock | None = None,
         journal: Callable[[ServedBatch], None] = lambda row: None,
@@ -104,6 +107,8 @@ class Pipeline:
         """Single images that are to make a batch."""
         self._due_ms = math.inf
         """The time at which they count as a batch, full or not."""
+        self._sizes: deque[int] | None = deque(maxlen=LOOKED_AT)
+        """Sizes of the latest batches that were made so; None once it was said that they are small."""
         self._commands: deque[Command] = deque()
         """The first may be in hand."""
         self._stats = Stats()
@@ -140,6 +145,9 @@ class Pipeline:
             with self._locked():
                 self._check_open()
                 self._arrive(request)
+                small = self._small_batches()
+            if small:
+                say(small)
         except TemporaError:
             with self._locked():
                 self._stats.refused()
@@ -163,7 +171,8 @@ class Pipeline:
     def stats(self) -> dict[str, Any]:
         """Counts of requests so far (arrived, answered, dropped, refused, adapted, fallback, replaced by Standard),
         the six terms and the utility they make, percentiles of the last 100,000 responses, what was spent, why the
-        method was replaced, if it was, and `busy_ms`, how long the call in hand has lasted (0: none is).
+        method was replaced, if it was, `mean_size`, of a served batch, and `busy_ms`, how long the call in hand has
+        lasted (0: none is).
 
         A request is what counts as one arrival, and its response begins with `submit`. Accuracies are those of
         labelled requests; with only some of them labelled, the utility is an estimate.
@@ -284,6 +293,18 @@ class Pipeline:
                 "thresholds, budgets and what a time-aware method decides are off. Deploy with example=, a batch "
                 "like those to come"
             )
+
+    def _small_batches(self) -> str | None:
+        """Say once that single images make smaller batches than those that were evaluated. With the lock held."""
+        sizes, wanted = self._sizes, self._batch_size
+        if sizes is None or len(sizes) < LOOKED_AT or sum(sizes) >= FULL_ENOUGH * wanted * len(sizes):
+            return None
+        self._sizes = None
+        return (
+            f"batches of {sum(sizes) / LOOKED_AT:.1f} images are served, not of {wanted}: images come too slowly "
+            f"for {self._max_wait_ms:.0f} ms of waiting. Evaluate that size (tempora run --batch-size), deploy with "
+            "it, or let images wait longer (max_wait_ms=)"
+        )
 
     def _by_worker(self, work: Callable[[], T]) -> T:
         """Have the worker do something between two batches, and wait for it."""
@@ -426,6 +447,8 @@ class Pipeline:
     def _offer_collected(self, arrived_ms: float) -> None:
         requests, self._collected, self._due_ms = self._collected, [], math.inf
         if requests:
+            if self._sizes is not None:
+                self._sizes.append(len(requests))
             self._offer(requests, arrived_ms)
 
     def _offer(self, requests: list[Request], arrived_ms: float) -> None:
@@ -472,6 +495,7 @@ class Pipeline:
         )
         self._timeline.record(row.predict_ms, row.adapt_ms, adapted=phase == "adapt")
         self._stats.steps += phase == "adapt"
+        self._stats.served(sum(request.size for request in self._batches[turn.batch]))
         self._journal(row)
         del self._batches[turn.batch]
         self._picked_again_ms = self._timeline.free_ms

@@ -25,6 +25,8 @@ class Stats:
         self._counts = dict.fromkeys(("answered", "dropped", "refused", "adapted", "fallback", "replaced"), 0)
         self.steps = 0
         """Batches adapted on."""
+        self._batches = self._images = 0
+        """Served, and the images in them."""
         self._kappa = 0.0
         self._responses_ms = array("d")
         self._oldest = 0
@@ -38,6 +40,11 @@ class Stats:
             self._counts[name] += counts
         self._kappa += kappa
         self._respond(response_ms)
+
+    def served(self, images: int) -> None:
+        """Count a batch that was served."""
+        self._batches += 1
+        self._images += images
 
     def dropped(self) -> None:
         """Count a request that is never answered."""
@@ -74,6 +81,7 @@ class Stats:
             **self._counts,
             "labelled": sum(int(count) for count, _ in self._labelled.values()),
             "steps": self.steps,
+            "mean_size": _ratio(self._images, self._batches),
             "utility": _utility(terms),
             **terms,
             "accuracy": self._accuracy(*self._labelled),

@@ -1,7 +1,7 @@
 """Traces and results on disk: one Parquet file per pass, a table of utilities, a manifest. No torch."""
 
 from tempora_tta.store.cells import Cell, utilities_frame, utility_row
-from tempora_tta.store.folder import RunFolder, StoredPass, pass_key, read_pass
+from tempora_tta.store.folder import OF_SIZE, RunFolder, StoredPass, of_sizes, pass_key, read_pass
 from tempora_tta.store.packs import pack
 from tempora_tta.store.results import Evaluated, Results, evaluated, open_run
 from tempora_tta.store.schema import CELL_COLUMNS, KEY_COLUMNS, SCHEMA_VERSION, TRACE, UTILITIES
@@ -13,6 +13,7 @@ __all__ = [
     "FALLBACK",
     "FROZEN",
     "KEY_COLUMNS",
+    "OF_SIZE",
     "SCHEMA_VERSION",
     "SKIPPED",
     "TRACE",
@@ -24,6 +25,7 @@ __all__ = [
     "StoredPass",
     "Trace",
     "evaluated",
+    "of_sizes",
     "open_run",
     "pack",
     "pass_key",

@@ -29,6 +29,8 @@ from tempora_tta.store.trace import Trace
 
 FILES = ("profile.json", "utilities.parquet", "segments.parquet", "certainty.parquet", "pictures.json")
 """Files that run.json lists, where a run has them."""
+RUN_JSON, OF_SIZE = "run.json", "batch-"
+"""The manifest of a run, and the beginning of the folders of a run at several batch sizes."""
 DAMAGED = ".damaged"
 _KEPT_BYTES = 256_000_000
 """Traces that stay in memory: a report reads each of them several times."""
@@ -86,6 +88,16 @@ class StoredPass:
         check.check_trace(table, self.identity.get("num_batches"), self.path)
 
 
+def of_sizes(path: Path | str) -> dict[int, Path]:
+    """The run folders in a folder of one run at several batch sizes, by size; empty where it is another folder."""
+    if (Path(path) / RUN_JSON).exists():
+        return {}
+    found = {
+        one.parent.name.removeprefix(OF_SIZE): one.parent for one in Path(path).glob(f"{OF_SIZE}*/{RUN_JSON}")
+    }
+    return {int(size): found[size] for size in sorted(filter(str.isdecimal, found), key=int)}
+
+
 class RunFolder:
     """The files of one run. `RunFolder(path)` reads; `RunFolder.for_writing(path)` also locks."""
 
@@ -135,7 +147,7 @@ class RunFolder:
 
     @property
     def run_json(self) -> Path:
-        return self.path / "run.json"
+        return self.path / RUN_JSON
 
     def has_manifest(self) -> bool:
         return self.run_json.exists()
