@@ -91,6 +91,7 @@ model = Model(8)
 broken = model(np.full((8, 1, 28, 28), np.nan, dtype=np.float32))
 assert np.isnan(broken).any()
 np.save("scores.npy", [model(images) for images in np.load("images.npy")])
+np.savez("state.npz", **model.state)
 runpy.run_path(sys.modules["run"].__file__, run_name="__main__")
 """
 
@@ -107,6 +108,9 @@ def test_run_py_needs_no_torch_outlives_a_broken_image_and_writes_clocks(tmp_pat
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     expected = np.stack([method.predict(batch).numpy() for batch in images])
     np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), expected, atol=1e-3 * abs(expected).max())
+    learned = np.load(tmp_path / "state.npz")
+    for name, buffer in method.statistics.buffers().items():
+        np.testing.assert_allclose(learned[name], buffer.numpy(), rtol=1e-2, atol=1e-3)
     for size in (1, 8):
         clock = load_profile(tmp_path / f"profile-{size}.json")
         assert (clock.methods, clock.batch_size) == ({"standard", "adabn"}, size)
