@@ -23,6 +23,7 @@ from tempora_tta.cli.compare import compare
 from tempora_tta.cli.data import data_app
 from tempora_tta.cli.demo import demo
 from tempora_tta.cli.examples import add_examples
+from tempora_tta.cli.export import export
 from tempora_tta.cli.files import merge, pack
 from tempora_tta.cli.list_ import list_
 from tempora_tta.cli.profile import profile
@@ -47,7 +48,7 @@ app = typer.Typer(
 
 for command in (
     *(demo, run, show, report, recommend, compare),
-    *(reproduce, profile, tune, check, audit, list_, pack, merge),
+    *(reproduce, profile, tune, check, audit, export, list_, pack, merge),
 ):
     app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(data_app)

@@ -46,7 +46,7 @@ def check(
     from tempora_tta.models import check_input, load
 
     chosen = model or list(names.BUNDLED)
-    given = dict(_setting(text) for text in settings or ())
+    given = dict(setting(text) for text in settings or ())
     networks = [load(name, pretrained=pretrained or name in names.BUNDLED) for name in chosen]
     for network in networks:
         check_input(network, network.preprocessing.image_shape)
@@ -61,7 +61,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
     import yaml
 
     from tempora_tta.errors import TemporaError

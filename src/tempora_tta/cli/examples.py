@@ -51,6 +51,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "--clock published:rn50_inc", "the same with the paper's latencies: no profile, always the same"
         ),
     ),
+    "export": (
+        Example(
+            "fashion_resnet adabn --out on-device --batch-size 4,64", "two batch sizes, for ONNX Runtime"
+        ),
+        Example(
+            "fashion_resnet tent --frozen-after 20 --out frozen", "what Tent has learned after 20 batches"
+        ),
+    ),
     "list": (
         Example("methods", "every method, its family and what it changes"),
         Example("datasets", "every dataset with size, licence and source"),

@@ -157,7 +157,7 @@ class TrackedGuard:
 
     def mend(self) -> None:
         """Put back what is not finite."""
-        if not self.means:
+        if not self.means or torch.compiler.is_compiling():
             return
         found, before = (torch.cat(tensors).view(2, -1) for tensors in (self.tracked, self.before))
         mended = torch.where(found.isfinite().all(dim=0), found, before)
@@ -166,7 +166,7 @@ class TrackedGuard:
 
     def keep(self) -> None:
         """Remember what is tracked now, as what `mend` goes back to."""
-        if self.means:
+        if self.means and not torch.compiler.is_compiling():
             torch._foreach_copy_(self.before, self.tracked)
 
     def _before(self, layer: nn.Module, _inputs: object) -> None:
