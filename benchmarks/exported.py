@@ -4,7 +4,7 @@ python benchmarks/exported.py --model fashion_resnet      a network that ships w
 python benchmarks/exported.py --model resnet50            timm's with random weights, images of 224 pixels
 
 Times are medians of rounds in which eager and ONNX Runtime take turns, in one thread. The first answer is that of a
-new process, at batch size 1, memory its peak (Linux).
+new process, at the first size, memory its peak (Linux).
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from tempora_tta.engine.load_config import load_configs
 from tempora_tta.serving import export as exporting
 from tempora_tta.serving.run_exported import Model
 
-SIZES = (1, 8, 64)
 METHODS = {"standard": {}, "neo": {}, "settle": {"alarm": 0}, "adabn": {}}
 EAGER = "import torch; from tempora_tta import models; x = torch.zeros({shape}); {load}.eval()(x)"
 LOAD = {"resnet50": "import timm; timm.create_model('resnet50')"}
 EXPORTED = (
     "import sys; sys.path.insert(0, {folder!r}); from run import Model; import numpy as np; "
-    "Model(1)(np.zeros({shape}, dtype=np.float32)); assert 'torch' not in sys.modules"
+    "Model({shape}[0])(np.zeros({shape}, dtype=np.float32)); assert 'torch' not in sys.modules"
 )
 
 
@@ -48,6 +47,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default="fashion_resnet")
+    parser.add_argument("--sizes", default="1,8,64")
     parser.add_argument("--rounds", type=int, default=15)
     given = parser.parse_args()
     large = given.model == "resnet50"
@@ -61,7 +61,7 @@ def main() -> None:
         for name, settings in METHODS.items():
             folder = Path(place) / name
             flags = {"model": named, "methods": [{"name": name, **settings}], "data.shifts": "contrast"}
-            sizes = {"batch_size": ",".join(map(str, SIZES)), "grid": "none", "device": "cpu", "threads": 1}
+            sizes = {"batch_size": given.sizes, "grid": "none", "device": "cpu", "threads": 1}
             try:
                 found = exporting.export(load_configs(None, flags=flags | sizes), folder)
             except exporting.TemporaError as error:
@@ -69,9 +69,9 @@ def main() -> None:
                 continue
             same, images = sum(one.same_class for one in found), sum(one.images for one in found)
             print(f"{name}: {same} of {images} classes the same, {max(one.difference for one in found):.0e}")
-            for size in SIZES:
+            for size in map(int, given.sizes.split(",")):
                 compare(name, settings, network, folder, size, given.rounds)
-        shape = (1, *network.preprocessing.image_shape)
+        shape = (int(given.sizes.split(",")[0]), *network.preprocessing.image_shape)
         load = LOAD.get(given.model, f"models.load({given.model!r})")
         first_answer("PyTorch", EAGER.format(shape=shape, load=load))
         first_answer("exported", EXPORTED.format(folder=str(Path(place) / "standard"), shape=shape))
