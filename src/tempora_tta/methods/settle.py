@@ -169,11 +169,12 @@ class Settle(Settling):
             return "none"
         if self.pending is None:
             return "settling"
-        self.kept, self.pending = [*self.kept, self.pending], None
-        enough = USUAL if self.usual is None else 2 * GROUP
-        if not self.settings.alarm or sum(map(len, self.kept)) < enough:
+        scores, self.pending = self.pending, None
+        if not self.settings.alarm:
             return "none"
-        return self._look()
+        self.kept = [*self.kept, scores]
+        enough = USUAL if self.usual is None else 2 * GROUP
+        return self._look() if sum(map(len, self.kept)) >= enough else "none"
 
     @torch.no_grad()
     def _look(self) -> str:
