@@ -235,6 +235,8 @@ class Trace:
     def ece(self, course: Course, frozen: Trace | None = None, fallback: Trace | None = None) -> float | None:
         """The expected calibration error over the batches that a course serves; None where it is not known."""
         tail = ~course.adapted & ~course.fallback
+        if fallback is None and (self.phase[course.served[course.fallback]] != FALLBACK).any():
+            return None  # guessed at random, by no model
         parts = ((course.adapted, self), (course.fallback, fallback or self), (tail, frozen or self))
         rows = [source.calibration[course.served[chosen]] for chosen, source in parts]
         return expected_error(np.concatenate(rows), int(self.total[course.served].sum()))
