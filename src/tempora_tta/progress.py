@@ -24,7 +24,7 @@ from tempora_tta.engine.observer import Observer
 from tempora_tta.store import Trace
 
 DRAW_EVERY_S, SAY_EVERY_S = 0.1, 30.0
-"""How often bars are drawn, and a log hears that something is going on."""
+"""Seconds between two drawings of a bar, and between two lines of a log."""
 ALL = "methods × shifts"
 
 

@@ -67,7 +67,7 @@ def test_a_pass_is_judged_by_standard_inference_before_and_after_it(drift_from):
 
 
 def test_a_given_lambda_does_not_make_times_invalid(drift_from):
-    """Its distance from this machine's standard inference says nothing about the machine's noise."""
+    """A given lambda may be far from this machine's standard inference without any noise of the machine."""
     for baseline, status in (
         (Baseline(1000, source="given"), "VALID"),
         (Baseline(1000, median_ms=990), "INVALID"),

@@ -10,9 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("onnxscript")
-pytest.importorskip("onnxruntime")
-
 from tempora_tta import TemporaError, data, methods, models
 from tempora_tta.engine.load_config import load_configs
 from tempora_tta.serving import export as exporting

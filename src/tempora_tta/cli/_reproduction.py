@@ -32,7 +32,7 @@ QUICK_BATCHES = 4
 NEAR = 0.0005
 """Distance of Standard's offline accuracy from the printed one that the preflight lets pass."""
 PARTS = ("buffering", "ablation")
-"""What is run apart from the setup that it belongs to."""
+"""Parts of a setup that are runs of their own."""
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class Job:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What else belongs in run.json: dataset, suite, recipes."""
     notes: tuple[str, ...] = ()
-    """What was said while it was built."""
+    """Notes made while it was built."""
     pictures: Callable[[], Mapping[str, bytes]] | None = None
     """Makes small pictures of its shifts for the report; None: none may be kept."""
     own_modules: tuple[str, ...] = ()

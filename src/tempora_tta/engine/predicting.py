@@ -31,7 +31,7 @@ LEAST_AGREEMENT = 0.99
 
 
 CLOSE = 1e-3
-"""How far, relative to the largest, scores may differ: far above rounding, far below other batch statistics."""
+"""Largest difference of scores over the largest: far above rounding, far below other batch statistics."""
 
 
 def predictor(job: Job, spec: MethodSpec, stream: Stream) -> tuple[Method, dict[str, Any] | None]:

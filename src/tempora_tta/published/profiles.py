@@ -13,7 +13,7 @@ _PRINTED_AT = {
     **{name: name for name in ("rn50_inc", "vit_inc")},
     **{name: f"{name.split('_')[0]}_inc" for name in ("rn50_inr", "rn50_inv2", "vit_inr", "vit_inv2")},
 }
-"""Where the times of a setup are printed: the published code ran ImageNet-R and -V2 with those of ImageNet-C."""
+"""Setup whose printed times a setup takes: the published code ran ImageNet-R and -V2 with those of ImageNet-C."""
 _INFERRED_PREDICT_MS = {"rn18_c10c_rpi5": 310.0, "rn18_c10c_rtx4080": 1.38}
 """The e that fits the printed availabilities at utilisation 100 % best."""
 

@@ -142,8 +142,8 @@ class Deployment(Scenario):
     """B / lambda."""
     rule: str = "overshoot"
     fallback: str | None = None
-    """Who answers a lost batch: `latest` (the method's last state, frozen), `standard`, or `random`, which takes no
-    time and is right as often as chance is; None: no model."""
+    """Model that answers a lost batch: `latest` (the method's last state, frozen), `standard`, or `random`, which
+    takes no time and is right as often as chance is; None: no model."""
     fallback_cost: str | None = None
     """`free` (default): on a device of its own. `charged`: on this pipeline, whenever it becomes free."""
     classes: int | None = None

@@ -33,7 +33,7 @@ class Resolved:
     periodic: bool = False
     """The arrivals follow from the interval alone."""
     fallback: str | None = None
-    """Who answers lost batches: `latest`, `standard` or `random`; None: no model."""
+    """Model that answers lost batches: `latest`, `standard` or `random`; None: no model."""
     fallback_cost: str = FREE
     classes: int | None = None
     """Classes that a random fallback chooses from."""

@@ -73,9 +73,9 @@ class Request(Future[Response]):
         self.submitted_ms = self.arrived_ms = submitted_ms
         """`arrived_ms`: when the batch that it is part of was handed to the timeline."""
         self.outcome: Response | TemporaError | None = None
-        """Its end; the client is told when the pipeline's lock is free again."""
+        """End of the request; the client is told when the pipeline's lock is free again."""
         self.adapted, self.kappa = False, 0.0
-        """Its batch was adapted on; the worth of its answer."""
+        """True if its batch was adapted on; then the worth of its answer."""
         self.label: Tensor | None = None
         self.set_running_or_notify_cancel()
 
