@@ -93,7 +93,7 @@ def read(rng: Random, folder: Path) -> None:
     """Read the folder from Python or with a command, and compare with what the untouched one gives."""
     kind = rng.random()
     if kind < 0.45:
-        _read_from_python(folder)
+        read_from_python(folder)
     elif kind < 0.97:
         command = rng.choices([command for _, command in COMMANDS], [share for share, _ in COMMANDS])[0]
         copy_of_pristine("other")
@@ -106,7 +106,7 @@ def read(rng: Random, folder: Path) -> None:
         _go_on(folder)
 
 
-def _read_from_python(folder: Path) -> None:
+def read_from_python(folder: Path) -> None:
     import tempora_tta as tempora
 
     with warnings.catch_warnings(record=True) as caught:

@@ -47,15 +47,14 @@ def problems(folder: RunFolder) -> Iterator[str]:
             yield f"{path} is missing, and this run has one"
     yield from map(changed, changed_files(folder))
     names = [TRACE_NAME.fullmatch(path.name) for path in folder.trace_files()]
-    there = {(name["key"], name["content"]) for name in names if name}
-    if len({key for key, _ in there}) < len(there):
+    there = {f"{name['key']} {name['content']}" for name in names if name}
+    if len({entry.split()[0] for entry in there}) < len(there):
         yield f"{folder.path / 'traces'} has traces of another run, too"
     if folder.utilities_parquet.exists() and not folder.packed_without_traces:
         wanted = read_about(folder.utilities_parquet).get("passes")
-        lacking = set(wanted.items()) - there if isinstance(wanted, dict) else None
-        if lacking is None:
+        if not isinstance(wanted, dict):
             yield changed(folder.utilities_parquet)
-        elif lacking:
+        elif lacking := {f"{key} {content}" for key, content in wanted.items()} - there:
             traces = counted(len(lacking), "trace")
             yield f"{folder.utilities_parquet} refers to {traces} that are missing, renamed or of another run"
 
