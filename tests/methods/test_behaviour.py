@@ -91,26 +91,6 @@ def test_sar_recovers_to_where_it_began(vit: Classifier, batches: list[Tensor]) 
     assert torch.equal(fragile.predict(batches[0]), first)
 
 
-def test_sar_perturbs_by_rho_and_takes_it_back(vit: Classifier, batches: list[Tensor]) -> None:
-    method = create("sar", vit, rho=0.3)
-    before = [w.detach().clone() for w in method.trainable.values()]
-    method.perturb(tuple(torch.randn_like(w) for w in before))
-    moved = torch.cat([(w - v).flatten() for w, v in zip(method.trainable.values(), before, strict=True)])
-    assert moved.norm().item() == pytest.approx(0.3, rel=1e-3)
-
-
-@pytest.mark.parametrize("name", ["deyo", "cmf", "sar"])
-def test_second_forwards_feed_the_statistics_only_if_asked(
-    name: str, resnet: Classifier, batches: list[Tensor]
-) -> None:
-    fed = {}
-    for track in ("stream", "every_forward"):
-        method = create(name, resnet, track=track)
-        run(method, batches[:1])
-        fed[track] = next(iter(method.statistics.layers.values())).num_batches_tracked.item()
-    assert fed == {"stream": 1, "every_forward": 2}
-
-
 def test_a_lone_view_is_normalised_as_if_it_came_twice(resnet: Classifier, batches: list[Tensor]) -> None:
     """One kept sample leaves a single value per channel in the last stage; PyTorch refuses, we need not."""
     method = create("deyo", resnet)
@@ -123,27 +103,6 @@ def test_a_lone_view_is_normalised_as_if_it_came_twice(resnet: Classifier, batch
     assert torch.equal(method.view_logits(x), expected)
 
 
-def test_what_else_is_wrong_with_a_single_image_is_not_blamed_on_its_number(
-    resnet: Classifier, batches: list[Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    method = create("tent", resnet)
-
-    def refuse(_x: Tensor) -> Tensor:
-        raise ValueError("too dark")
-
-    monkeypatch.setattr(method.model, "forward", refuse)
-    with pytest.raises(ValueError, match="too dark"):
-        method.logits(batches[0][:1])
-
-
-def test_zerosiam_makes_the_same_steps_with_one_pass_and_with_two(
-    vit: Classifier, batches: list[Tensor]
-) -> None:
-    one, two = (run(create("zerosiam", vit, passes=passes), batches) for passes in (1, 2))
-    for (scores, _), (others, _) in zip(one, two, strict=True):
-        assert torch.allclose(scores, others, atol=1e-4)
-
-
 def test_neo_ignores_a_batch_that_would_spoil_its_mean(vit: Classifier, batches: list[Tensor]) -> None:
     method = create("neo", vit)
     method.predict(batches[0])
@@ -151,19 +110,6 @@ def test_neo_ignores_a_batch_that_would_spoil_its_mean(vit: Classifier, batches:
     method.predict(torch.full_like(batches[0], torch.nan))
     assert torch.equal(method.mu, mu)
     assert method.seen == len(batches[0])
-
-
-def test_lame_stops_where_checking_every_step_would(vit: Classifier, batches: list[Tensor]) -> None:
-    """Looking at the energies seldom must not change the step at which it stops."""
-    import tempora_tta.methods.lame as lame
-
-    method = create("lame", vit, tolerance=1e-4)
-    seldom = method.predict(batches[0])
-    stride, lame.STRIDE = lame.STRIDE, 1
-    try:
-        assert torch.equal(seldom, method.predict(batches[0]))
-    finally:
-        lame.STRIDE = stride
 
 
 def test_every_adapts_on_the_first_of_k_batches(resnet: Classifier, batches: list[Tensor]) -> None:
@@ -187,21 +133,6 @@ def test_stop_after_freezes_at_the_state_reached(resnet: Classifier, batches: li
     method.reset()
     assert not method.frozen
     assert create("tent", resnet, stop_after=0).frozen
-
-
-def test_reforward_predicts_with_what_the_batch_taught(resnet: Classifier, batches: list[Tensor]) -> None:
-    method = create("tent", resnet, lr=0.1, reforward=True)
-    plain = create("tent", resnet, lr=0.1)
-    before = plain.predict(batches[0])
-    assert plain.adapt() == "step"
-    tracked = plain.snapshot()
-    after = plain.predict(batches[0])
-    shown = method.predict(batches[0])
-    assert torch.equal(shown, after)
-    assert not torch.equal(shown, before)
-    assert method.adapt() == "step"
-    assert method.adapt() == "none"
-    assert all(map(torch.equal, method.snapshot()["inner"]["tensors"], tracked["tensors"]))  # tracked once
 
 
 def test_schedules_combine(resnet: Classifier, batches: list[Tensor]) -> None:
