@@ -293,32 +293,24 @@ def words() -> str:
 
 
 def setups() -> str:
-    rows = [["setup", "network", "data", "machine", "λ ms", "batches", "shifts", "scenarios"]]
+    rows = [["setup", "network", "data", "machine", "λ ms", "shifts × batches", "scenarios"]]
     for found in map(published.setup, published.setups()):
-        counts = [found.batches, len(found.shifts), len(found.grid)]
+        length = f"{len(found.shifts)} × {found.batches}"
         machine = [found.hardware, f"{found.baseline_ms:g}"]
-        rows.append([f"`{found.name}`", found.model, found.dataset, *machine, *map(str, counts)])
+        rows.append([f"`{found.name}`", found.model, found.dataset, *machine, length, str(len(found.grid))])
     return markdown_table(rows)
 
 
 def inconsistencies() -> str:
-    rows = [["", "setups", "table or place", "rows", "what is printed", "what to expect", "the numbers"]]
+    items = []
     for found in published.known_inconsistencies():
         everywhere = found.setups == published.setups()
-        rows.append(
-            [
-                str(found.number),
-                "all" if everywhere else ", ".join(f"`{name}`" for name in found.setups),
-                f"`{found.table}`: {', '.join(f'`{column}`' for column in found.columns)}"
-                if found.table
-                else found.where,
-                str(len(found.cells())) if found.table else "",
-                found.what,
-                found.expected,
-                {"misprint": "not trusted", "rule": "stand, under another rule", "text": "text"}[found.kind],
-            ]
-        )
-    return markdown_table(rows)
+        setups = "all setups" if everywhere else ", ".join(f"`{name}`" for name in found.setups)
+        columns = ", ".join(f"`{column}`" for column in found.columns)
+        place = f"`{found.table}` ({columns})" if found.table else found.where
+        trust = {"misprint": ", *not trusted*", "rule": ", *stands*", "text": ""}[found.kind]
+        items.append(f"{found.number}. {setups}, {place}{trust}: {found.what} → {found.expected}.")
+    return "\n".join(["", *items, ""])
 
 
 if __name__ == "__main__":
