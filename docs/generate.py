@@ -17,8 +17,8 @@ from typer.models import ArgumentInfo
 
 from tempora_tta import methods, published
 from tempora_tta.cli.app import app
-from tempora_tta.cli.examples import EXAMPLES, line
-from tempora_tta.config import DataConfig, RunConfig, default_of, template
+from tempora_tta.cli.options import PLAIN, RUN
+from tempora_tta.config import DataConfig, RunConfig, default_of
 from tempora_tta.report.html.glossary import WORDS
 from tempora_tta.scenarios.specs import KINDS
 from tempora_tta.store.record import RunRecord
@@ -26,6 +26,10 @@ from tempora_tta.store.schema import CERTAINTY, SCHEMA_VERSION, SEGMENTS, TRACE,
 
 DOCS = Path(__file__).parent
 MADE = "Made by `python docs/generate.py` from the code."
+KEYS = {
+    field.metadata["description"] for part in (RunConfig, DataConfig) for field in dataclasses.fields(part)
+}
+"""Sentences of the configuration: options that have one are explained there."""
 
 
 def pages() -> dict[Path, str]:
@@ -70,37 +74,43 @@ def schema() -> str:
     lines = [
         "# What is in a run folder",
         "",
-        f"Made by `python docs/generate.py`. `run.json` and tables carry the schema version, now {SCHEMA_VERSION}; a "
-        "file of another version is refused. A trace is named by a hash of its content, a table of utilities names "
-        "the traces that it was scored from, and the `run.json` of a finished run lists the hashes of the other "
-        "files: a file that was changed, or is of another run, is read with a warning, impossible numbers are "
-        "refused, and `tempora run` makes both again.",
+        f"{MADE} `run.json` and tables carry the schema version, now {SCHEMA_VERSION}; a file of another version is "
+        "refused. A trace is named by a hash of its content, and the `run.json` of a finished run lists those of the "
+        "other files: a changed file is read with a warning, impossible numbers are refused, and `tempora run` "
+        "makes both again.",
         "",
-        "- `run.json`: what was run (configuration, methods, shifts, seeds, scenarios), the machine, lambda "
-        "(`baseline`), the verdict on the measurement.",
-        "- `profile.json`: the latencies behind the clock, where times are looked up: recorded here, or given.",
+        "- `run.json`: what was run, on which machine, λ, and the verdict on timing.",
+        "- `profile.json`: the latencies behind the clock, where times are looked up.",
         "- `traces/*.parquet`: one file per pass. Its metadata holds what decided the pass (`identity`) and what was "
-        "noticed while it was made (`facts`); its name ends in a key of the one and a hash of the whole.",
-        "- `utilities.parquet`: one row per cell.",
-        "- `segments.parquet`: one row per cell and segment of its stream, where that is of many shifts.",
-        "- `certainty.parquet`: one row per method, shift and scenario: how sure the winners of a finished run are.",
+        "noticed while it was made (`facts`).",
+        "- `utilities.parquet`, `segments.parquet`, `certainty.parquet`: the tables below. A field that does not "
+        "apply, or is not known, is empty.",
         "- `pictures.json`: four small pictures of every shift (JPEG, base64), where the dataset may be passed on.",
         "- `report.html`: written by `tempora report`.",
-    ]
-    lines += ["", "## run.json: one object", "", "| field | type | meaning |", "|---|---|---|"]
-    lines += [
-        f"| `{name}` | {RunRecord.__annotations__[name].replace('|', 'or')} | {field.description} |"
-        for name, field in RunRecord.model_fields.items()
+        "",
+        "## run.json: one object",
+        "",
+        *_fields({name: field.description or "" for name, field in RunRecord.model_fields.items()}),
     ]
     for title, fields in (
         ("Traces: one row per batch", TRACE),
         ("Utilities: one row per cell", UTILITIES),
-        ("Segments: one row per cell and segment", SEGMENTS),
-        ("Certainty: one row per method, shift and scenario", CERTAINTY),
+        ("Segments: one row per cell and segment of a stream of many shifts", SEGMENTS),
+        ("Certainty: one row per method, shift and scenario, seeds together", CERTAINTY),
     ):
-        lines += ["", f"## {title}", "", "| column | type | meaning |", "|---|---|---|"]
-        lines += [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in fields.items()]
+        shared = fields not in (TRACE, UTILITIES)
+        own = {
+            name: meaning
+            for name, (_, meaning) in fields.items()
+            if not shared or fields[name] is not UTILITIES.get(name)
+        }
+        before = ["Columns that utilities has too mean the same. Besides:", ""] if shared else []
+        lines += ["", f"## {title}", "", *before, *_fields(own)]
     return "\n".join(lines) + "\n"
+
+
+def _fields(told: dict[str, str]) -> list[str]:
+    return [f"- `{name}`: {meaning}" for name, meaning in told.items()]
 
 
 # -- the command line ------------------------------------------------------------------------------------------
@@ -109,12 +119,13 @@ def schema() -> str:
 def cli() -> str:
     text = [
         "# Command line",
-        f"{MADE} `tempora COMMAND --help` says the same; `tempora --install-completion` teaches your shell "
-        "(bash, zsh, fish) the commands, options, and names of methods, networks and datasets."
+        f"{MADE} `tempora COMMAND --help` says the same and has examples; `tempora --install-completion` "
+        "teaches your shell (bash, zsh, fish) commands, options and names."
+        "\n\nIn parentheses: the default. Options that are a key of [the configuration](config.md#keys) are "
+        "explained there. `--plain` prints lines for a log instead of a live display; RUN is a run folder or a pack."
         "\n\nExit status: 0 done; 1 a mistake that the message explains, or a check or some cells failed; "
         "2 no such command or option; 130 stopped with Ctrl-C, to be resumed by the same command. Errors and "
-        "warnings go to stderr. Without a terminal there is no colour and no progress bar, but a line now and "
-        "then; `NO_COLOR=1` turns colours off, `FORCE_COLOR=1` on.",
+        "warnings go to stderr. `NO_COLOR=1` turns colours off, `FORCE_COLOR=1` on.",
         *(_command(path, function) for path, function in sorted(_commands("tempora", app))),
     ]
     return "\n\n".join(text) + "\n"
@@ -132,24 +143,22 @@ def _commands(path: str, group: typer.Typer) -> Iterator[tuple[str, Callable[...
 
 def _command(path: str, function: Callable[..., None]) -> str:
     hints = typing.get_type_hints(function, include_extras=True)
-    usage, rows = [path], []
+    usage, rows, keys = [path], [], []
     for param in inspect.signature(function).parameters.values():
         kind, info = typing.get_args(hints[param.name])
         if isinstance(info, ArgumentInfo):
             required = param.default is param.empty
             usage.append(param.name.upper() if required else f"[{param.name.upper()}]")
-            rows.append([f"`{usage[-1]}`", _takes(kind), info.help or "", ""])
-        else:
-            names = _flags(param.name, kind, info)
-            rows.append([f"`{'` / `'.join(names)}`", _takes(kind), info.help or "", _default(param.default)])
-    if rows:
-        usage.append("[OPTIONS]")
-        rows = [["", "takes", "meaning", "default"], *rows]
-    name = path.removeprefix("tempora ")
-    examples = "\n".join(f"{line(name, example)}  # {example.does}" for example in EXAMPLES.get(name, ()))
-    block = f"```bash\n{examples}\n```" if examples else ""
-    about = inspect.getdoc(function) or ""
-    parts = [f"## {path}", f"    {' '.join(usage)}", about, block, markdown_table(rows)]
+            if info.help and info.help != RUN.help:
+                rows.append(f"- `{usage[-1]}`: {info.help}{_choices(kind)}")
+        elif info.help in KEYS:
+            keys.append(f"`{_flags(param.name, kind, info)[0]}`{_default(param.default)}")
+        elif info.help != PLAIN.help:
+            names = "` / `".join(_flags(param.name, kind, info))
+            rows.append(f"- `{names}`{_default(param.default)}: {info.help}{_choices(kind)}")
+    if keys:
+        rows.append(f"- Keys of the configuration: {', '.join(keys)}.")
+    parts = [f"## {' '.join(usage)}", inspect.getdoc(function) or "", "\n".join(rows)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -163,16 +172,16 @@ def _is_switch(kind: Any) -> bool:
     return kind is bool or bool in typing.get_args(kind)
 
 
-def _takes(kind: Any) -> str:
-    if _is_switch(kind):
-        return ""
-    return _type(kind).replace("list of ", "repeatable: ")
+def _choices(kind: Any) -> str:
+    """The words that an option takes, if it takes no others."""
+    found = _type(kind).removeprefix("list of ")
+    return f" {found}." if found.startswith("`") else ""
 
 
 def _default(value: Any) -> str:
     if value is inspect.Parameter.empty:
-        return "required"
-    return "" if value is None or isinstance(value, bool) else f"`{value}`"
+        return " (required)"
+    return "" if value is None or isinstance(value, bool) else f" ({value})"
 
 
 # -- the configuration -----------------------------------------------------------------------------------------
@@ -183,22 +192,19 @@ def config() -> str:
     data = [[f"`data.{name}`", *field] for name, field in _keys(DataConfig)]
     parts = [
         "# Configuration",
-        f"{MADE} A run is described by a YAML file (`tempora run FILE`), by flags, or by both: a flag wins over "
-        "`--set key=value`, that over the file, that over the default. Unknown keys are errors that name the line.",
+        f"{MADE} A flag wins over `--set key=value`, that over the YAML file (`tempora run FILE`), that over the "
+        "default. `tempora run --init` writes a file with every key, its default and its sentence.",
         "## Keys",
-        markdown_table([["key", "takes", "default", "meaning"], *keys, *data]),
+        markdown_table([["key", "takes (default)", "meaning"], *keys, *data]),
         "## Scenarios",
         "An entry of `scenarios` is a `protocol` with its knobs, as in `{protocol: discrete, interval_ms: 60}`. "
-        "Knobs without a unit are relative to λ; [Scenarios](../concepts/scenarios.md) explains them.",
+        "[Scenarios](../concepts/scenarios.md) explains them.",
         markdown_table([["protocol", "knobs and defaults"], *_scenario_rows()]),
         "## Settings of methods",
         "An entry of `methods` is a name or a mapping such as `{name: tent, label: tent@fast, lr: 0.002}`. A label "
         "`name@anything` takes its times from `name` under a recorded clock. A dash: the network decides, and for "
-        "`stop_after`, never.",
+        "`stop_after`, never. In brackets: what `preset: paper` takes.",
         _method_settings(),
-        "## The template",
-        "What `tempora run --init` writes:",
-        f"```yaml\n{template()}```",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -211,7 +217,8 @@ def _keys(part: type[Any]) -> Iterator[tuple[str, list[str]]]:
             continue
         default = default_of(field)
         told = field.metadata["description"]
-        yield field.name, [_type(hints[field.name]), "" if default is None else shown(default), told]
+        taken = _type(hints[field.name])
+        yield field.name, [taken if default is None else f"{taken} ({shown(default)})", told]
 
 
 def _type(annotation: Any) -> str:
@@ -239,29 +246,40 @@ def _scenario_rows() -> Iterator[list[str]]:
 
 
 def _method_settings() -> str:
-    common = {field.name for field in dataclasses.fields(methods.Settings)}
-    rows = [["all", *_setting(field, methods.Settings)] for field in dataclasses.fields(methods.Settings)]
+    """Settings that methods have in common once, then what each has of its own or sets otherwise."""
+    rows: dict[tuple[str, ...], list[str]] = {}
     for name in methods.names():
         kind = methods.get(name).Settings
-        own = [field for field in dataclasses.fields(kind) if field.name not in common]
-        rows += [
-            [methods.get(name).label if not number else "", *_setting(field, kind)]
-            for number, field in enumerate(own)
-        ]
-    return markdown_table([["method", "setting", "default", "preset `paper`", "takes"], *rows])
+        for field in dataclasses.fields(kind):
+            rows.setdefault(tuple(_setting(field, kind)), []).append(methods.get(name).label)
+    shared = sorted((row for row in rows if len(rows[row]) > 1), key=lambda row: -len(rows[row]))
+    table, before = [["methods", "setting", "takes (default)"]], ""
+    for row in [*shared, *(row for row in rows if len(rows[row]) == 1)]:
+        of = _those(rows[row])
+        table.append(["" if of == before else of, *row])
+        before = of
+    return markdown_table(table)
+
+
+def _those(labels: list[str]) -> str:
+    """Name methods, or those that are missing where these are few."""
+    others = [label for name in methods.names() if (label := methods.get(name).label) not in labels]
+    if len(others) < 3:
+        return f"all but {', '.join(others)}" if others else "all"
+    return ", ".join(labels)
 
 
 def _setting(field: dataclasses.Field[Any], kind: type[methods.Settings]) -> list[str]:
     default = "–" if field.default is None else shown(field.default)
-    paper = shown(kind.paper[field.name]) if field.name in kind.paper else ""
-    limits = {"above": "above {:g}", "low": "at least {:g}", "high": "at most {:g}"}
-    allowed = [
-        text.format(field.metadata[key])
-        for key, text in limits.items()
-        if field.metadata.get(key) is not None
-    ]
+    paper = f" [{shown(kind.paper[field.name])}]" if field.name in kind.paper else ""
+    above, low, high = (field.metadata.get(key) for key in ("above", "low", "high"))
+    if low is not None and high is not None:
+        allowed = [f"{low:g} to {high:g}"]
+    else:
+        limits = (("above", above), ("at least", low), ("at most", high))
+        allowed = [f"{word} {limit:g}" for word, limit in limits if limit is not None]
     hint = typing.get_type_hints(kind)[field.name]
-    return [f"`{field.name}`", default, paper, ", ".join([_type(hint), *allowed])]
+    return [f"`{field.name}`", f"{', '.join([_type(hint), *allowed])} ({default}){paper}"]
 
 
 def words() -> str:
@@ -275,32 +293,24 @@ def words() -> str:
 
 
 def setups() -> str:
-    rows = [["setup", "network", "data", "machine", "λ ms", "batches", "shifts", "scenarios"]]
+    rows = [["setup", "network", "data", "machine", "λ ms", "shifts × batches", "scenarios"]]
     for found in map(published.setup, published.setups()):
-        counts = [found.batches, len(found.shifts), len(found.grid)]
+        length = f"{len(found.shifts)} × {found.batches}"
         machine = [found.hardware, f"{found.baseline_ms:g}"]
-        rows.append([f"`{found.name}`", found.model, found.dataset, *machine, *map(str, counts)])
+        rows.append([f"`{found.name}`", found.model, found.dataset, *machine, length, str(len(found.grid))])
     return markdown_table(rows)
 
 
 def inconsistencies() -> str:
-    rows = [["", "setups", "table or place", "rows", "what is printed", "what to expect", "the numbers"]]
+    items = []
     for found in published.known_inconsistencies():
         everywhere = found.setups == published.setups()
-        rows.append(
-            [
-                str(found.number),
-                "all" if everywhere else ", ".join(f"`{name}`" for name in found.setups),
-                f"`{found.table}`: {', '.join(f'`{column}`' for column in found.columns)}"
-                if found.table
-                else found.where,
-                str(len(found.cells())) if found.table else "",
-                found.what,
-                found.expected,
-                {"misprint": "not trusted", "rule": "stand, under another rule", "text": "text"}[found.kind],
-            ]
-        )
-    return markdown_table(rows)
+        setups = "all setups" if everywhere else ", ".join(f"`{name}`" for name in found.setups)
+        columns = ", ".join(f"`{column}`" for column in found.columns)
+        place = f"`{found.table}` ({columns})" if found.table else found.where
+        trust = {"misprint": ", *not trusted*", "rule": ", *stands*", "text": ""}[found.kind]
+        items.append(f"{found.number}. {setups}, {place}{trust}: {found.what} → {found.expected}.")
+    return "\n".join(["", *items, ""])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ python docs/reproduce.py
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +21,8 @@ MADE = (
     "and then `tempora reproduce show` for each table: all of them print."
 )
 
+ONE = "`tempora reproduce LABEL` makes an element, and `tempora reproduce show LABEL` prints a table. Made here:"
+
 
 def main() -> None:
     """Run every command; one that fails ends the script."""
@@ -29,8 +32,24 @@ def main() -> None:
         for label, one in elements().items():
             if not one.figure:
                 run(["reproduce", "show", label, "--out", scratch, "--format", "markdown"])
-    heading, _, rest = page.partition("\n\n")
+    heading, _, rest = condensed(page).partition("\n\n")
     PAGE.write_text(f"{heading}\n\n{MADE}\n\n{rest}", encoding="utf-8")
+
+
+def condensed(page: str) -> str:
+    """The page with its elements in two lists: those with numbers, and those that need data, by what they need."""
+    before, _, table = page.partition("| element | command |")
+    table, _, differing = table.partition("\n\n")
+    made, needed = [], dict[str, list[str]]()
+    for label, state in re.findall(r"^\| (\S+:\S+) \| [^|]* \| ([^|]*) \|$", table, re.MULTILINE):
+        done, _, need = state.partition("not run: needs ")
+        if need:
+            needed.setdefault(need, []).append(f"`{label}`")
+        if found := re.sub(r"[;\s\d]*$", "", done):
+            made.append(f"- `{label}`: {found}")
+    waiting = [f"- {need}: {', '.join(labels)}" for need, labels in needed.items()]
+    parts = [f"{before}{ONE}", "\n".join(made), "## Waiting for data", "\n".join(waiting), differing.strip()]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def run(arguments: list[str]) -> None:

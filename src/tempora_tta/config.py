@@ -134,15 +134,14 @@ class DataConfig:
     )
     batches: str | None = key(
         None,
-        "Instead of a dataset: module:function of your own, which returns batches or a mapping of shifts to "
-        "batches as `tempora.evaluate` takes them.",
+        "Instead of a dataset: module:function, which returns batches as `tempora.evaluate` takes them.",
     )
     workers: Whole | None = key(None, "Decoding threads; default one per core, 0 for none.", ge=0)
     cache_dir: Path | None = key(None, "Keep decoded shifts here for later runs.")
     pictures: bool | None = key(
         None,
-        "Keep four small pictures of each shift for the report; default: if the dataset's licence lets "
-        "them be passed on. Never of folders or of your own data unless you say so.",
+        "Keep four small pictures of each shift for the report; default: if the dataset's licence allows it, and "
+        "never of your own images.",
     )
 
 
@@ -201,27 +200,25 @@ class RunConfig:
     pretrained: bool = key(True, "Use the trained weights; false leaves them random, for timing only.")
     preprocessing: PreprocessingConfig | None = key(
         None,
-        "Preparation of images where it shall not be the network's own: {crop_pct: 0.875, interpolation: "
-        "bilinear}, also mean and std.",
+        "Instead of the network's own: {crop_pct: 0.875, interpolation: bilinear}, also mean and std.",
     )
     data: DataConfig = key(DataConfig(), "Which images.")
     source: Annotated[SourceConfig | None, _alone("dataset")] = key(
         None,
-        "Clean training images for EATA and FOA: a dataset's name, or {dataset: ..., root: ..., "
-        "samples: 2000}; on fashion, the bundled fashion_train unless given.",
+        "Clean training images for EATA and FOA: a dataset's name, or {dataset: ..., root: ..., samples: 2000}; "
+        "fashion has its own.",
     )
     methods: Annotated[
         list[str | Annotated[MethodConfig, Check(_method, before=True)]], Check(listed, before=True)
     ] = key(
         ["all"],
-        "Names, module:Class, or {name: tent, label: mine, lr: 0.002}; all: those that fit the model, cotta, foa and "
-        "memo only by name.",
+        "Names, module:Class, or {name: tent, label: mine, lr: 0.002}; all: those that fit the model, without cotta, "
+        "foa and memo.",
     )
     recipes: Path | None = key(None, "A file of `tempora tune`: its settings, where `methods` gives none.")
     grid: Annotated[str, Check(_grid)] = key(
         "relative",
-        "Scenarios to evaluate besides Offline, which always is: a name from "
-        "`tempora list scenarios`, or module:function, which returns them.",
+        "Scenarios besides Offline: a name from `tempora list scenarios`, or module:function, which returns them.",
     )
     scenarios: Annotated[list[Any], Check(_scenarios)] = key(
         [],
@@ -237,29 +234,27 @@ class RunConfig:
     )
     predict_with: str | None = key(
         None,
-        "steady and recorded clocks: predict with tf32, amp or channels_last where that agrees with "
-        "what is timed.",
+        "steady and recorded clocks: predict with tf32, amp or channels_last where that agrees with what is timed.",
     )
     seeds: Annotated[list[Whole], Check(_seeds), Check(listed, before=True)] = key(
         [2025], "Orders of the stream; each is run.", min_length=1
     )
     stream: Annotated[dict[str, Any] | None, _alone("kind")] = key(
         {"kind": "single"},
-        "Order of shifts and classes: single, continual, gradual, recurring, mixed, module:function, or with "
-        "settings {kind: continual, batches: 10, reset: shift, classes: shuffled, order: numpy}; null: batches as "
-        "given.",
+        "Order of shifts and classes: single, continual, gradual, recurring, mixed, module:function, or {kind: "
+        "continual, batches: 10, reset: shift, classes: shuffled, order: numpy}; null: batches as given.",
     )
     batch_size: Whole = key(
         64,
-        "Samples per batch. Several, [1, 4, 16, 64], are a run each, in folders batch-1, batch-4 ... of the run's; "
-        "`batches` then counts the largest, so that all see the same images.",
+        "Samples per batch. Several, [1, 4, 16, 64], are a run each over the same images; `batches` counts the "
+        "largest.",
         ge=1,
     )
     batches: Whole | None = key(None, "Use only the first N batches of each shift.", ge=1)
     preset: Literal["paper"] | None = key(
         None,
-        "paper: what stood behind the published tables, where nothing else is given: order torch, rule overshoot, "
-        "calibration_batches sweep, and what each method's settings say of it.",
+        "paper: as behind the published tables, where nothing else is given: order torch, rule overshoot, "
+        "calibration_batches sweep, the methods' settings of that name.",
     )
     device: str = key("auto", "auto, cpu, cuda, cuda:N or mps.")
     threads: Whole | None = key(

@@ -12,7 +12,7 @@ PACKAGE = REPOSITORY / "src" / "tempora_tta"
 def mentioned() -> set[str]:
     text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
     the_map = text[text.index("## The house") : text.index("## Habits")]
-    return {name for name in re.findall(r"`([\w./]+)`", the_map) if name.endswith(("/", ".py"))}
+    return set(re.findall(r"\w[\w./]*(?:/|\.py)(?!\w)", the_map))
 
 
 def test_every_place_on_the_map_is_there() -> None:

@@ -49,7 +49,7 @@ def test_the_command_line_page_has_every_command_and_option(generate):
     ):
         assert words in page
     assert "inspect._empty" not in page
-    assert "| `--out` | path | The new run folder. | required |" in page
+    assert "- `--out` (required): The new run folder." in page
 
 
 def test_no_word_is_explained_in_two_ways(generate):

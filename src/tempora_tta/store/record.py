@@ -111,7 +111,7 @@ class RunRecord(BaseModel):
     clock: str = Field(description="measured, steady:ID of profile.json or recorded:ID of a profile.")
     baseline: BaselineRecord = Field(description="lambda (`baseline_ms`) and where it comes from.")
     finished: bool = Field(description="Whether every cell was made.")
-    notes: list[str] = Field([], description="What the commands that made the run said its user should read.")
+    notes: list[str] = Field([], description="What the run told its user to read.")
     machine: MachineRecord = Field(
         MachineRecord(),
         description="Processor, device, threads, versions, commit, and the command that was run.",
@@ -121,26 +121,26 @@ class RunRecord(BaseModel):
         description="On timing: `status` (VALID, WARN or INVALID), `reasons`, `text`; null until judged.",
     )
     config: ConfigRecord | None = Field(
-        None, description="The whole configuration; null where Python gave objects that have no names."
+        None, description="The configuration; null where Python gave objects without names."
     )
     recipes: RecipesRecord | None = Field(
         None,
-        description="The recipe file (`tempora tune`): who chose (`select`), whether that was an `oracle`, the "
-        "shifts it was `tuned_on`, those of them that are `evaluated_too`, and the `settings` by method.",
+        description="The recipe file (`tempora tune`): who chose (`select`), whether it was an `oracle`, the shifts "
+        "it was `tuned_on`, those `evaluated_too`, and the `settings` by method.",
     )
     weights: str | None = Field(None, description="A hash of the network's weights.")
     preprocessing: Facts | None = Field(
         None,
-        description="How images are prepared for the network: `mean`, `std`, `input_size`, `crop_pct`, "
-        "`interpolation`, and which of them are `assumed`; null: unknown, and not needed.",
+        description="Preparation of images: `mean`, `std`, `input_size`, `crop_pct`, `interpolation`, and which of "
+        "them are `assumed`.",
     )
     method_settings: dict[str, Facts] = Field(
-        {}, description="By label: the method's name and the settings that it had, a recipe's included."
+        {}, description="By label: the method's name and its settings, a recipe's included."
     )
     profile: ProfileRecord | None = Field(
         None,
-        description="Whose times these are: `name`, `id`, `device`, and where known `model` and `batch_size` of the "
-        "profile; null: measured.",
+        description="The profile of these times: `name`, `id`, `device`, where known `model` and `batch_size`; null: "
+        "measured.",
     )
     cards: dict[str, dict[str, Facts]] = Field(
         {}, description="What scenarios and methods say of themselves: titles, labels, colours, axes."
@@ -162,7 +162,7 @@ class RunRecord(BaseModel):
     )
     files: dict[str, str] = Field(
         {},
-        description="The SHA-256 of every other file but traces, once finished: a trace is named by its own.",
+        description="The SHA-256 of every other file but traces, once finished.",
     )
     checksum: str = Field("", description="A hash of all other fields.")
 

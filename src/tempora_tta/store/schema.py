@@ -24,25 +24,25 @@ TRACE: Fields = {
     "index": (pa.int32(), "Position of the batch in the stream, from 0."),
     "served": (
         pa.bool_(),
-        "Whether the batch was predicted in this pass; a skipped batch is a null prediction.",
+        "Whether the batch was predicted in this pass; else predictions are empty and counts of right ones 0.",
     ),
     "phase": (
         pa.string(),
-        "adapt, frozen or fallback (lost, and answered by the fallback); empty for a batch that was not served.",
+        "adapt, frozen, or fallback: lost, and answered by the fallback.",
     ),
-    "correct": (pa.int32(), "Samples predicted right; 0 where not served."),
+    "correct": (pa.int32(), "Samples predicted right."),
     "total": (pa.int32(), "Samples in the batch."),
     "right": (
         pa.list_(pa.bool_()),
-        "Whether each sample was predicted right; empty where not served, or only their number is known.",
+        "Whether each sample was predicted right; empty where only their number is known.",
     ),
     "predicted": (
         pa.list_(pa.int32()),
-        "The predicted class of every sample; empty where not served.",
+        "The predicted class of every sample.",
     ),
     "arrived_ms": (
         pa.float64(),
-        "When the batch arrived, also of those that a schedule lost. Empty where the batch was not timed.",
+        "When the batch arrived, lost ones too; empty where not timed.",
     ),
     "start_ms": (pa.float64(), "When its service started."),
     "emission_ms": (pa.float64(), "When its prediction was emitted."),
@@ -55,32 +55,31 @@ TRACE: Fields = {
     ),
     "stepped": (
         pa.bool_(),
-        "Whether the method learned from the batch, and did not skip it; empty where not served.",
+        "Whether the method learned from the batch, and did not skip it.",
     ),
-    "mode": (pa.string(), "Which of its modes the method's work was in; empty where it names none."),
+    "mode": (pa.string(), "The mode of the method's work, if it names any."),
     "amount": (
         pa.float64(),
-        "How much of what its time follows: samples kept, iterations, views; empty: of nothing.",
+        "What its time follows, if anything: samples kept, iterations, views.",
     ),
     "confidence": (
         pa.float64(),
-        "Mean probability that the method gave the classes it predicted; empty where not served or not known.",
+        "Mean probability that the method gave the classes it predicted.",
     ),
     "calibration": (
         pa.list_(pa.float64()),
-        "By bin of confidence (15 of equal width): the sum of confidences less the number of samples right. Summed "
-        "over batches, without signs summed over bins and divided by the samples it is the calibration error.",
+        "By bin of confidence (15 of equal width): the sum of confidences less the number of samples right.",
     ),
     "residual": (
         pa.float64(),
-        "The device's own factor on predict_ms and adapt_ms, which hold steady times; empty where they hold it "
-        "already. Applied where the tail is the answer: deadlines, queue 0.",
+        "The device's own factor on predict_ms and adapt_ms where these are steady times; it counts under "
+        "deadlines and queue 0.",
     ),
     "attempt_predict_ms": (
         pa.float64(),
-        "Rule strict: predict_ms of an attempt that overran the budget, undone.",
+        "predict_ms of an attempt that overran a strict budget and was undone.",
     ),
-    "attempt_adapt_ms": (pa.float64(), "Its adapt_ms. An attempt's times enter no timeline."),
+    "attempt_adapt_ms": (pa.float64(), "Its adapt_ms. Neither enters a timeline."),
 }
 
 UTILITIES: Fields = {
@@ -90,7 +89,7 @@ UTILITIES: Fields = {
     "seed": (pa.int64(), "Seed of the stream's order and of the method's own randomness."),
     "stream": (
         pa.string(),
-        "Kind of stream: single, continual, gradual, recurring, mixed, or module:function of one's own.",
+        "Kind of stream: single, continual, gradual, recurring, mixed, or module:function.",
     ),
     "protocol": (
         pa.string(),
@@ -104,44 +103,41 @@ UTILITIES: Fields = {
     "status": (pa.string(), "ok, not applicable: ..., or failed: ... with the reason."),
     "origin": (
         pa.string(),
-        "live: its own pass. derived: scored from a shared pass that would have gone the same way. "
-        "replayed: a history-free method's times played on this scenario's clock.",
+        "live: its own pass; derived: from a shared pass; replayed: a history-free method's times on this "
+        "scenario's clock.",
     ),
     "utility": (pa.float64(), "U, a fraction."),
     "utility_lo": (
         pa.float64(),
-        "Lowest utility when the times are scaled by the pass's timing uncertainty.",
+        "Lowest utility over other times.",
     ),
     "utility_hi": (pa.float64(), "Highest utility likewise."),
     "sample_lo": (
         pa.float64(),
-        "Lower end of the utility's 95 % interval over other batches like these; empty where not worked out.",
+        "Lower end of the utility's 95 % interval over other batches.",
     ),
     "sample_hi": (pa.float64(), "Upper end likewise."),
     "rank": (
         pa.int64(),
-        "Rank by utility among the methods of the same cell; ties share the better rank. Empty for an oracle.",
+        "Rank by utility among the methods of the cell; ties share the better rank. Empty for an oracle.",
     ),
     "oracle": (
         pa.bool_(),
-        "Whether its settings were chosen by labels, which no deployment has: a ceiling, not ranked nor recommended. "
-        "Empty: no.",
+        "Whether labels chose its settings: a ceiling, neither ranked nor recommended.",
     ),
     "baseline_ms": (pa.float64(), "lambda."),
     "availability": (pa.float64(), "Served batches / all batches."),
     "adapted_fraction": (pa.float64(), "Adapted batches / served batches."),
     "stepped_fraction": (
         pa.float64(),
-        "Batches that the method learned from / served batches: at most adapted_fraction, less where it skips "
-        "(nothing kept, not finite, recovered); empty where not known.",
+        "Batches that the method learned from, without those it skipped, / served batches.",
     ),
     "ece": (
         pa.float64(),
-        "Expected calibration error over served batches: mean distance of confidence from accuracy, 15 bins; empty "
-        "where not known.",
+        "Expected calibration error over served batches, 15 bins.",
     ),
-    "adapt_accuracy": (pa.float64(), "Mean accuracy of adapted batches; empty if there were none."),
-    "frozen_accuracy": (pa.float64(), "Mean accuracy of frozen batches; empty if there were none."),
+    "adapt_accuracy": (pa.float64(), "Mean accuracy of adapted batches."),
+    "frozen_accuracy": (pa.float64(), "Mean accuracy of frozen batches."),
     "responsiveness": (pa.float64(), "Mean decay factor kappa."),
     "covariance": (pa.float64(), "Population covariance of accuracy and kappa over served batches."),
     "accuracy": (pa.float64(), "Mean accuracy over served batches."),
@@ -159,26 +155,24 @@ UTILITIES: Fields = {
     "response_p95_ms": (pa.float64(), "95 % were; empty below 59 batches likewise."),
     "response_p99_ms": (pa.float64(), "99 % were; empty below 299 batches likewise."),
     "fallback_fraction": (pa.float64(), "Batches that the fallback answered / all batches."),
-    "fallback_accuracy": (pa.float64(), "Mean accuracy of those batches; empty if there were none."),
+    "fallback_accuracy": (pa.float64(), "Mean accuracy of those batches."),
     "energy_j": (
         pa.float64(),
-        "Joules that all served batches took: busy time x the mean power that the profile knows. What the device "
-        "draws while it waits is not in it. Empty where no driver counted it.",
+        "Joules of all served batches: busy time x the profile's mean power; empty where no driver counted it.",
     ),
     "overhead_j": (
         pa.float64(),
-        "Joules that adapting batches took above standard inference in lambda; empty likewise.",
+        "Joules of adapting batches above standard inference in lambda.",
     ),
     "memory_mb": (
         pa.float64(),
-        "The most megabytes (10^6 bytes) that the method holds on the device, its network included; empty likewise.",
+        "The most megabytes (10^6 bytes) that the method holds on the device, its network included.",
     ),
     "served_batches": (pa.int64(), "How many batches were served."),
     "batches": (pa.int64(), "N: how many batches the stream has."),
     "verdict": (
         pa.string(),
-        "On the winner among the methods of the same cell: holds, equal (with another, within half a point) or "
-        "undecided; empty where not worked out.",
+        "On the cell's winner: holds, equal (with another, within half a point) or undecided.",
     ),
     "timing": (pa.string(), "VALID, WARN or INVALID: how far the timing behind this cell can be trusted."),
     "scenario": (pa.int64(), "Position of the scenario in run.json."),
@@ -186,7 +180,7 @@ UTILITIES: Fields = {
     "frozen_pass": (pa.string(), "Key of the pass that holds the frozen batches, where they are another's."),
     "fallback_pass": (
         pa.string(),
-        "Key of the pass that holds the batches the fallback answered, where they are another's.",
+        "Key of the pass that holds the fallback's batches, where they are another's.",
     ),
 }
 
@@ -227,17 +221,16 @@ SEGMENTS: Fields = {
     **{name: UTILITIES[name] for name in ("response_p90_ms", "response_p95_ms", "response_p99_ms")},
     "standard_utility": (
         pa.float64(),
-        "Utility of standard inference in the same segment and scenario; empty if it was not run.",
+        "Utility of standard inference in the same segment and scenario.",
     ),
     "collapsed_batches": (
         pa.int64(),
-        f"Batches of the segment that lie among {COLLAPSE_BATCHES} or more on end (of the whole stream) which were "
-        "worth less than with standard inference: more than 0 is a collapse, 0 after it a recovery.",
+        f"Batches of the segment among {COLLAPSE_BATCHES} or more on end that were worth less than with standard "
+        "inference.",
     ),
     "over_first_visit": (
         pa.float64(),
-        "Utility minus that of the first visit to the same shift and severity, below 0 where it was forgotten; "
-        "empty at the first visit.",
+        "Utility minus that of the first visit to the same shift and severity.",
     ),
 }
 """Terms are those of the segment's own batches: utilities weighted by `batches` give the stream's."""
@@ -248,13 +241,13 @@ CERTAINTY: Fields = {
     **{name: UTILITIES[name] for name in ("scenario", "sample_lo", "sample_hi", "verdict")},
     "why": (
         pa.string(),
-        "Reason of an undecided verdict: timing or sampling, the one that leaves more open.",
+        "Reason of an undecided verdict: timing or sampling.",
     ),
     "p_best": (
         pa.float64(),
         "Probability that no other method is better, over other batches and other times.",
     ),
-    "rank_lo": (pa.float64(), "The best rank of the method in 95 % of the draws of other batches and times."),
+    "rank_lo": (pa.float64(), "The method's best rank in 95 % of the draws of other batches and times."),
     "rank_hi": (pa.float64(), "The worst rank likewise."),
     "equal_with": (pa.string(), "Methods that are surely within half a point of the winner, with commas."),
     "rivals": (pa.string(), "Methods that may be better than the winner, with commas."),
