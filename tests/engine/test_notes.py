@@ -63,10 +63,9 @@ def test_a_stream_that_ends_before_the_queue_is_full_says_so(tmp_path: Path) -> 
     assert notes(shows) == []
 
 
-def test_terminal_page_and_notebook_say_the_same_once(tmp_path: Path) -> None:
+def test_terminal_and_notebook_say_the_same_once(tmp_path: Path) -> None:
     hidden = write_run(tmp_path / "run", scenarios=(Offline(), Discrete(interval_ms=20.0, queue=BATCHES)))
     note = next(note for note in notes(hidden) if "Tent" in note)
     shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["show", str(hidden.path)]).output
-    page = open_run(hidden.path).report().read_text("utf-8").replace("&#39;", "'")
-    for text in (shown, repr(hidden), page.partition("<main>")[0]):
+    for text in (shown, repr(open_run(hidden.path))):
         assert " ".join(text.split()).count(note) == 1

@@ -15,7 +15,7 @@ from tempora_tta import TemporaError, methods
 from tempora_tta.config import RunConfig
 from tempora_tta.engine import Job, MethodSpec, Observer, Run
 from tempora_tta.engine.build import build_job, job_from_python
-from tempora_tta.engine.runtime import PARTS, Runtime, _tf32, compiled_graphs
+from tempora_tta.engine.runtime import PARTS, Runtime, compiled_graphs
 from tempora_tta.scenarios import Amortised, Discrete
 from tempora_tta.store import RunFolder
 
@@ -44,7 +44,7 @@ def variants(*runtimes: str, names=("standard", "lame", "tent")) -> list[MethodS
 
 
 @pytest.mark.parametrize("runtime", ["tf32", "channels_last", "amp", "channels_last+amp"])
-@pytest.mark.parametrize("name", ["standard", "lame", "tent", "sar", "cmf"])
+@pytest.mark.parametrize("name", ["standard", "lame", "tent", "cmf"])
 def test_predictions_stay_close_to_eager(network, batches, runtime, name):
     """And equal to the bit where the runtime only moves memory, or has no effect on this device."""
     made = job(network("fashion_resnet"), batches, *variants("eager", runtime, names=[name]))
@@ -97,28 +97,18 @@ def test_reset_is_exact_in_every_runtime(network, batches, runtime):
     assert not torch.equal(rounds[0], rounds[1])
 
 
-def test_tf32_is_switched_off_again():
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-
-    def inside():
-        with _tf32():
-            assert torch.get_float32_matmul_precision() == "high"
-            assert torch.backends.cudnn.allow_tf32
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        inside()
-    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
-
-
 def test_variants_are_methods_of_their_own_with_the_same_lambda(network, batches, tmp_path):
     made = job(network("fashion_resnet"), batches, *variants("eager", "amp"))
-    with RunFolder.for_writing(tmp_path) as folder:
+    with RunFolder.for_writing(tmp_path / "shared") as folder:
         table = Run(made, folder).execute().utilities
     assert set(table["method"]) == {"standard", "lame", "tent", "standard@amp", "lame@amp", "tent@amp"}
     assert (table["status"] == "ok").all()
     assert set(table["baseline_ms"]) == {40.0}
     assert sorted(table.query("scenario == 0")["rank"])[-1] <= 6
+    with RunFolder.for_writing(tmp_path / "unshared") as other:
+        alone = job(network("fashion_resnet"), batches, *variants("eager", "amp"), share=False)
+        unshared = Run(alone, other).execute().utilities
+    assert (table["utility"] == unshared["utility"]).all()
     passes = folder.passes()
     frozen = {
         row.method: passes[row.frozen_pass].identity["method"]
@@ -127,15 +117,6 @@ def test_variants_are_methods_of_their_own_with_the_same_lambda(network, batches
     }
     assert frozen == {"lame": "standard", "lame@amp": "standard@amp"}
     assert {stored.identity.get("runtime") for stored in passes.values()} == {None, "amp"}
-
-
-def test_shared_and_unshared_agree_in_a_runtime(network, batches, tmp_path):
-    tables = []
-    for share in (True, False):
-        made = job(network("fashion_resnet"), batches, *variants("channels_last+amp"), share=share)
-        with RunFolder.for_writing(tmp_path / str(share)) as folder:
-            tables.append(Run(made, folder).execute().utilities)
-    assert (tables[0]["utility"] == tables[1]["utility"]).all()
 
 
 def test_a_configuration_names_them_and_hears_what_has_no_effect():
@@ -149,24 +130,6 @@ def test_a_configuration_names_them_and_hears_what_has_no_effect():
     ]
     assert "runtime tf32: tf32 has no effect on cpu" in notes.notes
     assert made.standard().label == "standard"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tf23", "unknown runtime 'tf23': did you mean 'tf32'"),
-        ("eager+amp", "eager is the absence of the others"),
-        ("", "unknown runtime ''"),
-    ],
-)
-def test_wrong_runtimes(text, message):
-    with pytest.raises(TemporaError, match=message):
-        Runtime.parse(text)
-
-
-def test_every_part_is_described():
-    for part in PARTS:
-        assert f"{part}:" in Runtime.__doc__
 
 
 @pytest.mark.slow
@@ -199,17 +162,6 @@ def test_compile(network, batches, tmp_path):
     assert any("torch.compile worked inside timed batches" in note for note in notes.notes)
 
 
-@pytest.mark.slow
-@needs_compiler
-def test_compile_never_falls_back_to_eager_unnoticed(network, batches):
-    made = job(network("fashion_resnet"), batches, *variants("compile", names=["standard"]))
-    method = made.create(made.methods[0], 2025)
-    with torch._dynamo.config.patch(recompile_limit=1, automatic_dynamic_shapes=False):
-        method.predict(batches[0][0])
-        with pytest.raises(Exception, match="recompile_limit"):
-            method.predict(batches[0][0][:5])
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("runtime", [*PARTS, "tf32+channels_last+amp"])
@@ -225,3 +177,9 @@ def test_on_a_gpu(network, batches, runtime):
         assert eager.adapt() == other.adapt() == "step"
         assert (first - second).abs().max() <= 0.15 * first.abs().max()
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
+
+
+@pytest.mark.parametrize(("text", "said"), [("tf23", "'tf23'.*'tf32'"), ("eager+amp", "eager"), ("", "''")])
+def test_wrong_runtimes(text, said):
+    with pytest.raises(TemporaError, match=said):
+        Runtime.parse(text)
