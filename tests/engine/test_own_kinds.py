@@ -260,6 +260,9 @@ def test_configurations_and_the_command_line_name_classes(named: None, tmp_path:
     own = [word for one in own for word in ("--scenario", one)]
     command(*words.split(), *own, "--clock", "published:rn50_inc", "--out", tmp_path / "run")
     assert list(open_run(tmp_path / "run").utilities["label"]) == ["offline", "every 60 ms", "every 90 ms"]
+    more = ("--clock", "published:rn50_inc", "--out", tmp_path / "run", "--replace")
+    command(*words.split(), *own[:2], *more)
+    assert list(open_run(tmp_path / "run").utilities["label"]) == ["offline", "every 60 ms"]
     found = from_spec({"scenario": "lab_named:Alternating", "short_ms": 33})
     assert to_spec(found) == {"scenario": "lab_named:Alternating", "short_ms": 33}
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from made_runs import write_run
-from tempora_tta.report.charts import save
 from tempora_tta.report.html import write_report
 from tempora_tta.scenarios import Offline
 from tempora_tta.store import Results, RunFolder
@@ -36,13 +35,6 @@ def test_a_report_removes_what_a_killed_one_left(results: Results, tmp_path: Pat
         path.write_text("half")
     write_report(results, page)
     assert sorted(path.name for path in tmp_path.iterdir()) == [other.name, page.name]
-
-
-def test_so_do_figures(results: Results, tmp_path: Path, dead: int) -> None:
-    left = tmp_path / f"latency.svg.{dead}.part"
-    left.write_text("half")
-    save(results, tmp_path, ["svg"])
-    assert not left.exists()
 
 
 def test_a_run_removes_all_in_its_folder_but_those_of_living_writers(tmp_path: Path, dead: int) -> None:
