@@ -29,7 +29,6 @@ class Options(TypedDict, total=False):
 
     checkpoint: str | Path | None
     pretrained: bool
-    recipes: str | Path | None
     grid: str
     queue: int
     rule: Literal["strict", "overshoot"]

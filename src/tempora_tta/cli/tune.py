@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +14,7 @@ from tempora_tta._numbers import percent
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table, say
+from tempora_tta.config import Selector, TunedConfig
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from tempora_tta.engine.tuning import Tuned
     from tempora_tta.models import Classifier
 
-Selector = Literal["labels", "mutual_information", "confidence", "entropy", "atc"]
 LABELLED_CLEAN = "fashion"
 """The dataset that has labelled clean images besides its shifts."""
 
@@ -38,7 +39,7 @@ def tune(
         ),
     ],
     trials: Annotated[int, typer.Option(help="Per method, its default included.")] = 8,
-    out: Annotated[Path, typer.Option(help="The recipe file to write.")] = Path("recipes.json"),
+    out: Annotated[Path, typer.Option(help="The configuration to write.")] = Path("recipes.json"),
     select: Annotated[
         Selector,
         typer.Option(
@@ -60,17 +61,16 @@ def tune(
     batches: Annotated[int, typer.Option(help="Of each shift.", rich_help_panel=options.WHAT)] = 20,
     batch_size: Annotated[int, options.BATCH_SIZE] = 64,
 ) -> None:
-    """Search each method's few settings, the same number of trials for all, and write a recipe file for run."""
+    """Search each method's few settings, the same number of trials for all, and write a configuration for run."""
     from tempora_tta.cli.execute import prepare_environment
 
     prepare_environment()
     from tempora_tta import models
-    from tempora_tta.engine.recipes import check_place, write_recipes
-    from tempora_tta.engine.tuning import LABELS
+    from tempora_tta.engine.tuning import LABELS, write_methods
     from tempora_tta.engine.tuning import tune as tuned_by
 
     _check_selector(select, dataset)
-    check_place(out)
+    _check_place(out)
     network = models.load(model)
     streams = _streams(dataset, root, shifts, network, batch_size, batches)
     source, threshold = _clean_images(dataset, network, batch_size, batches)
@@ -87,19 +87,11 @@ def tune(
     console = new_console()
     console.print(_table(found, select, standard))
     console.print()
-    about = {
-        "model": model,
-        "dataset": dataset,
-        "shifts": [stream.name for stream in streams],
-        "batches": batches,
-        "batch_size": batch_size,
-        "trials": trials,
-    }
-    write_recipes(out, found, select, about)
+    shifts_seen = [stream.name for stream in streams]
+    write_methods(out, found, TunedConfig(select, model, dataset, shifts_seen, batch_size, trials))
     marked = " (by labels: an oracle, no deployment has them)" if select == LABELS else ""
     console.print(
-        f"Standard {percent(standard)}. wrote {out}, chosen by {select}{marked}; use it with: tempora run ... "
-        f"--set recipes={out}",
+        f"Standard {percent(standard)}. wrote {out}, chosen by {select}{marked}; use it with: tempora run {out}",
         markup=False,
         soft_wrap=True,
     )
@@ -133,6 +125,18 @@ def _named(methods: str, network: Classifier, source: Tensor | None) -> list[str
             else:
                 found.append(str(spec.name))
     return list(dict.fromkeys(found))
+
+
+def _check_place(path: Path) -> None:
+    """Refuse a file that could not be written, before hours of trials."""
+    from tempora_tta.errors import TemporaError
+    from tempora_tta.store.atomic import check_replaceable
+
+    check_replaceable(path)
+    if not path.parent.is_dir():
+        raise TemporaError(f"--out {path}: there is no folder {path.parent}; make it, or give another")
+    if not os.access(path.parent, os.W_OK):
+        raise TemporaError(f"--out {path}: the folder {path.parent} cannot be written to; give another place")
 
 
 def _check_selector(select: str, dataset: str) -> None:
