@@ -261,13 +261,15 @@ def test_a_place_that_cannot_be_written_is_said_before_any_trial(tmp_path: Path)
         assert "trial" not in told.output
 
 
-def test_all_methods_are_those_that_fit_and_need_no_clock(network) -> None:
-    from tempora_tta.cli.tune import _named
-
-    found = _named("tent,all", network, torch.zeros(2000, 1, 28, 28))
-    assert found[0] == "tent"
-    assert len(found) == len(set(found)) > 5
-    assert not {"pace", "memo", "cotta"} & set(found)
+def test_all_methods_are_those_that_fit_and_need_no_clock(tmp_path: Path) -> None:
+    out = tmp_path / "tuned.json"
+    words = ["tune", "--methods", "all", "--trials", "1", "--batches", "1", "--batch-size", "8"]
+    said = CliRunner().invoke(app, [*words, "--shifts", "spatter", "--out", str(out)])
+    assert said.exit_code == 0, said.output
+    found = {entry.name for entry in load_config(out).methods if not isinstance(entry, str)}
+    assert {"tent", "eta", "eata"} <= found
+    assert not {"pace", "memo", "cotta"} & found
+    assert "left out pace: it decides by the clock" in " ".join(said.output.split())
 
 
 def test_the_command_tunes_and_says_what_it_chose(tmp_path: Path) -> None:
