@@ -10,6 +10,7 @@ import typer
 from tempora_tta._numbers import percent
 from tempora_tta.cli import options
 from tempora_tta.cli.terminal import console, plain_table
+from tempora_tta.errors import counted
 
 
 def audit(
@@ -32,7 +33,6 @@ def audit(
 
     from tempora_tta.engine.audit import MEASURED_TOLERANCE
     from tempora_tta.engine.audit import audit as audit_cells
-    from tempora_tta.errors import counted
     from tempora_tta.store import open_run
 
     results = open_run(run)

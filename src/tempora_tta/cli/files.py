@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tempora_tta.cli.terminal import say
+from tempora_tta.errors import counted
 
 
 def pack(
@@ -20,7 +21,6 @@ def pack(
     ] = False,
 ) -> None:
     """Put a finished run into one checked file to send; show, report, recommend and compare open it."""
-    from tempora_tta.errors import counted
     from tempora_tta.store.files import hash_of
     from tempora_tta.store.packs import pack as write
 
@@ -37,7 +37,6 @@ def merge(
     out: Annotated[Path, typer.Option(help="The new run folder.")],
 ) -> None:
     """Join the passes of run folders of one job in a new one, where the run of the whole job finds them."""
-    from tempora_tta.errors import counted
     from tempora_tta.store.merge import merge as join
 
     found = join(runs, out)

@@ -15,6 +15,7 @@ from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table, say
 from tempora_tta.config import Selector, TunedConfig
+from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -127,7 +128,6 @@ def _tunable(job: Job) -> Iterator[str]:
 
 def _check_place(path: Path) -> None:
     """Refuse a file that could not be written, before hours of trials."""
-    from tempora_tta.errors import TemporaError
     from tempora_tta.store.atomic import check_replaceable
 
     check_replaceable(path)
@@ -139,7 +139,6 @@ def _check_place(path: Path) -> None:
 
 def _check_selector(select: str, dataset: str) -> None:
     from tempora_tta.engine.tuning import ATC
-    from tempora_tta.errors import TemporaError
 
     if select == ATC and dataset != LABELLED_CLEAN:
         raise TemporaError(
