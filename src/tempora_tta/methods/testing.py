@@ -345,25 +345,20 @@ def _scores(kit: Kit) -> str:
 
 
 def _global_state(kit: Kit) -> str:
-    guard = Guard("it")
+    def guarded(name: str, call: Callable[..., Any], *given: Any) -> Any:
+        with Guard("it")(name):
+            return call(*given)
+
     try:
-        with guard("setup"):
-            method = kit.fresh()
+        method = guarded("setup", kit.fresh)
         for x in kit.batches[:BRANCH]:
-            with guard("predict"):
-                predict_at(method, x)
-            with guard("adapt"):
-                adapt_at(method)
-        with guard("snapshot"):
-            saved = method.snapshot()
-        with guard("freeze"):
-            method.freeze()
-        with guard("predict"):
-            predict_at(method, kit.batches[BRANCH])
-        with guard("restore"):
-            method.restore(saved)
-        with guard("reset"):
-            method.reset()
+            guarded("predict", predict_at, method, x)
+            guarded("adapt", adapt_at, method)
+        saved = guarded("snapshot", method.snapshot)
+        guarded("freeze", method.freeze)
+        guarded("predict", predict_at, method, kit.batches[BRANCH])
+        guarded("restore", method.restore, saved)
+        guarded("reset", method.reset)
     except TemporaError as changed:
         raise Broken(str(changed)) from None
     return "torch's switches are as they were after every call"
