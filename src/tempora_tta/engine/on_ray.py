@@ -89,6 +89,7 @@ class OnRay(Elsewhere):
         self, job: Job, folder: RunFolder, observer: Observer, *, address: str | None = None
     ) -> None:
         super().__init__(job, folder, observer)
+        self.profiled_device = None
         if address == LOCAL:
             # Read when Ray is imported. It makes a cluster of one machine, on every system, listen on 127.0.0.1 only.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -102,7 +103,7 @@ class OnRay(Elsewhere):
 
     # -- what a run asks -----------------------------------------------------------------------------------
 
-    def kind(self, begun: Iterable[str]) -> str:
+    def kind(self, begun: Iterable[str] = ()) -> str:
         known = list(begun)
         return known[0] if len(known) == 1 else str(self._ask("kind"))
 

@@ -59,9 +59,8 @@ NO_PROCESS = (
 class Place(Profiles, Protocol):
     """Makes tasks. The run says which, scores their cells, and writes the tables and the manifest."""
 
-    @property
-    def streams(self) -> Streams | None:
-        """Opens the streams of passes that are made in this process; None: others make them."""
+    streams: Streams
+    """Opens the streams of passes that are made in this process."""
 
     def kind(self, begun: Iterable[str]) -> str:
         """Name the one kind of device that times passes here; `begun`: of those that timed the folder's passes."""
@@ -85,7 +84,7 @@ class Here:
     def __init__(self, job: Job, folder: RunFolder | None, observer: Observer) -> None:
         self.job, self.observer = job, observer
         self.streams = Streams(job.open_stream)
-        self.profiled_device = profiled_device(job)
+        self.profiled_device: str | None = profiled_device(job)
 
     def kind(self, begun: Iterable[str] = ()) -> str:
         return self.job.machine_kind
@@ -239,20 +238,19 @@ def job_fingerprint(job: Job) -> str:
     return hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:16]
 
 
-class Elsewhere:
+class Elsewhere(Here):
     """Tasks that other processes make. What is on disk already is not made again, and needs none of them."""
 
-    streams = None
-    profiled_device: str | None = None
-
     def __init__(self, job: Job, folder: RunFolder, observer: Observer) -> None:
-        self.job, self.folder, self.observer = job, folder, observer
+        super().__init__(job, folder, observer)
+        self.folder = folder
 
     def each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Cell]]]:
         missing = []
         for task in tasks:
             try:
-                cells = task.cells() if self._finished(task) else None
+                found = Task(replace(task.passes, streams=None))
+                cells = found.cells() if self._finished(task) else None
             except PassMissing:
                 cells = None
             if cells is None:
@@ -275,9 +273,6 @@ class Elsewhere:
                 self.folder.write_pass(record.identity, record.trace, record.facts)
             self.observer.task_finished(*task.name)
             yield task, made.cells
-
-    def facts(self) -> dict[str, Any]:
-        return {}
 
     def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Answer]]:
         """Hand out tasks, longest first, and yield what comes back."""
@@ -347,19 +342,8 @@ class OnCores(Elsewhere):
 
     def __init__(self, job: Job, folder: RunFolder, observer: Observer, *, processes: int) -> None:
         super().__init__(job, folder, observer)
-        self.profiled_device = profiled_device(job)
         self._processes = processes
         self._context = _Context()
-
-    def kind(self, begun: Iterable[str]) -> str:
-        return self.job.machine_kind
-
-    def calibrate(self) -> Baseline:
-        raise AssertionError("only tasks whose times are looked up are made on several cores")
-
-    def profile(self, **what: Any) -> Profile:
-        """Record before the first process starts, so that nothing of ours runs meanwhile."""
-        return profile_job(self.job, self.observer, **what)
 
     def config(self) -> dict[str, Any]:
         return config_for_others(self.job, threads=self.job.config.threads or 1)
@@ -398,6 +382,7 @@ class OnCores(Elsewhere):
                     died.append(task)
                 else:
                     yield task, made
+            executor.shutdown()  # nothing of ours runs on when more is profiled
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
         return died
