@@ -26,8 +26,10 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
+from threading import Thread
 from typing import Any, Protocol
 
 from tempora_tta.config import checked
@@ -388,13 +390,25 @@ class OnCores(Elsewhere):
         return died
 
     def _pool(self, processes: int) -> ProcessPoolExecutor:
-        # The run ends its processes itself.
-        return ProcessPoolExecutor(processes, self._context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+        return ProcessPoolExecutor(processes, self._context, _end_with_the_run)
 
     def _alone(self, asked: Asked) -> Answer:
         with self._pool(1) as pool:
             made: Answer = pool.submit(answer, asked).result()
         return made
+
+
+def _end_with_the_run() -> None:
+    """In a process that serves: not by Ctrl-C, which the run hears too, but when the run is gone, also killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        run = parent_process()
+        if run is not None:
+            run.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 class _Context(SpawnContext):
