@@ -30,7 +30,7 @@ from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any
 
 from tempora_tta.config import checked
 from tempora_tta.data import Streams
@@ -39,7 +39,7 @@ from tempora_tta.engine.clocks import STEADY
 from tempora_tta.engine.job import Job
 from tempora_tta.engine.measured import calibrate, warm_up_all
 from tempora_tta.engine.observer import Notes, Observer, Stopped
-from tempora_tta.engine.own_profile import Profiles, profiled_device
+from tempora_tta.engine.own_profile import profiled_device
 from tempora_tta.engine.pass_maker import PassMaker, PassMissing
 from tempora_tta.engine.plan import rough_cost
 from tempora_tta.engine.profile_child import profile_job
@@ -58,49 +58,35 @@ NO_PROCESS = (
 )
 
 
-class Place(Profiles, Protocol):
-    """Makes tasks. The run says which, scores their cells, and writes the tables and the manifest."""
-
-    streams: Streams
-    """Opens the streams of passes that are made in this process."""
-
-    def kind(self, begun: Iterable[str]) -> str:
-        """Name the one kind of device that times passes here; `begun`: of those that timed the folder's passes."""
-
-    def calibrate(self) -> Baseline:
-        """Measure lambda."""
-
-    def each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Cell]]]:
-        """Yield the cells of tasks as they are done, their passes on disk."""
-
-    def facts(self) -> dict[str, Any]:
-        """Say for run.json where the tasks were made."""
-
-    def close(self) -> None:
-        """Let go of streams and processes, also after an error."""
-
-
 class Here:
-    """In this process: streams outside, methods inside, one stream open at a time."""
+    """Makes tasks, in this process: streams outside, methods inside, one stream open at a time. The run says which
+    tasks, scores their cells, and writes the tables and the manifest."""
 
     def __init__(self, job: Job, folder: RunFolder | None, observer: Observer) -> None:
         self.job, self.observer = job, observer
         self.streams = Streams(job.open_stream)
         self.profiled_device: str | None = profiled_device(job)
+        """The kind of device that a profile recorded here is of; None: that is not known yet."""
 
     def kind(self, begun: Iterable[str] = ()) -> str:
+        """Name the one kind of device that times passes here; `begun`: of those that timed the folder's passes."""
         return self.job.machine_kind
 
     def calibrate(self) -> Baseline:
+        """Measure lambda."""
         stream = self.streams.open(self.job.streams[0])
         warm_up_all(self.job, stream, self.observer)
         return calibrate(self.job, self.streams, self.observer)
 
     def profile(self, **what: Any) -> Profile:
+        """Profile the methods with some `labels`, or add `missing` work to a `profile`."""
         return profile_job(self.job, self.observer, **what)
 
     def each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Cell]]]:
-        """Stream by stream; its methods in any order, so that none always runs on the hot machine."""
+        """Yield the cells of tasks as they are done, their passes on disk.
+
+        Stream by stream; its methods in any order, so that none always runs on the hot machine.
+        """
         for source, group in groupby(tasks, lambda task: task.passes.source):
             together = list(group)
             random.Random(f"{source.shift} {source.seed}").shuffle(together)
@@ -111,9 +97,11 @@ class Here:
                 yield task, cells
 
     def facts(self) -> dict[str, Any]:
+        """Say for run.json where the tasks were made."""
         return {}
 
     def close(self) -> None:
+        """Let go of streams and processes, also after an error."""
         self.streams.close()
 
 
