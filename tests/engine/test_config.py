@@ -256,7 +256,7 @@ def test_a_run_whose_parts_have_names_is_a_configuration(network, batches, tmp_p
     first = tempora.evaluate(
         "fashion_resnet", "my_batches:few", scenarios=half, out=tmp_path / "run", **given
     )
-    assert all(cell.agrees for cell in audit(first, cells=4))
+    assert audit(first, cells=4)["agrees"].all()
     config = load_config(tmp_path / "run", flags={"scenarios": [{"protocol": "amortised", "budget_x": 0.5}]})
     assert config.stream is None
     assert config.data.batches == "my_batches:few"

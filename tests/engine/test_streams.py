@@ -395,7 +395,7 @@ def test_a_configuration_s_stream_and_one_seed_after_the_other(tmp_path):
         "contrast visit 2",
     ]
     audited = audit(both, cells=4)
-    assert all(cell.agrees for cell in audited)
+    assert audited["agrees"].all()
 
 
 def test_gradual_needs_something_with_severities(tmp_path):
