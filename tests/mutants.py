@@ -245,7 +245,7 @@ def main() -> None:
     )
     parser.add_argument("command", choices=["cover", "run"])
     parser.add_argument("map", type=Path)
-    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("out", type=Path, nargs="?", help="of run: what is there already is not done again")
     parser.add_argument("--again", type=Path, help="mistakes drawn before, as far as they still can be made")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=2025)
@@ -256,21 +256,22 @@ def main() -> None:
         return
     for name in PREPARED:
         importlib.import_module(name)
-    covered, results = json.loads(asked.map.read_text()), []
+    covered = json.loads(asked.map.read_text())
+    results = json.loads(asked.out.read_text()) if asked.out.exists() else []
+    done = {(entry["file"], entry["change"]) for entry in results}
     mistakes = drawn(asked.count, asked.seed)
     if asked.again:
         before = {(entry["file"], entry["change"]) for entry in json.loads(asked.again.read_text())}
         mistakes = [mutant for mutant in mutants() if (mutant.file, mutant.change) in before]
+    random.Random(asked.seed).shuffle(mistakes)  # so that a part of them says as much of every room
     for mutant in mistakes:
+        if (mutant.file, mutant.change) in done:
+            continue
         tests = tests_of(mutant, covered, asked.seconds)
         found = killer(mutant, tests) if tests else ""
         results.append({**mutant._asdict(), "room": mutant.room, "tests": len(tests), "caught": found})
-        print(
-            f"{'caught' if found else 'LIVES ' if tests else 'no test'} {mutant.file}:{mutant.line} {mutant.change}",
-            flush=True,
-        )
-        if asked.out:
-            asked.out.write_text(json.dumps(results, indent=1))
+        print(f"{found or 'NOT CAUGHT'}: {mutant.file}:{mutant.line} {mutant.change}", flush=True)
+        asked.out.write_text(json.dumps(results, indent=1))
     rooms = collections.Counter(entry["room"] for entry in results)
     alive = collections.Counter(entry["room"] for entry in results if not entry["caught"])
     for room, count in rooms.items():

@@ -10,6 +10,7 @@ import typer
 from tempora_tta import names
 from tempora_tta.cli.terminal import UNBROKEN, Entry, console, print_entries
 from tempora_tta.config import PROVISION_X
+from tempora_tta.errors import counted
 
 What = Literal["methods", "models", "datasets", "streams", "scenarios", "clocks", "suites"]
 
@@ -175,7 +176,6 @@ def _library() -> Iterator[Entry]:
 def _suites() -> Iterator[Entry]:
     from tempora_tta.engine import suites
     from tempora_tta.engine.load_config import load_config
-    from tempora_tta.errors import counted
 
     for name in names.SUITES:
         config = load_config(suites.path_of(name))

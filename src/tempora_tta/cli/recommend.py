@@ -12,6 +12,7 @@ import typer
 from tempora_tta.cli import options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table, say
+from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +69,6 @@ def recommend(
 ) -> None:
     """Name the method for these images, answers and costs: exactly, or with the command that would tell."""
     from tempora_tta.analysis.question import Question
-    from tempora_tta.errors import TemporaError
     from tempora_tta.results import open_run
 
     results = open_run(run)
@@ -106,7 +106,6 @@ def _budget(text: str | None) -> dict[str, Any]:
     >>> _budget("0.5"), _budget("50%")
     ({'budget_s': 0.5}, {'budget_x': 0.5})
     """
-    from tempora_tta.errors import TemporaError
 
     if text is None:
         return {}

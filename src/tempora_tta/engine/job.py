@@ -17,7 +17,7 @@ import torch
 from tempora_tta import methods
 from tempora_tta._version import __version__
 from tempora_tta.cards import scenario_cards
-from tempora_tta.config import RunConfig
+from tempora_tta.config import RunConfig, TunedConfig
 from tempora_tta.data import Order, Stream
 from tempora_tta.engine.code_hash import CodeHash, code_hash
 from tempora_tta.engine.runtime import EAGER, Runtime
@@ -50,8 +50,8 @@ class MethodSpec:
     runtime: str = EAGER
     times_as: str = ""
     """The method whose times stand for its own; empty: its own."""
-    oracle: bool = False
-    """Its settings were chosen by labels: a ceiling, which is neither ranked nor recommended."""
+    tuned: TunedConfig | None = None
+    """Where its settings come from, if `tempora tune` chose them."""
     if_it_fits: bool = False
     """Left out, not an error, where it does not fit the network."""
 
@@ -86,6 +86,10 @@ class MethodSpec:
         if runtime == EAGER:
             return self
         return dataclasses.replace(self, runtime=runtime, label=f"{self.label}@{runtime}")
+
+    @property
+    def oracle(self) -> bool:
+        return self.tuned is not None and self.tuned.oracle
 
     @property
     def is_standard(self) -> bool:

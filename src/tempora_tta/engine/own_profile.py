@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tempora_tta.engine.job import STANDARD, Job
 from tempora_tta.engine.observer import Observer
@@ -21,24 +21,10 @@ from tempora_tta.timing import (
 from tempora_tta.timing.record import MissingWork
 from tempora_tta.timing.work import Kind
 
+if TYPE_CHECKING:
+    from tempora_tta.engine.places import Here
+
 PROFILE_FILE = "profile.json"
-
-
-class Profiles(Protocol):
-    """A place where passes are made, as far as their times go."""
-
-    @property
-    def profiled_device(self) -> str | None:
-        """The kind of device that a profile recorded there is of; None: that is not known yet."""
-
-    def profile(
-        self,
-        *,
-        labels: list[str] | None = None,
-        missing: MissingWork | None = None,
-        profile: Profile | None = None,
-    ) -> Profile:
-        """Profile the methods with these labels, or add missing work to a profile."""
 
 
 class OwnProfile:
@@ -50,7 +36,7 @@ class OwnProfile:
         clock: ProfileClock,
         folder: Path,
         observer: Observer,
-        place: Profiles,
+        place: Here,
     ) -> None:
         """`place`: where the passes are made."""
         self._job, self._clock, self._observer, self._place = job, clock, observer, place
