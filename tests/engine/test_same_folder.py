@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 from latencies import CLOCK
-from typer.testing import CliRunner
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.cli.app import app
 from tempora_tta.scenarios import Discrete
 
 HALF, FULL = Discrete(utilisation=0.5), Discrete(utilisation=1)
@@ -46,23 +44,6 @@ def test_methods_scenarios_and_shifts_are_added_to_what_is_there(run, batches):
     assert len(more.utilities) == 3 * 2 * 3
     again = run(["standard", "adabn", "tent"], [FULL, HALF])
     assert again.manifest["notes"] == more.manifest["notes"], "no pass was made again"
-
-
-# -- audits of runs from Python --------------------------------------------------------------------------------
-
-
-def test_a_run_from_python_can_be_audited_where_everything_has_a_name(tmp_path, monkeypatch):
-    (tmp_path / "named_batches.py").write_text(
-        "import torch\ndef make():\n    torch.manual_seed(0)\n"
-        "    return [(torch.randn(4, 1, 28, 28), torch.arange(4)) for _ in range(3)]\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    options = {"clock": CLOCK, "device": "cpu", "warmup_batches": 1, "out": tmp_path / "run"}
-    results = tempora.evaluate("fashion_resnet", "named_batches:make", ["standard", "tent"], HALF, **options)
-    assert results.manifest["config"]["data"]["batches"] == "named_batches:make"
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["audit", str(tmp_path / "run")])
-    assert result.exit_code == 0, result.output
-    assert "4 of 4 cells agree exactly" in result.output
 
 
 @pytest.mark.parametrize(
