@@ -126,7 +126,7 @@ def _other_size(
         spec.label
         for spec in specs
         if "lr" in {**methods.recipe_for(methods.get(spec.name), model)[1], **dict(spec.settings)}
-        and not {"lr_scaling", "collect"} & set(spec.settings)
+        and "lr_scaling" not in spec.settings
     ]
     if size == tuned_on or not rates:
         return None

@@ -72,14 +72,12 @@ MADE_GOOD_WITHIN, SURE_OF = 16, 0.95
 class PaceSettings(Settings):
     """Parts of it, and their limits.
 
-    collect: images of batches too small for statistics, answered as they come, that it settles on and learns from
-    together. images: to settle on, at most. step: how much of the difficulty beyond what is usual a step would mend,
+    images: to settle on, at most. step: how much of the difficulty beyond what is usual a step would mend,
     if the score were linear in the parameters; longest: a step, relative to the length of the parameters. learn:
     whether to learn at all. gate: whether to compare with the source, to go back, and to mind the classes. alarm: how
     many standard deviations the score must leave its usual range by, twice in a row, to begin again; 0: never.
     """
 
-    collect: int | None = setting(64, low=FEWEST_SAMPLES)
     images: int = setting(256, low=0)
     step: float = setting(0.06, above=0)
     longest: float = setting(0.01, above=0)
@@ -114,9 +112,7 @@ class Pace(Settling):
     }
     modes = ("settling", "learning", "settled")
     Settings = PaceSettings
-
-    def learns_apart(self, size: int) -> bool:
-        return size < FEWEST_SAMPLES
+    apart = (GROUP, FEWEST_SAMPLES)
 
     def setup(self) -> None:
         super().setup()

@@ -28,7 +28,8 @@ def replay(
 ) -> Course:
     """Drive a timeline with times known per batch; without `frozen_ms` frozen batches go untimed.
 
-    `adapted` is False where a method froze itself although it was allowed to adapt.
+    `adapted` is False where a method froze itself although it was allowed to adapt. Where frames are answered at
+    once, `adapt_ms` is in the order of their answers: which of them come to be learned from is not known before.
     """
     if isinstance(timeline.feed, ClosedLoop):
         return _waiting(timeline, timeline.feed, predict_ms, adapt_ms, frozen_ms, adapted)
@@ -51,11 +52,15 @@ def step_by_step(
     itself = None if adapted is None else adapted.tolist()
     rescues = None if fallback_ms is None else fallback_ms.tolist()
     advance, record = timeline.advance, timeline.record_known
+    answered = 0
     while (batch := advance()) is not None:
-        if timeline.adapting and record(
-            predicts[batch], adapts[batch], None if itself is None else itself[batch]
-        ):
-            continue
+        if timeline.adapting:
+            adapting_ms = adapts[batch]
+            if timeline.at_once:
+                before, answered = answered, answered + timeline.answering
+                adapting_ms = sum(adapts[before:answered])
+            if record(predicts[batch], adapting_ms, None if itself is None else itself[batch]):
+                continue
         known = rescues if timeline.falling_back else frozen
         record(math.nan if known is None else known[batch], 0.0)
     return timeline.course()
