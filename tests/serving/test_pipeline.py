@@ -140,7 +140,7 @@ def test_the_journal_replays_to_the_same_course_however_coarse_the_clock(case):
 
 
 class Counting(Scripted):
-    """Answers any number of frames in one time, and learns for another when so many were answered."""
+    """Answers any number of frames in one time, and learns for another after each batch of them."""
 
     size: int
 

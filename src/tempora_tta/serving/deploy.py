@@ -80,7 +80,7 @@ def deploy(
             Batches arrive when they are submitted; an interval only tells a time-aware method what to
             expect.
         batch_size: single images are collected into batches of this size; with answer="at_once" each is answered
-            as it comes, and so many are learned from together (64).
+            as it comes, and this many are learned from together (64).
         max_wait_ms: longest time that an image waits for the rest of its batch; default, as long as the
             deadline or threshold leaves it, or, without one, the interval of batches (`fps` says it).
         baseline_ms: lambda; measured here on the example, in a second or so, where a knob or a time-aware
