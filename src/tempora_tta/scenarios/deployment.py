@@ -451,7 +451,14 @@ class Deployment(Scenario):
         assert answer_ms is not None
         learning_ms = np.zeros(len(right))
         learning_ms[frames - 1 :: frames] = check.times("adapt_ms", adapt_ms, count)
-        course = replay(resolved.timeline(), answer_ms, learning_ms, frozen_each_ms, fallback_ms=rescue_ms)
+        course = replay(
+            resolved.timeline(),
+            answer_ms,
+            learning_ms,
+            frozen_each_ms,
+            fallback_ms=rescue_ms,
+            in_order=deployment.at_once is not None,
+        )
         untimed = np.isnan(course.predict_ms)
         if (untimed & course.fallback).any():
             raise TemporaError(

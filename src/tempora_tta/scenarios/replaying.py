@@ -25,17 +25,18 @@ def replay(
     frozen_ms: FloatArray | None = None,
     adapted: BoolArray | None = None,
     fallback_ms: FloatArray | None = None,
+    in_order: bool = False,
 ) -> Course:
     """Drive a timeline with times known per batch; without `frozen_ms` frozen batches go untimed.
 
-    `adapted` is False where a method froze itself although it was allowed to adapt. Where frames are answered at
-    once, `adapt_ms` is in the order of their answers: which of them come to be learned from is not known before.
+    `adapted` is False where a method froze itself although it was allowed to adapt. `in_order`: where frames are
+    answered at once, `adapt_ms` is in the order of their answers, whichever these are.
     """
     if isinstance(timeline.feed, ClosedLoop):
         return _waiting(timeline, timeline.feed, predict_ms, adapt_ms, frozen_ms, adapted)
     if timeline.is_plain and not np.isnan(predict_ms + adapt_ms).any():
         return _scheduled(timeline, predict_ms, adapt_ms, adapted)
-    return step_by_step(timeline, predict_ms, adapt_ms, frozen_ms, adapted, fallback_ms)
+    return step_by_step(timeline, predict_ms, adapt_ms, frozen_ms, adapted, fallback_ms, in_order)
 
 
 def step_by_step(
@@ -45,6 +46,7 @@ def step_by_step(
     frozen_ms: FloatArray | None = None,
     adapted: BoolArray | None = None,
     fallback_ms: FloatArray | None = None,
+    in_order: bool = False,
 ) -> Course:
     """`replay` in the timeline's own steps: what the shorter ways are held to."""
     predicts, adapts = predict_ms.tolist(), adapt_ms.tolist()
@@ -57,8 +59,9 @@ def step_by_step(
         if timeline.adapting:
             adapting_ms = adapts[batch]
             if timeline.at_once:
-                before, answered = answered, answered + timeline.answering
-                adapting_ms = sum(adapts[before:answered])
+                before, answered = answered, answered + len(timeline.in_hand)
+                learning = range(before, answered) if in_order else timeline.in_hand
+                adapting_ms = sum(adapts[frame] for frame in learning)
             if record(predicts[batch], adapting_ms, None if itself is None else itself[batch]):
                 continue
         known = rescues if timeline.falling_back else frozen

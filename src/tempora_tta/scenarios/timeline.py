@@ -95,9 +95,10 @@ class Timeline:
         return isinstance(self.feed, Schedule) and not self.at_once and self._rescued is None and endless
 
     @property
-    def answering(self) -> int:
-        """Number of batches that the present turn answers."""
-        return 1 + len(self._along)
+    def in_hand(self) -> tuple[int, ...]:
+        """Batches that the present turn answers."""
+        first = () if self._pickup is None else (self._pickup,)
+        return tuple(pickup.batch for pickup in (*first, *self._along))
 
     @property
     def spent_ms(self) -> float:
@@ -174,7 +175,7 @@ class Timeline:
             self.adapting,
             timed,
             self.falling_back,
-            tuple(pickup.batch for pickup in self._along),
+            self.in_hand[1:],
         )
 
     def record(self, predict_ms: float, adapt_ms: float, adapted: bool | None = None) -> bool:
@@ -198,7 +199,7 @@ class Timeline:
             raise RuntimeError("nothing to record: call next() first")
         service_ms = predict_ms + adapt_ms
         adapting = self.adapting if adapted is None else self.adapting and adapted
-        if adapting and not self.budget.charge(service_ms, self.answering):
+        if adapting and not self.budget.charge(service_ms, 1 + len(self._along)):
             self.adapting = False
             return False
         if not (self.falling_back and self._fallback == FREE):

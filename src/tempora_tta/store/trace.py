@@ -160,14 +160,10 @@ class Trace:
         own = self.on_device(resolved)
         frozen_ms = (own if frozen is None else frozen.on_device(resolved)).predict_ms
         undone = ~np.isnan(own.attempt_predict_ms)
-        adapt_ms = np.where(undone, own.attempt_adapt_ms, own.adapt_ms)
-        if resolved.at_once:  # in the order of the answers
-            learning_ms = adapt_ms[self.phase == ADAPTED]
-            adapt_ms = np.pad(learning_ms, (0, self.num_batches - learning_ms.size))
         return replay(
             resolved.timeline(),
             np.where(undone, own.attempt_predict_ms, own.predict_ms),
-            adapt_ms,
+            np.where(undone, own.attempt_adapt_ms, own.adapt_ms),
             None if resolved.untimed_tail and not self.steady else frozen_ms,
             adapted=(self.phase == ADAPTED) | undone,
             fallback_ms=np.zeros(self.num_batches)
