@@ -382,11 +382,12 @@ class Pace(Settling):
 
     def _unusual(self, scores: Sequence[float]) -> bool:
         """True if two scores in a row lie outside the usual range. A learned state is left sooner than others, and
-        never because it scores higher. Where the source stays, nothing but a shift makes the first scores fall."""
+        never because it scores higher. First scores that fall are not usual: a range as wide as that would hold
+        every shift."""
         sigmas = self.settings.alarm / (1 if self.settled is None else 2)
         for one in scores:
             away = unusual(one, self.usual, sigmas, LEAST_SIGMA) if sigmas and self.usual else 0.0
-            if len(self.usual) < USUAL and (self.settling or away >= 0):
+            if len(self.usual) < USUAL and away >= 0:
                 self.usual = [*self.usual, one]
                 continue
             strange = away < 0 or (away > 0 and self.settled is None)
