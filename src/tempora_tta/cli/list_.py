@@ -123,7 +123,8 @@ def _scenarios() -> Iterator[Entry]:
         "deployment",
         "Any of these together: a battery-powered camera has arrivals, patience and a budget",
         "arrivals (on_completion, on_prediction, recorded times, or {poisson: {utilisation: 0.5}}; also periodic, "
-        "bursty, recorded) or fps (frames per second) and cameras (1), deadline_ms or deadline_x, "
+        "bursty, recorded) or fps (frames per second), cameras (1) and answer (batch or at_once), deadline_ms or "
+        "deadline_x, "
         "fallback: latest, standard or random, and all knobs above",
     )
     yield from _grids()

@@ -28,6 +28,10 @@ def recommend(
         Number, typer.Option(help="Frames per second of each camera; frames are then counted.")
     ] = None,
     cameras: Annotated[int, typer.Option(help="How many cameras share the machine (with --fps).")] = 1,
+    answer: Annotated[
+        Literal["batch", "at_once"],
+        typer.Option(help="With --fps: in batches, or each frame as it comes, learning apart."),
+    ] = "batch",
     rate_hz: Annotated[
         Number, typer.Option(help="Images per second on average, at random (Poisson).")
     ] = None,
@@ -76,6 +80,7 @@ def recommend(
         question = Question(
             fps=fps,
             cameras=cameras,
+            answer=answer,
             rate_hz=rate_hz,
             interval_ms=interval_ms,
             deadline_ms=within_ms,

@@ -109,7 +109,7 @@ def _other_sizes(specs: Iterable[MethodSpec], job: Job) -> dict[int, list[str]]:
     for spec in specs:
         size = USUAL_SIZE if spec.tuned is None else spec.tuned.batch_size
         settings = {**methods.recipe_for(methods.get(spec.name), job.model)[1], **spec.settings}
-        scaled = {"lr_scaling", "collect"} & set(spec.settings)
+        scaled = "lr_scaling" in spec.settings
         if size != job.streams[0].batch_size and "lr" in settings and not scaled:
             found.setdefault(size, []).append(spec.label)
     return found
