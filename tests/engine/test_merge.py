@@ -103,15 +103,9 @@ PARTS = {
     ("change", "said"),
     [
         ({"batches": 3}, "batches"),
-        (
-            {"methods": {"tent": Pace(9.0, 3.0, 0.5)}, "identity": {"tent": {"settings": {"lr": 1}}}},
-            "settings",
-        ),
+        ({"method_settings": {"standard": {"settings": {"lr": 1}}}, **SNOW}, "settings of standard"),
         ({"baseline": {"baseline_ms": 60.0}, **SNOW}, r"lambda.*10\.0.*60\.0"),
-        (
-            {"identity": {"standard": {"machine": "another machine"}}, "shifts": ("snow",)},
-            "machine.*'another machine'",
-        ),
+        ({"identity": {"standard": {"machine": "another one"}}, **SNOW}, r"machine.*'another one'"),
         (None, "two"),
     ],
 )
