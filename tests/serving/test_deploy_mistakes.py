@@ -50,6 +50,8 @@ def network(dtype: torch.dtype = torch.float32, **known) -> models.Classifier:
         ({"budget_ms": 5, "rule": "strict", "arrivals": "on_completion"}, "live"),
         ({"batch_size": 0}, "batch_size=0.*whole number"),
         ({"batch_size": 3}, "how long"),
+        ({"answer": "at_once"}, "fps"),
+        ({"answer": "at_once", "fps": 30, "max_wait_ms": 50.0}, "wait"),
         ({"max_wait_ms": -1.0}, r"max_wait_ms=-1\.0.*finite number"),
         ({"threshold_ms": 100, "model": tiny_network()}, LAMBDA),
         ({"arrivals": Poisson(utilisation=0.5), "model": tiny_network()}, LAMBDA),
