@@ -15,7 +15,6 @@ from latencies import CLOCK
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.analysis.replays import answer
 from tempora_tta.engine import Run
 from tempora_tta.engine.build import job_from_python
 from tempora_tta.methods import Method
@@ -106,26 +105,6 @@ def test_a_method_is_made_once_for_each_task_and_fails_once_for_all_scenarios(ne
     assert CALLS == ["made", 8, 8] * 2
 
 
-WRAPPED = {
-    "plain": ({}, [97, 97, 97, 97]),
-    "every": ({"every": 3}, [97, 41, 41, 97]),
-    "stop": ({"stop_after": 2}, [97, 97, 40, 40]),
-    "after": ({"reforward": True}, [138, 138, 138, 138]),
-    "both": ({"reforward": True, "every": 3}, [138, 41, 41, 138]),
-}
-
-
-@pytest.mark.parametrize("name", WRAPPED)
-def test_a_recorded_clock_knows_what_wrapped_methods_do(network, batches, name):
-    """A step left out costs nothing; one before the prediction delays it, and so does the second forward."""
-    settings, service_ms = WRAPPED[name]
-    clock = {"baseline_ms": 40, "standard": (40, 0), "tent": (41, 56)}
-    run = evaluate(network("fashion_resnet"), batches[:4], [("tent", settings)], clock=clock, scenarios=[])
-    assert (run.traces["predict_ms"] + run.traces["adapt_ms"]).tolist() == service_ms
-    if settings.get("reforward"):
-        assert run.traces["adapt_ms"].tolist() == [0, 0, 0, 0]
-
-
 MINE = """
 import torch
 from tempora_tta.methods import Method
@@ -174,30 +153,6 @@ def test_changed_weights_are_another_network(network, batches, tmp_path):
         model.classifier.bias[7] += 1e6
     again = replacing(model, batches[:2], tmp_path / "run")
     assert set(np.concatenate(again.traces["predicted"])) == {7}
-
-
-class HistoryFree(Method):
-    name = "history_free"
-    history_free = True
-    stateless = True
-
-    def predict(self, x):
-        return self.logits(x if self.frozen else x.flip(-1))
-
-
-def test_a_user_s_history_free_method_answers_for_every_schedule_and_budget(network, batches):
-    clock = CLOCK | {"history_free": (50.0, 10.0)}
-    methods = ["standard", HistoryFree, "tent"]
-    asked = [Discrete(interval_ms=45.0), Amortised(budget_ms=50.0)]
-    offline = evaluate(network("fashion_resnet"), batches, methods, clock=clock, scenarios=[])
-    run = evaluate(network("fashion_resnet"), batches, methods, clock=clock, scenarios=asked, share=False)
-    for scenario in asked:
-        answers = answer(offline, scenario)
-        assert set(answers.unanswered) == {"tent"}
-        cells = run.utilities[run.utilities["label"] == scenario.label].set_index("method")
-        for method, row in answers.rows.set_index("method").iterrows():
-            assert row["utility"] == cells.loc[method, "utility"]
-            assert row["availability"] * row["adapted_fraction"] < 1 or method == "standard"
 
 
 def test_source_samples_reach_the_methods_that_ask_for_them(network, batches, tmp_path):

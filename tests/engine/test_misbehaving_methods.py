@@ -21,7 +21,6 @@ from tempora_tta.engine.build import job_from_python
 from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method
-from tempora_tta.methods.testing import check
 from tempora_tta.scenarios import Continuous, Deployment, Discrete
 from tempora_tta.timing.record import record
 
@@ -192,27 +191,6 @@ def test_a_method_that_hangs_fails_once_and_the_others_go_on(network, batches):
     assert Hangs.calls == 1, "it is not called again"
 
 
-@pytest.mark.parametrize(
-    ("bad", "promise", "seen"),
-    [
-        (LeavesAutocast, "nothing global changes", "autocast on cpu"),
-        (OneRow, "scores are one row per image", "(1, 10)"),
-        (Exits, "reset is bit-exact", "raised SystemExit"),
-        (SaysNothing, "scores are one row per image", "None"),
-        (RaisesInSetup, "it can be made", "setup() raised ValueError: no set-up"),
-        (ExitsInSetup, "it can be made", "setup() raised SystemExit"),
-    ],
-    ids=lambda given: getattr(given, "__name__", ""),
-)
-def test_check_finds_it(network, bad, promise, seen):
-    report = check(bad, network("fashion_resnet"))
-    assert not report.passed
-    (found,) = [one for one in report.checks if one.promise == promise]
-    assert not found.passed
-    assert seen in found.reason
-    assert not torch.is_autocast_enabled("cpu")
-
-
 def test_what_a_module_changes_when_it_is_imported_is_put_back(tmp_path, monkeypatch, network, batches):
     (tmp_path / "imports_loudly.py").write_text(
         "import torch\nfrom tempora_tta.methods import Method\ntorch.set_default_dtype(torch.float64)\n"
@@ -308,12 +286,3 @@ def test_settings_that_cannot_be_had_are_refused_before_anything_runs(override, 
     assert isinstance(result.exception, TemporaError)
     assert re.search(said, str(result.exception))
     assert not list(tmp_path.glob("run/traces/*"))
-
-
-def test_one_and_a_pair_are_methods_and_one_scenario_is_enough(network, batches):
-    pair = ("tent", {"lr": 0.1, "label": "fast"})
-    one = evaluate(
-        network, batches, pair, scenarios=Continuous(threshold_x=2), clock={**CLOCK, "fast": (1, 1)}
-    )
-    assert set(one.utilities["method"]) == {"fast"}
-    assert set(one.utilities["protocol"]) == {"offline", "continuous"}

@@ -94,34 +94,6 @@ def test_the_greedy_user_waits_while_the_model_adapts() -> None:
     assert {moment.threshold_ms for moment in moments["adapt"]} == {100.0}
 
 
-class Beginner(Listener):
-    """Does something else with its first batch."""
-
-    name = "beginner"
-    actions = {"begun": LEARNS, "step": LEARNS}
-    state = ("seen",)
-
-    def setup(self) -> None:
-        self.seen = 0
-
-    def adapt(self, moment: Moment) -> str:  # type: ignore[override]
-        super().adapt(moment)
-        self.seen += 1
-        return "begun" if self.seen == 1 else "step"
-
-
-def test_the_warm_up_of_a_later_pass_begins_again_too() -> None:
-    clock = CLOCK | {"beginner": (42, 30)}
-    scenarios = [Discrete(interval_ms=100), Continuous(threshold_ms=100)]
-    tempora.evaluate(
-        tiny_network(), STREAM, [Beginner], scenarios, clock=clock, device="cpu", warmup_batches=2
-    )
-    starts = [
-        moment for phase, moment in told if phase == "predict" and moment.now_ms == 0 and moment.baseline_ms
-    ]
-    assert [set(moment.cost_ms) for moment in starts] == [{"begun", "step"}] * 3
-
-
 def test_a_frozen_model_is_told_as_much() -> None:
     moments = heard(Amortised(budget_ms=70, rule="overshoot"))
     assert len(moments["predict"]) == 3

@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 import tempora_tta as tempora
 from analysis.runs import frame
 from report.test_html import payload_of
-from tempora_tta import names
 from tempora_tta.analysis.cells import at_strictest, ordered
 from tempora_tta.cards import CATALOGUE, Cards, scenario_cards
 from tempora_tta.cli.app import app
@@ -149,13 +148,6 @@ def test_scenarios_are_read_as_they_were(run: Path) -> None:
     for _, cell in rows.iterrows():
         results.trace(cell)  # warns where the batches give another utility
     assert [scenario.label for scenario in results.scenarios[2:]] == ["s 20 ms", "s 60 ms", "every 45 ms"]
-
-
-def test_every_name_of_the_list_is_there() -> None:
-    for listed in (names.METHODS, names.MODELS, names.DATASETS, names.GRIDS):
-        for name, path in listed.items():
-            assert callable(names.found(path)), name
-    assert isinstance(from_spec(to_spec(names.found(names.GRIDS["relative"])()[0])), Scenario)
 
 
 @pytest.fixture(scope="module")

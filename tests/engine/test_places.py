@@ -153,18 +153,6 @@ def local(clock_file, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_frozen_batches_of_a_failed_standard_fail_too(monkeypatch, clock_file, tmp_path):
-    """Only Standard's process dies: LAME's cells that need its pass say so."""
-    run_local(configuration(clock_file, methods=["standard", "lame"]), tmp_path / "run")
-    for path in (tmp_path / "run" / "traces").glob("clean--standard*"):
-        path.unlink()
-    monkeypatch.setattr(OnCores, "made", lambda self, tasks: ((task, Failed("killed")) for task in tasks))
-    run = run_cores(configuration(clock_file, methods=["standard", "lame"]), tmp_path / "run")
-    failed = {row["status"] for row in run.rows if row["method"] == "lame" and row["shift"] == "clean"}
-    assert failed == {"ok", "failed: the Standard pass that holds its frozen batches failed"}
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux which processes there are")
 def test_a_killed_run_leaves_no_process_behind(clock_file, tmp_path):
     config = configuration(clock_file, methods=["standard", f"{__name__}:Sleeps"])
@@ -382,14 +370,3 @@ def test_the_steady_clock_on_two_nodes(cluster, tmp_path):
     shutil.copy(tmp_path / "run" / "profile.json", tmp_path / "local" / "profile.json")
     run_local(config, tmp_path / "local")
     assert contents(tmp_path / "run") == contents(tmp_path / "local")
-
-
-@pytest.mark.slow
-def test_measured_on_two_nodes(cluster, tmp_path):
-    run_ray(configuration("measured"), tmp_path / "run", address=cluster.address)
-    manifest = RunFolder(tmp_path / "run").manifest()
-    assert len(manifest["baselines"]) == 1
-    assert manifest["baseline"] in manifest["baselines"].values()
-    utilities = RunFolder(tmp_path / "run").utilities()
-    assert utilities["baseline_ms"].nunique() == 1
-    assert utilities["rank"].notna().all()

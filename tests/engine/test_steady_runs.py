@@ -11,9 +11,8 @@ from late_action import Late
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.config import RunConfig
 from tempora_tta.engine import Observer
-from tempora_tta.engine.build import job_from_python, settle_torch
+from tempora_tta.engine.build import job_from_python
 from tempora_tta.engine.own_profile import needs
 from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.methods import LEARNS, Method
@@ -168,15 +167,6 @@ def test_the_devices_own_variation_is_applied_where_the_tail_is_the_answer(run):
     assert (queued["finish_ms"] - queued["start_ms"]).to_numpy() == pytest.approx(10.0)
 
 
-def test_no_warm_up_and_no_look_at_the_machine(network, batches, clock, monkeypatch):
-    """Predictions that are not timed are made once each."""
-    calls = []
-    predict = Method.logits
-    monkeypatch.setattr(Method, "logits", lambda self, x: calls.append(1) or predict(self, x))
-    evaluate(network("fashion_resnet"), batches, ["tent"], scenarios=[], clock=clock)
-    assert len(calls) == len(batches)
-
-
 def test_a_variant_takes_the_times_of_its_method_and_a_stranger_those_it_names(network, batches, clock):
     methods = [
         "standard",
@@ -209,19 +199,6 @@ def test_a_kind_without_a_time_costs_a_step_where_its_device_is_not_at_hand(netw
     assert verdicts["offline"] == "VALID", "time does not touch it"
     assert set(verdicts["continuous"]) <= set("WARN") or verdicts["continuous"] == "WARN"
     assert any("no time for" in note and "jump" in note for note in watches.notes)
-
-
-def test_a_profile_of_shared_cores_answers_relative_scenarios_only(network, batches, tmp_path):
-    busy = made_up(["standard"], cores_ours=False, threads=4, times="wall time")
-    busy.save(tmp_path / "clock.json")
-    scenarios = [Discrete(utilisation=1), Discrete(interval_ms=20)]
-    run = evaluate(
-        network("fashion_resnet"), batches, ["standard"], clock=tmp_path / "clock.json", scenarios=scenarios
-    )
-    status = run.utilities.set_index("label")["status"]
-    assert list(status[["offline", "ρ 100 %"]]) == ["ok", "ok"]
-    assert status["γ 20 ms"].startswith("not applicable: the cores were not ours")
-    assert run.manifest["verdict"]["status"] == "WARN"
 
 
 # -- recorded first -----------------------------------------------------------------------------------------
@@ -266,28 +243,6 @@ def test_a_run_profiles_this_machine_first_and_resumes_from_it(network, batches,
     )
     columns = ["method", "shift", "label", "utility", "availability", "responsiveness", "cutoff", "spent_ms"]
     assert alone.utilities[columns].equals(first.utilities[columns])
-
-
-def test_what_lives_in_this_process_alone_is_profiled_here(network, batches):
-    class AtAPrompt(Method):
-        name = "at_a_prompt"
-
-        def predict(self, x: torch.Tensor) -> torch.Tensor:
-            return self.model(x)
-
-    watches = Watches()
-    run = evaluate(
-        network("fashion_resnet"),
-        batches[:3],
-        ["standard", AtAPrompt],
-        clock="steady",
-        profile_s=0.1,
-        scenarios=[],
-        observer=watches,
-    )
-    assert (run.utilities["status"] == "ok").all()
-    assert any("put them into a module" in note for note in watches.notes)
-    assert not load_profile(run.path / "profile.json").own_process
 
 
 def test_methods_of_a_later_run_are_added_and_what_is_profiled_again_takes_its_place():
@@ -363,16 +318,6 @@ def test_the_time_of_a_profile_is_what_it_had(monkeypatch, waited_s, share, by_p
             now_s[0] = 1000.0 + passed_s
             past.append(deadline.up > 1)
     assert past == [False, True]
-
-
-def test_torch_is_told_to_be_deterministic_only_where_that_changes_something(monkeypatch):
-    told = []
-    monkeypatch.setattr(torch, "use_deterministic_algorithms", told.append)
-    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
-    settle_torch(RunConfig(), torch.device("cpu"))
-    assert told == [], "the call imports a compiler, which takes seconds"
-    settle_torch(RunConfig(deterministic=True), torch.device("cpu"))
-    assert told == [True]
 
 
 class Fifth(Method):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,19 +128,6 @@ def test_what_the_command_line_adds_to_a_stream(tmp_path):
     with pytest.raises(TemporaError, match=r"batches=3.*stream.batches=2"):
         stream_settings(load_config(path, ["stream.batches=2"], {"batches": 3}))
     assert stream_settings(load_config(path, flags={"batches": 3})).batches == 3
-
-
-def test_one_configuration_of_imagenet_c_gives_every_kind_of_stream():
-    """As the comments in it say; the data are not needed to read it."""
-    path = Path(__file__).parents[2] / "configs" / "resnet50-imagenet-c-continual.yaml"
-    assert stream_settings(load_config(path)).kind == "continual"
-    changes = {
-        "gradual": ["stream.batches=8"],
-        "recurring": ["stream.visits=2", "stream.batches=39"],
-        "mixed": [],
-    }
-    for kind, settings in changes.items():
-        assert stream_settings(load_config(path, settings, {"stream.kind": kind})).kind == kind
 
 
 class Forgetful(Counting):

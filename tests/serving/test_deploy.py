@@ -16,7 +16,6 @@ from torch import nn
 import tempora_tta as tempora
 from live_clock import FakeClock, image, tiny_network
 from tempora_tta import TemporaError
-from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method, create
 from tempora_tta.serving import prometheus
 from tempora_tta.serving.answerer import have_a_best_class
@@ -167,21 +166,6 @@ def test_an_image_waits_for_its_batch_as_long_as_the_deadline_leaves_it(knobs, w
         assert alone.result(WATCHDOG_S).response_ms == wait_ms
 
 
-def test_it_says_that_it_serves_smaller_batches_than_were_evaluated():
-    clock = FakeClock()
-    with deployed("standard", clock=clock, batch_size=4, max_wait_ms=50, queue=1000) as pipeline:
-
-        def one_every_30_ms():
-            for _ in range(200):
-                pipeline.submit(image())
-                clock.advance(30)
-            assert pipeline.wait(WATCHDOG_S)
-
-        with pytest.warns(TemporaWarning, match="4"):
-            one_every_30_ms()
-        assert pipeline.stats()["mean_size"] < 3.2
-
-
 @pytest.mark.parametrize("next_call", ["submit", "stats"])
 def test_images_whose_time_is_up_while_the_worker_is_busy_arrive_when_it_was(next_call, let):
     clock, knobs = FakeClock(), {"batch_size": 2, "max_wait_ms": 20, "queue": 0}
@@ -285,25 +269,6 @@ def test_labels_may_come_before_or_after_the_answer(let):
     assert {"tempora_adapt_accuracy 0.5", "tempora_busy_ms 0.0"} < set(prometheus(stats).splitlines())
 
 
-def test_a_callback_may_wait_for_another_thread_that_submits_and_not_for_the_worker(let, caplog):
-    futures = []
-    with deployed(held(let_predict=let), queue=5) as pipeline:
-
-        def ask(future):
-            client = threading.Thread(target=lambda: futures.append(pipeline.submit(image())))
-            client.start()
-            client.join(WATCHDOG_S)
-
-        first = pipeline.submit(image())
-        first.add_done_callback(ask)
-        first.add_done_callback(lambda _: pipeline.wait())
-        assert not first.cancel(), "every request ends by itself"
-        let.set()
-        assert pipeline.wait(WATCHDOG_S)
-        assert not futures[0].result(WATCHDOG_S).dropped
-    assert "would wait for itself" in caplog.text
-
-
 @pytest.mark.parametrize("ended", ["answered", "dropped"])
 def test_a_callback_that_fails_or_exits_is_logged_and_ends_nothing(ended, let, caplog):
     with deployed(held(let_predict=let), queue=1) as pipeline:
@@ -385,23 +350,6 @@ def test_a_client_with_a_stream_of_its_own_hands_over_what_it_made():
             x += 3 * work[0, 0]
             found = pipeline.submit(x).result().scores
         assert torch.allclose(found, expected)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("method", "all_sizes"),
-    [(("eta", {"margin": 0.001}), True), (("eta", {"margin": 9.0, "max_similarity": 2.0}), False)],
-)
-def test_a_gpu_meets_every_size_of_a_batch_that_the_method_may_step_on(method, all_sizes, model, batches):
-    sizes = []
-    with (
-        torch.nn.modules.module.register_module_forward_pre_hook(
-            lambda module, given: sizes.append(len(given[0])) if isinstance(module, type(model)) else None
-        ),
-        tempora.deploy(model, method, device="cuda", example=batches[0]) as pipeline,
-    ):
-        assert set(range(1, 8)) <= set(sizes) if all_sizes else set(sizes) == {8}
-        assert not any(pipeline.submit(x).result(WATCHDOG_S).dropped for x in batches)
 
 
 @example([3e38, 3e38])

@@ -21,7 +21,6 @@ from torch import nn
 import tempora_tta as tempora
 from live_clock import FakeClock, image, tiny_network
 from tempora_tta import TemporaError
-from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method
 
 WATCHDOG_S = 600
@@ -226,26 +225,6 @@ def test_a_batch_that_even_standard_cannot_take_is_refused_and_the_method_stays(
         assert (stats["refused"], stats["failure"], stats["replaced"]) == (1, None, 0)
     with pytest.raises(TemporaError, match=r"example=.*thirteen"):
         tempora.deploy(picky_network(), kind, device="cpu", example=torch.full((2, 1, 2, 2), 13.0))
-
-
-def test_state_of_the_whole_process_is_the_methods_doing_only_while_it_warms_up(clock, kind):
-    def careless(method, scores):
-        torch.set_default_dtype(torch.float64)
-        return scores
-
-    kind.faults["predict"] = careless
-    with pytest.warns(TemporaWarning, match="float32"):
-        tempora.deploy(tiny_network(), kind, device="cpu", clock=clock, example=X).close()
-    assert torch.get_default_dtype() == torch.float32, "put back"
-    kind.faults.clear()
-    with tempora.deploy(tiny_network(), kind, device="cpu", clock=clock, example=X) as pipeline:
-        kind.faults["predict"] = careless  # what another thread of the program may have done just then
-        try:
-            assert pipeline.submit(X).result(WATCHDOG_S).scores is not None
-            assert pipeline.wait(WATCHDOG_S)
-            assert (torch.get_default_dtype(), pipeline.stats()["failure"]) == (torch.float64, None)
-        finally:
-            torch.set_default_dtype(torch.float32)
 
 
 # Calls that do not return. Python cannot end a thread, so close() leaves it to itself.
