@@ -14,10 +14,8 @@ from tempora_tta.engine.audit import audit
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.plan import make_plan
-from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.store import RunFolder
 from tempora_tta.timing import load_profile
-from tempora_tta.timing.record import record
 
 
 @pytest.fixture(scope="module")
@@ -89,18 +87,6 @@ def test_the_plan_counts_tails_that_no_standard_pass_holds(configured):
     alone = make_plan(build_job(replace(config, methods=["lame"], clock="measured")))
     both = make_plan(build_job(replace(config, methods=["standard", "lame"], clock="measured")))
     assert alone.methods[0].most_passes > both.methods[1].most_passes
-
-
-def test_a_recorded_profile_is_a_clock(configured, tmp_path):
-    config, _ = configured
-    job = build_job(replace(config, clock="steady"))
-    profile = record(subject_of(job), seconds=0.1, labels=["adabn", "eta"])
-    profile.save(tmp_path / "profile.json")
-    assert set(load_profile(tmp_path / "profile.json").methods) == {"standard", "adabn", "eta"}
-    rows = profile.overheads()
-    assert [row["method"] for row in rows] == ["standard", "adabn", "eta"]
-    assert all(row["service_ms"] >= row["predict_ms"] for row in rows)
-    assert rows[2]["facts"].updated_parameters > 0
 
 
 def test_a_clock_keeps_the_verdict_it_was_recorded_with(network, batches, tmp_path):

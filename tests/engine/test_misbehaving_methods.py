@@ -12,11 +12,11 @@ import pytest
 import torch
 from latencies import CLOCK
 from typer.testing import CliRunner
+from watching import Watches
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
 from tempora_tta.cli.app import app
-from tempora_tta.engine import Observer
 from tempora_tta.engine.build import job_from_python
 from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.errors import TemporaWarning
@@ -52,16 +52,6 @@ class LeavesInferenceMode(Mine):
         return "none"
 
 
-class Exits(Mine):
-    def predict(self, x):
-        sys.exit()
-
-
-class ExitsInSetup(Mine):
-    def setup(self):
-        sys.exit(0)
-
-
 class RaisesInSetup(Mine):
     def setup(self):
         raise ValueError("no set-up")
@@ -76,19 +66,18 @@ class Hangs(Mine):
         threading.Event().wait()
 
 
-class OneRow(Mine):
-    def predict(self, x):
-        return self.model(x)[:1]
+def mine(name, **calls):
+    """A method of one's own, of which these calls are other ones."""
+    return type(name, (Mine,), calls)
 
 
-class SaysNothing(Mine):
-    def adapt(self):
-        return None
-
-
-class AllNan(Mine):
-    def predict(self, x):
-        return self.model(x) * torch.nan
+OneRow = mine("OneRow", predict=lambda self, x: self.model(x)[:1])
+SaysNothing = mine("SaysNothing", adapt=lambda self: None)
+AllNan = mine("AllNan", predict=lambda self, x: self.model(x) * torch.nan)
+Exits = mine("Exits", predict=lambda self, x: sys.exit())
+ExitsInSetup = mine("ExitsInSetup", setup=lambda self: sys.exit(0))
+Draws = mine("Draws", predict=lambda self, x: self.model(x) + 3 * torch.rand(len(x), 10))
+Seeds = mine("Seeds", predict=lambda self, x: torch.manual_seed(0) and self.model(x))
 
 
 class SometimesNan(Mine):
@@ -105,19 +94,6 @@ class SometimesNan(Mine):
         scores[:, 3] = -torch.inf
         scores[:: self.count % 2 * 2 or len(x)] *= torch.nan if self.count % 2 else 1
         return scores
-
-
-class Draws(Mine):
-    """Uses everybody's random numbers."""
-
-    def predict(self, x):
-        return self.model(x) + 3 * torch.rand(len(x), 10)
-
-
-class Seeds(Mine):
-    def predict(self, x):
-        torch.manual_seed(0)
-        return self.model(x)
 
 
 REASONS = {
@@ -146,14 +122,6 @@ def evaluate(network, batches, methods, **options):
 
 def statuses(results) -> dict[str, set[str]]:
     return {name: set(rows["status"]) for name, rows in results.utilities.groupby("method")}
-
-
-class Notes(Observer):
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.texts.append(text)
 
 
 @pytest.mark.parametrize("bad", [LeavesThreadsInSetup, ExitsInSetup], ids=lambda kind: kind.__name__)
@@ -256,12 +224,12 @@ def test_if_everything_fails_that_is_an_error(network, batches):
 
 
 def test_scores_that_are_partly_nan_are_said_on_screen_and_in_show(network, batches, tmp_path):
-    notes = Notes()
+    notes = Watches()
     found = evaluate(
         network, batches, ["standard", SometimesNan], observer=notes, out=tmp_path / "run", scenarios=[]
     )
     assert statuses(found)["mine"] == {"ok"}
-    assert any("mine on stream" in note and "2 of 4 batches (8 samples)" in note for note in notes.texts)
+    assert any("mine on stream" in note and "2 of 4 batches (8 samples)" in note for note in notes.notes)
     assert found.manifest["non_finite_scores"] == {"mine": {"batches": 2, "passes": 1, "shifts": ["stream"]}}
     shown = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["show", str(tmp_path / "run")]).output
     assert "2 batches of 1 pass" in shown

@@ -19,6 +19,7 @@ import pytest
 import torch
 from latencies import CLOCK
 from typer.testing import CliRunner
+from watching import Watches
 
 from tempora_tta import TemporaError
 from tempora_tta.cli.app import app
@@ -68,21 +69,6 @@ class Sleeps(Method):
 class Raises(Method):
     def predict(self, x: torch.Tensor) -> torch.Tensor:
         raise ValueError("no")
-
-
-class Watches(Observer):
-    """Remembers what it was told, and may do something when a task is done."""
-
-    def __init__(self, on_finish=lambda: None) -> None:
-        self.notes, self.finished_tasks = [], []
-        self.on_finish = on_finish
-
-    def note(self, text):
-        self.notes.append(text)
-
-    def task_finished(self, method, shift, seed):
-        self.finished_tasks.append((method, shift))
-        self.on_finish()
 
 
 @pytest.fixture(scope="module")
@@ -352,7 +338,7 @@ def test_two_nodes_write_what_a_local_run_does_though_one_is_lost_and_a_finished
         if lost:
             cluster.remove_node(lost.pop(), allow_graceful=False)
 
-    run_ray(configuration(clock_file), tmp_path / "run", Watches(remove_a_node), cluster.address)
+    run_ray(configuration(clock_file), tmp_path / "run", Watches(on_finish=remove_a_node), cluster.address)
     assert contents(tmp_path / "run") == local
     workers = RunFolder(tmp_path / "run").manifest()["workers"]
     assert sum(workers.values()) == len(SHIFTS) * len(METHODS)

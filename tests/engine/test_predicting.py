@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from watching import Watches
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.engine import Observer
 from tempora_tta.engine.predicting import check_predict_with
 from tempora_tta.methods import Method
 from tempora_tta.scenarios import Amortised, Discrete
 
 CLOCK = {"baseline_ms": 10.0, "standard": (9.5, 0.0), "lame": (10.0, 0.0), "tent": (10.0, 14.0)}
 SCENARIOS = [Discrete(utilisation=0.5), Amortised(budget_x=0.25)]
-
-
-class Notes(Observer):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 class Fickle(Method):
@@ -62,7 +54,7 @@ def test_what_was_shown_is_kept_with_every_pass_the_run_and_its_report(network, 
 
 
 def test_a_method_that_predicts_otherwise_is_run_as_it_is_timed(network, batches):
-    observer = Notes()
+    observer = Watches()
     run = evaluate(
         network,
         batches[:2],

@@ -15,7 +15,6 @@ from tempora_tta import methods
 from tempora_tta.config import RunConfig
 from tempora_tta.engine.build import settle_torch
 from tempora_tta.engine.job import Job
-from tempora_tta.methods import Method, register
 from tempora_tta.scenarios import (
     Amortised,
     Bursty,
@@ -140,39 +139,6 @@ def test_one_of_each_kind(runs, name, method):
     assert (shared.utilities["status"] == "ok").all()
     assert len(shared.utilities) == 2 * (1 + len(ONE_OF_EACH))
     same(shared, unshared)
-
-
-@register
-class Watchful(Method):
-    """Method that freezes itself when a batch waits: it looks at the clock, so its passes depend on the scenario."""
-
-    name = "watchful"
-    time_aware = True
-    state = ("seen",)
-
-    def setup(self) -> None:
-        self.seen = 0
-
-    @torch.no_grad()
-    def predict(self, x, moment):
-        return self.logits(x)
-
-    def adapt(self, moment):
-        self.seen += 1
-        return "waited" if moment.queued else "none"
-
-
-def test_time_aware_methods_see_their_own_clock_and_share_nothing(network, batches):
-    clock = CLOCK | {"watchful": (50, 20)}
-    scenarios = [Discrete(interval_ms=40), Continuous(threshold_ms=100)]
-    results = tempora.evaluate(
-        network("fashion_resnet"), batches, [Watchful], scenarios, clock=clock, device="cpu"
-    )
-    assert set(results.utilities["origin"]) == {"live"}
-    actions = results.traces[results.traces["served"]].groupby("protocol")["action"].agg(set)
-    assert "waited" in actions["discrete"]
-    # The greedy user's next batch is there while the last one is adapted on; after the last of all there is none.
-    assert actions["continuous"] == {"waited", "none"}
 
 
 def test_a_live_pass_replays_to_its_own_course(runs):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from late_action import Late
+from watching import Watches
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.engine import Observer
 from tempora_tta.engine.build import job_from_python
 from tempora_tta.engine.own_profile import needs
 from tempora_tta.engine.profile_child import subject_of
@@ -32,17 +32,6 @@ SCENARIOS = [
     Deployment(arrivals="on_prediction", threshold_x=3, budget_x=0.25),
 ]
 METHODS = ["standard", "adabn", "lame", "tent", "eta"]
-
-
-class Watches(Observer):
-    def __init__(self) -> None:
-        self.passes, self.notes = [], []
-
-    def pass_started(self, kind, batches):
-        self.passes.append(kind)
-
-    def note(self, text):
-        self.notes.append(text)
 
 
 def made_up(methods=METHODS, **more) -> Profile:

@@ -6,10 +6,11 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from watching import Watches
 
 from tempora_tta import TemporaError
 from tempora_tta.config import MethodConfig
-from tempora_tta.engine import Observer, suites
+from tempora_tta.engine import suites
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
 
@@ -30,16 +31,8 @@ FROZEN = {
 """sha256 of each part without its comments. A change means a new version, never a new number here."""
 
 
-class Notes(Observer):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 def made(name: str, **flags: object) -> tuple[str | None, list[str]]:
-    notes = Notes()
+    notes = Watches()
     job = build_job(load_config(Path(name), flags={"device": "cpu", **flags}), notes)
     return job.facts.get("suite"), notes.notes
 

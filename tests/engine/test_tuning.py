@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
+from watching import Watches
 
 from tempora_tta import data, methods, models
 from tempora_tta.analysis import winners_of
@@ -181,12 +182,10 @@ def test_oracle_settings_keep_their_mark_and_are_neither_ranked_nor_recommended(
 
 
 def test_a_run_on_the_shifts_it_was_tuned_on_is_warned(oracle: Path) -> None:
-    heard: dict[str, list[str]] = {"fog": [], "snow": []}
-    for shift, notes in heard.items():
-        observer = Observer()
-        observer.note = notes.append  # type: ignore[method-assign]
-        build_job(load_config(oracle, flags={**SMALL, "data.shifts": shift}), observer)
-    told = {shift: any("tuned on fog" in note for note in notes) for shift, notes in heard.items()}
+    heard = {"fog": Watches(), "snow": Watches()}
+    for shift, watches in heard.items():
+        build_job(load_config(oracle, flags={**SMALL, "data.shifts": shift}), watches)
+    told = {shift: any("tuned on fog" in note for note in watches.notes) for shift, watches in heard.items()}
     assert told == {"fog": True, "snow": False}
 
 

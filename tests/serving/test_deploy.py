@@ -82,18 +82,6 @@ def test_images_and_batches_answer_as_the_network_does():
         assert list(module.parameters()) == []
 
 
-def test_it_predicts_what_the_method_does_and_leaves_the_callers_model_alone(model, batches):
-    before = model.weights_hash()
-    with tempora.deploy(model, "tent", device="cpu") as pipeline:
-        offline = create("tent", model)
-        for x in batches:
-            answer = pipeline.submit(x).result(WATCHDOG_S)
-            assert pipeline.wait(WATCHDOG_S)
-            assert torch.equal(answer.scores, offline.predict(x))
-            offline.adapt()
-    assert model.weights_hash() == before
-
-
 def test_what_a_client_does_to_its_buffer_afterwards_changes_nothing(let):
     network, buffer = tiny_network(), torch.ones(2, 1, 2, 2)
     with deployed(held(let_predict=let), network=network) as pipeline:

@@ -48,6 +48,7 @@ def test_what_was_evaluated_is_served(method, label, runtime, preset, expected, 
     advice = advised(model, batches, chosen, label=label, preset=preset)
     assert (advice.method, advice.evaluated) == (label, expected)
     made = Runtime.parse(runtime or "eager")
+    before = model.weights_hash()
     own = methods.create(expected.name, made.prepare(model), preset=preset, **expected.settings)
     offline = made.attach(own)
     with tempora.deploy(model, advice, device="cpu") as pipeline:
@@ -55,6 +56,7 @@ def test_what_was_evaluated_is_served(method, label, runtime, preset, expected, 
             assert torch.equal(pipeline.submit(x).result(60).scores, offline.predict(x))
             assert pipeline.wait(60)
             offline.adapt()
+    assert model.weights_hash() == before, "the caller's model is left alone"
 
 
 def test_an_answer_about_frames_brings_size_pace_and_deadline_along(model, batches):

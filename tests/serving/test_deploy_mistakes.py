@@ -96,6 +96,8 @@ def test_the_first_answer_and_not_the_first_image_shows_the_shape():
             "shapes are not collected into one batch"
         )
         assert pipeline.wait(WATCHDOG_S)
+        stats = pipeline.stats()
+        assert (stats["refused"], stats["failure"], stats["replaced"]) == (1, None, 0)
         with pytest.raises(TemporaError, match=r"\(1, 2, 2\).*example="):
             pipeline.submit(torch.ones(3, 5, 5))
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 import tempora_tta as tempora
 from live_clock import FakeClock, image, tiny_network
@@ -200,31 +199,6 @@ def test_a_batch_that_does_not_suit_the_method_is_answered_by_standard_and_the_m
         assert pipeline.wait(WATCHDOG_S)
         stats = pipeline.stats()
     assert (stats["replaced"], stats["steps"], stats["failure"]) == (2, 1, None)
-
-
-def picky_network():
-    class Picky(nn.Module):
-        def forward(self, x):
-            if bool((x == 13).any()):
-                raise RuntimeError("thirteen")
-            return x.flatten(1)
-
-    network = nn.Sequential()
-    network.add_module("flat", Picky())
-    network.add_module("head", nn.Linear(4, 3))
-    return tempora.models.wrap(network, features="flat", head="head")
-
-
-def test_a_batch_that_even_standard_cannot_take_is_refused_and_the_method_stays(clock, kind):
-    with tempora.deploy(picky_network(), kind, device="cpu", clock=clock) as pipeline:
-        bad = pipeline.submit(torch.full((2, 1, 2, 2), 13.0))
-        with pytest.raises(TemporaError, match="thirteen"):
-            bad.result(WATCHDOG_S)
-        assert pipeline.submit(X).result(WATCHDOG_S).scores is not None
-        stats = pipeline.stats()
-        assert (stats["refused"], stats["failure"], stats["replaced"]) == (1, None, 0)
-    with pytest.raises(TemporaError, match=r"example=.*thirteen"):
-        tempora.deploy(picky_network(), kind, device="cpu", example=torch.full((2, 1, 2, 2), 13.0))
 
 
 # Calls that do not return. Python cannot end a thread, so close() leaves it to itself.

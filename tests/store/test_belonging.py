@@ -105,22 +105,6 @@ def test_segments_of_another_run_or_none_are_noticed(tmp_path: Path) -> None:
         pack(folders[0])
 
 
-def test_a_steady_run_without_its_profile_is_noticed(tmp_path: Path) -> None:
-    (tmp_path / "profile.json").write_text("{}")
-    write_run(tmp_path, scenarios=FEW, clock="steady:abc")
-    (tmp_path / "profile.json").unlink()
-    with pytest.raises(TemporaError, match=r"profile\.json is missing"):
-        pack(tmp_path)
-
-
-def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = mixed(runs, tmp_path / "run")
-    monkeypatch.setattr("tempora_tta.store.record.MOST_BYTES", 1 << 20)
-    (folder / "run.json").write_bytes(b" " * (1 << 20) + (folder / "run.json").read_bytes())
-    with pytest.raises(TemporaError, match=r"run\.json is damaged.* more than 1 MiB"):
-        open_run(folder)
-
-
 @pytest.mark.parametrize("depth", [200, 1000, 100_000])
 def test_a_nest_in_run_json_is_no_traceback(runs: Path, tmp_path: Path, depth: int) -> None:
     folder = mixed(runs, tmp_path / "run")

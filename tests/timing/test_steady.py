@@ -93,14 +93,6 @@ def test_work_of_a_different_size_counts_in_the_mean():
     )
 
 
-def test_time_that_does_not_follow_the_amount_is_one_number():
-    noise = np.random.default_rng(0).normal(10, 0.1, 40)
-    found = fitting.fit(noise.tolist(), list(range(40)))
-    assert found.per_amount_ms == 0
-    assert found.at(0) == found.at(1000) == float(np.median(noise))
-    assert fitting.fit([1.0, 2.0, 9.0], [3, 3, 3]).at(3) == 2.0
-
-
 def test_the_error_of_a_median_shrinks_with_its_samples():
     draw = np.random.default_rng(1)
     errors = [fitting.fit(draw.normal(10, 1, n).tolist(), [None] * n).error for n in (25, 400)]
