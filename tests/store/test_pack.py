@@ -169,7 +169,7 @@ def test_a_tampered_pack_is_refused_with_what_its_reader_can_do(packed: Path, tm
     forged = rewritten(packed, tmp_path / "forged.tempora", change)
     with pytest.raises(TemporaError, match=r"forged\.tempora.*changed after.*ask for it again") as found:
         tempora.open_run(forged)
-    assert "tempora-pack-" not in str(found.value)
+    assert not any(word in str(found.value) for word in ("tempora-pack-", "same command"))
 
 
 def repeated(members: Members) -> None:
