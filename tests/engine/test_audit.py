@@ -14,10 +14,8 @@ from tempora_tta.engine.audit import audit
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.plan import make_plan
-from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.store import RunFolder
 from tempora_tta.timing import load_profile
-from tempora_tta.timing.record import record
 
 
 @pytest.fixture(scope="module")
@@ -58,25 +56,18 @@ def test_an_audit_finds_a_result_that_was_tampered_with(configured):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "message"),
+    ("key", "value", "said"),
     [
-        ("batches", "many", r"run\.json cannot be run: batches='many'"),
-        ("methods", ["lame"], r"on contrast, seed 2025, is not in the configuration of .*run\.json"),
+        ("batches", "many", "run.json.*batches='many'"),
+        ("methods", ["lame"], "contrast, seed 2025.*run.json"),
+        ("config", None, "Python"),
     ],
 )
-def test_a_configuration_that_is_not_this_runs_is_refused(configured, key, value, message, monkeypatch):
-    _, results = configured
-    monkeypatch.setitem(results.manifest["config"], key, value)
-    with pytest.raises(TemporaError, match=message):
-        audit(results, cells=1)
-
-
-def test_runs_from_python_cannot_be_audited(network, batches):
-    results = tempora.evaluate(
-        network("fashion_resnet"), batches[:2], ["standard"], [], clock=CLOCK, device="cpu"
-    )
-    with pytest.raises(TemporaError, match="was made from Python"):
-        audit(results)
+def test_a_configuration_that_is_not_this_runs_is_refused(configured, key, value, said, monkeypatch):
+    manifest = configured[1].manifest
+    monkeypatch.setitem(manifest if key == "config" else manifest["config"], key, value)
+    with pytest.raises(TemporaError, match=said):
+        audit(configured[1], cells=1)
 
 
 def test_the_plan_counts_cells_and_passes(configured):
@@ -98,26 +89,11 @@ def test_the_plan_counts_tails_that_no_standard_pass_holds(configured):
     assert alone.methods[0].most_passes > both.methods[1].most_passes
 
 
-def test_a_recorded_profile_is_a_clock(configured, tmp_path):
-    config, _ = configured
-    job = build_job(replace(config, clock="steady"))
-    profile = record(subject_of(job), seconds=0.1, labels=["adabn", "eta"])
-    profile.save(tmp_path / "profile.json")
-    assert set(load_profile(tmp_path / "profile.json").methods) == {"standard", "adabn", "eta"}
-    rows = profile.overheads()
-    assert [row["method"] for row in rows] == ["standard", "adabn", "eta"]
-    assert all(row["service_ms"] >= row["predict_ms"] for row in rows)
-    assert rows[2]["facts"].updated_parameters > 0
-
-
 def test_a_clock_keeps_the_verdict_it_was_recorded_with(network, batches, tmp_path):
     known = load_profile(CLOCK)
     entries = [entry.model_copy(update={"error": 0.2}) for entry in known.entries]
-    noisy = known.model_copy(update={"entries": entries})
-    noisy.save(tmp_path / "noisy.json")
+    known.model_copy(update={"entries": entries}).save(tmp_path / "noisy.json")
     run = tempora.evaluate(
-        network("fashion_resnet"), batches, ["standard"], [], clock=tmp_path / "noisy.json", device="cpu"
+        network("fashion_resnet"), batches[:2], "standard", [], clock=tmp_path / "noisy.json", device="cpu"
     )
     assert run.manifest["verdict"]["text"].startswith("WARN: recorded clock")
-    quiet = tempora.evaluate(network("fashion_resnet"), batches, ["standard"], [], clock=CLOCK, device="cpu")
-    assert quiet.manifest["verdict"]["text"] == "VALID: recorded clock"

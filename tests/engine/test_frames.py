@@ -68,18 +68,6 @@ def test_six_terms_give_the_utility_of_each_cell_and_of_both_shifts_together(run
         assert (rows["covariance"].abs() > 1e-6).any()
 
 
-def test_what_a_frame_is_worth_changes_no_pass(network, batches):
-    patient, hasty = (
-        Deployment(fps=180),
-        Deployment(fps=180, deadline_ms=90, residuals=False),
-    )
-    cells = evaluate(network, batches, [patient, hasty]).utilities
-    tent = cells[(cells["method"] == "tent") & (cells["shift"] == "contrast")].set_index("label")
-    assert tent.loc[patient.label, "origin"] == "live"
-    assert tent.loc[patient.label, "adapting_pass"] == tent.loc[hasty.label, "adapting_pass"]
-    assert tent.loc[patient.label, "utility"] > tent.loc[hasty.label, "utility"] > 0
-
-
 def test_only_sizes_that_were_run_have_an_answer(network, batches, run):
     other = Deployment(fps=30, batch_size=4, deadline_ms=200)
     with pytest.raises(

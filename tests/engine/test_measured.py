@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import tempora_tta as tempora
-from tempora_tta import TemporaError
 from tempora_tta.data import from_batches
 from tempora_tta.engine import measured
 from tempora_tta.engine.build import job_from_python
@@ -66,34 +65,6 @@ def test_a_pass_is_judged_by_standard_inference_before_and_after_it(drift_from):
     assert clock.calls == 5 * LOOK_BATCHES, "a look after one pass is the look before the next"
 
 
-def test_a_given_lambda_does_not_make_times_invalid(drift_from):
-    """A given lambda may be far from this machine's standard inference without any noise of the machine."""
-    for baseline, status in (
-        (Baseline(1000, source="given"), "VALID"),
-        (Baseline(1000, median_ms=990), "INVALID"),
-    ):
-        _, facts = drift_from(baseline)[0].around(lambda: Trace.empty(1, 8))
-        assert facts["verdict"]["status"] == status
-
-
-@pytest.mark.parametrize(
-    ("drift", "status"),
-    [(0.0, "VALID"), (0.05, "VALID"), (0.051, "WARN"), (0.15, "WARN"), (0.151, "INVALID")],
-)
-def test_the_limits_of_drift(drift, status):
-    verdict = judged(drift)
-    assert verdict.status == status
-    assert ("close other programs" in str(verdict)) == (status != "VALID")
-
-
-def test_the_runs_verdict_is_that_of_its_worst_pass():
-    assert str(judged_run([])) == str(judged_run([judged(0)])) == "VALID"
-    mixed = judged_run([judged(0), judged(0.08), judged(0.23)])
-    assert mixed.status == "INVALID"
-    assert "1 of 3 passes is INVALID" in str(mixed)
-    assert judged_run([judged(0), judged(0.08)]).status == "WARN"
-
-
 def test_invalid_passes_are_repeated_and_offline_is_never_marked(network, batches, monkeypatch):
     verdicts = iter([Verdict("INVALID", ("another process",))] * 2 + [Verdict()] * 100)
     monkeypatch.setattr(measured, "judged", lambda drift: next(verdicts))
@@ -116,19 +87,30 @@ def test_invalid_passes_are_repeated_and_offline_is_never_marked(network, batche
     assert offline["utility_lo"] == offline["utility"] == offline["utility_hi"]
 
 
+def test_the_limits_of_drift_and_the_verdict_of_the_worst_pass():
+    limits = {0.0: "VALID", 0.05: "VALID", 0.051: "WARN", 0.15: "WARN", 0.151: "INVALID"}
+    assert {drift: judged(drift).status for drift in limits} == limits
+    assert str(judged_run([])) == str(judged_run([judged(0)])) == "VALID"
+    assert judged_run([judged(0), judged(0.08)]).status == "WARN"
+    mixed = judged_run([judged(0), judged(0.08), judged(0.23)])
+    assert (mixed.status, "1 of 3" in str(mixed)) == ("INVALID", True)
+
+
+def test_a_given_lambda_does_not_make_times_invalid(drift_from):
+    """A given lambda may be far from this machine's standard inference without any noise of the machine."""
+    for baseline, status in (
+        (Baseline(1000, source="given"), "VALID"),
+        (Baseline(1000, median_ms=990), "INVALID"),
+    ):
+        _, facts = drift_from(baseline)[0].around(lambda: Trace.empty(1, 8))
+        assert facts["verdict"]["status"] == status
+
+
 def test_lambda_may_come_from_a_sweep_over_every_shift(network, batches, tmp_path):
     options = {"clock": "measured", "calibration_batches": "sweep", "warmup_batches": 0, "device": "cpu"}
-    shifts = {"first": batches[:3], "second": batches[:4]}
+    shifts = {"first": batches[:2], "second": batches[:3]}
     for _ in range(2):  # the second call resumes, and takes lambda over
         run = tempora.evaluate(
             network("fashion_resnet"), shifts, "standard", [], seeds=(1, 2), out=tmp_path / "run", **options
         )
-    assert run.manifest["baseline"]["batches"] == 7
-    both = Baseline.from_times([10, 10, 12, 11, 11, 12], provision=6)
-    assert (both.mean_ms, both.sigma_ms) == pytest.approx((11, 0.8165), abs=1e-4)
-    assert both.baseline_ms == pytest.approx(15.899, abs=1e-3)
-    for wrong in (1, "sweeps"):
-        with pytest.raises(TemporaError, match="calibration_batches"):
-            tempora.evaluate(
-                "fashion_resnet", batches, "standard", [], **{**options, "calibration_batches": wrong}
-            )
+    assert run.manifest["baseline"]["batches"] == 5

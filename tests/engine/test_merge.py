@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
-import typer
 from latencies import CLOCK
 from typer.testing import CliRunner
 
+from made_runs import Pace, write_run
 from tempora_tta import TemporaError
-from tempora_tta.cli.files import merge as merge_command
+from tempora_tta.cli.app import app
 from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Run
 from tempora_tta.engine.build import build_job
 from tempora_tta.evaluation import finished
+from tempora_tta.scenarios import Offline
 from tempora_tta.store import RunFolder, open_run
 from tempora_tta.store.merge import merge
 from tempora_tta.timing import load_profile
@@ -70,85 +70,50 @@ def on(shift: str) -> dict[str, object]:
     "apart",
     [
         [{"data": on("contrast")}, {"data": on("clean")}],
-        [{"methods": ["standard", "lame"]}, {"methods": ["neo", "tent"]}],
+        [
+            {"data": on("contrast"), "methods": ["standard", "lame"]},
+            {"data": on("clean"), "methods": ["neo", "tent"]},
+        ],
     ],
 )
-def test_parts_join_to_the_whole(clock_file, whole, tmp_path, apart):
+def test_parts_join_to_the_whole_and_what_none_has_is_made_later(clock_file, whole, tmp_path, apart):
     parts = [run(configuration(clock_file, **part), tmp_path / str(at)) for at, part in enumerate(apart)]
-    assert merge(parts, tmp_path / "merged") == len(list(whole.glob("traces/*.parquet")))
-    traces = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("merged/traces/*.parquet")}
-    run(configuration(clock_file), tmp_path / "merged")
-    assert traces == {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("merged/traces/*.parquet")}
-    assert open_run(tmp_path / "merged").utilities.equals(open_run(whole).utilities)
-
-
-def test_what_no_part_has_is_made_later(clock_file, whole, tmp_path):
-    apart = {"contrast": ["standard", "lame"], "clean": ["neo", "tent"]}
-    parts = [
-        run(configuration(clock_file, data=on(shift), methods=methods), tmp_path / shift)
-        for shift, methods in apart.items()
-    ]
-    app = typer.Typer()
-    app.command()(merge_command)
-    command = [*map(str, parts), "--out", str(tmp_path / "merged")]
+    merged = tmp_path / "merged"
+    command = ["merge", *map(str, parts), "--out", str(merged)]
     assert CliRunner().invoke(app, command).exit_code == 0
-    run(configuration(clock_file), tmp_path / "merged")
+    traces = {path.name: path.stat().st_mtime_ns for path in merged.glob("traces/*.parquet")}
+    run(configuration(clock_file), merged)
+    assert traces.items() <= {path.name: path.stat().st_mtime_ns for path in merged.glob("traces/*")}.items()
     columns = [name for name in open_run(whole).utilities if not name.endswith("_pass")]
-    found, expected = (open_run(folder).utilities[columns] for folder in (tmp_path / "merged", whole))
+    found, expected = (open_run(folder).utilities[columns] for folder in (merged, whole))
     pd.testing.assert_frame_equal(found, expected)
     assert isinstance(CliRunner().invoke(app, command).exception, TemporaError)
+
+
+SNOW = {"shifts": ("snow",)}
+PARTS = {
+    "methods": {"standard": Pace(9.0, 0.0, 0.3)},
+    "shifts": ("fog",),
+    "scenarios": (Offline(),),
+    "batches": 4,
+}
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"batches": 3}, ".*batches"),
-        ({"methods": ["standard", {"name": "tent", "lr": 0.5}]}, "method_settings of tent"),
-        ({"deterministic": True}, "deterministic is False"),
+        ({"batches": 3}, "batches"),
+        ({"method_settings": {"standard": {"settings": {"lr": 1}}}, **SNOW}, "settings of standard"),
+        ({"baseline": {"baseline_ms": 60.0}, **SNOW}, r"lambda.*10\.0.*60\.0"),
+        ({"identity": {"standard": {"machine": "another one"}}, **SNOW}, r"machine.*'another one'"),
+        (None, "two"),
     ],
 )
-def test_different_jobs_are_refused(clock_file, whole, tmp_path, change, said):
-    other = run(configuration(clock_file, **change), tmp_path / "other")
-    torch.use_deterministic_algorithms(False)
-    with pytest.raises(TemporaError, match=f"not parts of one job: {said}"):
-        merge([whole, other], tmp_path / "merged")
+def test_what_is_no_part_of_one_job_is_refused(tmp_path, change, said):
+    write_run(tmp_path / "one", clock="measured", **PARTS)
+    if change is not None:
+        write_run(tmp_path / "two", clock="measured", **PARTS | change)
+    parts = [path for path in (tmp_path / "one", tmp_path / "two") if path.exists()]
+    with pytest.raises(TemporaError, match=said):
+        merge(parts, tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
-
-
-def test_one_folder_is_nothing_to_merge(whole, tmp_path):
-    with pytest.raises(TemporaError, match="at least two"):
-        merge([whole], tmp_path / "merged")
-
-
-def test_different_lambdas_are_refused(tmp_path):
-    parts = [
-        run(configuration("measured", threads=1, baseline_ms=ms, methods=[method]), tmp_path / str(ms))
-        for method, ms in (("standard", 50.0), ("neo", 60.0))
-    ]
-    with pytest.raises(TemporaError, match=r"lambda is 50\.0 in the first and 60\.0 in the second"):
-        merge(parts, tmp_path / "merged")
-
-
-def test_different_devices_are_refused(tmp_path):
-    parts = [
-        run(configuration("measured", threads=1, baseline_ms=50.0, methods=[method]), tmp_path / method)
-        for method in ("standard", "neo")
-    ]
-    _pretend_another_machine(parts[1])
-    with pytest.raises(TemporaError, match=r"machine is .* and 'another machine' in the second"):
-        merge(parts, tmp_path / "merged")
-
-
-def _pretend_another_machine(path: Path) -> None:
-    """Rewrite a run's passes as if they had been made on another kind of device."""
-    folder = RunFolder(path)
-    keys = {}
-    for key, stored in list(folder.passes().items()):
-        trace = stored.trace()
-        folder.remove_pass(key)
-        identity = {**stored.identity, "machine": "another machine"}
-        keys[key] = folder.write_pass(identity, trace, stored.facts).key
-    table = folder.utilities()
-    for name in ("adapting_pass", "frozen_pass"):
-        table[name] = table[name].map(lambda key: keys.get(key, key))
-    folder.write_utilities(table)

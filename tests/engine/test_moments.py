@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -72,11 +72,13 @@ def test_a_periodic_schedule_says_how_long_the_pipeline_may_be_busy_also_at_its_
     assert [moment.slack_ms for moment in moments["predict"]] == [100.0] * 6
     assert [moment.slack_ms for moment in moments["adapt"]] == [58.0] * 6
     assert {moment.queued for moment in moments["adapt"]} == {0}
-
-
-def test_a_batch_that_came_meanwhile_is_queued_and_the_one_after_it_is_the_next_arrival() -> None:
+    first = moments["predict"][0]
+    assert (first.cost_ms, first.mode_cost_ms) == ({"step": 30.0}, {"looking": 42.0, "learning": 30.0})
     first = heard(Discrete(interval_ms=41))["adapt"][0]
-    assert (first.now_ms, first.queued, first.slack_ms) == (42.0, 1, 40.0)
+    assert (first.now_ms, first.queued, first.slack_ms) == (42.0, 1, 40.0), "one came meanwhile"
+    reforward = heard(Discrete(interval_ms=100), reforward=True)["predict"]
+    assert len(reforward) == 12, "each batch twice"
+    assert reforward[-1].cost_ms == {"step": 42.0 + 30.0 + 42.0}, "the prediction holds the step"
 
 
 def test_the_next_arrival_of_a_random_schedule_is_not_told() -> None:
@@ -92,40 +94,6 @@ def test_the_greedy_user_waits_while_the_model_adapts() -> None:
     assert {moment.threshold_ms for moment in moments["adapt"]} == {100.0}
 
 
-def test_costs_are_known_from_the_first_batch_on() -> None:
-    first = heard(Discrete(interval_ms=100))["predict"][0]
-    assert first.cost_ms == {"step": 30.0}
-    assert first.mode_cost_ms == {"looking": 42.0, "learning": 30.0}
-
-
-class Beginner(Listener):
-    """Does something else with its first batch."""
-
-    name = "beginner"
-    actions = {"begun": LEARNS, "step": LEARNS}
-    state = ("seen",)
-
-    def setup(self) -> None:
-        self.seen = 0
-
-    def adapt(self, moment: Moment) -> str:  # type: ignore[override]
-        super().adapt(moment)
-        self.seen += 1
-        return "begun" if self.seen == 1 else "step"
-
-
-def test_the_warm_up_of_a_later_pass_begins_again_too() -> None:
-    clock = CLOCK | {"beginner": (42, 30)}
-    scenarios = [Discrete(interval_ms=100), Continuous(threshold_ms=100)]
-    tempora.evaluate(
-        tiny_network(), STREAM, [Beginner], scenarios, clock=clock, device="cpu", warmup_batches=2
-    )
-    starts = [
-        moment for phase, moment in told if phase == "predict" and moment.now_ms == 0 and moment.baseline_ms
-    ]
-    assert [set(moment.cost_ms) for moment in starts] == [{"begun", "step"}] * 3
-
-
 def test_a_frozen_model_is_told_as_much() -> None:
     moments = heard(Amortised(budget_ms=70, rule="overshoot"))
     assert len(moments["predict"]) == 3
@@ -134,32 +102,6 @@ def test_a_frozen_model_is_told_as_much() -> None:
     for moment in moments["frozen"]:
         assert (moment.budget_left_ms, moment.spent_ms, moment.baseline_ms) == (0.0, 96.0, 40.0)
         assert moment.cost_ms == {"step": 30.0}
-
-
-def test_what_an_action_costs_under_reforward_is_the_prediction_that_holds_it() -> None:
-    moments = heard(Continuous(threshold_ms=100), reforward=True)
-    assert len(moments["predict"]) == 12  # each batch twice
-    assert moments["predict"][-1].cost_ms == {"step": 42.0 + 30.0 + 42.0}
-
-
-def test_passes_of_their_own_agree_to_the_bit_whether_others_share_or_not(
-    network: Callable[[str], Any], batches: Any
-) -> None:
-    scenarios = [Discrete(interval_ms=50), Continuous(threshold_ms=90), Amortised(budget_x=0.25)]
-    shared, unshared = (
-        tempora.evaluate(
-            network("fashion_resnet"),
-            batches,
-            [Hurrying],
-            scenarios,
-            clock=CLOCK | {"hurrying": (42, 30)},
-            share=share,
-        )
-        for share in (True, False)
-    )
-    assert shared.traces.equals(unshared.traces)
-    assert set(shared.utilities["origin"]) == {"live"}
-    assert shared.traces.groupby("protocol")["action"].agg(set).to_dict()["discrete"] >= {"none", "hurry"}
 
 
 class Hurrying(Method):
@@ -214,3 +156,21 @@ def test_the_live_pipeline_tells_the_same() -> None:
         90.0,
         100.0,
     )
+
+
+def test_passes_of_their_own_agree_to_the_bit_whether_others_share_or_not() -> None:
+    network = tiny_network()
+    shared, unshared = (
+        tempora.evaluate(
+            network,
+            STREAM,
+            [Hurrying],
+            [Discrete(interval_ms=50), Continuous(threshold_ms=90), Amortised(budget_x=0.25)],
+            clock=CLOCK | {"hurrying": (42, 30)},
+            share=share,
+        )
+        for share in (True, False)
+    )
+    assert shared.traces.equals(unshared.traces)
+    assert set(shared.utilities["origin"]) == {"live"}
+    assert shared.traces.groupby("protocol")["action"].agg(set).to_dict()["discrete"] >= {"none", "hurry"}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import pytest
 import torch
 from latencies import CLOCK
-from test_sharing import FITTING, GRID, ONE_OF_EACH, QUICK, SMALL
+from test_sharing import GRID, ONE_OF_EACH, SMALL
 
 import tempora_tta as tempora
 from tempora_tta._global_state import own_randomness
@@ -63,42 +62,41 @@ def agree(model, batches, methods, scenarios, **options):
             assert found == value or (value is None and found != found), (row["method"], row["label"], name)
 
 
-def settled(method):
-    return (method, SMALL[method]) if method in SMALL else method
-
-
 @pytest.mark.parametrize(
     ("name", "method"),
-    [*QUICK, ("fashion_resnet", "pace"), ("fashion_resnet", "settle"), ("fashion_vit", "settle")],
+    [
+        *(("fashion_resnet", method) for method in ("adabn", "lame", "tent", "pace", "settle")),
+        pytest.param("fashion_vit", "eta", marks=pytest.mark.slow),
+    ],
 )
 def test_one_of_each_kind(network, batches, name, method):
-    agree(network(name), {"contrast": batches}, ["standard", settled(method)], ONE_OF_EACH)
+    agree(network(name), {"contrast": batches}, ["standard", method], ONE_OF_EACH)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "method"), FITTING)
-def test_every_method_under_the_whole_grid(network, batches, name, method):
-    agree(network(name), {"contrast": batches}, ["standard", settled(method)], GRID)
+def test_the_whole_grid(network, batches):
+    agree(network("fashion_resnet"), {"contrast": batches}, ["standard", "tent"], GRID)
 
 
-@pytest.mark.parametrize(
-    ("method", "settings"),
-    [
-        ("tent", {"every": 2}),
-        ("tent", {"stop_after": 3}),
-        ("tent", {"reforward": True}),
-        ("alpha_bn", {"passes": 2}),
-    ],
-)
-def test_schedules(network, batches, method, settings):
-    agree(network("fashion_resnet"), {"contrast": batches}, [(method, settings)], ONE_OF_EACH)
+SCHEDULES = {
+    "every": ("tent", {"every": 2}),
+    "stop": ("tent", {"stop_after": 3}),
+    "after": ("tent", {"reforward": True}),
+    "passes": ("alpha_bn", {"passes": 2}),
+}
 
 
-@pytest.mark.parametrize(("stream", "method"), list(itertools.product(STREAMS, ["tent", "rotta"])))
-def test_streams(network, batches, stream, method):
+def test_schedules(network, batches):
+    methods = [(name, {**settings, "label": label}) for label, (name, settings) in SCHEDULES.items()]
+    clock = CLOCK | dict.fromkeys(SCHEDULES, (41, 56))
+    agree(network("fashion_resnet"), {"contrast": batches}, methods, ONE_OF_EACH[:10:2], clock=clock)
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream["kind"])
+def test_streams(network, batches, stream):
     halves = {"contrast": batches[:4], "again": batches[4:]}
-    rescued = Deployment(interval_ms=45, fallback="latest", budget_ms=120)
-    agree(network("fashion_resnet"), halves, [settled(method)], [*ONE_OF_EACH, rescued], stream=stream)
+    methods = ["tent", ("rotta", SMALL["rotta"])]
+    agree(network("fashion_resnet"), halves, methods, [*ONE_OF_EACH[5:12:2], ONE_OF_EACH[0]], stream=stream)
 
 
 AT_ONCE = [
@@ -115,17 +113,7 @@ AT_ONCE = [
 
 
 @pytest.mark.parametrize(
-    "method",
-    [
-        "standard",
-        "adabn",
-        "lame",
-        ("tent", {"every": 2}),
-        ("shot_im", {"stop_after": 2}),
-        "rotta",
-        "settle",
-        "pace",
-    ],
+    "method", ["lame", ("tent", {"every": 2}), ("shot_im", {"stop_after": 2}), "settle", "pace"]
 )
 def test_frames_answered_at_once(network, frames, method):
     agree(network("fashion_resnet"), {"contrast": frames}, [method], AT_ONCE)

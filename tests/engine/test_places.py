@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from latencies import CLOCK
+from typer.testing import CliRunner
+from watching import Watches
 
 from tempora_tta import TemporaError
+from tempora_tta.cli.app import app
 from tempora_tta.config import RunConfig, checked
 from tempora_tta.engine import Observer, Run, Stopped
 from tempora_tta.engine.build import build_job
@@ -64,21 +69,6 @@ class Sleeps(Method):
 class Raises(Method):
     def predict(self, x: torch.Tensor) -> torch.Tensor:
         raise ValueError("no")
-
-
-class Watches(Observer):
-    """Remembers what it was told, and may do something when a task is done."""
-
-    def __init__(self, on_finish=lambda: None) -> None:
-        self.notes, self.finished_tasks = [], []
-        self.on_finish = on_finish
-
-    def note(self, text):
-        self.notes.append(text)
-
-    def task_finished(self, method, shift, seed):
-        self.finished_tasks.append((method, shift))
-        self.on_finish()
 
 
 @pytest.fixture(scope="module")
@@ -148,78 +138,6 @@ def local(clock_file, tmp_path_factory):
     return contents(folder)
 
 
-# -- processes ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_two_processes_write_what_one_does(clock_file, local, tmp_path):
-    watches = Watches()
-    run_cores(configuration(clock_file), tmp_path / "run", watches)
-    assert contents(tmp_path / "run") == local
-    assert sorted(watches.finished_tasks) == sorted((m, s) for m in METHODS for s in SHIFTS)
-
-
-@pytest.mark.slow
-def test_a_killed_process_costs_only_its_task(monkeypatch, clock_file, tmp_path):
-    config = configuration(clock_file, methods=["standard", f"{__name__}:DiesOnce"])
-    monkeypatch.setenv("DIED_ONCE", str(tmp_path / "died"))
-    watches = Watches()
-    run_cores(config, tmp_path / "run", watches)
-    assert ["made again" in note for note in watches.notes] == [True]
-    assert len(watches.finished_tasks) == 2 * len(SHIFTS)
-    run_local(config, tmp_path / "local")
-    assert contents(tmp_path / "run") == contents(tmp_path / "local")
-
-
-@pytest.mark.slow
-def test_a_task_that_kills_every_process_fails_and_the_rest_goes_on(clock_file, tmp_path):
-    config = configuration(
-        clock_file, methods=["standard", f"{__name__}:Poison"], data={"shifts": ["clean"], "workers": 0}
-    )
-    run = run_cores(config, tmp_path / "run")
-    statuses = {row["method"]: row["status"] for row in run.rows}
-    assert statuses.pop("standard") == "ok"
-    assert list(statuses.values()) == ["failed: its process died, and twice more when it had one to itself"]
-
-
-@pytest.mark.slow
-def test_frozen_batches_of_a_failed_standard_fail_too(monkeypatch, clock_file, tmp_path):
-    """Only Standard's process dies: LAME's cells that need its pass say so."""
-    run_local(configuration(clock_file, methods=["standard", "lame"]), tmp_path / "run")
-    for path in (tmp_path / "run" / "traces").glob("clean--standard*"):
-        path.unlink()
-    monkeypatch.setattr(OnCores, "made", lambda self, tasks: ((task, Failed("killed")) for task in tasks))
-    run = run_cores(configuration(clock_file, methods=["standard", "lame"]), tmp_path / "run")
-    failed = {row["status"] for row in run.rows if row["method"] == "lame" and row["shift"] == "clean"}
-    assert failed == {"ok", "failed: the Standard pass that holds its frozen batches failed"}
-
-
-@pytest.mark.slow
-def test_a_task_that_raises_is_recorded_with_its_reason(clock_file, tmp_path):
-    config = configuration(clock_file, methods=["standard", f"{__name__}:Raises"])
-    run = run_cores(config, tmp_path / "run")
-    raised = [row["status"] for row in run.rows if row["method"] != "standard"]
-    assert raised == ["failed: ValueError: no"] * 8
-
-
-@pytest.mark.slow
-def test_a_stopped_run_resumes_and_a_finished_one_needs_no_process(monkeypatch, clock_file, local, tmp_path):
-    watches = Watches()
-    watches.on_finish = lambda: setattr(watches, "stop_requested", True)
-    with pytest.raises(Stopped):
-        run_cores(configuration(clock_file), tmp_path / "run", watches)
-    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").glob("traces/*.parquet")}
-    assert 0 < len(before) < len(local) - 1
-    run_cores(configuration(clock_file), tmp_path / "run")
-    assert contents(tmp_path / "run") == local
-    assert {name: (tmp_path / "run" / "traces" / name).stat().st_mtime_ns for name in before} == before
-    monkeypatch.setattr(
-        OnCores, "made", lambda self, tasks: [pytest.fail("nothing is missing") for _ in tasks]
-    )
-    run_cores(configuration(clock_file), tmp_path / "run")
-    assert contents(tmp_path / "run") == local
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux which processes there are")
 def test_a_killed_run_leaves_no_process_behind(clock_file, tmp_path):
@@ -252,19 +170,6 @@ def _wait_until(done) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.slow
-def test_a_local_run_goes_on_elsewhere(clock_file, local, tmp_path):
-    """Passes of a task that was under way are not made again."""
-    run_local(configuration(clock_file), tmp_path / "run")
-    traces = tmp_path / "run" / "traces"
-    for path in traces.glob("*tent--live*"):
-        path.unlink()
-    before = {path.name: path.stat().st_mtime_ns for path in traces.iterdir()}
-    run_cores(configuration(clock_file), tmp_path / "run")
-    assert contents(tmp_path / "run") == local
-    assert {name: (traces / name).stat().st_mtime_ns for name in before} == before
-
-
 def test_how_many_processes(clock_file):
     few = configuration(clock_file, methods=["standard"], batches=2)
     assert cores_for(build_job(few)) == 1, "it would be done before another process has begun"
@@ -281,26 +186,6 @@ def test_how_many_processes(clock_file):
 def asked(config: RunConfig, folder: Path):
     with RunFolder.for_writing(folder) as opened:
         return OnCores(build_job(config), opened, Observer(), processes=1).asked()
-
-
-def test_a_node_with_other_weights_or_data_is_refused(clock_file, tmp_path):
-    question = asked(configuration(clock_file), tmp_path)
-    question.config["batch_size"] = 8
-    refused = answer(question, "kind")
-    assert isinstance(refused, Failed)
-    assert refused.for_all
-    assert "other weights, data or versions" in refused.reason
-
-
-def test_unlike_devices_are_not_timed_in_one_run(tmp_path):
-    from dataclasses import replace
-
-    question = replace(asked(configuration("measured"), tmp_path), kind="another GPU")
-    refused = answer(question)
-    assert isinstance(refused, Failed)
-    assert refused.for_all
-    assert refused.reason.startswith("--clock measured on unlike devices (another GPU, ")
-    assert "--clock steady" in refused.reason
 
 
 @pytest.mark.parametrize(
@@ -322,19 +207,48 @@ def test_a_task_holds_a_gpu_with_its_share_of_cores_or_is_alone_on_a_node_that_i
     assert Share.of(config, [*cluster, {"Alive": False, "Resources": {"CPU": 99.0}}]) == share
 
 
-@pytest.mark.parametrize(
-    ("device", "message"),
-    [("cuda:1", "Ray hands out devices itself"), ("cuda", "no node of the Ray cluster has a GPU")],
-)
-def test_a_device_that_a_cluster_does_not_have(clock_file, device, message):
-    with pytest.raises(TemporaError, match=message):
-        Share.of(configuration(clock_file, device=device), [{"Alive": True, "Resources": {"CPU": 1.0}}])
+def test_nodes_with_other_weights_or_data_or_devices_are_refused(clock_file, tmp_path):
+    other_data = asked(configuration(clock_file), tmp_path / "data")
+    other_data.config["batch_size"] = 8
+    other_device = replace(asked(configuration("measured"), tmp_path / "device"), kind="another GPU")
+    for refused, said in (
+        (answer(other_data, "kind"), "weights, data or versions"),
+        (answer(other_device), "another GPU.*--clock steady"),
+    ):
+        assert isinstance(refused, Failed)
+        assert refused.for_all
+        assert re.search(said, refused.reason)
 
 
-def test_without_ray_the_error_says_what_to_install(monkeypatch, clock_file, tmp_path):
+NO_GPU = [{"Alive": True, "Resources": {"CPU": 1.0}}]
+
+
+def without_ray(monkeypatch, config, out):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(TemporaError, match=r"pip install 'tempora-tta\[ray\]'"):
-        run_ray(configuration(clock_file), tmp_path / "run")
+    run_ray(config, out)
+
+
+def by_command(*words):
+    def call(monkeypatch, config, out):
+        result = CliRunner().invoke(app, ["run", "--out", str(out), *words])
+        raise result.exception
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda _, config, out: Share.of(replace(config, device="cuda:1"), NO_GPU), "Ray"),
+        (lambda _, config, out: Share.of(replace(config, device="cuda"), NO_GPU), "GPU"),
+        (without_ray, r"pip install 'tempora-tta\[ray\]'"),
+        (by_command("--executor", "rya"), "'rya'.*'ray'"),
+        (by_command("--address", "auto"), "--address auto.*--executor ray"),
+    ],
+)
+def test_what_cannot_be_had_says_what_to_do(monkeypatch, clock_file, tmp_path, call, said):
+    with pytest.raises(TemporaError, match=said):
+        call(monkeypatch, configuration(clock_file), tmp_path / "run")
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
@@ -343,130 +257,94 @@ def test_an_address_where_no_cluster_listens_is_said_at_once(clock_file, tmp_pat
     with socket.socket() as bound:  # and not listening: no other process gets the port meanwhile
         bound.bind(("127.0.0.1", 0))
         address = f"{scheme}127.0.0.1:{bound.getsockname()[1]}"
-        with pytest.raises(
-            TemporaError, match=rf"--address {address}: no Ray .*`ray start --head`.*--address auto"
-        ):
+        with pytest.raises(TemporaError, match=rf"{address}.*`ray start --head`.*--address auto"):
             run_ray(configuration(clock_file), tmp_path / "run", address=address)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--executor", "rya"], "unknown --executor 'rya': did you mean 'ray'"),
-        (["--address", "auto"], "--address auto: only with --executor ray"),
-    ],
-)
-def test_wrong_options(tmp_path, options, message):
-    from typer.testing import CliRunner
-
-    from tempora_tta.cli.app import app
-
-    result = CliRunner().invoke(app, ["run", "--out", str(tmp_path / "run"), *options])
-    assert isinstance(result.exception, TemporaError)
-    assert message in str(result.exception)
+# -- processes and clusters ---------------------------------------------------------------------------------
 
 
-# -- real clusters -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cluster():
-    """Two nodes of one core each on this machine."""
-    pytest.importorskip("ray")
-    made = start_cluster()
-    yield made
-    made.shutdown()
-
-
-def start_cluster():
-    from ray.cluster_utils import Cluster
-
-    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
-    made = Cluster(initialize_head=True, head_node_args=node)
-    made.add_node(**node)
-    return made
+def made_at(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("traces/*.parquet")}
 
 
 @pytest.mark.slow
-def test_two_nodes_write_what_a_local_run_does_and_a_finished_run_needs_neither(
+def test_processes_write_what_one_does_however_the_run_is_stopped_and_goes_on(
+    monkeypatch, clock_file, local, tmp_path
+):
+    """A run that was begun here goes on elsewhere, and passes that are there are not made again."""
+    watches = Watches()
+    watches.on_finish = lambda: setattr(watches, "stop_requested", True)
+    with pytest.raises(Stopped):
+        run_cores(configuration(clock_file), tmp_path / "run", watches)
+    before = made_at(tmp_path / "run")
+    assert 0 < len(before) < len(local) - 1
+    run_cores(configuration(clock_file), tmp_path / "run")
+    assert contents(tmp_path / "run") == local
+    assert before.items() < made_at(tmp_path / "run").items()
+    for path in tmp_path.glob("run/traces/*tent--live*"):
+        path.unlink()
+    run_local(configuration(clock_file), tmp_path / "run")
+    assert contents(tmp_path / "run") == local
+    monkeypatch.setattr(
+        OnCores, "made", lambda self, tasks: [pytest.fail("nothing is missing") for _ in tasks]
+    )
+    run_cores(configuration(clock_file), tmp_path / "run")
+    assert contents(tmp_path / "run") == local
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two nodes of one core each on this machine, where methods may die once."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:  # nodes inherit the variable
+        patch.setenv("DIED_ONCE", str(tmp_path_factory.mktemp("ray") / "died"))
+        made = Cluster(initialize_head=True, head_node_args=NODE)
+        made.add_node(**NODE)
+        yield made
+        made.shutdown()
+
+
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["cores", "ray"])
+def test_a_dead_process_costs_only_its_task(request, monkeypatch, clock_file, tmp_path, place):
+    own = [f"{__name__}:{name}" for name in ("DiesOnce", "Raises", "Poison")]
+    config = configuration(clock_file, methods=["standard", *own], data={"shifts": ["clean"], "workers": 0})
+    watches = Watches()
+    if place == "cores":
+        monkeypatch.setenv("DIED_ONCE", str(tmp_path / "died"))
+        run = run_cores(config, tmp_path / "run", watches)
+    else:
+        run = run_ray(config, tmp_path / "run", watches, request.getfixturevalue("cluster").address)
+    statuses = {row["method"].partition(":")[2] or row["method"]: row["status"] for row in run.rows}
+    assert statuses["standard"] == statuses["DiesOnce"] == "ok"
+    assert statuses["Raises"] == "failed: ValueError: no"
+    assert statuses["Poison"].startswith("failed: its process died")
+    assert place == "ray" or any("made again" in note for note in watches.notes)
+
+
+@pytest.mark.slow
+def test_two_nodes_write_what_a_local_run_does_though_one_is_lost_and_a_finished_run_needs_neither(
     cluster, clock_file, local, tmp_path
 ):
-    run_ray(configuration(clock_file), tmp_path / "run", address=cluster.address)
+    lost = [cluster.add_node(**NODE)]
+
+    def remove_a_node() -> None:
+        if lost:
+            cluster.remove_node(lost.pop(), allow_graceful=False)
+
+    run_ray(configuration(clock_file), tmp_path / "run", Watches(on_finish=remove_a_node), cluster.address)
     assert contents(tmp_path / "run") == local
     workers = RunFolder(tmp_path / "run").manifest()["workers"]
     assert sum(workers.values()) == len(SHIFTS) * len(METHODS)
     run_ray(configuration(clock_file), tmp_path / "run", address="127.0.0.1:1")
     assert contents(tmp_path / "run") == local
     assert RunFolder(tmp_path / "run").manifest()["workers"] == workers
-
-
-@pytest.mark.slow
-def test_a_task_of_a_killed_worker_is_made_again(monkeypatch, clock_file, tmp_path):
-    pytest.importorskip("ray")
-    config = configuration(clock_file, methods=["standard", f"{__name__}:DiesOnce"])
-    monkeypatch.setenv("DIED_ONCE", str(tmp_path / "died"))
-    made = start_cluster()  # its nodes inherit the variable
-    try:
-        run_ray(config, tmp_path / "run", address=made.address)
-    finally:
-        made.shutdown()
-    assert (tmp_path / "died").exists()
-    run_local(config, tmp_path / "local")
-    assert contents(tmp_path / "run") == contents(tmp_path / "local")
-
-
-@pytest.mark.slow
-def test_a_lost_node_costs_only_its_task(cluster, clock_file, local, tmp_path):
-    def remove_a_node() -> None:
-        if cluster.worker_nodes:
-            cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
-
-    run_ray(configuration(clock_file), tmp_path / "run", Watches(remove_a_node), cluster.address)
-    assert contents(tmp_path / "run") == local
-
-
-@pytest.mark.slow
-def test_a_restarted_head_loses_nothing(cluster, clock_file, local, tmp_path):
-    config = tmp_path / "run.yaml"
-    config.write_text(json.dumps(configuration(clock_file).plain()))
-    environment = os.environ | {"RAY_gcs_rpc_server_reconnect_timeout_s": "2"}
-    out = tmp_path / "run"
-
-    def command(address: str) -> list[str]:
-        options = ["--quiet", "--executor", "ray", "--address", address, "--out", str(out)]
-        return [sys.executable, "-m", "tempora_tta", "run", str(config), *options]
-
-    driver = subprocess.Popen(
-        command(cluster.address), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 120
-    while len(list(out.glob("traces/*.parquet"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    cluster.shutdown()
-    driver.wait(timeout=120)
-    before = {path.name: path.stat().st_mtime_ns for path in out.glob("traces/*.parquet")}
-    assert len(before) >= 2
-    assert driver.returncode != 0 or len(before) == len(local) - 1
-    again = start_cluster()
-    try:
-        subprocess.run(command(again.address), check=True, capture_output=True, timeout=180)
-    finally:
-        again.shutdown()
-    assert contents(out) == local
-    assert {name: (out / "traces" / name).stat().st_mtime_ns for name in before} == before
-
-
-@pytest.mark.slow
-def test_a_poisoned_task_is_recorded_and_skipped(cluster, clock_file, tmp_path):
-    config = configuration(
-        clock_file, methods=["standard", f"{__name__}:Poison"], data={"shifts": ["clean"], "workers": 0}
-    )
-    run = run_ray(config, tmp_path / "run", address=cluster.address)
-    statuses = {row["method"]: row["status"] for row in run.rows}
-    assert statuses.pop("standard") == "ok"
-    assert list(statuses.values()) == [
-        "failed: its process died, and twice more when it had one to itself (WorkerCrashedError)"
-    ]
 
 
 @pytest.mark.slow
@@ -478,18 +356,3 @@ def test_the_steady_clock_on_two_nodes(cluster, tmp_path):
     shutil.copy(tmp_path / "run" / "profile.json", tmp_path / "local" / "profile.json")
     run_local(config, tmp_path / "local")
     assert contents(tmp_path / "run") == contents(tmp_path / "local")
-
-
-@pytest.mark.slow
-def test_measured_on_two_nodes(cluster, tmp_path):
-    config = configuration("measured")
-    run_ray(config, tmp_path / "run", address=cluster.address)
-    manifest = RunFolder(tmp_path / "run").manifest()
-    assert len(manifest["baselines"]) == 1
-    assert manifest["baseline"] in manifest["baselines"].values()
-    assert manifest["verdict"]["status"] in ("VALID", "WARN", "INVALID")
-    utilities = RunFolder(tmp_path / "run").utilities()
-    assert utilities["baseline_ms"].nunique() == 1
-    assert utilities["rank"].notna().all()
-    run_ray(config, tmp_path / "run", address="127.0.0.1:1")
-    assert RunFolder(tmp_path / "run").manifest()["baselines"] == manifest["baselines"]

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from watching import Watches
 
 import tempora_tta as tempora
 from tempora_tta import TemporaError
-from tempora_tta.config import checked
-from tempora_tta.engine import Observer
-from tempora_tta.engine.on_ray import driver_job
 from tempora_tta.engine.predicting import check_predict_with
 from tempora_tta.methods import Method
-from tempora_tta.report.html import write_report
 from tempora_tta.scenarios import Amortised, Discrete
 
 CLOCK = {"baseline_ms": 10.0, "standard": (9.5, 0.0), "lame": (10.0, 0.0), "tent": (10.0, 14.0)}
 SCENARIOS = [Discrete(utilisation=0.5), Amortised(budget_x=0.25)]
-
-
-class Notes(Observer):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 class Fickle(Method):
@@ -54,9 +43,9 @@ def test_what_was_shown_is_kept_with_every_pass_the_run_and_its_report(network, 
     summary = run.manifest["predict_with"]
     assert summary["runtime"] == "channels_last"
     assert summary["as_timed"] == []
-    assert "channels_last, which agrees with what is timed on" in write_report(run).read_text(
-        encoding="utf-8"
-    )
+    unshared = evaluate(network, few, ["standard", "tent"], predict_with="channels_last", share=False)
+    assert unshared.utilities["utility"].equals(run.utilities["utility"])
+    assert unshared.traces["correct"].equals(run.traces["correct"])
 
     timed = evaluate(network, few, ["standard", "tent"])
     assert not {stored.key for stored in passes} & set(timed.folder.passes())
@@ -64,19 +53,8 @@ def test_what_was_shown_is_kept_with_every_pass_the_run_and_its_report(network, 
     assert run.traces["predict_ms"].equals(timed.traces["predict_ms"]), "times are the timed runtime's"
 
 
-@pytest.mark.parametrize("runtime", ["amp", "channels_last"])
-def test_shared_and_unshared_agree_to_the_bit(network, batches, runtime):
-    runs = [
-        evaluate(network, batches[:4], ["standard", "tent"], predict_with=runtime, share=share)
-        for share in (True, False)
-    ]
-    left, right = (run.utilities["utility"] for run in runs)
-    assert left.equals(right)
-    assert runs[0].traces["correct"].equals(runs[1].traces["correct"])
-
-
 def test_a_method_that_predicts_otherwise_is_run_as_it_is_timed(network, batches):
-    observer = Notes()
+    observer = Watches()
     run = evaluate(
         network,
         batches[:2],
@@ -105,50 +83,24 @@ def test_the_profile_times_the_runtime_that_is_asked_about(network, batches):
             asked.append(torch.is_autocast_enabled("cpu"))
             return self.model(x)
 
-    run = evaluate(
-        network,
-        batches[:2],
-        ["standard", AtAPrompt],
-        clock="steady",
-        profile_s=0.05,
-        predict_with="amp",
-        scenarios=[],
-    )
+    options = {"clock": "steady", "profile_s": 0.05, "predict_with": "amp", "scenarios": []}
+    run = evaluate(network, batches[:2], ["standard", AtAPrompt], **options)
     assert run.manifest["predict_with"]["as_timed"] == []
     # Profiled, then compared with (two batches); compared and run (two batches each).
     assert asked[-4:] == [True] * 4
     assert len(asked) > 6
     assert not any(asked[:-4])
-    page = write_report(run).read_text(encoding="utf-8")
-    assert "of standard inference times 1.03, over" in page
-    assert "1.03 σ" not in page
 
 
 @pytest.mark.parametrize(
-    ("text", "measured", "message"),
+    ("text", "measured", "said"),
     [
-        ("tf32", False, "tf32 needs an NVIDIA GPU, and the device is cpu"),
-        ("amp", True, "with the measured clock, which times predictions as they are made"),
-        ("compile", False, "compile is a runtime that may be timed"),
-        ("ampp", False, "unknown runtime 'ampp'"),
+        ("tf32", False, "tf32.*cpu"),
+        ("amp", True, "measured"),
+        ("compile", False, "compile"),
+        ("ampp", False, "'ampp'.*'amp'"),
     ],
 )
-def test_refused_with_a_reason(text, measured, message):
-    with pytest.raises(TemporaError, match=message):
+def test_refused_with_a_reason(text, measured, said):
+    with pytest.raises(TemporaError, match=said):
         check_predict_with(text, torch.device("cpu"), measured)
-
-
-def test_a_configuration_and_a_driver_know_it():
-    config = checked(
-        {
-            "predict_with": "tf32",
-            "device": "cpu",
-            "clock": "published:rn50_inc",
-            "methods": ["standard"],
-            "data": {"dataset": "fashion", "shifts": ["contrast"]},
-            "batches": 1,
-        }
-    )
-    assert driver_job(config).predict_with == "tf32", (
-        "the workers' devices may have what the driver's has not"
-    )

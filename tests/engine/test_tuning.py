@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
+from watching import Watches
 
 from tempora_tta import data, methods, models
 from tempora_tta.analysis import winners_of
@@ -39,9 +40,8 @@ from tempora_tta.engine.tuning import (
     write_methods,
 )
 from tempora_tta.errors import TemporaError
-from tempora_tta.report.html.page import render
 from tempora_tta.scenarios import Offline
-from tempora_tta.store import Results, RunFolder, open_run
+from tempora_tta.store import RunFolder, open_run
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,7 @@ def test_trials_begin_with_the_default_are_distinct_and_more_contain_fewer(netwo
     assert min(rates) >= settings.lr / 30 * 0.99
     assert max(rates) <= settings.lr * 30 * 1.01
     assert sum(rate < settings.lr for rate in rates) in (7, 8), "as many below the default as above"
+    assert list(trials(methods.create("standard", network).settings, 8)) == [{}], "nothing to tune"
 
 
 @pytest.mark.parametrize("name", ["tent", "sar", "cmf", "lame", "t3a", "alpha_bn"])
@@ -67,10 +68,6 @@ def test_every_trial_is_a_setting_that_the_method_takes(name: str, network) -> N
     assert searched(settings)
     for trial in trials(settings, 12):
         methods.create(name, network, recipe=False, **trial)
-
-
-def test_a_method_with_nothing_to_tune_has_its_default_alone(network) -> None:
-    assert list(trials(methods.create("standard", network).settings, 8)) == [{}]
 
 
 def test_methods_that_look_at_the_clock_are_told_that_none_runs(network) -> None:
@@ -114,27 +111,6 @@ def test_as_many_clean_predictions_are_surer_than_the_threshold_as_are_right(net
     assert told["atc"] == pytest.approx(right, abs=0.01)
 
 
-def test_a_method_that_asks_for_source_images_gets_them(network) -> None:
-    source = torch.zeros(4, 1, 28, 28)
-    with pytest.raises(TemporaError, match="clean unlabelled samples"):
-        plan("eata", network, 2)
-    with pytest.raises(TemporaError, match="needs 2000 clean samples"):
-        plan("eata", network, 2, source)
-
-
-def test_the_threshold_wants_labelled_clean_images(tmp_path: Path) -> None:
-    words = ["tune", "--methods", "tent", "--dataset", "cifar10_c", "--select", "atc"]
-    said = CliRunner().invoke(app, words)
-    assert said.exit_code != 0
-    assert "use mutual_information" in " ".join(str(said.exception or said.output).split())
-
-
-def test_predictions_that_are_no_numbers_are_never_chosen() -> None:
-    broken = label_free(np.full((2, 2), np.nan), 0.5)
-    assert set(broken) == set(LABEL_FREE)
-    assert all(score == -np.inf for score in broken.values())
-
-
 def made(method: str = "tent") -> Tuned:
     """The default, a good trial and a collapse that looks sure of itself."""
     scores = ({"mutual_information": 1.0, "confidence": 0.5, "entropy": -1.0, "atc": 0.3},)
@@ -173,112 +149,92 @@ def test_a_run_takes_the_settings_of_a_tuned_file_and_what_is_given_wins(tmp_pat
     assert settings([{"name": "tent", "label": "mine", "lr": 0.5}]) == [{"lr": 0.5}]
 
 
-@pytest.fixture
-def oracle(tmp_path: Path) -> Path:
-    """Chosen by labels, on a shift that the run below evaluates."""
-    return written(tmp_path / "oracle.json", "labels")
-
-
-class Listening(Observer):
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.heard.append(text)
-
-
 SMALL = {"clock": "published:rn50_inc", "data.shifts": "fog", "batches": 2, "batch_size": 8, "grid": "none"}
 
 
 @pytest.fixture(scope="module")
-def oracle_run(tmp_path_factory) -> Results:
-    place = tmp_path_factory.mktemp("oracle")
-    flags = {**SMALL, "methods": ["standard", "adabn", "tent"]}
-    job = build_job(load_config(written(place / "oracle.json", "labels"), flags=flags))
-    with RunFolder.for_writing(place / "run") as folder:
+def oracle(tmp_path_factory) -> Path:
+    """Chosen by labels, on a shift that the run below evaluates."""
+    return written(tmp_path_factory.mktemp("oracle") / "oracle.json", "labels")
+
+
+def test_oracle_settings_keep_their_mark_and_are_neither_ranked_nor_recommended(oracle: Path) -> None:
+    job = build_job(load_config(oracle, flags={**SMALL, "methods": ["standard", "adabn", "tent"]}))
+    with RunFolder.for_writing(oracle.parent / "run") as folder:
         Run(job, folder).execute()
-    return open_run(place / "run")
-
-
-def test_oracle_settings_keep_their_mark_and_are_neither_ranked_nor_recommended(oracle_run: Results) -> None:
-    table = oracle_run.utilities.set_index("method")
-    assert bool(table.loc["tent (oracle)", "oracle"])
+    run = open_run(oracle.parent / "run")
+    table = run.utilities.set_index("method")
+    assert table["oracle"].to_dict() == {"standard": False, "adabn": False, "tent (oracle)": True}
     assert pd.isna(table.loc["tent (oracle)", "rank"])
-    assert not table.loc["standard", "oracle"]
     assert sorted(table["rank"].dropna()) == [1, 2]
-    assert set(winners_of(oracle_run)["method"]) <= {"standard", "adabn"}
-    advice = recommend(oracle_run, Question(scenario=Offline()))
+    assert set(winners_of(run)["method"]) <= {"standard", "adabn"}
+    advice = recommend(run, Question(scenario=Offline()))
     assert set(advice.ranking["method"]) == {"standard", "adabn"}
     assert "tent (oracle)" in advice.left_out
-    kept = oracle_run.manifest["recipes"]
+    kept = run.manifest["recipes"]
     assert (kept["select"], kept["oracle"], kept["tuned_on"]) == ("labels", True, ["fog"])
-    assert oracle_run.manifest["method_settings"]["tent (oracle)"]["settings"] == {"lr": 0.002}
+    assert run.manifest["method_settings"]["tent (oracle)"]["settings"] == {"lr": 0.002}
     assert kept["evaluated_too"] == ["fog"]
-
-
-def test_oracle_settings_are_marked_where_people_look(oracle_run: Results) -> None:
-    shown = " ".join(CliRunner().invoke(app, ["show", str(oracle_run.path)]).output.split())
+    shown = CliRunner().invoke(app, ["show", str(run.path)]).output
     assert "Ceilings of tuned settings" in shown
-    assert "a ceiling, neither ranked nor recommended" in shown
-    assert "tuned (by labels) on fog, which is evaluated here" in shown
-    page = render(oracle_run)
-    assert "Ceilings of tuned settings" in page
-    assert "Tent (oracle)" in page
-    assert "a ceiling, neither ranked nor recommended" in page
+    steady = build_job(load_config(oracle, flags={**SMALL, "clock": "steady"}))
+    assert needs(steady, None) == [spec.label for spec in steady.methods], "it is profiled, too"
 
 
 def test_a_run_on_the_shifts_it_was_tuned_on_is_warned(oracle: Path) -> None:
-    heard = Listening()
-    build_job(load_config(oracle, flags=SMALL), heard)
-    assert any("tuned on fog, which this run evaluates" in note for note in heard.heard)
-    heard.heard.clear()
-    build_job(load_config(oracle, flags={**SMALL, "data.shifts": "snow"}), heard)
-    assert not any("which this run evaluates" in note for note in heard.heard)
+    heard = {"fog": Watches(), "snow": Watches()}
+    for shift, watches in heard.items():
+        build_job(load_config(oracle, flags={**SMALL, "data.shifts": shift}), watches)
+    told = {shift: any("tuned on fog" in note for note in watches.notes) for shift, watches in heard.items()}
+    assert told == {"fog": True, "snow": False}
 
 
-def test_a_run_of_oracles_alone_says_what_it_lacks(oracle: Path) -> None:
-    with pytest.raises(TemporaError, match="add what it stands above, such as standard"):
-        build_job(load_config(oracle, flags={**SMALL, "methods": ["tent"]}))
+SHORT = ("tune", "--trials", "2", "--batches", "1", "--batch-size", "8", "--shifts", "spatter")
 
 
-def test_an_oracle_is_profiled_where_this_machine_gives_the_times(oracle: Path) -> None:
-    job = build_job(load_config(oracle, flags={**SMALL, "clock": "steady"}))
-    assert needs(job, None) == [spec.label for spec in job.methods]
+def tune(*words: object) -> str:
+    said = CliRunner().invoke(app, [*SHORT, *map(str, words)])
+    if said.exception:
+        raise said.exception
+    return " ".join(said.output.split())
 
 
-def test_settings_of_another_network_are_refused(tmp_path: Path) -> None:
-    path = written(tmp_path / "tuned.json")
-    with pytest.raises(TemporaError, match="tuned on fashion_resnet, this run has fashion_vit"):
-        build_job(load_config(path, flags={**SMALL, "model": "fashion_vit"}))
+def built(oracle: Path, **flags: object) -> object:
+    return build_job(load_config(oracle, flags={**SMALL, **flags}))
 
 
-def test_a_place_that_cannot_be_written_is_said_before_any_trial(tmp_path: Path) -> None:
-    words = ["tune", "--methods", "tent", "--trials", "2", "--batches", "1", "--batch-size", "8"]
-    for place, said in ((tmp_path, "is a folder"), (tmp_path / "nowhere" / "r.json", "there is no folder")):
-        told = CliRunner().invoke(app, [*words, "--out", str(place)])
-        assert isinstance(told.exception, TemporaError) or told.exit_code == 1
-        assert said in " ".join(f"{told.exception} {told.output}".split())
-        assert "trial" not in told.output
-
-
-def test_all_methods_are_those_that_fit_and_need_no_clock(tmp_path: Path) -> None:
-    out = tmp_path / "tuned.json"
-    words = ["tune", "--methods", "all", "--trials", "1", "--batches", "1", "--batch-size", "8"]
-    said = CliRunner().invoke(app, [*words, "--shifts", "spatter", "--out", str(out)])
-    assert said.exit_code == 0, said.output
-    found = {entry.name for entry in load_config(out).methods if not isinstance(entry, str)}
-    assert {"tent", "eta", "eata"} <= found
-    assert not {"pace", "memo", "cotta"} & found
-    assert "left out pace: it decides by the clock" in " ".join(said.output.split())
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda network, oracle: built(oracle, methods=["tent"]), "standard"),
+        (lambda network, oracle: built(oracle, model="fashion_vit"), "fashion_resnet.*fashion_vit"),
+        (lambda network, oracle: plan("eata", network, 2), "samples"),
+        (lambda network, oracle: plan("eata", network, 2, torch.zeros(4, 1, 28, 28)), "2000.*4"),
+        (
+            lambda *_: tune("--methods", "tent", "--dataset", "cifar10_c", "--select", "atc"),
+            "mutual_information",
+        ),
+        (lambda network, oracle: tune("--methods", "tent", "--out", oracle.parent), "folder"),
+        (lambda network, oracle: tune("--methods", "tent", "--out", oracle / "no" / "r.json"), "folder"),
+    ],
+)
+def test_what_cannot_be_tuned_or_run_says_what_to_do(network, oracle: Path, call, said: str) -> None:
+    with pytest.raises(TemporaError, match=said):
+        call(network, oracle)
 
 
 def test_the_command_tunes_and_says_what_it_chose(tmp_path: Path) -> None:
-    out = tmp_path / "recipes.json"
-    words = ["tune", "--methods", "tent,adabn", "--trials", "2", "--batches", "1", "--batch-size", "8"]
-    said = CliRunner().invoke(app, [*words, "--shifts", "spatter", "--out", str(out)])
-    assert said.exit_code == 0, said.output
-    assert "nothing to tune" in said.output
+    out = tmp_path / "tuned.json"
+    assert "nothing to tune" in tune("--methods", "tent,adabn", "--out", out)
     tent = json.loads(out.read_text())["methods"][1]
-    assert tent["name"] == "tent"
-    assert tent["tuned"]["by"] == LABEL_FREE[0]
+    assert (tent["name"], tent["tuned"]["by"]) == ("tent", LABEL_FREE[0])
     assert load_config(out).methods[2] == MethodConfig("adabn")
+
+
+def test_all_methods_are_those_that_fit_and_need_no_clock(tmp_path: Path) -> None:
+    said = tune("--methods", "all", "--trials", "1", "--out", tmp_path / "tuned.json")
+    entries = load_config(tmp_path / "tuned.json").methods
+    found = {entry.name for entry in entries if not isinstance(entry, str)}
+    assert {"tent", "eta", "eata"} <= found
+    assert not {"pace", "memo", "cotta"} & found
+    assert "left out pace" in said

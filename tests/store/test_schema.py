@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -30,10 +28,11 @@ def a_trace() -> Trace:
     return trace
 
 
-def test_a_trace_survives_its_file(tmp_path):
+def test_a_trace_survives_its_file_with_predictions_or_without(tmp_path):
     trace = a_trace()
     identity = {"shift": "fog/../x", "method": "<b>", "kind": "live", "seed": 1}
     with RunFolder.for_writing(tmp_path) as folder:
+        assert list(folder.utilities().columns) == list(UTILITIES)
         stored = folder.write_pass(identity, trace, {"note": "why"})
     assert stored.path.parent == tmp_path / "traces", "a hostile name stays inside the folder"
     again = read_pass(stored.path)
@@ -41,39 +40,18 @@ def test_a_trace_survives_its_file(tmp_path):
     for name, values in vars(trace).items():
         np.testing.assert_array_equal(getattr(again.trace(), name), values, err_msg=name)
     assert list(trace.to_frame().columns) == list(TRACE)
-
-
-def test_a_file_that_is_no_trace_is_named(tmp_path):
-    path = tmp_path / "other.parquet"
-    path.write_bytes(b"PAR1 not really")
-    with pytest.raises(TemporaError, match=r"other\.parquet is damaged"):
-        read_pass(path)
-
-
-def test_utilities_of_a_begun_run_are_empty(tmp_path):
-    with RunFolder.for_writing(tmp_path) as folder:
-        assert list(folder.utilities().columns) == list(UTILITIES)
-
-
-def test_passes_are_read_without_predictions_unless_asked_for(tmp_path: Path) -> None:
-    """Scores and times are the same, and a changed column is noticed all the same."""
-    trace = Trace.empty(3, 4)
-    trace.phase[:] = ADAPTED
-    trace.predicted[:], trace.predict_ms[:], trace.adapt_ms[:], trace.action[:] = 7, 1.5, 0.5, "step"
-    with RunFolder.for_writing(tmp_path) as folder:
-        identity = {"shift": "fog", "method": "tent", "kind": "offline", "seed": 1}
-        key = folder.write_pass(identity, trace, {}).key
-    whole, slim = (RunFolder(tmp_path).trace(key, predictions) for predictions in (True, False))
-    assert (whole.predicted == 7).all()
-    assert slim.predicted.shape == (3, 0)
+    slim = RunFolder(tmp_path).trace(stored.key, predictions=False)
+    assert slim.predicted.shape == (5, 0)
     for name in ("phase", "correct", "total", "predict_ms", "adapt_ms", "action"):
-        np.testing.assert_array_equal(getattr(slim, name), getattr(whole, name))
-    path = RunFolder(tmp_path).stored(key).path
-    table = pq.read_table(path)
-    slower = table.set_column(table.column_names.index("predict_ms"), "predict_ms", pa.array([9.0] * 3))
-    pq.write_table(slower.replace_schema_metadata(table.schema.metadata), path)
-    with pytest.warns(TemporaWarning, match="was changed after Tempora wrote it"):
-        RunFolder(tmp_path).trace(key, predictions=False)
+        np.testing.assert_array_equal(getattr(slim, name), getattr(trace, name))
+    table = pq.read_table(stored.path)
+    slower = table.set_column(table.column_names.index("predict_ms"), "predict_ms", pa.array([9.0] * 5))
+    pq.write_table(slower.replace_schema_metadata(table.schema.metadata), stored.path)
+    with pytest.warns(TemporaWarning, match="changed"):
+        RunFolder(tmp_path).trace(stored.key, predictions=False)
+    stored.path.write_bytes(b"PAR1 not really")
+    with pytest.raises(TemporaError, match=stored.path.name):
+        read_pass(stored.path)
 
 
 def test_the_table_is_read_again_when_it_is_another(tmp_path):

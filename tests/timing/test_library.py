@@ -18,28 +18,6 @@ from tempora_tta.timing.work import Kind
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.mark.parametrize("name", PROFILES)
-def test_a_profile_of_the_library_says_where_it_is_from(name: str) -> None:
-    profile = load_profile(f"library:{name}")
-    assert profile.baseline_ms > 0
-    machine = profile.machine
-    assert machine["gpu"] or machine["cpu"]
-    assert machine["versions"]["torch"]
-    assert "command" not in machine
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_it_holds_the_medians_that_were_measured(name: str) -> None:
-    measured = json.loads((BENCHMARKS / "results" / f"{name.replace('-', '-methods-', 1)}.json").read_text())
-    profile = load_profile(f"library:{name}")
-    rows = {row["name"]: row for row in measured["rows"]}
-    for method in profile.methods:
-        predict, adapt = Kind(method, "predict"), Kind(method, "adapt", action="*")
-        assert profile.by_kind[predict].steady_ms == pytest.approx(rows[method]["predict_ms"], abs=6e-4)
-        assert profile.by_kind[adapt].steady_ms == pytest.approx(rows[method]["adapt_ms"], abs=6e-4)
-    assert profile.baseline_ms == pytest.approx(1.03 * rows["standard"]["predict_ms"], abs=2e-3)
-
-
 def test_all_files_are_listed_and_an_unknown_name_is_told_the_others() -> None:
     files = {path.stem for path in file_of("tempora_tta.timing.library:x").parent.glob("*.json")}
     assert files == set(PROFILES)
@@ -47,27 +25,6 @@ def test_all_files_are_listed_and_an_unknown_name_is_told_the_others() -> None:
         load_profile("library:h200-resnet5")
     said = CliRunner().invoke(app, ["list", "clocks"]).output
     assert all(f"library:{name}" in said for name in PROFILES)
-
-
-def test_times_of_another_network_are_said_and_kept(tmp_path: Path) -> None:
-    small = [
-        "--methods",
-        "standard",
-        "--shifts",
-        "fog",
-        "--batches",
-        "2",
-        "--batch-size",
-        "8",
-        "--grid",
-        "none",
-    ]
-    asked = ["run", *small, "--clock", "library:h200-resnet50", "--out", str(tmp_path / "run")]
-    said = " ".join(CliRunner().invoke(app, asked).output.split())
-    note = "Times are those of resnet50, not of fashion_resnet; batches of 64, not of batches of 8"
-    assert said.count(note) == 2, "when it starts, and with the results"
-    kept = json.loads((tmp_path / "run" / "run.json").read_text())["profile"]
-    assert (kept["device"], kept["model"], kept["batch_size"]) == ("NVIDIA H200", "resnet50", 64)
 
 
 def test_what_is_shared_has_a_name_of_its_own_and_nothing_private() -> None:
@@ -109,3 +66,27 @@ def test_every_setup_of_the_paper_is_a_clock_and_what_was_inferred_says_so() -> 
     listed = CliRunner().invoke(app, ["list", "clocks"]).output
     assert "inferred from availability" in listed
     assert all(f"published:{name}" in listed for name in SETUPS)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_of_the_library_holds_what_was_measured_and_says_where(name: str) -> None:
+    measured = json.loads((BENCHMARKS / "results" / f"{name.replace('-', '-methods-', 1)}.json").read_text())
+    profile = load_profile(f"library:{name}")
+    rows = {row["name"]: row for row in measured["rows"]}
+    for method in profile.methods:
+        for phase, action in (("predict", ""), ("adapt", "*")):
+            told = profile.by_kind[Kind(method, phase, action=action)].steady_ms
+            assert told == pytest.approx(rows[method][f"{phase}_ms"], abs=6e-4)
+    assert profile.baseline_ms == pytest.approx(1.03 * rows["standard"]["predict_ms"], abs=2e-3)
+    machine = profile.machine
+    assert all((machine["gpu"] or machine["cpu"], machine["versions"]["torch"], "command" not in machine))
+
+
+def test_times_of_another_network_are_said_and_kept(tmp_path: Path) -> None:
+    asked = "run --methods standard --shifts fog --batches 1 --batch-size 8 --grid none --clock library:h200-resnet50"
+    told = CliRunner().invoke(app, [*asked.split(), "--out", str(tmp_path / "run")]).output
+    assert " ".join(told.split()).count("those of resnet50, not of fashion_resnet") == 2, (
+        "at its start and end"
+    )
+    kept = json.loads((tmp_path / "run" / "run.json").read_text())["profile"]
+    assert (kept["device"], kept["model"], kept["batch_size"]) == ("NVIDIA H200", "resnet50", 64)

@@ -11,10 +11,8 @@ import torch
 from tempora_tta import TemporaError
 from tempora_tta.timing import (
     Baseline,
-    MeasuredClock,
     ProfileClock,
     load_profile,
-    machine,
     machine_facts,
 )
 from tempora_tta.timing.machine import ProcessorTime
@@ -44,46 +42,6 @@ def clock(tmp_path):
 
 def ms(clock, label, phase, action="", **about):
     return clock.ms(Piece(Owner(label, label, **about), phase, 0, action=action))
-
-
-def test_adaptation_is_timed_by_its_action(clock):
-    assert ms(clock, "eta", ADAPT, "nothing_kept") == 2.0
-    assert ms(clock, "eta", ADAPT, "step") == 57.0
-    assert ms(clock, "eta", ADAPT, "never seen") == 57.0
-    assert ms(clock, "eta", ADAPT, "none") == 0.0
-
-
-def test_frozen_predictions_take_their_own_time_or_standards(clock):
-    assert ms(clock, "eta", FROZEN) == 37.0
-    assert ms(clock, "again", FROZEN) == 38.0
-    assert ms(clock, "eta", FROZEN, frozen_as="standard") == 38.0
-
-
-def test_a_prediction_that_holds_the_adaptation(clock):
-    assert ms(clock, "eta", PREDICT, "step", reforwards=True) == 41 + (57 + 41)
-    assert ms(clock, "eta", ADAPT, "step", reforwards=True) == 0.0
-    assert ms(clock, "again", PREDICT, "step", reforwards=True) == 99.0
-
-
-def test_one_given_time_stands_for_every_action_but_a_step_left_out():
-    clock = ProfileClock(load_profile({"baseline_ms": 40, "tent": (41, 56), "adabn": (41, 0.1)}), own=False)
-    assert ms(clock, "tent", ADAPT, "step", gradient_based=True) == 56.0
-    assert ms(clock, "tent", ADAPT, "none", gradient_based=True) == 0.0
-    assert ms(clock, "adabn", ADAPT, "none") == 0.1
-    assert clock.profile.baseline_ms == 40
-    assert not clock.missing
-
-
-def test_profiles_survive_their_file(clock, tmp_path):
-    clock.profile.save(tmp_path / "again.json")
-    assert load_profile(tmp_path / "again.json") == clock.profile
-
-
-def test_published_profiles():
-    clock = ProfileClock(load_profile("published:rn50_inc"), own=False)
-    assert clock.profile.baseline_ms == 39.9
-    assert ms(clock, "tent", PREDICT) == 41.1
-    assert ms(clock, "tent", ADAPT, "step") == 56.1
 
 
 @pytest.mark.parametrize(
@@ -127,36 +85,39 @@ def test_stolen_time_is_a_share_of_what_was_wanted():
     assert ProcessorTime.now().stolen_since(ProcessorTime.now()) == 0
 
 
-def test_the_measured_clock_returns_what_the_work_did():
-    clock = MeasuredClock(torch.device("cpu"))
-    result, elapsed_ms = clock.timed(lambda: 7, lambda _: Piece(Owner("standard", "standard"), PREDICT, 0))
-    assert result == 7
-    assert elapsed_ms >= 0
-
-
-def test_a_driver_is_asked_once_unless_it_does_not_know_the_limits(monkeypatch):
-    asked = []
-
-    def answers(*known):
-        def output(*command):
-            asked.append(command[3])
-            return dict(known).get(command[3].removeprefix("--query-gpu="))
-
-        return output
-
-    both = "driver_version,clocks_event_reasons.active"
-    monkeypatch.setattr(machine, "_output", answers((both, "570.1, 0x0000000000000004")))
-    assert machine._driver_and_limits("GPU-1") == ("570.1", "0x0000000000000004")
-    assert len(asked) == 1
-    monkeypatch.setattr(machine, "_output", answers(("driver_version", "470.2")))
-    assert machine._driver_and_limits("GPU-1") == ("470.2", None)
-    monkeypatch.setattr(machine, "_output", answers())
-    assert machine._driver_and_limits("GPU-1") == (None, None)
-
-
 def test_machine_facts_can_be_written_down():
     facts = machine_facts(torch.device("cpu"))
     json.dumps(facts)
     assert facts["cpu"]
     assert facts["versions"]["torch"] == torch.__version__.split("+")[0] or facts["versions"]["torch"]
     assert "/" not in facts["command"][0]
+
+
+STEP = {"action": "step", "reforwards": True}
+
+
+@pytest.mark.parametrize(
+    ("label", "phase", "about", "expected_ms"),
+    [
+        ("eta", ADAPT, {"action": "nothing_kept"}, 2.0),
+        ("eta", ADAPT, {"action": "step"}, 57.0),
+        ("eta", ADAPT, {"action": "never seen"}, 57.0),
+        ("eta", ADAPT, {"action": "none"}, 0.0),
+        ("eta", FROZEN, {}, 37.0),
+        ("again", FROZEN, {}, 38.0),  # its own time, or Standard's
+        ("eta", FROZEN, {"frozen_as": "standard"}, 38.0),
+        ("eta", PREDICT, STEP, 41 + (57 + 41)),  # the prediction holds the adaptation
+        ("eta", ADAPT, STEP, 0.0),
+        ("again", PREDICT, STEP, 99.0),
+    ],
+)
+def test_work_is_timed_by_its_phase_and_action(clock, label, phase, about, expected_ms):
+    assert ms(clock, label, phase, **about) == expected_ms
+
+
+def test_one_given_time_stands_for_every_action_but_a_step_left_out():
+    clock = ProfileClock(load_profile({"baseline_ms": 40, "tent": (41, 56), "adabn": (41, 0.1)}), own=False)
+    assert ms(clock, "tent", ADAPT, "step", gradient_based=True) == 56.0
+    assert ms(clock, "tent", ADAPT, "none", gradient_based=True) == 0.0
+    assert ms(clock, "adabn", ADAPT, "none") == 0.1
+    assert not clock.missing

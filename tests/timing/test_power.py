@@ -33,15 +33,6 @@ def test_power_is_found_through_the_steps_of_the_counter(watts: float, busy_s: f
     assert found == pytest.approx(watts, rel=(late_s + step_s * (late_s > step_s)) / LEAST_S + 1e-6)
 
 
-def test_reading_at_any_two_instants_would_be_wrong_by_a_step() -> None:
-    device = Device(300.0, 0.01, 0.1)
-    before = device.joules()
-    for _ in range(3):
-        device.work()
-    assert device.joules() == before, "three batches move nothing"
-    assert mean_watts(device.work, device.joules, now_s=device.now_s) == pytest.approx(300.0, rel=0.07)
-
-
 class SlowlyRead(Device):
     """Its counter takes twice as long to read as a piece of work, which costs half as much power."""
 

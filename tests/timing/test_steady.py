@@ -61,14 +61,6 @@ def test_a_line_is_found(start, slope, amounts):
         assert found.at(amount) == pytest.approx(start + slope * amount, rel=1e-6)
 
 
-def test_wild_samples_do_not_turn_the_line():
-    amounts = list(range(0, 60, 3))
-    times = [10.0 + 0.5 * amount + (200.0 if amount % 15 == 12 else 0.0) for amount in amounts]
-    found = fitting.fit(times, amounts)
-    assert found.at(30) == pytest.approx(25.0, rel=0.05)
-    assert found.per_amount_ms == pytest.approx(0.5, rel=0.1)
-
-
 def a_stream(generator, batches=400):
     """Draw how many samples each batch of a stream keeps: mostly many, now and then few."""
     return 64 - np.minimum(40, generator.exponential(8, batches).round())
@@ -99,23 +91,6 @@ def test_work_of_a_different_size_counts_in_the_mean():
     assert fitting.fit(times[:12], [None] * 12, places[:12]).ms == 10.0, (
         "too few of each to tell work from chance"
     )
-
-
-def test_a_line_that_noise_hides_in_single_samples_is_found_in_their_middles():
-    generator = np.random.default_rng(1)
-    places = np.tile(np.arange(12), 20)
-    amounts = np.linspace(36, 64, 12)[places]
-    times = (40 + 0.15 * amounts) * np.exp(0.06 * generator.standard_normal(places.size))
-    line = fitting.fit(times, amounts, places)
-    assert line.per_amount_ms == pytest.approx(0.15, rel=0.5)
-
-
-def test_time_that_does_not_follow_the_amount_is_one_number():
-    noise = np.random.default_rng(0).normal(10, 0.1, 40)
-    found = fitting.fit(noise.tolist(), list(range(40)))
-    assert found.per_amount_ms == 0
-    assert found.at(0) == found.at(1000) == float(np.median(noise))
-    assert fitting.fit([1.0, 2.0, 9.0], [3, 3, 3]).at(3) == 2.0
 
 
 def test_the_error_of_a_median_shrinks_with_its_samples():
@@ -197,33 +172,12 @@ def test_lambda_is_the_steady_time_with_a_provision():
     assert profile.baseline().baseline_ms == pytest.approx(10.3)
     assert profile.baseline(1.5).baseline_ms == 15.0
     assert profile.baseline().provision_ms(100) == pytest.approx(30.0)
-    with pytest.raises(TemporaError, match="the tail is not known on this machine"):
+    with pytest.raises(TemporaError, match="tail"):
         profile.baseline("tail")
     assert profile_of(*TENT, tail_x=1.2).baseline("tail").baseline_ms == 12.0
 
 
 # -- the clock ----------------------------------------------------------------------------------------------
-
-
-def test_times_follow_the_kind_of_work_and_its_amount():
-    clock = ProfileClock(profile_of(*TENT))
-    assert clock.timed(lambda: "scores", lambda _: piece("predict")) == ("scores", 11.0)
-    assert clock.ms(piece("adapt", mode="kept", action="step", amount=30.0)) == 30.0
-    assert clock.ms(piece("adapt", action="nothing_kept")) == 2.0
-    assert clock.ms(piece("frozen")) == 9.0
-    assert clock.ms(piece("frozen", frozen_as="standard")) == 10.0
-    assert clock.missing == {}
-
-
-def test_doing_nothing_is_free_and_an_unknown_action_costs_a_step():
-    clock = ProfileClock(profile_of(*TENT))
-    assert clock.ms(piece("adapt", action="none")) == 0.0
-    assert clock.ms(piece("adapt", action="skipped", free=("none", "skipped"))) == 0.0
-    assert clock.missing == {}
-    assert clock.ms(piece("adapt", index=7, mode="kept", action="recovered", amount=10.0)) == 20.0
-    assert clock.missing == {Kind("tent", "adapt", "kept", "recovered"): 7}
-    with pytest.raises(TemporaError, match=r"no times for 'eta'.*times_as"):
-        clock.ms(piece("predict", "eta"))
 
 
 def test_answering_at_once_has_times_of_its_own_alone():
@@ -264,68 +218,13 @@ def test_a_pass_depends_on_the_entries_it_used_alone():
     assert not later.still_holds(stands_in), "what cost a step then has a time of its own now"
     slower = [entry.model_copy(update={"steady_ms": entry.steady_ms + 1}) for entry in TENT]
     assert not ProfileClock(profile_of(*slower)).still_holds(steps)
-
-
-def test_a_pass_of_a_method_that_the_profile_does_not_have_holds_no_longer():
-    clock = ProfileClock(profile_of(*TENT))
-    clock.ms(piece("adapt", action="step"))
     without = ProfileClock(profile_of())
-    assert not without.still_holds(clock.used)
-
-
-@pytest.mark.parametrize("text", ["tent|adopt||step", "tent", ""])
-def test_a_pass_that_says_of_no_kind_of_work_what_it_took_is_made_again(text):
-    """Its file was edited by hand."""
-    assert not ProfileClock(profile_of(*TENT)).still_holds({text: "1.0"})
-
-
-def test_rounds_of_added_kinds_stand_next_to_the_first():
-    profile = profile_of(*TENT)
-    new = Entry(method="sar", phase="predict", steady_ms=12.0, rounds=[0, 1], ms=[12.0, 12.1])
-    joined = profile.with_entries(
-        [new], [Round(shift="snow", clean=True, checks=False, standard_ms=10.0)] * 2
-    )
-    assert [row.shift for row in joined.rounds] == ["fog", "snow", "snow"]
-    assert joined.entries[-1].rounds == [1, 2]
-    assert joined.entries[-1].ms == [12.0, 12.1]
-    assert joined.entries[:-1] == profile.entries
-    assert joined.methods == {"standard", "tent", "sar"}
+    assert not without.still_holds(steps)
+    for text in ("tent|adopt||step", "tent", ""):  # edited by hand
+        assert not clock.still_holds({text: "1.0"})
 
 
 # -- files --------------------------------------------------------------------------------------------------
-
-
-def test_what_is_met_later_is_unmet_no_longer():
-    words = {"tent": ["recovered", "non_finite"], "eta": ["recovered"]}
-    profile = profile_of(*TENT, facts={name: MethodFacts(unmet=unmet) for name, unmet in words.items()})
-    later = Entry(method="tent", phase="adapt", action="recovered", steady_ms=7.0)
-    more = profile.with_entries([later], [])
-    assert (more.facts["tent"].unmet, more.facts["eta"].unmet) == (["non_finite"], ["recovered"])
-    last = more.with_entries([later.model_copy(update={"action": "non_finite"})], [])
-    assert (last.facts["tent"].unmet, last.facts["eta"].unmet) == ([], ["recovered"])
-
-
-def test_a_profile_survives_its_file(tmp_path):
-    profile = profile_of(*TENT, residuals=Residuals(factors=[[1.0, 1.1]], clean_samples=2))
-    profile.save(tmp_path / "profile.json")
-    assert load_profile(tmp_path / "profile.json") == profile
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"standard_ms": -1}, "standard_ms"),
-        ({"entries": []}, "no time of standard inference"),
-        ({"entries": [{"method": "a", "phase": "dreaming", "steady_ms": 1}]}, "entries.0.phase"),
-        ({"threads": "many"}, "threads"),
-        ({"surprise": 1}, "surprise"),
-    ],
-)
-def test_a_broken_profile_is_refused(tmp_path, change, said):
-    path = tmp_path / "profile.json"
-    path.write_text(json.dumps(profile_of(*TENT).to_json() | change))
-    with pytest.raises(TemporaError, match=f"{said}.*tempora profile"):
-        load_profile(path)
 
 
 def test_what_a_profile_says_about_itself():
@@ -377,3 +276,63 @@ def test_what_is_not_known_of_a_method_is_that_of_all_its_work():
 )
 def test_which_scenarios_need_no_milliseconds(scenario, relative):
     assert is_relative(scenario.deployment()) is relative
+
+
+@pytest.mark.parametrize(
+    ("phase", "about", "expected_ms"),
+    [
+        ("predict", {}, 11.0),
+        ("adapt", {"mode": "kept", "action": "step", "amount": 30.0}, 30.0),
+        ("adapt", {"action": "nothing_kept"}, 2.0),
+        ("adapt", {"action": "none"}, 0.0),  # doing nothing is free
+        ("adapt", {"action": "skipped", "free": ("none", "skipped")}, 0.0),
+        ("frozen", {}, 9.0),
+        ("frozen", {"frozen_as": "standard"}, 10.0),
+    ],
+)
+def test_times_follow_the_kind_of_work_and_its_amount(phase, about, expected_ms):
+    clock = ProfileClock(profile_of(*TENT))
+    assert clock.timed(lambda: "scores", lambda _: piece(phase, **about)) == ("scores", expected_ms)
+    assert clock.missing == {}
+
+
+def test_an_unknown_action_costs_a_step():
+    clock = ProfileClock(profile_of(*TENT))
+    assert clock.ms(piece("adapt", index=7, mode="kept", action="recovered", amount=10.0)) == 20.0
+    assert clock.missing == {Kind("tent", "adapt", "kept", "recovered"): 7}
+    with pytest.raises(TemporaError, match=r"'eta'.*times_as"):
+        clock.ms(piece("predict", "eta"))
+
+
+def test_kinds_that_are_added_stand_next_to_the_first_and_are_unmet_no_longer(tmp_path):
+    words = {"tent": ["recovered", "non_finite"], "eta": ["recovered"]}
+    profile = profile_of(*TENT, facts={name: MethodFacts(unmet=unmet) for name, unmet in words.items()})
+    new = Entry(
+        method="tent", phase="adapt", action="recovered", steady_ms=12.0, rounds=[0, 1], ms=[12.0, 12.1]
+    )
+    rounds = [Round(shift="snow", clean=True, checks=False, standard_ms=10.0)] * 2
+    joined = profile.with_entries([new], rounds)
+    assert [row.shift for row in joined.rounds] == ["fog", "snow", "snow"]
+    assert (joined.entries[-1].rounds, joined.entries[-1].ms) == ([1, 2], [12.0, 12.1])
+    assert joined.entries[:-1] == profile.entries
+    assert joined.methods == {"standard", "tent"}
+    assert (joined.facts["tent"].unmet, joined.facts["eta"].unmet) == (["non_finite"], ["recovered"])
+    joined.save(tmp_path / "profile.json")
+    assert load_profile(tmp_path / "profile.json") == joined
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"standard_ms": -1}, "standard_ms"),
+        ({"entries": []}, "standard"),
+        ({"entries": [{"method": "a", "phase": "dreaming", "steady_ms": 1}]}, "entries.0.phase"),
+        ({"threads": "many"}, "threads"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_a_broken_profile_is_refused(tmp_path, change, said):
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(profile_of(*TENT).to_json() | change))
+    with pytest.raises(TemporaError, match=f"{said}.*tempora profile"):
+        load_profile(path)
