@@ -44,10 +44,3 @@ def test_each_is_understood(name, example):
 def test_help_shows_them():
     shown = CliRunner().invoke(app, ["recommend", "--help"], env={"COLUMNS": "120"}).output
     assert "tempora recommend runs/mine --fps 30 --cameras 8" in " ".join(shown.split())
-
-
-@pytest.mark.parametrize("group", sorted(GROUPS))
-def test_help_of_a_group_shows_them(group):
-    shown = CliRunner().invoke(app, [group, "--help"], env={"COLUMNS": "120"}).output
-    for example in EXAMPLES[group]:
-        assert line(group, example) in " ".join(shown.split())
