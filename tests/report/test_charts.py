@@ -20,17 +20,12 @@ from tempora_tta.published.setups import CORRUPTIONS
 from tempora_tta.report.charts import CHARTS, FORMATS, chosen_shifts, save
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.pressure import panels
-from tempora_tta.scenarios import Deployment, Discrete, Offline, serve
+from tempora_tta.scenarios import Deployment, Offline, serve
 from tempora_tta.store import Results
 
 NAMES = {"winners", "pressure", "timelines", "utility", "protocols", "pareto", "profiles", "latency"}
 
 Rows = list[dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return write_run(tmp_path_factory.mktemp("run"), scenarios=WIDE_GRID)
 
 
 def drawn(results: Results, name: str) -> dict[str, Any]:
@@ -64,28 +59,45 @@ def offline_tent(results: Results) -> Any:
     return results.trace(row)
 
 
-def title_of(path: Path) -> str:
-    """Read the title that a browser shows for an SVG."""
-    found = ElementTree.parse(path).getroot().find("{http://www.w3.org/2000/svg}title")
-    assert found is not None
-    return str(found.text)
+def written(path: Path) -> tuple[str, str]:
+    """Read the title that a browser shows for an SVG, and all its text."""
+    root = ElementTree.parse(path).getroot()
+    return root.findtext("{http://www.w3.org/2000/svg}title", ""), "".join(root.itertext())
 
 
-def test_one_file_per_chart_and_format_and_the_same_every_time(results: Results, tmp_path: Path) -> None:
-    written = save(results, tmp_path / "new" / "folder", FORMATS)
-    assert {path.name for path in written} == {f"{name}.{kind}" for name in NAMES for kind in FORMATS}
-    starts = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}
-    files = {path.name: path.read_bytes() for path in written}
-    assert all(files[path.name].startswith(starts[path.suffix[1:]]) for path in written)
-    again = save(results, tmp_path / "again")
-    assert all(path.read_bytes() == files[path.name] for path in again)
-    told = {path.stem: title_of(path) for path in again}
-    assert len(set(told.values())) == len(NAMES), "every file says what it shows"
+def test_one_file_per_chart_that_says_what_it_shows(results: Results, tmp_path: Path) -> None:
+    files = {path.stem: path for path in save(results, tmp_path / "new" / "folder")}
+    assert set(files) == NAMES
+    told = {name: written(path)[0] for name, path in files.items()}
     for name, text in told.items():
-        assert text.startswith(f"{name.capitalize()}. "), text
+        assert text.startswith(f"{name.capitalize()}. "), "every file says what it shows"
         assert name == "pressure" or re.search(r"\d", text), "in numbers"
     best = next(iter(analysis.wins_of(analysis.winners(analysis.cells_of(results)))))
     assert f"Cells won: {card_of(best).label} " in told["winners"]
+
+
+def test_every_format_of_what_a_small_run_has_and_the_same_every_time(tmp_path: Path) -> None:
+    offline = write_run(tmp_path / "run", scenarios=WIDE_GRID[:1], batches=8, verdict="WARN")
+    files = save(offline, tmp_path / "figures", FORMATS)
+    names = ("winners", "pressure", "timelines", "protocols", "latency")
+    assert {path.name for path in files} == {f"{name}.{kind}" for name in names for kind in FORMATS}
+    starts = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
+    assert all(path.read_bytes().startswith(starts[path.suffix]) for path in files)
+    again = save(offline, tmp_path / "again")
+    assert all(path.read_bytes() == (tmp_path / "figures" / path.name).read_bytes() for path in again)
+    assert drawn(offline, "winners")["title"]["text"] == ["timing WARN"]
+    with pytest.raises(TemporaError, match=r"pgn.*png"):
+        save(offline, tmp_path, ["pgn"])
+
+
+def test_names_are_text_in_a_run_that_is_not_judged_yet(tmp_path: Path) -> None:
+    name = r"$\frac{1}{0}$ <b>" + "x" * 90
+    methods = {"standard": METHODS["standard"], f"mine:{name}": METHODS["tent"]}
+    begun = {"finished": False, "judged": False}
+    odd = write_run(tmp_path / "run", methods=methods, scenarios=GRID, shifts=(name,), batches=8, **begun)
+    assert len(save(odd, tmp_path / "figures")) == len(NAMES)
+    assert r"$\frac{1}{0}$ <b>x" in written(tmp_path / "figures" / "winners.svg")[1]
+    assert "title" not in drawn(odd, "winners")
 
 
 def test_the_grid_has_the_winners_in_their_colours(results: Results) -> None:
@@ -110,12 +122,6 @@ def test_an_undecided_winner_is_paler_and_has_a_question_mark(tmp_path: Path) ->
     assert not any(row["text"].endswith("?") for row in squares if not row["undecided"])
 
 
-def test_a_run_that_is_not_judged_yet_is_drawn_and_shown(tmp_path: Path) -> None:
-    unfinished = write_run(tmp_path / "run", scenarios=GRID, batches=8, finished=False, judged=False)
-    assert len(save(unfinished, tmp_path / "figures")) == len(NAMES)
-    assert "title" not in drawn(unfinished, "winners")
-
-
 def test_drawing_leaves_the_run_s_traces_alone(tmp_path: Path) -> None:
     """A pass of its own is given out as it was read, and kept."""
     results = write_run(tmp_path, scenarios=WIDE_GRID, batches=12)
@@ -124,14 +130,6 @@ def test_drawing_leaves_the_run_s_traces_alone(tmp_path: Path) -> None:
     drawn(results, "timelines")
     for index, cell in live.iterrows():
         np.testing.assert_array_equal(results.trace(cell).arrived_ms, before[index])
-
-
-def test_queues_have_names_of_their_own(tmp_path: Path) -> None:
-    scenarios = (Discrete(interval_ms=15.0, queue=0), Discrete(interval_ms=15.0, queue=1))
-    made = write_run(tmp_path, scenarios=(WIDE_GRID[0], *scenarios), batches=8)
-    labels = drawn(made, "winners")["hconcat"][1]["layer"][0]["encoding"]["x"]["axis"]["labelExpr"]
-    assert "γ 15 ms, queue 0" in labels.encode().decode("unicode_escape")
-    assert "γ 15 ms, queue 1" in labels.encode().decode("unicode_escape")
 
 
 def test_timelines_have_all_parts_of_a_trace(results: Results) -> None:
@@ -211,28 +209,6 @@ def test_one_corruption_of_each_kind_is_chosen() -> None:
     assert chosen_shifts(list(CORRUPTIONS)) == ["impulse_noise", "defocus_blur", "brightness", "contrast"]
     assert chosen_shifts(["a", "b"]) == ["a", "b"]
     assert chosen_shifts(list("abcdef")) == list("abcd")
-
-
-def test_draws_what_a_small_run_has(tmp_path: Path) -> None:
-    offline = write_run(tmp_path / "run", scenarios=WIDE_GRID[:1], batches=8, verdict="WARN")
-    files = {path.stem for path in save(offline, tmp_path / "figures")}
-    assert files == {"winners", "pressure", "timelines", "protocols", "latency"}
-    assert drawn(offline, "winners")["title"]["text"] == ["timing WARN"]
-
-
-def test_names_are_text(tmp_path: Path) -> None:
-    name = r"$\frac{1}{0}$ <b>" + "x" * 90
-    methods = {"standard": METHODS["standard"], f"mine:{name}": METHODS["tent"]}
-    odd = write_run(tmp_path / "run", methods=methods, scenarios=GRID, shifts=(name,), batches=10)
-    assert len(save(odd, tmp_path / "figures")) == len(NAMES)
-    assert r"$\frac{1}{0}$ <b>x" in "".join(
-        ElementTree.parse(tmp_path / "figures" / "winners.svg").getroot().itertext()
-    )
-
-
-def test_an_unknown_format_is_named(results: Results, tmp_path: Path) -> None:
-    with pytest.raises(TemporaError, match="unknown figure format 'pgn': did you mean 'png'"):
-        save(results, tmp_path, ["pgn"])
 
 
 def test_overheads_of_several_sizes_are_told_apart(results: Results) -> None:
