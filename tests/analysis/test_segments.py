@@ -21,7 +21,7 @@ def test_rows_of_true_values_that_are_long_enough(flags: list[bool], least: int)
 
 def _segments() -> pd.DataFrame:
     """Tent forgets fog in one seed of two and collapses there; sar collapses in both and comes back in one."""
-    rows = [
+    data = [
         ("tent", 1, "fog", 0, "fog", 1, 0.6, 0.5, 0, np.nan),
         ("tent", 1, "snow", 1, "snow", 1, 0.2, 0.5, 3, np.nan),
         ("tent", 1, "fog visit 2", 2, "fog", 2, 0.4, 0.5, 5, -0.2),
@@ -39,7 +39,7 @@ def _segments() -> pd.DataFrame:
         *("method", "seed", "segment", "position", "segment_shift", "visit", "utility"),
         *("standard_utility", "collapsed_batches", "over_first_visit"),
     ]
-    return pd.DataFrame(rows, columns=columns).assign(severity=np.nan, batches=5, shift="recurring")
+    return pd.DataFrame(data, columns=columns).assign(severity=np.nan, batches=5, shift="recurring")
 
 
 def test_what_became_of_every_method() -> None:

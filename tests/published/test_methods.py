@@ -89,23 +89,17 @@ def test_a_user_s_own_methods_have_colours_that_are_readable_and_seldom_alike() 
         assert contrast(colour, DARK_PAPER) > 3
 
 
-def test_every_published_method_is_known() -> None:
+def test_every_published_method_is_known_by_its_family() -> None:
     printed = set(published.table("offline")["method"]) | set(published.table("ablation")["method"])
     assert printed == set(methods.METHODS)
-
-
-def test_families_follow_the_paper() -> None:
     free = [name for name, shown in methods.METHODS.items() if shown.family == "gradient-free"]
     assert free == ["standard", "neo", "lame", "adabn"]
 
 
-def test_a_runtime_changes_no_family() -> None:
+def test_a_user_s_own_method_has_a_stable_look_and_a_runtime_changes_no_family() -> None:
+    own = methods.card_of("lab.ideas:Mine")
     assert methods.card_of("tent@amp+compile").family == "gradient-based"
     assert methods.card_of("tuned@amp").family == "other"
-
-
-def test_a_user_s_own_method_has_a_stable_look() -> None:
-    own = methods.card_of("lab.ideas:Mine")
     assert own == methods.card_of("lab.ideas:Mine")
     assert (own.label, own.family) == ("Mine", "other")
     assert methods.order("lab.ideas:Mine") > methods.order("zerosiam") > methods.order("standard")
