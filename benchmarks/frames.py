@@ -4,8 +4,10 @@ sizes: accuracy at batch sizes 1, 4, 16 and 64 on single shifts, on a stream tha
 that returns to them, three orders of the images, without a clock: on both bundled networks and on one of timm's that
 is trained here for half a minute. It adds to benchmarks/results/frames-sizes.json; two working trees are compared so.
 
-cells: the best method and size by load and deadline, next to batches of 64 and to answering each frame at once, on
-both bundled networks, three shifts, with times of this machine. It writes benchmarks/results/frames-cells.json.
+cells: the best method and size by load and deadline, next to batches of 64 and to frames that are answered at once,
+on both bundled networks, three shifts, with times of this machine. It writes benchmarks/results/frames-cells.json.
+
+live: frames in real time, in batches or at once, next to a simulation of the same frames.
 
 `python benchmarks/frames.py page` writes benchmarks/results/frames.md from both.
 """
@@ -33,12 +35,12 @@ from tempora_tta.analysis.replays import answer
 from tempora_tta.analysis.sizes import factors, works
 from tempora_tta.data import open_stream
 from tempora_tta.engine.build import build_job
-from tempora_tta.engine.load_config import load_configs
+from tempora_tta.engine.load_config import load_config
 from tempora_tta.engine.run import Run
 from tempora_tta.methods import create
 from tempora_tta.methods.contract import UNTOLD, adapt_at, predict_at
 from tempora_tta.models import Classifier
-from tempora_tta.scenarios import Deployment
+from tempora_tta.scenarios import Deployment, to_spec
 from tempora_tta.store import RunFolder
 
 SIZES = (1, 4, 16, 64)
@@ -91,7 +93,7 @@ def accuracies(network: str, name: str, size: int, stream: str, seeds: int) -> f
 
 def accuracy(model: Classifier, name: str, size: int, shifts: list[str], seed: int) -> float:
     plain = name.removesuffix("_at_once")
-    method = create(plain, model, seed=seed, **({} if plain == name else {"collect": 64}))
+    method = create(plain, model, seed=seed, at_once=None if plain == name else 64)
     order, right = np.random.default_rng(seed), []
     shifts = list(order.permutation(shifts)) if len(set(shifts)) == len(shifts) else shifts
     for visit, shift in enumerate(shifts):
@@ -144,11 +146,7 @@ LOADS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 """Frames per second over what Standard classifies in batches of 64."""
 DEADLINES = (2, 8, 40, 200)
 """Times lambda of these batches."""
-AT_ONCE = "SHOT-IM at once"
-COMPARED: list[Any] = [
-    *("standard", "settle", "shot_im"),
-    {"name": "shot_im", "label": AT_ONCE, "collect": 64},
-]
+COMPARED = ("standard", "settle", "shot_im")
 
 
 @app.command()
@@ -162,44 +160,61 @@ def cells(
     """The best pair of method and size in each cell."""
     found = json.loads(to.read_text()) if to.exists() else {}
     for network in networks.split(","):
-        flags = {
-            "model": network,
-            "data.shifts": ["gaussian_noise", "contrast", "motion_blur"],
-            "methods": [*COMPARED, *(["adabn"] if network == "fashion_resnet" else [])],
-            "batch_size": list(SIZES),
-            "batches": batches,
-            "grid": "none",
-            "device": "cpu",
-            "threads": 1,
-            "profile_s": profile_s,
-        }
-        for config in load_configs(None, flags=flags):
-            console.print(f"{network} in batches of {config.batch_size} ...")
-            with RunFolder.for_writing(out / network / f"batch-{config.batch_size}") as folder:
-                Run(build_job(config), folder).execute()
+        for size in sorted(SIZES, reverse=True):
+            flags = {
+                "model": network,
+                "data.shifts": ["gaussian_noise", "contrast", "motion_blur"],
+                "methods": [*COMPARED, *(["adabn"] if network == "fashion_resnet" else [])],
+                "batch_size": size,
+                "batches": batches * max(SIZES) // size,
+                "grid": "none",
+                "device": "cpu",
+                "threads": 1,
+                "profile_s": profile_s,
+                "scenarios": [] if size > 1 else at_once(baseline_of(out / network)),
+            }
+            console.print(f"{network} in batches of {size} ...")
+            with RunFolder.for_writing(out / network / f"batch-{size}") as folder:
+                Run(build_job(load_config(None, flags=flags)), folder).execute()
         found[network] = grid(out / network)
         write(found, to)
 
 
+def baseline_of(run: Path) -> float:
+    """Lambda of batches of 64."""
+    return float(tempora.open_run(run / f"batch-{max(SIZES)}").manifest["baseline"]["baseline_ms"])
+
+
+def camera_at(load: float, deadline: float, baseline_ms: float) -> Deployment:
+    return Deployment(fps=1000 * load * max(SIZES) / baseline_ms, deadline_ms=deadline * baseline_ms)
+
+
+def at_once(baseline_ms: float) -> list[dict[str, Any]]:
+    """The cells, answered at once."""
+    cells = (camera_at(load, deadline, baseline_ms) for load in LOADS for deadline in DEADLINES)
+    return [to_spec(replace(one, answer="at_once")) for one in cells]
+
+
 def grid(run: Path) -> dict[str, Any]:
     sizes = {int(size): results for size, results in tempora.open_run(run).items()}
-    baseline_ms = float(sizes[64].manifest["baseline"]["baseline_ms"])
+    baseline_ms = baseline_of(run)
     work = {size: works(results) for size, results in sizes.items()}
     rows = []
     for load in LOADS:
         for deadline in DEADLINES:
-            per_ms, deadline_ms = load * 64 / baseline_ms, deadline * baseline_ms
-            camera = Deployment(fps=1000 * per_ms, deadline_ms=deadline_ms)
+            camera = camera_at(load, deadline, baseline_ms)
             exact = {
                 (name, size): float(own["utility"].mean())
                 for size, results in sizes.items()
                 for name, own in answer(results, camera).rows.groupby("method")
-                if name != AT_ONCE
             }
-            waiting = answer(sizes[1], replace(camera, queue=64)).rows  # frames wait while it learns
-            at_once = waiting.loc[waiting["method"] == AT_ONCE, "utility"]
+            come = (
+                answer(sizes[1], replace(camera, answer="at_once")).rows.groupby("method")["utility"].mean()
+            )
             formed = {
-                (name, size): factors(work[size][name], size, per_ms, deadline_ms).utility
+                (name, size): factors(
+                    work[size][name], size, (camera.fps or 0) / 1000, camera.deadline_ms or 0
+                ).utility
                 for name, size in exact
             }
             best, picked = max(exact, key=lambda one: exact[one]), max(formed, key=lambda one: formed[one])
@@ -211,7 +226,7 @@ def grid(run: Path) -> dict[str, Any]:
                     "best": [*best, exact[best]],
                     "formed": [*picked, exact[picked]],
                     "at_64": [max(forced, key=lambda one: forced[one])[0], max(forced.values())],
-                    "at_once": float(at_once.mean()) if len(at_once) else None,
+                    "at_once": [come.idxmax(), float(come.max())],
                 }
             )
     return {"baseline_ms": baseline_ms, "cells": rows}
@@ -227,11 +242,16 @@ def live(
     cameras: int = 1,
     size: int = 4,
     deadline_ms: float = 200.0,
-    frames: int = 600,
+    frames: int = 640,
+    at_once: Annotated[
+        bool, typer.Option(help="Answer at once, and learn from batches of this size.")
+    ] = False,
 ) -> None:
     """Live frames in real time through `tempora.deploy`, and simulate the same frames with times of this machine."""
     model, (images, labels) = made("fashion_resnet"), opened("gaussian_noise")
-    camera = {"fps": fps, "cameras": cameras, "deadline_ms": deadline_ms}
+    camera: dict[str, Any] = {"fps": fps, "cameras": cameras, "deadline_ms": deadline_ms}
+    if at_once:
+        camera["answer"] = "at_once"
     with tempora.deploy(
         model, method, batch_size=size, device="cpu", example=images[:size], **camera
     ) as pipeline:
@@ -247,18 +267,22 @@ def live(
             for one, label in zip(answers, labels.tolist(), strict=False)
         ]
     )
-    offline, correct, took_ms = create(method, model), [], []
+    offline, correct, took_ms = create(method, model, at_once=size if at_once else None), [], []
     for x, y in zip(images[:frames].split(size), labels[:frames].split(size), strict=True):
-        begun_s = time.perf_counter()
-        scores = predict_at(offline, x)
-        predicted_s = time.perf_counter()
-        adapt_at(offline)
-        took_ms.append([1000 * (predicted_s - begun_s), 1000 * (time.perf_counter() - predicted_s)])
-        correct.append((scores.argmax(dim=1) == y).numpy())
-    predict_ms, adapt_ms = np.array(took_ms).T
-    score = Deployment(**camera).score(correct=correct, predict_ms=predict_ms, adapt_ms=adapt_ms)
+        scores, predicts_ms = [], []
+        for part in x.split(1 if at_once else size):
+            begun_s = time.perf_counter()
+            scores.append(predict_at(offline, part))
+            predicts_ms.append(1000 * (time.perf_counter() - begun_s))
+            adapt_at(offline)  # of frames, the last of a batch alone is learned from
+            adapt_ms = 1000 * (time.perf_counter() - begun_s) - predicts_ms[-1]
+        took_ms.append([float(np.median(predicts_ms)), adapt_ms])
+        correct.append((torch.cat(scores).argmax(dim=1) == y).numpy())
+    predict_ms, adapts_ms = np.array(took_ms).T
+    score = Deployment(**camera).score(correct=correct, predict_ms=predict_ms, adapt_ms=adapts_ms)
+    how = f"at once, learning from {size}" if at_once else f"in batches of {size}"
     console.print(
-        f"{method}, {cameras} x {fps:g} frames/s in batches of {size} (served: {served:.1f}), {deadline_ms:g} ms: "
+        f"{method}, {cameras} x {fps:g} frames/s {how} (served: {served:.1f}), {deadline_ms:g} ms: "
         f"lived {in_percent(float(lived.mean()))}, simulated {in_percent(score.utility)} % right in time"
     )
 
@@ -290,10 +314,15 @@ def _page_of_cells(network: str, rows: list[dict[str, Any]], baseline_ms: float)
         f"The closed form picks the best pair in {sum(hits)} of {len(rows)} cells, and elsewhere loses at most "
         f"{in_percent(max(lost))} points. Batches of 64 lose {in_percent(float(np.mean(forced)))} points on average."
     )
-    yield "Right in time, %: the best method and size; in brackets the best in batches of 64, and SHOT-IM at once."
+    come = [row["at_once"][1] - row["best"][2] for row in rows]
+    yield (
+        f"Answering at once gets {100 * float(np.mean(come)):+.1f} points on average next to the best pair, "
+        f"{100 * min(come):+.1f} to {100 * max(come):+.1f}."
+    )
+    yield "Right in time, %: the best method and size; in brackets the best in batches of 64, and the best at once."
     texts = {
         (row["load"], row["deadline"]): f"{row['best'][0]} {row['best'][1]}: {in_percent(row['best'][2])} "
-        f"({in_percent(row['at_64'][1])}, {in_percent(row['at_once'])})"
+        f"({in_percent(row['at_64'][1])}; {row['at_once'][0]}: {in_percent(row['at_once'][1])})"
         for row in rows
     }
     yield markdown_table(

@@ -104,7 +104,7 @@ def _method(entry: Any) -> Any:
     """Take the keys that are not the entry's own for settings of its method."""
     if not isinstance(entry, dict):
         return entry
-    own = {name: entry[name] for name in ("name", "label", "times_as") if name in entry}
+    own = {name: entry[name] for name in ("name", "label", "times_as", "tuned") if name in entry}
     return {**own, "settings": {name: value for name, value in entry.items() if name not in own}}
 
 
@@ -172,14 +172,37 @@ class PreprocessingConfig:
     std: list[Number] | None = key(None, "Divided by, per channel.")
 
 
+Selector = Literal["labels", "mutual_information", "confidence", "entropy", "atc"]
+
+
+@dataclass(frozen=True)
+class TunedConfig:
+    """Origin of settings that `tempora tune` chose: by labels or by a score, of which network, on which images."""
+
+    __pydantic_config__ = STRICT
+
+    by: Selector
+    model: str
+    dataset: str
+    shifts: list[str]
+    batch_size: Whole
+    trials: Whole
+
+    @property
+    def oracle(self) -> bool:
+        """Chosen by labels, which no deployment has: a ceiling, which is neither ranked nor recommended."""
+        return self.by == "labels"
+
+
 @dataclass(frozen=True)
 class MethodConfig:
     """A method with settings of its own: `name`, an optional `label`, `times_as` (the method whose recorded times
-    stand for its own), and the method's own settings."""
+    stand for its own), `tuned` (where its settings come from), and the method's own settings."""
 
     name: str
     label: str = ""
     times_as: str = ""
+    tuned: TunedConfig | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -215,7 +238,6 @@ class RunConfig:
         "Names, module:Class, or {name: tent, label: mine, lr: 0.002}; all: those that fit the model, without cotta, "
         "foa and memo.",
     )
-    recipes: Path | None = key(None, "A file of `tempora tune`: its settings, where `methods` gives none.")
     grid: Annotated[str, Check(_grid)] = key(
         "relative",
         "Scenarios besides Offline: a name from `tempora list scenarios`, or module:function, which returns them.",
@@ -299,7 +321,7 @@ class RunConfig:
 
     def plain(self) -> dict[str, Any]:
         """The configuration as YAML and run.json hold it."""
-        return {each.name: _plain(getattr(self, each.name)) for each in dataclasses.fields(self)}
+        return {each.name: as_plain(getattr(self, each.name)) for each in dataclasses.fields(self)}
 
 
 def checked(values: Mapping[str, Any]) -> RunConfig:
@@ -320,16 +342,17 @@ def _with_preset(values: dict[str, Any]) -> dict[str, Any]:
     return {"rule": "overshoot", "calibration_batches": "sweep", **values}
 
 
-def _plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
+    """A part of a configuration as YAML and run.json hold it."""
     if isinstance(value, MethodConfig):
-        named = {"name": value.name, "label": value.label, "times_as": value.times_as}
-        return {**{name: text for name, text in named.items() if text}, **_plain(value.settings)}
+        own = {name: as_plain(given) for name, given in vars(value).items() if name != "settings" and given}
+        return {**own, **as_plain(value.settings)}
     if dataclasses.is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        return {each.name: as_plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
+        return {str(name): as_plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [as_plain(entry) for entry in value]
     return str(value) if isinstance(value, Path) else value
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any
 
 import torch
 from torch import nn
 
 from tempora_tta.analysis.of_run import keep_doubt
-from tempora_tta.data import StreamSettings
+from tempora_tta.config import RunConfig
 from tempora_tta.engine.build import ScenarioLike, job_from_python
 from tempora_tta.engine.images import Given
 from tempora_tta.engine.method_specs import MethodLike
@@ -23,31 +24,20 @@ from tempora_tta.progress import watched
 from tempora_tta.results import Results
 from tempora_tta.store import RunFolder
 
-
-class Options(TypedDict, total=False):
-    """Keys of a configuration that `evaluate` takes too; an object may stand for a name."""
-
-    checkpoint: str | Path | None
-    pretrained: bool
-    recipes: str | Path | None
-    grid: str
-    queue: int
-    rule: Literal["strict", "overshoot"]
-    runtimes: str | list[str]
-    predict_with: str | None
-    stream: str | Mapping[str, Any] | StreamSettings | None
-    preset: Literal["paper"] | None
-    device: str | torch.device
-    threads: int | None
-    clock: str | Path | Mapping[str, Any]
-    profile_s: float
-    provision_x: float | Literal["tail"]
-    baseline_ms: float | None
-    calibration_batches: int | Literal["sweep"]
-    provision: float
-    warmup_batches: int
-    method_timeout_s: float | None
-    share: bool
+_GIVEN = {
+    "suite",
+    "model",
+    "preprocessing",
+    "data",
+    "source",
+    "methods",
+    "scenarios",
+    "seeds",
+    "deterministic",
+}
+"""Keys of a configuration for which Python has arguments, objects or settings of its own."""
+OPTIONS = [each.name for each in fields(RunConfig) if each.name not in {*_GIVEN, "batches", "batch_size"}]
+"""Keys of a configuration that `evaluate` takes too; an object may stand for a name."""
 
 
 def evaluate(
@@ -62,7 +52,7 @@ def evaluate(
     out: Path | str | None = None,
     observer: Observer | None = None,
     progress: bool = True,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> Results:
     """Run methods over batches under scenarios, and say what each deployment got.
 
@@ -93,8 +83,8 @@ def evaluate(
     Cells that fail say why in `utilities.status`, and warn; if all of them do, that is an error.
     """
     for name in options:
-        if name not in Options.__annotations__:
-            raise unknown("option of evaluate", name, Options.__annotations__)
+        if name not in OPTIONS:
+            raise unknown("option of evaluate", name, OPTIONS)
     with watched(observer, progress) as watching:
         job = job_from_python(
             model,

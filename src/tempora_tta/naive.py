@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+import torch
 
 from tempora_tta.data import Stream
 from tempora_tta.engine.calls import Calls
@@ -31,10 +31,10 @@ def naive(method: Calls, standard: Calls, stream: Stream, deployment: Resolved) 
     method.begin()
     timeline = deployment.timeline()  # says which batch is next, when it starts, and whether it may adapt
     right = np.zeros((stream.num_batches, stream.batch_size), dtype=float)
-    states = [(-math.inf, method.snapshot())]  # after each adaptation: when it was done, and the state
-    last = -1
+    states, last = [(-math.inf, method.snapshot())], -1  # after each adaptation: its end, and the state
     while (turn := timeline.next()) is not None:
-        index, x, stands = turn.batch, stream.batch(turn.batch), False
+        # One batch; or all frames that wait, where they are answered at once.
+        index, x, stands = turn.batch, torch.cat([stream.batch(i) for i in turn.batches]), False
         slow = method.clock.residual(stream.name, stream.seed, index) if deployment.residuals else 1.0
         now = method.moment(turn.start_ms, turn, timeline, deployment)
         if turn.fallback and deployment.guesses:  # what is expected of a random answer counts
@@ -49,13 +49,12 @@ def naive(method: Calls, standard: Calls, stream: Stream, deployment: Resolved) 
             stands = timeline.record(predict_ms * slow, 0.0)
         elif turn.adapting:
             before = method.snapshot()
-            if stream.order.resets_between(last, index) and not method.method.frozen:
+            if stream.order.resets_between(last, turn.batches[-1]) and not method.method.frozen:
                 method.reset()  # the stream's own policy
-            last, froze_itself = index, method.method.frozen
+            last, froze_itself = turn.batches[-1], method.method.frozen
             scores, predict_ms = method.predict(index, x, now, froze_itself)
-            mode, emission_ms = method.said[0], turn.start_ms + predict_ms * slow
-            emitted = method.moment(emission_ms, turn, timeline, deployment, emitted=True)
-            action, adapt_ms = method.adapt(index, emitted)
+            mode, at_ms = method.said[0], turn.start_ms + predict_ms * slow  # the answer goes out
+            action, adapt_ms = method.adapt(index, method.moment(at_ms, turn, timeline, deployment, True))
             method.count(mode, predict_ms * slow, action, adapt_ms * slow)
             stands = timeline.record(predict_ms * slow, adapt_ms * slow, adapted=not froze_itself)
             if stands:
@@ -66,11 +65,12 @@ def naive(method: Calls, standard: Calls, stream: Stream, deployment: Resolved) 
             method.freeze()
             scores, predict_ms = method.predict(index, x, now, frozen=True)
             timeline.record(predict_ms * slow, 0.0, adapted=False)
-        right[index] = classes_of(scores, stream) == stream.labels(index)
+        for answered, own in zip(turn.batches, scores.split(stream.batch_size), strict=True):
+            right[answered] = classes_of(own, stream) == stream.labels(answered)
     return deployment.score(course := timeline.course(), right[course.served])  # utility and its six terms
 
 
-def _frozen_scores(method: Calls, state: Any, x: Tensor) -> Tensor:
+def _frozen_scores(method: Calls, state: Any, x: torch.Tensor) -> torch.Tensor:
     """Scores of the method frozen in a state that it had; afterwards it is as it was."""
     present = method.snapshot()
     method.restore(state)

@@ -52,8 +52,8 @@ class Results(store.Results):
     def recommend(self, **knobs: Any) -> Answer:
         """Return the method to use in one deployment, with `.why`, `.interval`, `.ranking` and `.to_json()`.
 
-        Describe the deployment with the knobs of `analysis.Question`: `fps` and `cameras`, `rate_hz` or
-        `interval_ms`; `deadline_ms` or `threshold_ms`; `budget_s`; or a `scenario`. Limits: `p90_ms`, `p95_ms`,
+        Describe the deployment with the knobs of `analysis.Question`: `fps`, `cameras` and `answer`, `rate_hz`
+        or `interval_ms`; `deadline_ms` or `threshold_ms`; `budget_s`; or a `scenario`. Limits: `p90_ms`, `p95_ms`,
         `p99_ms`, `availability`, `budget_j`, `memory_mb`. `shifts` names those that count.
         """
         return self.answer(_question(knobs))

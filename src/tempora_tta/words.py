@@ -425,7 +425,9 @@ def _use(told: Told, start: str = "") -> str:
     right = "right in time" if now["deadline_ms"] is not None else "right" if now["reference"] else "utility"
     plain = _plain(told["ranking"])
     use = f"{start}use {best['label']}" if start else f"Use {best['label']}"
-    text = f"{use} in batches of {now['batch_size']}: {percent(best['utility'])} {right}"
+    how_many = f"answering at once, learning from {size}" if (size := now.get("at_once")) else None
+    in_batches = how_many or f"in batches of {now['batch_size']}"
+    text = f"{use} {in_batches}: {percent(best['utility'])} {right}"
     if best["method"] == STANDARD:
         text += " (no adaptation that has an answer here is worth its time)"
     elif plain is not None:
@@ -488,8 +490,10 @@ def _waits(told: Told) -> list[str]:
         limit = f" of {now['deadline_ms']:g}" if now["deadline_ms"] is not None else ""
         rest = best["first_wait_ms"] - now["fill_ms"]
         said.append(
-            f"The first image of a batch waits {best['first_wait_ms']:.0f} ms{limit}: {now['fill_ms']:.0f} to fill "
-            f"the batch, {rest:.0f} to answer."
+            f"A frame waits {best['first_wait_ms']:.0f} ms{limit}."
+            if now.get("at_once")
+            else f"The first image of a batch waits {best['first_wait_ms']:.0f} ms{limit}: {now['fill_ms']:.0f} to "
+            f"fill the batch, {rest:.0f} to answer."
         )
     if best.get("busy") is not None:
         compared = f" (plain {percent(plain['busy'], 0)})" if plain is not None and plain is not best else ""

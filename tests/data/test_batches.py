@@ -34,19 +34,6 @@ def test_a_smaller_last_batch_is_dropped_counted_and_said() -> None:
     assert (source.num_batches, source.dropped, len(source.order.shifts[0])) == (2, 3, 8)
 
 
-def test_writing_into_a_batch_spoils_nothing() -> None:
-    x, y = _batch()
-    source = from_batches("mine", [(x, y)])
-    source.batch(0).fill_(9)
-    assert source.batch(0).unique().tolist() == [0.0]
-    assert x.unique().tolist() == [0.0]
-
-
-def test_numpy_batches_do_too() -> None:
-    x, y = _batch()
-    assert torch.equal(from_batches("mine", [(x.numpy(), y.int().numpy())]).batch(0), x)
-
-
 def test_the_fingerprint_follows_the_contents() -> None:
     one, same, other = (from_batches("mine", [_batch(fill=fill)]).fingerprint for fill in (1.0, 1.0, 2.0))
     assert one == same != other
@@ -80,21 +67,6 @@ X, Y = _batch()
 def test_what_is_refused(batches: list, match: str) -> None:
     with pytest.raises(TemporaError, match=match):
         from_batches("mine", batches, num_classes=10)
-
-
-@pytest.mark.parametrize(
-    ("batches", "match"),
-    [
-        (3, "batches of 'fog' are a int: expected a list of"),
-        (None, "are a NoneType"),
-        ([("x", torch.zeros(2, dtype=torch.int64))], "batch 0 of 'fog' holds a str that is no tensor"),
-        ([(torch.zeros(2, 3), [None, 1])], "holds a list that is no tensor"),
-        ([(torch.zeros(1, 3), [10**30])], "holds a list that is no tensor"),
-    ],
-)
-def test_what_is_no_batch_at_all_is_refused(batches: Any, match: str) -> None:
-    with pytest.raises(TemporaError, match=match):
-        from_batches("fog", batches)
 
 
 def test_anything_that_can_be_gone_through_once_will_do() -> None:

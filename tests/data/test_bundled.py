@@ -95,22 +95,9 @@ def test_shifts_are_named_grouped_and_tell_themselves_apart() -> None:
     assert len(fingerprints) == 31  # clean has no severity
 
 
-def test_nothing_is_made_before_it_is_read(cache: Path) -> None:
-    bundled.fashion()
-    assert not cache.exists()
-
-
 def read_some(name: str = "contrast") -> np.ndarray:
     shift = bundled.fashion(shifts=[name])[name]
     return shift.images([3, 9_999], load("fashion_resnet").preprocessing).numpy()
-
-
-def test_corrupted_images_are_made_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = read_some()
-    assert first.shape == (2, 1, 28, 28)
-    assert [path.suffix for path in cache.iterdir()] == [".npz"]
-    monkeypatch.setattr(bundled, "_corrupted", lambda *_: pytest.fail("made again"))
-    np.testing.assert_array_equal(read_some(), first)
 
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "empty"])
@@ -127,15 +114,6 @@ def test_a_damaged_cache_is_made_again(harm: str, cache: Path) -> None:
     path.write_bytes(damaged[harm])
     np.testing.assert_array_equal(read_some(), first)
     assert path.read_bytes() == whole
-
-
-def test_a_cache_that_cannot_be_written_costs_only_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    blocked = tmp_path / "file"
-    blocked.touch()
-    monkeypatch.setenv("TEMPORA_CACHE", str(blocked))
-    assert read_some().shape == (2, 1, 28, 28)
 
 
 @pytest.mark.parametrize(

@@ -114,21 +114,6 @@ def test_mistakes_are_named(photos: Path, tmp_path: Path) -> None:
         corrupt_folder(photos, tmp_path / "other", "contrast")
 
 
-def test_clean_images_are_never_written_over(tmp_path: Path) -> None:
-    save_picture(tmp_path / "cat" / "a.png")
-    with pytest.raises(TemporaError, match="holds the clean images: name another folder"):
-        corrupt_folder(tmp_path, tmp_path / "cat" / "..", "fog", constants="cifar")
-
-
-@pytest.mark.parametrize("note", ["{", "[1]", "7"])
-def test_a_damaged_note_of_settings_is_named(tmp_path: Path, note: str) -> None:
-    save_picture(tmp_path / "clean" / "cat" / "a.png", size=(32, 32))
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "corruptions.json").write_text(note)
-    with pytest.raises(TemporaError, match=r"corruptions\.json cannot be read"):
-        corrupt_folder(tmp_path / "clean", tmp_path / "out", "fog", constants="cifar")
-
-
 def test_a_16_bit_picture_is_not_white(tmp_path: Path) -> None:
     deep = tmp_path / "photos" / "cat" / "deep.png"
     deep.parent.mkdir(parents=True)
@@ -136,13 +121,6 @@ def test_a_16_bit_picture_is_not_white(tmp_path: Path) -> None:
     corrupt_folder(tmp_path / "photos", tmp_path / "out", "contrast", constants="cifar")
     with Image.open(tmp_path / "out" / "contrast" / "5" / "cat" / "deep.png") as made:
         assert (made.mode, made.getextrema()) == ("L", (128, 128))  # flat: nothing to flatten
-
-
-@pytest.mark.parametrize("size", [0, -5])
-def test_a_side_of_no_pixels_is_refused(photos: Path, tmp_path: Path, size: int) -> None:
-    with pytest.raises(TemporaError, match=f"size={size}: must be 1 or more pixels; .* the 32 of"):
-        corrupt_folder(photos, tmp_path / "out", "fog", constants="cifar", size=size)
-    assert not (tmp_path / "out").exists()
 
 
 def test_small_images_are_not_enlarged_unless_asked(photos: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 from typer.testing import CliRunner
 
 from tempora_tta import data
@@ -34,11 +33,6 @@ def test_verify_ends_with_status_1_where_something_is_wrong(class_tree: Callable
     assert code == 1
     assert str(bad) in output
     assert "1 problem" in output
-
-
-def test_fetch_says_how_to_get_what_it_cannot(tmp_path: Path) -> None:
-    with pytest.raises(TemporaError, match=r"https://image-net.org"):
-        _run("fetch", "imagenet", "--to", tmp_path)
 
 
 def test_fetch_uses_a_file_put_there_by_hand(tmp_path: Path) -> None:

@@ -7,14 +7,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torchvision.datasets import ImageFolder
 
 import tempora_tta.data as data
 from tempora_tta.data import fingerprint, imagenet
-from tempora_tta.data.corruptions.folder import corrupt_folder
 from tempora_tta.errors import TemporaError
 
 from .trees import CIFAR_LIKE, picture, save_picture
@@ -106,15 +104,6 @@ def test_what_did_not_change_is_not_read_again(class_tree: Callable[..., Path]) 
     assert _read_on_opening(root) == []
 
 
-def test_what_was_written_a_moment_ago_is_not_yet_remembered(
-    class_tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second write within the file system's tick would leave the same times."""
-    monkeypatch.setattr(fingerprint, "_TICK_NS", 10**12)
-    root = class_tree("mine", ["cat", "dog"])
-    assert _read_on_opening(root) == _read_on_opening(root) == [2]
-
-
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and so on", None])
 def test_a_damaged_or_unwritable_index_costs_only_time(
     class_tree: Callable[..., Path], tmp_path: Path, damage: bytes | None, monkeypatch: pytest.MonkeyPatch
@@ -130,14 +119,6 @@ def test_a_damaged_or_unwritable_index_costs_only_time(
     index.write_bytes(damage)
     assert _read_on_opening(root) == [2]
     assert _read_on_opening(root) == []
-
-
-def test_without_times_of_change_everything_is_read(
-    class_tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fingerprint, "_CHANGE_TIMES_ARE_KEPT", False)
-    root = class_tree("mine", ["cat", "dog"])
-    assert _read_on_opening(root) == _read_on_opening(root) == [2]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -162,15 +143,6 @@ def test_touched_files_are_the_same_data(class_tree: Callable[..., Path]) -> Non
     (after,) = data.open("folder", root, classes=["cat", "dog"]).values()
     assert before.fingerprint == after.fingerprint
     assert before.images([0, 1], CIFAR_LIKE).shape == (2, 3, 32, 32)  # the times were only a hint
-
-
-def test_arrays_of_other_pixels_are_other_data(tmp_path: Path) -> None:
-    np.save(tmp_path / "labels.npy", np.tile(np.arange(4), 5))
-    prints = []
-    for shade in (1, 2):
-        np.save(tmp_path / "fog.npy", np.full((20, 32, 32, 3), shade, np.uint8))
-        prints.append(data.open("cifar10_c", tmp_path, shifts="fog", subset=True)["fog"].fingerprint)
-    assert prints[0] != prints[1]
 
 
 class _Random(list[tuple[object, int]]):
@@ -198,12 +170,3 @@ class TestPythonDatasets:
             data.from_dataset("mine", _Random([(None, 0)]), num_classes=2).images([0], CIFAR_LIKE)
         vouched = data.from_dataset("mine", _Random([(None, 0)]), num_classes=2, fingerprint="noise")
         assert vouched.images([0], CIFAR_LIKE).shape == (1, 3, 32, 32)
-
-
-def test_corrupted_copies_are_not_taken_for_those_of_changed_pictures(tmp_path: Path) -> None:
-    path = save_picture(tmp_path / "clean" / "cat" / "a.bmp", 3)
-    corrupt_folder(tmp_path / "clean", tmp_path / "out", "contrast", constants="cifar", size=16)
-    assert corrupt_folder(tmp_path / "clean", tmp_path / "out", "contrast", constants="cifar", size=16) == 0
-    overwrite(path, 4, keep_times=True)
-    with pytest.raises(TemporaError, match=r"was made with other settings \(images "):
-        corrupt_folder(tmp_path / "clean", tmp_path / "out", "contrast", constants="cifar", size=16)

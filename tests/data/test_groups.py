@@ -2,19 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tempora_tta.data import CORRUPTIONS, EXTRA, GROUPS, expand, group_of
+from tempora_tta.data import CORRUPTIONS, EXTRA, expand
 from tempora_tta.errors import TemporaError
-
-
-def test_the_papers_fifteen_in_four_groups() -> None:
-    assert {group: len(members) for group, members in GROUPS.items()} == {
-        "noise": 3,
-        "blur": 4,
-        "weather": 4,
-        "digital": 4,
-    }
-    assert len(set(CORRUPTIONS)) == 15
-    assert not set(CORRUPTIONS) & set(EXTRA)
 
 
 @pytest.mark.parametrize(
@@ -42,12 +31,3 @@ def test_unknown_names_are_refused(asked: str) -> None:
         expand(asked)
     with pytest.raises(TemporaError, match="did you mean 'fog'"):
         expand("fgo")
-
-
-def test_group_of_each_shift() -> None:
-    assert [group_of(name) for name in ("pixelate", "saturate", "clean", "cifar10_1")] == [
-        "digital",
-        "extra",
-        "clean",
-        "natural",
-    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,13 +39,6 @@ def cifar10_c(tmp_path: Path) -> Path:
 
 
 class TestCifarC:
-    @pytest.mark.parametrize("header", [b"(-50000,),", b"(50000,) \x00", b"(((((((((("])
-    def test_a_header_that_promises_the_impossible(self, cifar10_c: Path, header: bytes) -> None:
-        content = (cifar10_c / "labels.npy").read_bytes()
-        (cifar10_c / "labels.npy").write_bytes(content.replace(b"(50000,), ", header))
-        with pytest.raises(TemporaError, match=r"labels\.npy cannot be read"):
-            data.open("cifar10_c", cifar10_c)
-
     def test_severity_slices_with_their_labels(self, cifar10_c: Path) -> None:
         for severity, shade in ((3, 3), (5, 5), (1, 0)):
             shifts = data.open("cifar10_c", cifar10_c, severity=severity, shifts=["fog", "spatter"])
@@ -62,16 +54,9 @@ class TestCifarC:
             assert (fog.images([7], CIFAR_LIKE) == shade).all()
             assert (fog.images([6, 8], CIFAR_LIKE) == 0).all()
 
-    def test_the_folder_above_will_do(self, cifar10_c: Path) -> None:
-        assert list(data.open("cifar10_c", cifar10_c.parent, shifts="fog")) == ["fog"]
-
     def test_the_data_folder_is_the_default(self, cifar10_c: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TEMPORA_DATA", str(cifar10_c.parent))
         assert list(data.open("cifar10_c", shifts="fog")) == ["fog"]
-
-    def test_fingerprints_differ_between_severities(self, cifar10_c: Path) -> None:
-        third, fifth = (data.open("cifar10_c", cifar10_c, s, "fog")["fog"].fingerprint for s in (3, 5))
-        assert third != fifth
 
     def test_a_missing_corruption_names_file_and_layout(self, cifar10_c: Path) -> None:
         with pytest.raises(
@@ -101,21 +86,6 @@ class TestCifarC:
     def test_wrong_labels(self, cifar10_c: Path, labels: np.ndarray, match: str) -> None:
         np.save(cifar10_c / "labels.npy", labels)
         with pytest.raises(TemporaError, match=match):
-            data.open("cifar10_c", cifar10_c, shifts="fog")
-
-    def test_cifar10_is_not_taken_for_cifar100(self, cifar10_c: Path) -> None:
-        with pytest.raises(TemporaError, match="10 classes, expected 100"):
-            data.open("cifar100_c", cifar10_c, shifts="fog")
-
-    def test_a_truncated_file(self, cifar10_c: Path) -> None:
-        with (cifar10_c / "fog.npy").open("r+b") as file:
-            file.truncate(1_000_000)
-        with pytest.raises(TemporaError, match=r"fog.npy cannot be read"):
-            data.open("cifar10_c", cifar10_c, shifts="fog")
-
-    def test_images_of_another_count(self, cifar10_c: Path) -> None:
-        _sparse_npy(cifar10_c / "fog.npy", 10_000, {})
-        with pytest.raises(TemporaError, match=r"expected uint8 of shape \(50000, 32, 32, 3\)"):
             data.open("cifar10_c", cifar10_c, shifts="fog")
 
     def test_pickled_objects_are_refused(self, cifar10_c: Path) -> None:
@@ -249,15 +219,6 @@ class TestImageNet:
         with pytest.raises(TemporaError, match=f"200 images, published are {published}"):
             data.open(name, class_tree("x", members))
 
-    def test_r_refuses_classes_of_a(self, class_tree: Tree) -> None:
-        stranger = next(
-            w for w in imagenet.members_of("imagenet_a") if w not in imagenet.members_of("imagenet_r")
-        )
-        with pytest.raises(
-            TemporaError, match=f"{stranger} is a folder for no known class.*the 200 classes are"
-        ):
-            data.open("imagenet_r", class_tree("x", [stranger]), subset=True)
-
     def test_v2_maps_folder_names_as_numbers(self, class_tree: Tree) -> None:
         root = class_tree("ImageNetV2/imagenetv2-matched-frequency-format-val", ["0", "2", "10", "100"])
         for place in (root, root.parent, root.parent.parent):
@@ -275,11 +236,6 @@ class TestImageNet:
         with pytest.raises(TemporaError, match="unknown variant"):
             data.open("imagenet_v2", root, variant="matched")
 
-    def test_v2_refuses_numbers_written_otherwise(self, class_tree: Tree) -> None:
-        root = class_tree("imagenetv2-matched-frequency-format-val", ["007"])
-        with pytest.raises(TemporaError, match="007 is a folder for no known class"):
-            data.open("imagenet_v2", root, subset=True)
-
 
 class TestFolder:
     def test_labels_follow_the_class_list(self, class_tree: Tree) -> None:
@@ -289,18 +245,6 @@ class TestFolder:
         assert shift.labels.tolist() == [2, 2, 0, 0]
         assert (shift.num_classes, shift.class_names, shift.group) == (3, ["dog", "bird", "cat"], "natural")
         assert data.open("folder", root, classes=["cat", "dog"])["mine"].labels.tolist() == [0, 0, 1, 1]
-
-    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-    def test_classes_as_editors_write_them(self, class_tree: Tree, encoding: str) -> None:
-        root = class_tree("mine", ["cafés", "dogs"])
-        (root / "classes.txt").write_text("cafés\ndogs\n", encoding=encoding)
-        assert data.open("folder", root)["mine"].class_names == ["cafés", "dogs"]
-
-    def test_classes_that_are_no_text(self, class_tree: Tree) -> None:
-        root = class_tree("mine", ["cat", "dog"])
-        (root / "classes.txt").write_bytes(b"\x89PNG")
-        with pytest.raises(TemporaError, match=r"classes\.txt cannot be read .*one class per line, as UTF-8"):
-            data.open("folder", root)
 
     def test_a_class_list_is_needed(self, class_tree: Tree) -> None:
         with pytest.raises(TemporaError, match=r"classes.txt is missing"):
@@ -346,16 +290,6 @@ class TestFolder:
         with pytest.raises(TemporaError, match=match):
             data.open("folder", root, classes=["cat", "dog", "bird"])
 
-    def test_fingerprints_follow_files_and_labels(self, class_tree: Tree) -> None:
-        root = class_tree("mine", ["cat", "dog"])
-        first = data.open("folder", root, classes=["cat", "dog"])["mine"].fingerprint
-        assert data.open("folder", root, classes=["dog", "cat"])["mine"].fingerprint != first
-        save_picture(root / "cat" / "0.jpg", size=(90, 80))
-        assert data.open("folder", root, classes=["cat", "dog"])["mine"].fingerprint != first
-        moved = shutil.move(root, root.parent / "elsewhere" / "mine")
-        save_picture(Path(moved) / "cat" / "0.jpg")
-        assert data.open("folder", moved, classes=["cat", "dog"])["mine"].fingerprint == first
-
 
 def test_the_bundled_set_by_name() -> None:
     shifts = data.open("fashion", severity=2, shifts=["clean", "noise", "extra"])
@@ -378,15 +312,6 @@ class TestRegistry:
             data.open(name, tmp_path / "absent")
         with pytest.raises(TemporaError, match=f"{name} is expected like this"):
             data.open(name, tmp_path)
-
-    def test_a_shift_that_a_dataset_does_not_have(self, class_tree: Tree) -> None:
-        with pytest.raises(TemporaError, match="unknown shift 'fog'"):
-            data.open("imagenet", class_tree("val", WNIDS[:1]), shifts="fog", subset=True)
-
-    def test_every_dataset_says_what_it_is(self) -> None:
-        for card in data.datasets().values():
-            assert all((card.what, card.size, card.licence, card.source))
-            assert bool(card.layout) == ("root" in card.takes)
 
     def test_a_new_dataset_is_one_function(self, monkeypatch: pytest.MonkeyPatch) -> None:
         data.datasets()

@@ -20,7 +20,6 @@ from tempora_tta.data import (
     array_shift,
     draw,
     open_stream,
-    pictures,
     stream_order,
 )
 from tempora_tta.data.sampler import by_class
@@ -162,14 +161,6 @@ def test_mixed_has_as_much_of_every_shift(by: str) -> None:
     else:
         assert max(kinds) == 3
         assert [segment.name for segment in order.segments] == ["mixed"]
-
-
-def test_classes_sorted() -> None:
-    order = _one({"kind": "continual", "classes": "sorted", "batches": 5})
-    for segment in order.segments:
-        labels = np.concatenate([order.labels(segment.first + i) for i in range(5)])
-        assert (np.diff(labels) >= 0).all()
-        assert len(set(labels)) > 5
 
 
 @given(alpha=st.floats(0.001, 1000), slots=st.integers(1, 30), seed=st.integers(0, 5))
@@ -347,39 +338,6 @@ def test_mistakes_in_a_stream_of_one_s_own(function: str, match: str) -> None:
 
 def _values(batch: torch.Tensor) -> list[int]:
     return ((batch[:, 0, 0, 0] * 0.25 + 0.5) * 255).round().int().tolist()
-
-
-@pytest.mark.parametrize("kind", ["continual", "recurring", "mixed"])
-def test_batches_decoded_in_windows_show_what_the_order_says(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pictures, "_WINDOW_BATCHES", 7)
-    order = _one({"kind": kind, "batches": 8})
-    stream = open_stream(order, GREY)
-    for i in [*range(order.num_batches), 0, 20, 3, 2]:  # passes start again, tails start late
-        which, samples = order.samples(i)
-        assert _values(stream.batch(i)) == (samples % 200 + which).tolist()
-
-
-def test_pictures_that_took_decoding_are_kept_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    source = type(SHIFTS[0].source)
-    real = source.read
-    monkeypatch.setattr(source, "slow_to_read", True)
-    monkeypatch.setattr(
-        source, "read", lambda self, rows, geometry: read.extend(rows) or real(self, rows, geometry)
-    )
-    order = _one({"kind": "recurring", "batches": 20, "visits": 3})
-    stream = open_stream(order, GREY, workers=0)
-    for _ in range(2):
-        for i in range(order.num_batches):
-            which, samples = order.samples(i)
-            assert _values(stream.batch(i)) == (samples % 200 + which).tolist()
-    assert len(read) == len(set(_pairs(order)))
-    read.clear()
-    monkeypatch.setattr(pictures, "_KEPT_BYTES", 100)
-    open_stream(order, GREY, workers=0)
-    assert not read  # too many to be kept
 
 
 def test_a_stream_however_long_takes_the_memory_of_a_few_batches() -> None:

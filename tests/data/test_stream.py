@@ -9,15 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tempora_tta.data import (
-    Order,
     Shift,
     Stream,
-    Streams,
     StreamSettings,
     array_shift,
     draw,
     open_stream,
-    pictures,
     stream_order,
 )
 from tempora_tta.data.images import FileImages, Geometry
@@ -25,7 +22,7 @@ from tempora_tta.data.sampler import single
 from tempora_tta.errors import TemporaError
 from tempora_tta.models import Preprocessing
 
-from .trees import CIFAR_LIKE, save_picture
+from .trees import CIFAR_LIKE
 
 GREY = Preprocessing(mean=(0.5,), std=(0.25,), input_size=(1, 2, 2), crop_pct=1.0)
 
@@ -63,13 +60,6 @@ def test_every_sample_comes_once_with_its_label_and_only_the_odd_batch_is_droppe
     assert stream.dropped < batch_size
     assert (labels == np.array(seen) % 10).all()
     assert labels.dtype == np.int64
-
-
-def test_the_order_depends_on_seed_and_length_alone() -> None:
-    order = stream_order(10, 2025)
-    assert order.tolist() == np.random.default_rng(2025).permutation(10).tolist()
-    assert _order(open_stream(_numbered(10), GREY, 5)) == order.tolist()
-    assert stream_order(10, 2026).tolist() != order.tolist()
 
 
 @settings(deadline=None)
@@ -126,38 +116,6 @@ def test_another_order_shares_the_pictures() -> None:
     head = fresh.under(fresh.order.head(2))
     assert head is not None
     assert (head.num_batches, torch.equal(head.batch(1), fresh.batch(1))) == (2, True)
-
-
-def test_streams_open_one_order_at_a_time() -> None:
-    shifts, opened = (_numbered(50), _numbered(40)), []
-
-    def opener(order: Order) -> Stream:
-        opened.append(order)
-        return open_stream(order, GREY)
-
-    streams = Streams(opener)
-    first, again, other = single(shifts[0], 8, 1), single(shifts[0], 8, 2), single(shifts[1], 8, 1)
-    stream = streams.open(first)
-    assert streams.open(first) is stream
-    reordered = streams.open(again)
-    assert (streams.latest, opened) == (reordered, [first])
-    with pytest.raises(RuntimeError, match="closed"):
-        stream.batch(0)
-    streams.open(other)
-    assert opened == [first, other]
-    streams.close()
-    assert streams.latest is None
-
-
-def test_a_closed_stream_and_a_batch_too_far() -> None:
-    stream = open_stream(_numbered(8), GREY, 4)
-    with pytest.raises(IndexError, match="it has 2"):
-        stream.batch(2)
-    with pytest.raises(IndexError):
-        stream.labels(-1)
-    stream.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        stream.batch(0)
 
 
 @pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"limit_batches": 0}, {"workers": -1}])
@@ -246,15 +204,6 @@ def test_files_are_decoded_when_the_stream_opens_and_never_again(noise_pictures:
         assert _Counted.reads == sum(map(len, order.shifts))
 
 
-def test_shift_images_are_uint8(tmp_path: Path) -> None:
-    save_picture(tmp_path / "a.png", 77, (60, 50))
-    shift = Shift("one", np.array([0]), 2, FileImages(tmp_path, ["a.png"]), "one")
-    images = shift.images([0, 0], CIFAR_LIKE)
-    assert images.shape == (2, 3, 32, 32)
-    assert images.dtype == torch.uint8
-    assert (images == 77).all()
-
-
 @pytest.mark.parametrize(
     ("labels", "match"),
     [
@@ -281,21 +230,3 @@ def test_fingerprints_tell_data_apart() -> None:
     ]
     assert len(set(prints)) == 4
     assert prints[0] == array_shift("a", images.copy(), labels.copy(), 10).fingerprint
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("share", [0.5, 0.0])
-@pytest.mark.parametrize("cached", [False, True])
-def test_on_the_device_and_from_the_host_alike(
-    share: float, cached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pictures, "_DEVICE_SHARE", share)
-    cache_dir = tmp_path if cached else None
-    gpu = open_stream(_numbered(200), GREY, 16, device="cuda", cache_dir=cache_dir)
-    cpu = open_stream(_numbered(200), GREY, 16)
-    batches = [gpu.batch(i) for i in range(gpu.num_batches)]  # none of them overwritten by the next
-    torch.cuda.synchronize()
-    for i, batch in enumerate(batches):
-        assert batch.is_cuda
-        torch.testing.assert_close(batch.cpu(), cpu.batch(i), rtol=0, atol=1e-6)

@@ -89,3 +89,48 @@ def test_only_sizes_that_were_run_have_an_answer(network, batches, run):
     with pytest.raises(TemporaError, match="run again with batches of 4"):
         answer(run, other)
     assert set(answer(run, Offline()).rows["method"]) == set(METHODS)
+
+
+@pytest.mark.parametrize("method", ["standard", "tent", "settle"])
+def test_a_run_that_answers_at_once_finds_what_score_says(network, frames, method):
+    """From the same answers and times; with given times, a time of predicting is that of an answer."""
+    clock = {**CLOCK, "settle": (42, 3)}
+    cameras = [
+        Deployment(fps=fps, cameras=2, answer="at_once", batch_size=8, deadline_ms=120, queue=queue)
+        for fps, queue in ((5, 1), (30, 1), (150, 2), (100, 0))
+    ]
+    run = tempora.evaluate(
+        network("fashion_resnet"), {"contrast": frames}, [method], cameras, clock=clock, device="cpu"
+    )
+    assert (run.utilities["status"] == "ok").all()
+    predict_ms, adapt_ms = clock[method]
+    sizes = set()
+    for camera in cameras:
+        cell = run.utilities[run.utilities["label"] == camera.label].iloc[0]
+        trace = run.trace(cell)
+        score = camera.score(
+            correct=np.reshape(trace.correct, (8, 8)),
+            predict_ms=predict_ms,
+            adapt_ms=adapt_ms,
+            baseline_ms=40,
+        )
+        assert cell["utility"] == score.utility
+        for term in SIX_TERMS:
+            assert cell[term] == score.terms[term] or (pd.isna(cell[term]) and score.terms[term] is None)
+        assert trace.start_ms[trace.served].tolist() == score.course.start_ms.tolist()
+        sizes |= set(np.unique(trace.start_ms[trace.served], return_counts=True)[1].tolist())
+    assert max(sizes) == 8
+    assert min(sizes) == 1
+
+
+def test_only_single_frames_are_answered_at_once(network, batches, frames):
+    camera = Deployment(fps=30, answer="at_once", batch_size=8)
+    with pytest.raises(TemporaError, match="run with batch_size 1"):
+        evaluate(network, batches, [camera])
+    run = tempora.evaluate(
+        network("fashion_resnet"), frames, ["standard", "tent"], [camera], clock=CLOCK, device="cpu"
+    )
+    assert set(answer(run, camera).rows["answer"]) == {"evaluated"}
+    other = answer(run, Deployment(fps=31, answer="at_once", batch_size=8))
+    assert set(other.unanswered) == {"standard", "tent"}
+    assert set(answer(run, Deployment(fps=30)).rows["answer"]) == {"replayed"}

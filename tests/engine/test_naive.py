@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -44,9 +45,10 @@ def agree(model, batches, methods, scenarios, **options):
             seed=row["seed"],
             shift=row["shift"],
         )
+        own = replace(specs[row["method"]], at_once=deployment.at_once)
         method, standard = (
             Calls(job.create(spec, row["seed"]), spec.label, stream, job.clock)
-            for spec in (specs[row["method"]], MethodSpec("standard"))
+            for spec in (own, MethodSpec("standard"))
         )
         with own_randomness(row["seed"]):
             if method.method.time_aware:
@@ -85,7 +87,6 @@ def test_every_method_under_the_whole_grid(network, batches, name, method):
         ("tent", {"every": 2}),
         ("tent", {"stop_after": 3}),
         ("tent", {"reforward": True}),
-        ("tent", {"collect": 12}),
         ("alpha_bn", {"passes": 2}),
     ],
 )
@@ -98,3 +99,39 @@ def test_streams(network, batches, stream, method):
     halves = {"contrast": batches[:4], "again": batches[4:]}
     rescued = Deployment(interval_ms=45, fallback="latest", budget_ms=120)
     agree(network("fashion_resnet"), halves, [settled(method)], [*ONE_OF_EACH, rescued], stream=stream)
+
+
+AT_ONCE = [
+    Deployment(fps=fps, cameras=cameras, answer="at_once", batch_size=12, deadline_ms=deadline_ms, **more)
+    for fps, cameras, deadline_ms, more in (
+        (30, 1, 60, {}),
+        (30, 4, 150, {}),
+        (100, 3, 90, {"queue": 0}),
+        (60, 1, 200, {"queue": 2, "budget_ms": 150, "fallback": "latest"}),
+        (90, 1, 200, {"fallback": "standard", "fallback_cost": "charged"}),
+        (90, 1, 200, {"fallback": "random", "classes": 8, "residuals": False}),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "standard",
+        "adabn",
+        "lame",
+        ("tent", {"every": 2}),
+        ("shot_im", {"stop_after": 2}),
+        "rotta",
+        "settle",
+        "pace",
+    ],
+)
+def test_frames_answered_at_once(network, frames, method):
+    agree(network("fashion_resnet"), {"contrast": frames}, [method], AT_ONCE)
+
+
+def test_frames_answered_at_once_on_a_stream_that_resets(network, frames):
+    halves = {"contrast": frames[:30], "again": frames[30:]}
+    stream = {"kind": "continual", "batches": 30, "reset": "shift"}
+    agree(network("fashion_resnet"), halves, ["tent"], AT_ONCE[:2], stream=stream)

@@ -465,6 +465,27 @@ def test_work_that_only_a_long_way_meets_is_profiled_too(network, batches, clock
     assert profile.facts["fifth"].unmet == []
 
 
+def test_answers_to_groups_of_frames_and_learning_apart_have_times_of_their_own(network, frames, clock):
+    """A line over the number of frames; a run that asks for it later has it recorded then."""
+    camera = Deployment(fps=30, answer="at_once", batch_size=16)
+    job = job_from_python(
+        network("fashion_resnet"),
+        {"x": frames},
+        ["standard", "tent"],
+        [camera],
+        device="cpu",
+        clock=clock,
+        seeds=[1],
+    )
+    profile = recording.record(subject_of(job), seconds=1.0, labels=["tent"])
+    kinds = {(entry.method, entry.phase, entry.action) for entry in profile.entries if entry.mode}
+    assert kinds == {("standard", "predict", ""), ("tent", "predict", ""), ("tent", "adapt", "step")}
+    answers = next(entry for entry in profile.entries if entry.mode and entry.phase == "predict")
+    assert answers.amount == pytest.approx(5, abs=2), "of 1, 3, 6 and 16"
+    assert needs(job, profile) == []
+    assert needs(job, made_up(["standard", "tent"])) == ["standard", "tent"]
+
+
 # -- joules and megabytes -----------------------------------------------------------------------------------
 
 

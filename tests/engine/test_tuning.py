@@ -18,13 +18,13 @@ from tempora_tta.analysis import winners_of
 from tempora_tta.analysis.question import Question
 from tempora_tta.analysis.recommend import recommend
 from tempora_tta.cli import app
+from tempora_tta.config import MethodConfig, TunedConfig
 from tempora_tta.engine import Run
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.load_config import load_config
-from tempora_tta.engine.method_specs import method_specs, tuned
+from tempora_tta.engine.method_specs import method_specs
 from tempora_tta.engine.observer import Observer
 from tempora_tta.engine.own_profile import needs
-from tempora_tta.engine.recipes import read_recipes, write_recipes
 from tempora_tta.engine.tuning import (
     LABEL_FREE,
     SELECTORS,
@@ -36,6 +36,7 @@ from tempora_tta.engine.tuning import (
     plan,
     searched,
     trials,
+    write_methods,
 )
 from tempora_tta.errors import TemporaError
 from tempora_tta.report.html.page import render
@@ -154,28 +155,28 @@ def test_regret_is_what_choosing_without_labels_gives_away() -> None:
     }
 
 
-@pytest.fixture
-def recipes(tmp_path: Path) -> Path:
-    write_recipes(tmp_path / "recipes.json", [made()], "mutual_information", {"model": "fashion_resnet"})
-    return tmp_path / "recipes.json"
+def written(path: Path, by: str = "mutual_information", model: str = "fashion_resnet") -> Path:
+    """A file of tempora tune, which looked at fog."""
+    write_methods(path, [made()], TunedConfig(by, model, "fashion", ["fog"], 8, 3))
+    return path
 
 
-def test_a_run_takes_the_settings_of_a_recipe_file_and_what_is_given_wins(recipes: Path, network) -> None:
-    flags = {
-        "recipes": recipes,
-        "methods": ["standard", "tent", {"name": "tent", "label": "mine", "lr": 0.5}],
-    }
-    config = load_config(None, flags=flags)
-    specs = tuned(method_specs(config.methods, Observer()), read_recipes(recipes, config.model))
-    assert [dict(spec.settings) for spec in specs] == [{}, {"lr": 0.002}, {"lr": 0.5}]
+def test_a_run_takes_the_settings_of_a_tuned_file_and_what_is_given_wins(tmp_path: Path) -> None:
+    path = written(tmp_path / "tuned.json")
+
+    def settings(methods: object = None) -> list[dict[str, float]]:
+        config = load_config(path, flags={"methods": methods})
+        return [dict(spec.settings) for spec in method_specs(config.methods, Observer())]
+
+    assert settings() == [{}, {"lr": 0.002}]
+    assert settings("tent,eta") == [{"lr": 0.002}, {}]
+    assert settings([{"name": "tent", "label": "mine", "lr": 0.5}]) == [{"lr": 0.5}]
 
 
 @pytest.fixture
 def oracle(tmp_path: Path) -> Path:
     """Chosen by labels, on a shift that the run below evaluates."""
-    about = {"model": "fashion_resnet", "dataset": "fashion", "shifts": ["fog"], "trials": 3}
-    write_recipes(tmp_path / "oracle.json", [made()], "labels", about)
-    return tmp_path / "oracle.json"
+    return written(tmp_path / "oracle.json", "labels")
 
 
 class Listening(Observer):
@@ -192,10 +193,8 @@ SMALL = {"clock": "published:rn50_inc", "data.shifts": "fog", "batches": 2, "bat
 @pytest.fixture(scope="module")
 def oracle_run(tmp_path_factory) -> Results:
     place = tmp_path_factory.mktemp("oracle")
-    about = {"model": "fashion_resnet", "dataset": "fashion", "shifts": ["fog"], "trials": 3}
-    write_recipes(place / "oracle.json", [made()], "labels", about)
-    flags = {**SMALL, "methods": ["standard", "adabn", "tent"], "recipes": place / "oracle.json"}
-    job = build_job(load_config(None, flags=flags))
+    flags = {**SMALL, "methods": ["standard", "adabn", "tent"]}
+    job = build_job(load_config(written(place / "oracle.json", "labels"), flags=flags))
     with RunFolder.for_writing(place / "run") as folder:
         Run(job, folder).execute()
     return open_run(place / "run")
@@ -213,7 +212,7 @@ def test_oracle_settings_keep_their_mark_and_are_neither_ranked_nor_recommended(
     assert "tent (oracle)" in advice.left_out
     kept = oracle_run.manifest["recipes"]
     assert (kept["select"], kept["oracle"], kept["tuned_on"]) == ("labels", True, ["fog"])
-    assert kept["settings"] == {"tent (oracle)": {"lr": 0.002}}
+    assert oracle_run.manifest["method_settings"]["tent (oracle)"]["settings"] == {"lr": 0.002}
     assert kept["evaluated_too"] == ["fog"]
 
 
@@ -230,48 +229,27 @@ def test_oracle_settings_are_marked_where_people_look(oracle_run: Results) -> No
 
 def test_a_run_on_the_shifts_it_was_tuned_on_is_warned(oracle: Path) -> None:
     heard = Listening()
-    flags = {**SMALL, "methods": ["standard", "tent"], "recipes": oracle}
-    build_job(load_config(None, flags=flags), heard)
+    build_job(load_config(oracle, flags=SMALL), heard)
     assert any("tuned on fog, which this run evaluates" in note for note in heard.heard)
     heard.heard.clear()
-    build_job(load_config(None, flags={**flags, "data.shifts": "snow"}), heard)
+    build_job(load_config(oracle, flags={**SMALL, "data.shifts": "snow"}), heard)
     assert not any("which this run evaluates" in note for note in heard.heard)
 
 
 def test_a_run_of_oracles_alone_says_what_it_lacks(oracle: Path) -> None:
-    flags = {**SMALL, "methods": ["tent"], "recipes": oracle}
     with pytest.raises(TemporaError, match="add what it stands above, such as standard"):
-        build_job(load_config(None, flags=flags))
+        build_job(load_config(oracle, flags={**SMALL, "methods": ["tent"]}))
 
 
 def test_an_oracle_is_profiled_where_this_machine_gives_the_times(oracle: Path) -> None:
-    flags = {**SMALL, "clock": "steady", "methods": ["standard", "tent"], "recipes": oracle}
-    job = build_job(load_config(None, flags=flags))
+    job = build_job(load_config(oracle, flags={**SMALL, "clock": "steady"}))
     assert needs(job, None) == [spec.label for spec in job.methods]
 
 
-def test_a_run_says_which_settings_are_not_of_the_file(recipes: Path, network) -> None:
-    heard = Listening()
-    flags = {"recipes": recipes, "methods": ["standard", "adabn", "tent", "eta"]}
-    build_job(load_config(None, flags=flags), heard)
-    told = [note for note in heard.heard if "is not in recipes.json" in note]
-    assert len(told) == 1, "standard and adabn have nothing to tune"
-    assert told[0].startswith("eta is not in recipes.json: it runs with fashion_resnet's own recipe (lr ")
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"format": 99}, "has format 99, this Tempora reads 1"),
-        ({"recipes": {"tnet": {"lr": 1.0}}}, "did you mean 'tent'"),
-        ({"recipes": {"tent": {"name": "eta"}}}, "unknown setting of tent 'name'"),
-        ({"select": "luck"}, "no file of tempora tune"),
-    ],
-)
-def test_recipes_that_no_run_can_use_are_refused(recipes: Path, change: dict, said: str) -> None:
-    recipes.write_text(json.dumps(json.loads(recipes.read_text()) | change))
-    with pytest.raises(TemporaError, match=said):
-        read_recipes(recipes, "fashion_resnet")
+def test_settings_of_another_network_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "tuned.json")
+    with pytest.raises(TemporaError, match="tuned on fashion_resnet, this run has fashion_vit"):
+        build_job(load_config(path, flags={**SMALL, "model": "fashion_vit"}))
 
 
 def test_a_place_that_cannot_be_written_is_said_before_any_trial(tmp_path: Path) -> None:
@@ -283,29 +261,15 @@ def test_a_place_that_cannot_be_written_is_said_before_any_trial(tmp_path: Path)
         assert "trial" not in told.output
 
 
-def test_all_methods_are_those_that_fit_and_need_no_clock(network) -> None:
-    from tempora_tta.cli.tune import _named
-
-    found = _named("tent,all", network, torch.zeros(2000, 1, 28, 28))
-    assert found[0] == "tent"
-    assert len(found) == len(set(found)) > 5
-    assert not {"pace", "memo", "cotta"} & set(found)
-
-
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"format": 1, "recipes": 1, "select": "labels", "model": "fashion_resnet"}']
-)
-def test_files_that_are_no_recipes(tmp_path: Path, content: str) -> None:
-    (tmp_path / "x.json").write_text(content)
-    with pytest.raises(TemporaError, match="no file of tempora tune"):
-        read_recipes(tmp_path / "x.json", "fashion_resnet")
-
-
-def test_recipes_of_another_network_are_refused(recipes: Path, tmp_path: Path) -> None:
-    with pytest.raises(TemporaError, match="were tuned on fashion_resnet"):
-        read_recipes(recipes, "fashion_vit")
-    with pytest.raises(TemporaError, match="tempora tune writes"):
-        read_recipes(tmp_path / "nowhere.json", "fashion_vit")
+def test_all_methods_are_those_that_fit_and_need_no_clock(tmp_path: Path) -> None:
+    out = tmp_path / "tuned.json"
+    words = ["tune", "--methods", "all", "--trials", "1", "--batches", "1", "--batch-size", "8"]
+    said = CliRunner().invoke(app, [*words, "--shifts", "spatter", "--out", str(out)])
+    assert said.exit_code == 0, said.output
+    found = {entry.name for entry in load_config(out).methods if not isinstance(entry, str)}
+    assert {"tent", "eta", "eata"} <= found
+    assert not {"pace", "memo", "cotta"} & found
+    assert "left out pace: it decides by the clock" in " ".join(said.output.split())
 
 
 def test_the_command_tunes_and_says_what_it_chose(tmp_path: Path) -> None:
@@ -314,7 +278,7 @@ def test_the_command_tunes_and_says_what_it_chose(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, [*words, "--shifts", "spatter", "--out", str(out)])
     assert said.exit_code == 0, said.output
     assert "nothing to tune" in said.output
-    written = json.loads(out.read_text())
-    assert set(written["recipes"]) == {"tent"}
-    assert written["oracle"] is False
-    assert written["select"] == LABEL_FREE[0]
+    tent = json.loads(out.read_text())["methods"][1]
+    assert tent["name"] == "tent"
+    assert tent["tuned"]["by"] == LABEL_FREE[0]
+    assert load_config(out).methods[2] == MethodConfig("adabn")

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tempora_tta import TemporaError
-from tempora_tta.methods import create
+from tempora_tta.methods import Moment, create
 from tempora_tta.models import Classifier
 
 KINDS = ["adabn", "tent", "shot_im", "rotta", "settle"]
@@ -23,7 +22,7 @@ def test_frames_are_answered_frozen_and_learned_from_as_one_batch(
 ) -> None:
     """Compared with the same method that gets the batches themselves, and is frozen whenever a frame is answered."""
     more = {"frozen_stats": "averaged"} if name in ("adabn", "tent", "shot_im") else {}
-    apart, plain = create(name, resnet, collect=8), create(name, resnet, **more)
+    apart, plain = create(name, resnet, at_once=8), create(name, resnet, **more)
     for x in batches[:3]:
         plain.freeze()
         for place, frame in enumerate(x.split(1)):
@@ -45,7 +44,7 @@ def test_it_is_saved_and_reset_with_what_it_has_collected(
         return scores
 
     frames = frames_of(batches, 24)
-    method = create(name, resnet, collect=8)
+    method = create(name, resnet, at_once=8)
     first = through(frames[:12])
     held = method.snapshot()
     expected = through(frames[12:])
@@ -59,13 +58,40 @@ def test_it_is_saved_and_reset_with_what_it_has_collected(
     assert torch.equal(method.predict(frames[0]), frozen)
 
 
-def test_batches_that_are_large_enough_go_through_as_ever(resnet: Classifier, batches: list[Tensor]) -> None:
-    apart, usual = create("tent", resnet, collect=8), create("tent", resnet, frozen_stats="averaged")
-    for x in batches:
-        assert torch.equal(apart.predict(x), usual.predict(x))
-        assert apart.adapt() == usual.adapt() == "step"
+def test_learning_is_from_so_many_and_the_others_wait(resnet: Classifier, batches: list[Tensor]) -> None:
+    apart, plain = create("tent", resnet, at_once=8), create("tent", resnet, frozen_stats="averaged")
+    images = torch.cat(batches[:2])
+    for group in images.split((5, 7, 4)):
+        apart.predict(group)
+        apart.adapt()
+    for x in batches[:2]:
+        plain.predict(x)
+        plain.adapt()
+    plain.freeze()
+    assert torch.equal(apart.predict(batches[2]), plain.predict(batches[2]))
 
 
-def test_two_rules_of_when_it_learns_are_refused(resnet: Classifier) -> None:
-    with pytest.raises(TemporaError, match="collect=8 with every"):
-        create("tent", resnet, collect=8, every=2)
+@pytest.mark.parametrize("name", ["standard", "lame"])
+def test_nothing_is_spent_on_learning_that_changes_no_answer(
+    name: str, resnet: Classifier, batches: list[Tensor]
+) -> None:
+    method = create(name, resnet, at_once=8)
+    method.predict(batches[0])
+    assert method.adapt() == "collected"
+
+
+def test_a_method_that_stops_answers_on(resnet: Classifier, batches: list[Tensor]) -> None:
+    method = create("tent", resnet, at_once=8, stop_after=2)
+    actions = [method.adapt() for x in batches[:4] if len(method.predict(x))]
+    assert actions == ["step", "step", "none", "none"]
+
+
+def test_pace_learns_from_images_that_come_alone_and_from_larger_batches_as_ever(
+    resnet: Classifier, batches: list[Tensor]
+) -> None:
+    method = create("pace", resnet)
+    moment = Moment(now_ms=0.0, arrived_ms=0.0)
+    frame, *_ = frames_of(batches, 1)
+    for x, action in ((frame, "collected"), (batches[0], "compared")):
+        method.predict(x, moment)
+        assert method.adapt(moment) == action

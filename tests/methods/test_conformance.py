@@ -231,8 +231,8 @@ class Sloppy(Method):
 @pytest.mark.parametrize(
     ("wrong", "promise", "seen"),
     [
-        ("rows", "scores are one row per image", r"have shape \(1, 10\); expected .* = \(8, 10\)"),
-        ("classes", "scores are one row per image", r"have shape \(8, 3\)"),
+        ("rows", "scores are one row per image", r"of shape \(1, 10\); expected .* 8 rows"),
+        ("classes", "scores are one row per image", r"of shape \(8, 3\)"),
         ("nan", "scores are one row per image", "a clean one, are not all finite"),
         ("idle", "it acts", "it never did: nothing changed in 4 batches"),
         ("thread", "nothing is left open", "it left threads running"),

@@ -468,3 +468,41 @@ def test_scores_of_any_type_have_a_best_class_or_not(dtype):
         too_large[0, 2] = math.inf
         found = [have_a_best_class(one) for one in (ruled_out, nothing_left, not_a_number, too_large)]
         assert found == [True, False, False, False]
+
+
+def test_frames_are_answered_at_once_and_together_if_they_waited(model, batches):
+    images = torch.cat(batches)[:24]
+    with tempora.deploy(
+        model, "tent", device="cpu", answer="at_once", fps=30, deadline_ms=200, batch_size=8, queue=9
+    ) as pipeline:
+        futures = [pipeline.submit(x) for x in images]
+        scores = [future.result(WATCHDOG_S).scores for future in futures]
+        assert pipeline.wait(WATCHDOG_S)
+        stats = pipeline.stats()
+    assert 24 / stats["mean_size"] >= 24 / 8
+    assert (stats["answered"], stats["dropped"], stats["steps"]) == (24, 0, 3)
+    first = create("standard", model).predict(images[:1])[0]
+    assert torch.allclose(scores[0], first, atol=1e-5), "nothing was learned before it"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({}, "without fps"),
+        ({"fps": 30, "max_wait_ms": 50.0}, "no frame waits for others"),
+    ],
+)
+def test_answering_at_once_says_what_does_not_go_with_it(knobs, said):
+    with pytest.raises(TemporaError, match=said):
+        deployed("standard", answer="at_once", **knobs)
+
+
+def test_frames_answered_at_once_come_one_by_one_and_of_one_shape(let):
+    with deployed(held(let_predict=let), answer="at_once", fps=30, queue=9) as pipeline:
+        with pytest.raises(TemporaError, match="submit them one by one"):
+            pipeline.submit(torch.ones(3, 1, 2, 2))
+        first, second, other = (pipeline.submit(torch.ones(1, 2, width)) for width in (2, 2, 3))
+        let.set()
+        assert [len(one.result(WATCHDOG_S).scores) for one in (first, second)] == [3, 3]
+        with pytest.raises(TemporaError, match="two shapes"):
+            other.result(WATCHDOG_S)

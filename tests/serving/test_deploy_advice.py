@@ -11,7 +11,7 @@ import tempora_tta as tempora
 from live_clock import FakeClock
 from tempora_tta import TemporaError
 from tempora_tta.engine import MethodSpec
-from tempora_tta.scenarios import Discrete
+from tempora_tta.scenarios import Deployment, Discrete
 from tempora_tta.store import Evaluated
 
 
@@ -75,6 +75,21 @@ def test_an_answer_about_frames_brings_size_pace_and_deadline_along(model, batch
             assert pipeline.stats()["waiting"] == 1
             wall.advance(0.5)
             assert alone.result(60).response_ms == wait_ms
+
+
+def test_an_answer_about_frames_that_are_answered_at_once_is_served_so(model, batches):
+    camera = Deployment(fps=30, cameras=2, deadline_ms=500, answer="at_once", batch_size=8)
+    clock = {"baseline_ms": 4, "standard": (3, 0), "tent": (4, 20)}
+    frames = [(x, model(x).argmax(1)) for batch in batches for x in batch.split(1)]
+    results = tempora.evaluate(model, frames, ["tent"], [camera], device="cpu", clock=clock)
+    advice = results.recommend(scenario=camera.label)
+    with tempora.deploy(model, advice, device="cpu", queue=9) as pipeline:
+        for x, _ in frames[:24]:
+            pipeline.submit(x[0])
+        assert pipeline.wait(60)
+        stats = pipeline.stats()
+    assert (stats["answered"], stats["steps"]) == (24, 3)
+    assert stats["mean_size"] <= 8
 
 
 def test_advice_that_does_not_say_what_to_deploy_is_refused(model, batches):

@@ -201,6 +201,21 @@ def test_lived_arrivals_and_times_replay_to_what_was_lived(job, deployment):
     assert life.handover_ms >= 0
 
 
+@pytest.mark.parametrize(("fps", "queue"), [(300, 1), (3000, 2), (3000, 0)])
+def test_frames_answered_at_once_are_lived_and_replayed_so(run, fps, queue):
+    config = run.manifest["config"] | {"batch_size": 1, "batches": 60, "scenarios": []}
+    job = build_job(load_config(None, flags=config))
+    stream = job.open_stream(job.streams[0])
+    camera = Deployment(fps=fps, answer="at_once", batch_size=8, deadline_ms=20, queue=queue)
+    resolved = camera.resolve(num_batches=stream.num_batches, baseline_ms=2.0)
+    life = living.live_once(job, job.methods[1], stream, resolved)
+    assert life.replayed.utility == pytest.approx(life.lived.utility, abs=1e-9)
+    assert life.replayed.availability == life.lived.availability
+    served = life.trace.start_ms[life.trace.served]
+    assert np.unique(served, return_counts=True)[1].max() <= 8
+    assert np.count_nonzero(life.trace.action == "step") == len(served) // 8
+
+
 def test_a_replay_follows_the_timeline_and_not_the_trace():
     """A life is only believed as far as arrivals and times go: who is served is worked out again."""
     resolved = Deployment(interval_ms=10, queue=1).resolve(num_batches=5)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from live_clock import FakeClock, Scripted, ScriptedStandard, numbered, tiny_network
 from tempora_tta.scenarios import Deployment, replay
@@ -18,17 +19,17 @@ NETWORK = tiny_network()
 LAMBDA_MS = 10.0
 
 
-def pipeline_of(resolved, clock, times, journal):
-    kinds = [type(kind.__name__, (kind,), {"clock": clock, **times}) for kind in (Scripted, ScriptedStandard)]
+def pipeline_of(resolved, clock, times, journal, kind=Scripted):
+    kinds = [type(one.__name__, (one,), {"clock": clock, **times}) for one in (kind, ScriptedStandard)]
     method, standard = (kind(NETWORK) for kind in kinds)
     return Pipeline(method, standard, resolved, clock=clock, journal=journal)
 
 
-def lived(resolved, times):
+def lived(resolved, times, kind=Scripted):
     """The pipeline over the deployment's arrivals; its futures, its journal and its stats."""
     clock = FakeClock()
     futures, journal = [], []
-    with pipeline_of(resolved, clock, times, journal.append) as pipeline:
+    with pipeline_of(resolved, clock, times, journal.append, kind) as pipeline:
 
         def arrive():
             futures.append(pipeline.submit(numbered(len(futures))))
@@ -136,6 +137,60 @@ def test_the_journal_replays_to_the_same_course_however_coarse_the_clock(case):
     assert [row.phase for row in journal] == [course.phase[batch] for batch in course.served]
     served = set(course.served.tolist())
     assert [request.result(0).dropped for request in requests] == [i not in served for i in range(count)]
+
+
+class Counting(Scripted):
+    """Answers any number of frames in one time, and learns for another after each batch of them."""
+
+    size: int
+
+    def setup(self) -> None:
+        super().setup()
+        self.answered = 0
+
+    def predict(self, x):
+        numbers = x[:, 0, 0, 0].long()
+        self.clock.advance(self.predict_ms[int(numbers[0]) // self.size])
+        self.answered += len(x)
+        return nn.functional.one_hot(numbers % 3, 3).float()
+
+    def adapt(self) -> str:
+        if self.answered < self.size * (self.adapted + 1):
+            return "collected"
+        self.clock.advance(self.adapt_ms[self.adapted])
+        self.adapted += 1
+        return "step"
+
+
+@st.composite
+def cameras(draw):
+    size, batches = draw(st.integers(1, 5)), draw(st.integers(1, 8))
+    knobs = {"fps": 1000 / draw(st.integers(1, 12)), "batch_size": size, "queue": draw(st.integers(0, 2))}
+    if draw(st.booleans()):
+        knobs["deadline_ms"] = float(draw(st.integers(3, 60)))
+    each_ms = st.lists(st.integers(1, 12).map(float), min_size=batches, max_size=batches)
+    times = {name: draw(each_ms) for name in ("predict_ms", "adapt_ms")}
+    return Deployment(answer="at_once", **knobs), times
+
+
+@given(cameras())
+@settings(max_examples=150, deadline=None)
+def test_frames_answered_at_once_live_what_the_simulator_scores(case):
+    camera, times = case
+    size, batches = camera.at_once, len(times["predict_ms"])
+    resolved = camera.resolve(num_batches=size * batches, baseline_ms=1.0)
+    futures, journal, stats = lived(resolved, times | {"frozen_ms": [], "size": size}, Counting)
+    right = [batch % 3 == (batch + 1) % 2 for batch in range(size * batches)]
+    score = camera.score(correct=np.reshape(right, (batches, size)), **times, baseline_ms=1.0)
+    course = score.course
+    assert [row.batch for row in journal] == course.served.tolist()
+    for name in ("arrived_ms", "start_ms", "emission_ms", "finish_ms"):
+        assert [getattr(row, name) for row in journal] == getattr(course, name).tolist(), name
+    answers = [future.result(timeout=0) for future in futures]
+    assert [answer.dropped for answer in answers] == [phase == "skipped" for phase in course.phase]
+    assert stats["utility"] == pytest.approx(score.utility, abs=1e-12)
+    assert stats["mean_size"] == pytest.approx(len(course.served) / np.unique(course.start_ms).size)
+    assert stats["steps"] == len(course.served) // size
 
 
 def test_the_worked_example_of_a_camera():

@@ -14,7 +14,6 @@ from tempora_tta.cli import app
 from tempora_tta.errors import TemporaError, TemporaWarning
 from tempora_tta.scenarios import Continuous, Offline
 from tempora_tta.store import open_run
-from tempora_tta.store.merge import merge
 from tempora_tta.store.packs import pack
 from tempora_tta.store.segments import segments_frame
 
@@ -71,14 +70,6 @@ def test_every_command_says_so(runs: Path, tmp_path: Path, command: tuple[str, .
     folder = mixed(runs, tmp_path / "run", "utilities.parquet")
     with pytest.warns(TemporaWarning, match=r"utilities\.parquet was changed .* or is of another run"):
         CliRunner().invoke(app, [command[0], str(folder), *command[1:]])
-
-
-def test_merging_says_so(tmp_path: Path) -> None:
-    for part, shift, luck in (("one", "fog", 0), ("two", "snow", 0), ("other", "snow", 1)):
-        write_run(tmp_path / part, scenarios=FEW, shifts=(shift,), luck=luck)
-    shutil.copy(tmp_path / "other" / "utilities.parquet", tmp_path / "two")
-    with pytest.warns(TemporaWarning, match=r"utilities\.parquet was changed .* or is of another run"):
-        merge([tmp_path / "one", tmp_path / "two"], tmp_path / "out")
 
 
 def test_a_run_that_was_stopped_is_checked_by_its_passes(runs: Path, tmp_path: Path) -> None:

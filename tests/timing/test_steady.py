@@ -226,6 +226,27 @@ def test_doing_nothing_is_free_and_an_unknown_action_costs_a_step():
         clock.ms(piece("predict", "eta"))
 
 
+def test_answering_at_once_has_times_of_its_own_alone():
+    own = [
+        Entry(
+            method="tent", phase="predict", mode="at once 64", steady_ms=3.0, per_amount_ms=0.25, amount=8.0
+        ),
+        Entry(method="tent", phase="adapt", mode="at once 64", action="step", steady_ms=90.0, samples=9),
+    ]
+    clock = ProfileClock(profile_of(*TENT, *own))
+    assert clock.ms(piece("predict", mode="at once 64", amount=64.0)) == 17.0
+    assert clock.ms(piece("adapt", mode="at once 64", action="learned", amount=64.0)) == 90.0
+    assert clock.ms(piece("adapt", action="collected", free=("none", "collected"))) == 0.0
+    assert clock.missing == {}, "another action takes no way of its own to be found on"
+    assert clock.profile.overheads() == profile_of(*TENT).overheads()
+    with pytest.raises(TemporaError, match="answering at once"):
+        clock.ms(piece("predict", mode="at once 16", amount=1.0))
+    given = ProfileClock(load_profile({"baseline_ms": 5, "standard": [5, 0], "tent": [6, 20]}))
+    assert given.ms(piece("predict", mode="at once 64", amount=64.0)) == 6.0
+    assert given.ms(piece("adapt", mode="at once 64", action="step")) == 20.0
+    assert given.ms(piece("adapt", action="collected", free=("collected",))) == 0.0
+
+
 def test_a_pass_depends_on_the_entries_it_used_alone():
     profile = profile_of(*TENT)
     clock = ProfileClock(profile)

@@ -335,7 +335,9 @@ def setting_of(
 ) -> dict[str, Any]:
     """Return a deployment in the user's units; `row` is any of its cells."""
     size, baseline_ms = int(results.manifest["batch_size"]), float(row["baseline_ms"])
-    card, deployment = scenario.full_card(), scenario.deployment().in_batches_of(size)
+    card, deployment = scenario.full_card(), scenario.deployment()
+    if not deployment.at_once:
+        deployment = deployment.in_batches_of(size)
     schedule = deployment.schedule
     interval_ms = None if schedule is None else schedule.mean_interval(baseline_ms)
     batches = float(np.mean(list(results.manifest["batches"].values())))
@@ -352,7 +354,10 @@ def setting_of(
         "reference": card.reference,
         "baseline_ms": baseline_ms,
         "batch_size": size,
-        "machine_images_per_s": 1000.0 * size / baseline_ms if baseline_ms else None,
+        # frames that are answered together take less than one by one
+        "machine_images_per_s": 1000.0 * size / baseline_ms
+        if baseline_ms and not deployment.at_once
+        else None,
         "waits": deployment.waits,
         "queue": deployment.queue,
         "interval_ms": interval_ms,
@@ -363,6 +368,8 @@ def setting_of(
         "budget_share": resolved.budget_ms / (baseline_ms * batches) if baseline_ms else None,
         "fps": deployment.fps,
         "cameras": deployment.cameras,
+        "answer": deployment.answer,
+        "at_once": deployment.at_once,
     }
     if isinstance(schedule, Frames):
         found["fill_ms"] = (size - 1) * schedule.gap_ms

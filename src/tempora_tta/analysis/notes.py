@@ -135,7 +135,7 @@ def _pass_of(results: Results, cell: pd.Series[Any], predictions: bool = True) -
 
 
 def _recipes(manifest: Mapping[str, Any]) -> list[str]:
-    """Say what to know of the recipe file that a run's settings come from."""
+    """Say what to know of settings that were tuned."""
     told, said = manifest.get("recipes") or {}, []
     if told.get("oracle"):
         said.append(

@@ -18,6 +18,7 @@ from tempora_tta.scenarios import (
     Scenario,
     from_spec,
 )
+from tempora_tta.scenarios.deployment import BATCH
 from tempora_tta.scenarios.grids import SERVER_QUEUE
 from tempora_tta.store import Results
 
@@ -36,6 +37,7 @@ class Question:
         interval_ms: milliseconds between batches.
         fps: frames per second of each camera. Frames are then what counts, each from its own arrival on.
         cameras: how many cameras share the pipeline, with `fps`.
+        answer: `batch`, or, with `fps`, `at_once`: each frame as it comes, learning apart.
         rate_hz: images per second on average, in batches that arrive at random (Poisson).
         deadline_ms: an answer after this time is worth nothing.
         threshold_ms: an answer that takes this long is worth half.
@@ -53,6 +55,7 @@ class Question:
     interval_ms: float | None = None
     fps: float | None = None
     cameras: int = 1
+    answer: str = BATCH
     rate_hz: float | None = None
     deadline_ms: float | None = None
     threshold_ms: float | None = None
@@ -82,6 +85,8 @@ class Question:
             raise TemporaError(
                 f"cameras={self.cameras!r}: only with fps, which says how many frames each takes"
             )
+        if self.answer != BATCH and self.fps is None:
+            raise TemporaError(f"answer={self.answer!r}: only with fps, whose frames are answered")
         if self.queue is not None and not self.has_pace:
             raise TemporaError(
                 f"queue={self.queue!r}: only with interval_ms, fps or rate_hz, when batches may wait"
@@ -127,7 +132,7 @@ class Question:
         kept = {
             name: value
             for name, value in known.items()
-            if value not in (None, ()) and (name, value) != ("cameras", 1)
+            if value not in (None, ()) and (name, value) not in (("cameras", 1), ("answer", BATCH))
         }
         if isinstance(self.scenario, Scenario):
             kept["scenario"] = self.scenario.label
@@ -165,7 +170,7 @@ class Question:
         pace: dict[str, Any] = (
             {"interval_ms": self.interval_ms}
             if self.fps is None
-            else {"fps": self.fps, "cameras": self.cameras}
+            else {"fps": self.fps, "cameras": self.cameras, "answer": self.answer}
         )
         return Deployment(**pace, **queue, **patience, **budget)
 

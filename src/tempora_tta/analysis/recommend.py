@@ -28,6 +28,7 @@ from tempora_tta.analysis.replays import (
     Answers,
     FloatArray,
     answer,
+    busy_ms,
     tail_note,
     with_variation,
 )
@@ -254,7 +255,9 @@ def _times(found: Answers, method: str, setting: Mapping[str, Any]) -> dict[str,
     answered = first[np.isfinite(first)]
     known["first_wait_ms"] = float(answered.mean()) if answered.size else math.nan
     if setting["interval_ms"]:
-        service_ms = float(np.nanmean([one.mean_ms(one.trace.service_ms) for one in found.of(method)]))
+        service_ms = float(
+            np.nanmean([one.mean_ms(busy_ms(one.resolved, one.trace)) for one in found.of(method)])
+        )
         known["busy"] = min(1.0, service_ms / setting["interval_ms"])
     return known
 

@@ -283,8 +283,16 @@ def lasting_share(resolved: Resolved, trace: Trace) -> float:
     if arrivals_ms is None or len(arrivals_ms) < 2 or not trace.served.any():
         return 1.0
     interval_ms = (arrivals_ms[-1] - arrivals_ms[0]) / (len(arrivals_ms) - 1)
-    service_ms = float(np.nanmean(trace.service_ms[trace.served]))
+    service_ms = float(np.nanmean(busy_ms(resolved, trace)[trace.served]))
     return float(interval_ms / service_ms) if 0 < interval_ms < service_ms else 1.0
+
+
+def busy_ms(resolved: Resolved, trace: Trace) -> FloatArray:
+    """Return the time that each batch of a placed trace takes; of frames answered together, each has its part."""
+    if not resolved.at_once:
+        return trace.service_ms
+    _, group, sizes = np.unique(trace.start_ms, return_inverse=True, return_counts=True)
+    return trace.predict_ms / sizes[group] + trace.adapt_ms
 
 
 def _same(asked: Resolved, evaluated: Resolved) -> bool:
@@ -293,6 +301,8 @@ def _same(asked: Resolved, evaluated: Resolved) -> bool:
     Queue and fallback count where batches arrive on their own, a rule with a budget.
     """
     if asked.arrivals != evaluated.arrivals or asked.counts_frames != evaluated.counts_frames:
+        return False
+    if asked.at_once != evaluated.at_once:
         return False
     same_queue, same_fallback = asked.queue == evaluated.queue, _fallback(asked) == _fallback(evaluated)
     same_rule = not asked.has_budget or asked.rule == evaluated.rule

@@ -19,6 +19,8 @@ from tempora_tta.analysis.cells import counted
 from tempora_tta.analysis.question import Question
 from tempora_tta.analysis.recommend import recommend
 from tempora_tta.analysis.replays import of_shifts, offline_row
+from tempora_tta.errors import TemporaError
+from tempora_tta.scenarios.deployment import AT_ONCE
 from tempora_tta.store import Results
 
 WORTH_RUNNING = 0.005
@@ -68,6 +70,12 @@ def factors(work: Work, size: int, frames_per_ms: float, deadline_ms: float = ma
 
 def recommend_of_sizes(sizes: Mapping[int, Results], question: Question, run: str) -> Answer:
     """Return the answer of the size whose best method gets most, with what the others get, and what to run next."""
+    if at_once := question.answer == AT_ONCE:
+        if 1 not in sizes:
+            raise TemporaError(
+                f"answer='at_once' takes single frames, and {run} has none: tempora run {run} --batch-size 1"
+            )
+        sizes = {1: sizes[1]}
     answers = {size: recommend(results, question) for size, results in sizes.items()}
     known = {size: one for size, one in answers.items() if one.method}
     if not known:
@@ -75,7 +83,7 @@ def recommend_of_sizes(sizes: Mapping[int, Results], question: Question, run: st
     chosen = max(known, key=lambda size: _worth(known[size]))
     best, next_ = known[chosen], {}
     told: dict[str, Any] = {}
-    if question.fps is not None:
+    if question.fps is not None and not at_once:
         work = {size: works(results, question.shifts) for size, results in sizes.items()}
         pace = question.fps * question.cameras / 1000.0
         deadline_ms = math.inf if question.deadline_ms is None else question.deadline_ms

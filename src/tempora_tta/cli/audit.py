@@ -10,6 +10,7 @@ import typer
 from tempora_tta._numbers import percent
 from tempora_tta.cli import options
 from tempora_tta.cli.terminal import console, plain_table
+from tempora_tta.errors import counted
 
 
 def audit(
@@ -32,7 +33,6 @@ def audit(
 
     from tempora_tta.engine.audit import MEASURED_TOLERANCE
     from tempora_tta.engine.audit import audit as audit_cells
-    from tempora_tta.errors import counted
     from tempora_tta.store import open_run
 
     results = open_run(run)
@@ -46,12 +46,12 @@ def audit(
     audited = audit_cells(results, cells, seed)
     utilities = ("stored", "again")
     table = plain_table("method", "shift", "scenario", "was", *utilities, "verdict", numbers=utilities)
-    for cell in audited:
-        verdict = Text("agrees", "green") if cell.agrees else Text("differs", "bold red")
-        if not cell.same_predictions:
+    for _, cell in audited.iterrows():
+        verdict = Text("agrees", "green") if cell["agrees"] else Text("differs", "bold red")
+        if not cell["same_predictions"]:
             verdict.append("; other predictions", "yellow")
-        names = (Text(name) for name in (cell.method, cell.shift, cell.label))
-        table.add_row(*names, cell.origin, f"{percent(cell.stored, 2)}", f"{percent(cell.again, 2)}", verdict)
+        names = (Text(cell[name]) for name in ("method", "shift", "label", "origin"))
+        table.add_row(*names, percent(cell["utility"], 2), percent(cell["again"], 2), verdict)
     out = console()
     out.print(table)
     measured = results.manifest["clock"] == "measured"
@@ -60,7 +60,7 @@ def audit(
         if measured
         else "exactly (recorded clock)"
     )
-    agreeing = sum(cell.agrees for cell in audited)
+    agreeing = int(audited["agrees"].sum())
     out.print(f"\n{agreeing} of {counted(len(audited), 'cell')} agree {rule}")
     if agreeing < len(audited):
         raise typer.Exit(1)

@@ -9,6 +9,7 @@ import typer
 from tempora_tta import names
 from tempora_tta.cli import completion
 from tempora_tta.cli.terminal import console, plain_table
+from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,8 +64,6 @@ def check(
 
 def setting(text: str) -> tuple[str, Any]:
     import yaml
-
-    from tempora_tta.errors import TemporaError
 
     key, equals, value = text.partition("=")
     if not (key and equals):

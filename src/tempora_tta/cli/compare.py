@@ -10,6 +10,7 @@ import typer
 from tempora_tta.cli import options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import say
+from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +55,6 @@ def compare(
     ] = "terminal",
 ) -> None:
     """Compare two runs, or a run with the paper: what changed for certain, and how far they agree."""
-    from tempora_tta.errors import TemporaError
     from tempora_tta.report.formats import frame_to_csv, render, renderable
     from tempora_tta.store import open_run
 

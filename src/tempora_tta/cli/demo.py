@@ -10,6 +10,7 @@ import typer
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.execute import execute, prepare_environment
 from tempora_tta.cli.terminal import say
+from tempora_tta.errors import TemporaError
 
 USUAL = {
     "data.shifts": ["gaussian_noise", "contrast"],
@@ -80,7 +81,6 @@ def demo(
     """Rank the methods on real data that ships with Tempora: two minutes on two CPU cores."""
     prepare_environment()
     from tempora_tta.engine.load_config import load_config
-    from tempora_tta.errors import TemporaError
     from tempora_tta.published.setups import CORRUPTIONS
 
     if quick and full:

@@ -64,7 +64,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("datasets", "every dataset with size, licence and source"),
     ),
     "merge": (
-        Example("runs/seed1 runs/seed2 --out runs/both", "two seeds as one run, ranked again"),
+        Example("runs/seed1 runs/seed2 --out runs/both", "the passes of two seeds, for one run of both"),
         Example("runs/part-* --out runs/all", "the parts that several machines made"),
     ),
     "pack": (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import is_live, print_warning, resumable
+from tempora_tta.errors import TemporaError, counted, unknown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,7 +82,6 @@ def _job_and_place(config: RunConfig, executor: str, address: str | None, observ
 
     from tempora_tta.engine.build import build_job
     from tempora_tta.engine.places import Here, OnCores, cores_for
-    from tempora_tta.errors import TemporaError, unknown
 
     if executor == "ray":
         from tempora_tta.engine.on_ray import OnRay, driver_job
@@ -101,7 +101,6 @@ def _show_failures(rows: list[dict[str, Any]], console: Console) -> None:
     from rich.text import Text
 
     from tempora_tta.engine.run import failures
-    from tempora_tta.errors import counted
 
     failed = [row for row in rows if row["status"].startswith("failed")]
     console.print(Text(f"{len(failed)} of {counted(len(rows), 'cell')} failed:", style="red"))

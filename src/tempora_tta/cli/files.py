@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tempora_tta.cli.terminal import say
+from tempora_tta.errors import counted
 
 
 def pack(
@@ -20,7 +21,6 @@ def pack(
     ] = False,
 ) -> None:
     """Put a finished run into one checked file to send; show, report, recommend and compare open it."""
-    from tempora_tta.errors import counted
     from tempora_tta.store.files import hash_of
     from tempora_tta.store.packs import pack as write
 
@@ -36,18 +36,11 @@ def merge(
     ],
     out: Annotated[Path, typer.Option(help="The new run folder.")],
 ) -> None:
-    """Join run folders of one job into one, ranked again. Exit status 1: some cells are in none of them."""
-    from tempora_tta.analysis.of_run import keep_doubt
-    from tempora_tta.errors import counted
+    """Join the passes of run folders of one job in a new one, where the run of the whole job finds them."""
     from tempora_tta.store.merge import merge as join
 
-    merged = join(runs, out)
-    keep_doubt(merged.results)
-    say(f"{out} holds {counted(len(merged.results.utilities), 'cell')} from {len(runs)} runs")
-    if merged.missing:
-        method, shift, seed = merged.missing[0]
-        say(
-            f"none of them has {counted(len(merged.missing), 'task')}, the first {method} on {shift} (seed {seed}): "
-            f"merge the other parts too, or let `tempora run ... --out {out}` make the rest"
-        )
-        raise typer.Exit(1)
+    found = join(runs, out)
+    say(
+        f"{out} holds {counted(found, 'pass')} of {len(runs)} runs; `tempora run ... --out {out}`, with the shifts, "
+        "methods and seeds of all, makes the tables from them, and what none of them has"
+    )

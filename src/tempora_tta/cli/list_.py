@@ -10,6 +10,7 @@ import typer
 from tempora_tta import names
 from tempora_tta.cli.terminal import UNBROKEN, Entry, console, print_entries
 from tempora_tta.config import PROVISION_X
+from tempora_tta.errors import counted
 
 What = Literal["methods", "models", "datasets", "streams", "scenarios", "clocks", "suites"]
 
@@ -122,7 +123,8 @@ def _scenarios() -> Iterator[Entry]:
         "deployment",
         "Any of these together: a battery-powered camera has arrivals, patience and a budget",
         "arrivals (on_completion, on_prediction, recorded times, or {poisson: {utilisation: 0.5}}; also periodic, "
-        "bursty, recorded) or fps (frames per second) and cameras (1), deadline_ms or deadline_x, "
+        "bursty, recorded) or fps (frames per second), cameras (1) and answer (batch or at_once), deadline_ms or "
+        "deadline_x, "
         "fallback: latest, standard or random, and all knobs above",
     )
     yield from _grids()
@@ -175,7 +177,6 @@ def _library() -> Iterator[Entry]:
 def _suites() -> Iterator[Entry]:
     from tempora_tta.engine import suites
     from tempora_tta.engine.load_config import load_config
-    from tempora_tta.errors import counted
 
     for name in names.SUITES:
         config = load_config(suites.path_of(name))

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tempora_tta.cli.terminal import console, plain_table
+from tempora_tta.errors import counted
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -105,7 +106,6 @@ def _verdict(cell: LivedCell) -> Text:
 
 def summary(cells: list[LivedCell]) -> str:
     """Both comparisons in words."""
-    from tempora_tta.errors import counted
     from tempora_tta.serving.live import (
         CLOCK_TOLERANCE,
         LOGIC_TOLERANCE,

@@ -13,6 +13,7 @@ from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import is_live, plain_table
 from tempora_tta.config import PROVISION_X, DataConfig, RunConfig
+from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,7 +101,6 @@ def profile(
 
 def _folder_for(out: Path | None, share: bool) -> Path:
     """Return the folder that the profile goes to, before anything is measured."""
-    from tempora_tta.errors import TemporaError
 
     place = Path(".") if out is None else out if share else out.parent
     if not place.is_dir():

@@ -12,6 +12,7 @@ import typer
 from tempora_tta.cli import options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table, say
+from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +28,10 @@ def recommend(
         Number, typer.Option(help="Frames per second of each camera; frames are then counted.")
     ] = None,
     cameras: Annotated[int, typer.Option(help="How many cameras share the machine (with --fps).")] = 1,
+    answer: Annotated[
+        Literal["batch", "at_once"],
+        typer.Option(help="With --fps: in batches, or each frame as it comes, learning apart."),
+    ] = "batch",
     rate_hz: Annotated[
         Number, typer.Option(help="Images per second on average, at random (Poisson).")
     ] = None,
@@ -68,7 +73,6 @@ def recommend(
 ) -> None:
     """Name the method for these images, answers and costs: exactly, or with the command that would tell."""
     from tempora_tta.analysis.question import Question
-    from tempora_tta.errors import TemporaError
     from tempora_tta.results import open_run
 
     results = open_run(run)
@@ -76,6 +80,7 @@ def recommend(
         question = Question(
             fps=fps,
             cameras=cameras,
+            answer=answer,
             rate_hz=rate_hz,
             interval_ms=interval_ms,
             deadline_ms=within_ms,
@@ -106,7 +111,6 @@ def _budget(text: str | None) -> dict[str, Any]:
     >>> _budget("0.5"), _budget("50%")
     ({'budget_s': 0.5}, {'budget_x': 0.5})
     """
-    from tempora_tta.errors import TemporaError
 
     if text is None:
         return {}

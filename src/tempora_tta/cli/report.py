@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tempora_tta.cli.terminal import say
+from tempora_tta.errors import TemporaError
 
 
 class FigureFormat(StrEnum):
@@ -42,7 +43,6 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
 ) -> None:
     """Write a run's report: one page that opens from disk, or with --figures the figures of the paper."""
-    from tempora_tta.errors import TemporaError
     from tempora_tta.results import open_runs
     from tempora_tta.store import of_sizes
 

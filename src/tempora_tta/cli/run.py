@@ -12,6 +12,7 @@ from tempora_tta._own_code import is_own
 from tempora_tta.cli import options
 from tempora_tta.cli.execute import execute, prepare_environment
 from tempora_tta.cli.terminal import say
+from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from tempora_tta.config import RunConfig
@@ -86,8 +87,6 @@ def _scenarios(given: list[str] | None) -> list[Any] | None:
     """Each as YAML: a text names a class of the user's own, a mapping has settings too."""
     import yaml
 
-    from tempora_tta.errors import TemporaError
-
     if not given:
         return None
     try:
@@ -112,7 +111,6 @@ def _folder(config: Path | None, configuration: RunConfig) -> Path:
 
 def _folders(folder: Path, configurations: list[RunConfig]) -> list[tuple[Path, RunConfig]]:
     """The folder of each configuration: of several batch sizes, one for each inside."""
-    from tempora_tta.errors import TemporaError
     from tempora_tta.store import OF_SIZE, RunFolder, of_sizes
 
     if len(configurations) == 1 and not of_sizes(folder):
@@ -126,7 +124,6 @@ def _folders(folder: Path, configurations: list[RunConfig]) -> list[tuple[Path, 
 
 def _write_template(path: Path) -> None:
     from tempora_tta.config import template
-    from tempora_tta.errors import TemporaError
 
     if path.exists():
         raise TemporaError(f"{path} is there already: name another file, or delete it")

@@ -14,6 +14,7 @@ from tempora_tta import names
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import say
+from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +57,6 @@ def show(
     format: Annotated[options.TableFormat, typer.Option(help="Of the table.")] = "terminal",
 ) -> None:
     """Show best and next in each setting, how sure that is, and every table of the paper, of one run or several."""
-    from tempora_tta.errors import TemporaError
     from tempora_tta.results import open_runs
 
     console = new_console()
@@ -99,7 +99,6 @@ def _show_published(
     runs: list[Path] | None, setup: str, table: str | None, format: str, console: Console
 ) -> None:
     """Print a table of the paper's own numbers."""
-    from tempora_tta.errors import TemporaError
     from tempora_tta.report import tables
 
     if runs or table is None:
@@ -118,7 +117,6 @@ def print_table(table: Table, format: str, console: Console) -> None:
 
 
 def _refuse_for_overview(format: str, scenario: str | None, by_shift: bool) -> None:
-    from tempora_tta.errors import TemporaError
     from tempora_tta.report.tables import BY_SHIFT
 
     if by_shift:
@@ -143,7 +141,6 @@ def _json(told: Mapping[str, Any]) -> str:
 
 def _of_several(runs: Mapping[str, Results], name: str, *asked: Any) -> Table:
     """Build a table of one of several runs; an error says of which."""
-    from tempora_tta.errors import TemporaError
 
     try:
         return _built(runs[name], *asked)
@@ -225,7 +222,6 @@ def show_overview(results: Results, console: Console, shift: str | None = None) 
     from tempora_tta import words
     from tempora_tta.analysis.answer import overview
     from tempora_tta.analysis.notes import notes
-    from tempora_tta.errors import TemporaError
     from tempora_tta.report import tables
 
     told = overview(results, shift)

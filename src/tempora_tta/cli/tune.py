@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,16 +14,15 @@ from tempora_tta._numbers import percent
 from tempora_tta.cli import completion, options
 from tempora_tta.cli.terminal import console as new_console
 from tempora_tta.cli.terminal import plain_table, say
+from tempora_tta.config import Selector, TunedConfig
+from tempora_tta.errors import TemporaError
 
 if TYPE_CHECKING:
     from rich.table import Table
-    from torch import Tensor
 
-    from tempora_tta.data import Stream
+    from tempora_tta.engine.job import Job
     from tempora_tta.engine.tuning import Tuned
-    from tempora_tta.models import Classifier
 
-Selector = Literal["labels", "mutual_information", "confidence", "entropy", "atc"]
 LABELLED_CLEAN = "fashion"
 """The dataset that has labelled clean images besides its shifts."""
 
@@ -38,7 +38,7 @@ def tune(
         ),
     ],
     trials: Annotated[int, typer.Option(help="Per method, its default included.")] = 8,
-    out: Annotated[Path, typer.Option(help="The recipe file to write.")] = Path("recipes.json"),
+    out: Annotated[Path, typer.Option(help="The configuration to write.")] = Path("recipes.json"),
     select: Annotated[
         Selector,
         typer.Option(
@@ -60,84 +60,85 @@ def tune(
     batches: Annotated[int, typer.Option(help="Of each shift.", rich_help_panel=options.WHAT)] = 20,
     batch_size: Annotated[int, options.BATCH_SIZE] = 64,
 ) -> None:
-    """Search each method's few settings, the same number of trials for all, and write a recipe file for run."""
+    """Search each method's few settings, the same number of trials for all, and write a configuration for run."""
     from tempora_tta.cli.execute import prepare_environment
 
     prepare_environment()
-    from tempora_tta import models
-    from tempora_tta.engine.recipes import check_place, write_recipes
-    from tempora_tta.engine.tuning import LABELS
+    from tempora_tta.data import bundled
+    from tempora_tta.engine.tuning import LABELS, write_methods
     from tempora_tta.engine.tuning import tune as tuned_by
 
     _check_selector(select, dataset)
-    check_place(out)
-    network = models.load(model)
-    streams = _streams(dataset, root, shifts, network, batch_size, batches)
-    source, threshold = _clean_images(dataset, network, batch_size, batches)
+    _check_place(out)
+    usual = bundled.TUNING if dataset == LABELLED_CLEAN else names.EXTRA_CORRUPTIONS
+    job = _job(
+        model=model,
+        methods=methods,
+        batches=batches,
+        batch_size=batch_size,
+        data={"dataset": dataset, "root": root, "shifts": shifts or list(usual)},
+    )
+    streams = [job.open_stream(order) for order in job.streams]
+    threshold = _threshold(job, batches) if dataset == LABELLED_CLEAN else None
 
     def progress(name: str, number: int, of: int) -> None:
         say(f"{name}: trial {number} of {of}", err=True)
 
-    asked = _named(methods, network, source)
-    standard = tuned_by("standard", network, streams, 1).default.accuracy
+    standard = tuned_by("standard", job.model, streams, 1).default.accuracy
     found = [
-        tuned_by(name, network, streams, trials, progress, source=source, threshold=threshold)
-        for name in asked
+        tuned_by(name, job.model, streams, trials, progress, source=job.source, threshold=threshold)
+        for name in _tunable(job)
     ]
     console = new_console()
     console.print(_table(found, select, standard))
     console.print()
-    about = {
-        "model": model,
-        "dataset": dataset,
-        "shifts": [stream.name for stream in streams],
-        "batches": batches,
-        "batch_size": batch_size,
-        "trials": trials,
-    }
-    write_recipes(out, found, select, about)
+    shifts_seen = [stream.name for stream in streams]
+    write_methods(out, found, TunedConfig(select, model, dataset, shifts_seen, batch_size, trials))
     marked = " (by labels: an oracle, no deployment has them)" if select == LABELS else ""
     console.print(
-        f"Standard {percent(standard)}. wrote {out}, chosen by {select}{marked}; use it with: tempora run ... "
-        f"--set recipes={out}",
+        f"Standard {percent(standard)}. wrote {out}, chosen by {select}{marked}; use it with: tempora run {out}",
         markup=False,
         soft_wrap=True,
     )
 
 
-def _named(methods: str, network: Classifier, source: Tensor | None) -> list[str]:
-    """The methods by name, each once; `all` as in a run, less those that cannot be tuned without a clock."""
-    from tempora_tta.engine.method_specs import made_if_it_fits, method_specs
-    from tempora_tta.engine.observer import Observer
-    from tempora_tta.methods import create, get
+def _job(**values: Any) -> Job:
+    """Build what a run of these methods over these shifts would have."""
+    from tempora_tta.engine.build import build_job
+    from tempora_tta.engine.load_config import validated
 
-    class Said(Observer):
-        def note(self, text: str) -> None:
-            say(text, err=True)
+    return build_job(validated({**values, "grid": "none"}))
 
-    found: list[str] = []
-    for name in (part.strip() for part in methods.split(",")):
-        if name != "all":
-            found.append(name)
-            continue
-        for spec in method_specs(["all"], Said()):
-            if (
-                made_if_it_fits(spec.label, partial(create, spec.name, network, source=source), Said())
-                is None
-            ):
-                continue
-            if get(spec.name).time_aware:
-                Said().note(
-                    f"left out {spec.name}: it decides by the clock, so it cannot be tuned without one"
-                )
-            else:
-                found.append(str(spec.name))
-    return list(dict.fromkeys(found))
+
+def _tunable(job: Job) -> Iterator[str]:
+    """Yield the methods that can be tuned; name those that are left out."""
+    from tempora_tta.methods import get
+
+    for note in job.notes:
+        if note.startswith("left out"):
+            say(note, err=True)
+    for spec in job.methods:
+        if get(spec.name).time_aware:
+            say(
+                f"left out {spec.label}: it decides by the clock, so it cannot be tuned without one", err=True
+            )
+        else:
+            yield str(spec.name)
+
+
+def _check_place(path: Path) -> None:
+    """Refuse a file that could not be written, before hours of trials."""
+    from tempora_tta.store.atomic import check_replaceable
+
+    check_replaceable(path)
+    if not path.parent.is_dir():
+        raise TemporaError(f"--out {path}: there is no folder {path.parent}; make it, or give another")
+    if not os.access(path.parent, os.W_OK):
+        raise TemporaError(f"--out {path}: the folder {path.parent} cannot be written to; give another place")
 
 
 def _check_selector(select: str, dataset: str) -> None:
     from tempora_tta.engine.tuning import ATC
-    from tempora_tta.errors import TemporaError
 
     if select == ATC and dataset != LABELLED_CLEAN:
         raise TemporaError(
@@ -146,37 +147,14 @@ def _check_selector(select: str, dataset: str) -> None:
         )
 
 
-def _streams(
-    dataset: str, root: Path | None, shifts: str | None, network: Classifier, batch_size: int, batches: int
-) -> list[Stream]:
-    """The streams that settings are tried on."""
+def _threshold(job: Job, batches: int) -> float:
+    """ATC's, from labelled clean images."""
     from tempora_tta import data
-    from tempora_tta.data import bundled, open_stream
-
-    usual = bundled.TUNING if dataset == LABELLED_CLEAN else names.EXTRA_CORRUPTIONS
-    opened = data.open(dataset, root=root, shifts=shifts or ",".join(usual))
-    return [
-        open_stream(shift, network.preprocessing, batch_size=batch_size, limit_batches=batches)
-        for shift in opened.values()
-    ]
-
-
-def _clean_images(
-    dataset: str, network: Classifier, batch_size: int, batches: int
-) -> tuple[Tensor | None, float | None]:
-    """Source images for methods that ask for some, and ATC's threshold; None where there are no images for it."""
-    from tempora_tta import data
-    from tempora_tta.config import SourceConfig
-    from tempora_tta.data import open_stream
-    from tempora_tta.engine.images import SOURCES, images_of
     from tempora_tta.engine.tuning import atc_threshold
 
-    source = images_of(SourceConfig(dataset=SOURCES[dataset]), network) if dataset in SOURCES else None
-    if dataset != LABELLED_CLEAN:
-        return source, None
-    (clean,) = data.open(dataset, shifts="clean").values()
-    stream = open_stream(clean, network.preprocessing, batch_size=batch_size)
-    return source, atc_threshold(network, stream, batches)
+    (clean,) = data.open(LABELLED_CLEAN, shifts="clean").values()
+    stream = data.open_stream(clean, job.model.preprocessing, batch_size=job.streams[0].batch_size)
+    return atc_threshold(job.model, stream, batches)
 
 
 def _table(found: list[Tuned], select: str, standard: float) -> Table:

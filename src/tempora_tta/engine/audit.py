@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import tempfile
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from tempora_tta.data import Order, Streams
@@ -25,46 +25,31 @@ MEASURED_TOLERANCE = 0.02
 """How far a utility may move when a measured cell is run again, beyond its own timing interval."""
 
 
-@dataclass(frozen=True)
-class AuditedCell:
-    """One cell, stored and run again."""
+def audit(results: Results, cells: int = 5, seed: int = 0, observer: Observer | None = None) -> pd.DataFrame:
+    """Re-execute random cells of a run that was made from a configuration; return their rows of `utilities`.
 
-    method: str
-    shift: str
-    seed: int
-    label: str
-    origin: str
-    stored: float
-    again: float
-    same_predictions: bool
-    """Whether batches served in both were predicted alike."""
-    agrees: bool
-
-
-def audit(
-    results: Results, cells: int = 5, seed: int = 0, observer: Observer | None = None
-) -> list[AuditedCell]:
-    """Re-execute random cells of a run that was made from a configuration.
-
-    Under a recorded clock every utility and prediction must be the same; measured ones must agree within their timing
-    interval and `MEASURED_TOLERANCE`. `live.live` lives cells against the wall clock, which checks the simulated one.
+    `again` is the utility of today, `same_predictions` whether batches served in both were predicted alike. Under a
+    recorded clock every utility and prediction must be the same, so that the cell `agrees`; measured ones must agree
+    within their timing interval and `MEASURED_TOLERANCE`. `live.live` lives cells against the wall clock instead.
     """
     job = _job(results)
     scored = results.utilities[results.utilities["status"] == "ok"]
     if scored.empty:
         raise TemporaError(f"{results.path} has no finished cell to audit: let the run finish first")
     picked = scored.iloc[sorted(random.Random(seed).sample(range(len(scored)), min(cells, len(scored))))]
-    observer = observer or Observer()
-    found = []
-    streams = Streams(job.open_stream)  # cells are in the order of their streams
-    try:
+    observer, again, same = observer or Observer(), [], []
+    with closing(Streams(job.open_stream)) as streams:  # cells are in the order of their streams
         for _, cell in picked.iterrows():
             observer.task_started(cell["method"], cell["shift"], int(cell["seed"]))
-            found.append(_audit_cell(job, results, cell, streams))
+            stored, (trace, utility) = results.trace(cell), _once_more(job, results, cell, streams)
+            both = stored.served & trace.served
+            again.append(utility)
+            same.append(bool(both.any() and (stored.predicted[both] == trace.predicted[both]).all()))
             observer.task_finished(cell["method"], cell["shift"], int(cell["seed"]))
-    finally:
-        streams.close()
-    return found
+    picked = picked.assign(again=again, same_predictions=same)
+    lo, hi = picked["utility_lo"] - MEASURED_TOLERANCE, picked["utility_hi"] + MEASURED_TOLERANCE
+    exact = (picked["again"] == picked["utility"]) & picked["same_predictions"]
+    return picked.assign(agrees=picked["again"].between(lo, hi) if job.measured else exact)
 
 
 def _job(results: Results) -> Job:
@@ -99,23 +84,6 @@ def _found(job: Job, results: Results, cell: pd.Series) -> tuple[MethodSpec, Ord
     return spec, source
 
 
-def _audit_cell(job: Job, results: Results, cell: pd.Series, streams: Streams) -> AuditedCell:
-    stored = results.trace(cell)
-    again, utility = _once_more(job, results, cell, streams)
-    same = _same_predictions(stored, again)
-    return AuditedCell(
-        method=cell["method"],
-        shift=cell["shift"],
-        seed=int(cell["seed"]),
-        label=cell["label"],
-        origin=cell["origin"],
-        stored=float(cell["utility"]),
-        again=utility,
-        same_predictions=same,
-        agrees=_agrees(cell, utility) if job.measured else utility == cell["utility"] and same,
-    )
-
-
 def _once_more(job: Job, results: Results, cell: pd.Series, streams: Streams) -> tuple[Trace, float]:
     """The cell's pass, made as by a run of this cell alone that shares nothing; and its utility."""
     spec, source = _found(job, results, cell)
@@ -142,12 +110,3 @@ def _once_more(job: Job, results: Results, cell: pd.Series, streams: Streams) ->
 def _source(job: Job, cell: pd.Series) -> Order | None:
     wanted = (cell["shift"], int(cell["seed"]))
     return next((source for source in job.streams if (source.shift, source.seed) == wanted), None)
-
-
-def _agrees(cell: pd.Series, utility: float) -> bool:
-    return bool(cell["utility_lo"] - MEASURED_TOLERANCE <= utility <= cell["utility_hi"] + MEASURED_TOLERANCE)
-
-
-def _same_predictions(stored: Trace, again: Trace) -> bool:
-    both = stored.served & again.served
-    return bool((stored.predicted[both] == again.predicted[both]).all()) and bool(np.any(both))

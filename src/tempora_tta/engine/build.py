@@ -38,13 +38,10 @@ from tempora_tta.engine.method_specs import (
     method_spec,
     method_specs,
     note_settings,
-    recipe_record,
-    tuned,
     with_own_times,
 )
 from tempora_tta.engine.observer import Notes, Observer, Together
 from tempora_tta.engine.predicting import check_predict_with
-from tempora_tta.engine.recipes import read_recipes
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.engine.samples import may_be_kept, sample_pictures
 from tempora_tta.errors import TemporaError, counted
@@ -146,14 +143,12 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
             f"cropped to {images.height}"
         )
     machine = machine_facts(device)
-    recipes = None if config.recipes is None else read_recipes(config.recipes, model.name)
     specs = method_specs(config.methods if given.methods is None else given.methods, observer)
-    listed = with_own_times(tuned(specs, recipes), config.clock)
     job = Job(
         config=config,
         named=given.named,
         model=model,
-        methods=in_runtimes(listed, config.runtimes, device, observer),
+        methods=in_runtimes(with_own_times([*specs], config.clock), config.runtimes, device, observer),
         scenarios=with_offline(scenarios_of(config, given.scenarios)),
         clock=clock,
         device=device,
@@ -166,14 +161,11 @@ def build_job(config: RunConfig, observer: Observer | None = None, given: Given 
     if note := other_work(clock_record(clock), model.name, job.streams[0].batch_size):
         observer.note(note)
     job = with_methods_that_fit(job, observer)
-    once = [spec for spec in job.methods if spec.runtime == job.methods[0].runtime]
-    note_settings(once, recipes, model, job.streams[0].batch_size, observer)
     facts = dict(job.facts)
+    if tuned := note_settings(job, observer):
+        facts["recipes"] = tuned
     if suite := suite_of(config, model, job.streams, observer):
         facts["suite"] = suite
-    if recipes is not None:
-        shifts = [one.name for stream in job.streams for one in stream.shifts]
-        facts["recipes"] = recipe_record(recipes, config.data.dataset, listed, shifts, observer)
     return replace(job, facts=facts, scenarios=_among_classes(job), notes=tuple(said.notes))
 
 
@@ -340,7 +332,7 @@ def _names(specs: Iterable[MethodSpec | str], scenarios: Sequence[Scenario]) -> 
             methods.append(spec)
             continue
         name = _name_of(spec.name)
-        if name is None or spec.runtime != EAGER or spec.oracle:
+        if name is None or spec.runtime != EAGER or spec.tuned:
             return None
         methods.append({"name": name, "label": spec.label, "times_as": spec.times_as, **spec.settings})
     if any(_name_of(type(scenario)) is None for scenario in scenarios):

@@ -18,7 +18,18 @@ from tempora_tta.methods.contract import UNTOLD, adapt_at, checked_action, check
 from tempora_tta.methods.guard import Guard
 from tempora_tta.scenarios import Resolved, Timeline, Turn
 from tempora_tta.timing import Clock
-from tempora_tta.timing.work import ADAPT, FROZEN, NO_WORK, PREDICT, Owner, Phase, Piece, Work, work_of
+from tempora_tta.timing.work import (
+    ADAPT,
+    FROZEN,
+    NO_WORK,
+    PREDICT,
+    Owner,
+    Phase,
+    Piece,
+    Work,
+    at_once,
+    work_of,
+)
 
 
 @dataclass
@@ -110,11 +121,12 @@ class Calls:
         """The scores of the batch `x`, and the milliseconds that they took."""
 
         def piece(_: Tensor) -> Piece:
-            return Piece(self._owner, FROZEN, index) if frozen else self._piece(PREDICT, index, self._acted)
+            predicted = self._piece(PREDICT, index, self._acted)
+            return Piece(self._owner, FROZEN, index) if frozen and not at_once(predicted.mode) else predicted
 
         with self._guard("predict"):
             scores, predict_ms = self.clock.timed(lambda: predict_at(self.method, x, moment), piece)
-        if frozen or not self.clock.looks_up:
+        if not self.clock.looks_up:
             self._listen()
         return scores, predict_ms
 

@@ -17,7 +17,7 @@ import torch
 from tempora_tta import methods
 from tempora_tta._version import __version__
 from tempora_tta.cards import scenario_cards
-from tempora_tta.config import RunConfig
+from tempora_tta.config import RunConfig, TunedConfig
 from tempora_tta.data import Order, Stream
 from tempora_tta.engine.code_hash import CodeHash, code_hash
 from tempora_tta.engine.runtime import EAGER, Runtime
@@ -50,8 +50,10 @@ class MethodSpec:
     runtime: str = EAGER
     times_as: str = ""
     """The method whose times stand for its own; empty: its own."""
-    oracle: bool = False
-    """Its settings were chosen by labels: a ceiling, which is neither ranked nor recommended."""
+    tuned: TunedConfig | None = None
+    """Where its settings come from, if `tempora tune` chose them."""
+    at_once: int | None = None
+    """Images that it learns from together, where it answers frames at once."""
     if_it_fits: bool = False
     """Left out, not an error, where it does not fit the network."""
 
@@ -88,6 +90,10 @@ class MethodSpec:
         return dataclasses.replace(self, runtime=runtime, label=f"{self.label}@{runtime}")
 
     @property
+    def oracle(self) -> bool:
+        return self.tuned is not None and self.tuned.oracle
+
+    @property
     def is_standard(self) -> bool:
         return self.name == STANDARD and not self.settings
 
@@ -104,7 +110,13 @@ def create_method(
     runtime = Runtime.parse(spec.runtime)
     return runtime.attach(
         methods.create(
-            spec.name, runtime.prepare(model), seed=seed, preset=preset, source=source, **spec.settings
+            spec.name,
+            runtime.prepare(model),
+            seed=seed,
+            preset=preset,
+            source=source,
+            at_once=spec.at_once,
+            **spec.settings,
         )
     )
 
@@ -170,6 +182,12 @@ class Job:
                 raise TemporaError(f"scenario {scenario.label!r}: {misfits[0]}")
 
     @property
+    def at_once(self) -> tuple[int, ...]:
+        """Numbers of images that its scenarios learn from together, where they answer frames at once."""
+        sizes = (scenario.deployment().at_once for scenario in self.scenarios)
+        return tuple(sorted({size for size in sizes if size is not None}))
+
+    @property
     def tail_batches(self) -> int:
         """Batches that an untimed frozen tail may predict at once: several on a GPU where no clock runs."""
         return 4 if isinstance(self.clock, ProfileClock) and self.device.type != "cpu" else 1
@@ -202,7 +220,8 @@ class Job:
 
     def take(self, spec: MethodSpec, seed: int) -> Method:
         """The method for a task: the one that was made to see whether it fits, once, or a new one."""
-        made = self.made.pop(spec.label, None) if seed == self.streams[0].seed else None
+        first = seed == self.streams[0].seed and spec.at_once is None
+        made = self.made.pop(spec.label, None) if first else None
         return made or self.create(spec, seed)
 
     def guard(self, spec: MethodSpec) -> Guard:
@@ -321,6 +340,8 @@ def deployment_identity(resolved: Resolved, time_aware: bool) -> dict[str, Any]:
     """
     knobs = dataclasses.asdict(resolved)
     del knobs["waited_ms"]
+    if resolved.at_once is None:
+        del knobs["at_once"]
     if knobs.pop("periodic"):
         del knobs["arrivals_ms"]
         if resolved.arrivals_ms is not None and (first_ms := resolved.arrivals_ms[0]) > 0:

@@ -79,7 +79,7 @@ def _values(
 ) -> tuple[dict[str, Any], _Origin]:
     """The values of a configuration, unchecked, and where each stands."""
     values, lines = _content(path)
-    suites_methods = values.get("methods", []) if values.get("suite") else []
+    own_methods = values.get("methods")
     if isinstance(values.get("stream"), str):
         values["stream"] = {"kind": values["stream"]}  # so that flags can add to it
     replaced = [set_by_text(values, override) for override in overrides]
@@ -87,8 +87,8 @@ def _values(
         if value is not None:
             more = [*values.get(name, []), *value] if name == "scenarios" else value
             replaced.append(put(values, name.split("."), more))
-    if suites_methods:
-        values["methods"] = _as_in_suite(listed(values["methods"]), suites_methods)
+    if own_methods is not None and values["methods"] is not own_methods:
+        values["methods"] = _as_in_file(listed(values["methods"]), listed(own_methods), "suite" in values)
     return values, _Origin(path, lines, replaced)
 
 
@@ -135,14 +135,14 @@ def validated(values: Mapping[str, Any], origin: _Origin | None = None) -> RunCo
     return config
 
 
-def _as_in_suite(chosen: Any, own: list[Any]) -> Any:
-    """Methods chosen by name, with the settings that the suite gives them; `all` means the suite's."""
-    if not isinstance(chosen, list):
+def _as_in_file(chosen: Any, own: Any, suite: bool) -> Any:
+    """Methods chosen by name, with the settings that the file gives them; `all` means the suite's."""
+    if not isinstance(chosen, list) or not isinstance(own, list):
         return chosen
-    set_there = {entry["name"]: entry for entry in own if isinstance(entry, dict)}
+    set_there = {entry.get("name"): entry for entry in own if isinstance(entry, dict)}
     found = []
     for entry in chosen:
-        if entry == "all":
+        if entry == "all" and suite:
             found += own
         else:
             found.append(set_there.get(entry, entry) if isinstance(entry, str) else entry)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,16 +9,14 @@ from typing import Any
 import torch
 
 from tempora_tta import methods
-from tempora_tta.config import MethodConfig
+from tempora_tta.config import MethodConfig, TunedConfig
 from tempora_tta.engine.clocks import STEADY
-from tempora_tta.engine.job import MethodSpec
+from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.observer import Observer
-from tempora_tta.engine.recipes import Recipes
 from tempora_tta.engine.runtime import Runtime
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method
 from tempora_tta.methods.gradient import USUAL_SIZE
-from tempora_tta.models import Classifier
 
 ALL = "all"
 MethodLike = str | type[Method] | tuple[str | type[Method], Mapping[str, Any]] | MethodSpec
@@ -30,7 +27,10 @@ def method_spec(method: MethodLike | MethodConfig) -> MethodSpec:
     if isinstance(method, MethodSpec):
         return method
     if isinstance(method, MethodConfig):
-        return MethodSpec(method.name, method.settings, method.label, times_as=method.times_as)
+        label, times_as = method.label, method.times_as
+        if method.tuned is not None and method.tuned.oracle:
+            label, times_as = f"{label or method.name} (oracle)", times_as or method.name
+        return MethodSpec(method.name, method.settings, label, times_as=times_as, tuned=method.tuned)
     if isinstance(method, tuple):
         if len(method) != 2 or not isinstance(method[1], Mapping):
             raise TemporaError(f"method {method!r}: give (name, settings), settings being a dict")
@@ -64,22 +64,6 @@ def made_if_it_fits(label: str, make: Callable[[], Method], observer: Observer) 
         return None
 
 
-def tuned(specs: Iterable[MethodSpec], recipes: Recipes | None) -> list[MethodSpec]:
-    """With the settings of a recipe file where none are given. An oracle's name says that it is one."""
-    return [spec if recipes is None else _with_recipe(spec, recipes) for spec in specs]
-
-
-def _with_recipe(spec: MethodSpec, recipes: Recipes) -> MethodSpec:
-    chosen = recipes.chosen.get(str(spec.name), {})
-    if not set(chosen) - set(spec.settings):  # what is given wins
-        return spec
-    with_settings = replace(spec, settings={**chosen, **spec.settings})
-    if not recipes.oracle:
-        return with_settings
-    times_as = spec.times_as or str(spec.name)
-    return replace(with_settings, label=f"{spec.label} (oracle)", times_as=times_as, oracle=True)
-
-
 def with_own_times(specs: Sequence[MethodSpec], clock: object) -> Sequence[MethodSpec]:
     """Profile each variant of a method that the run does not have itself, where this machine is profiled."""
     if clock != STEADY:
@@ -102,71 +86,55 @@ def in_runtimes(
     return tuple(spec.under(str(runtime)) for runtime in known for spec in specs)
 
 
-def note_settings(
-    specs: Sequence[MethodSpec], recipes: Recipes | None, model: Classifier, size: int, observer: Observer
-) -> None:
-    """Say which methods run with other settings than one might think."""
-    if note := _other_size(specs, recipes, model, size):
-        observer.note(note)
+def note_settings(job: Job, observer: Observer) -> dict[str, Any] | None:
+    """Say which methods run with other settings than one might think; return what run.json keeps of tuning."""
+    specs = [spec for spec in job.methods if spec.runtime == job.methods[0].runtime]
+    for size, rates in _other_sizes(specs, job).items():
+        observer.note(
+            f"the learning rates of {', '.join(rates)} were tuned on batches of {size}, here they have "
+            f"{job.streams[0].batch_size}: tempora tune --batch-size {job.streams[0].batch_size}, or lr_scaling: "
+            "linear, which suits small ones"
+        )
     for spec in specs:
-        if recipes is not None and (note := _not_tuned(spec, recipes, model)):
-            observer.note(note)
         kind = methods.get(spec.name)
-        used, _ = methods.recipe_for(kind, model)
+        used, _ = methods.recipe_for(kind, job.model)
         if used not in (None, kind.name):
-            observer.note(f"{spec.label} has no recipe on {model.name} and uses that of {used}")
+            observer.note(f"{spec.label} has no recipe on {job.model.name} and uses that of {used}")
+    return _tuned([spec.tuned for spec in specs if spec.tuned is not None], job, observer)
 
 
-def _other_size(
-    specs: Iterable[MethodSpec], recipes: Recipes | None, model: Classifier, size: int
-) -> str | None:
-    """Note that learning rates were tuned on batches of another size."""
-    tuned_on = USUAL_SIZE if recipes is None else recipes.batch_size or USUAL_SIZE
-    rates = [
-        spec.label
-        for spec in specs
-        if "lr" in {**methods.recipe_for(methods.get(spec.name), model)[1], **dict(spec.settings)}
-        and not {"lr_scaling", "collect"} & set(spec.settings)
-    ]
-    if size == tuned_on or not rates:
+def _other_sizes(specs: Iterable[MethodSpec], job: Job) -> dict[int, list[str]]:
+    """Methods whose learning rates were tuned on batches of another size, by that size."""
+    found: dict[int, list[str]] = {}
+    for spec in specs:
+        size = USUAL_SIZE if spec.tuned is None else spec.tuned.batch_size
+        settings = {**methods.recipe_for(methods.get(spec.name), job.model)[1], **spec.settings}
+        scaled = "lr_scaling" in spec.settings
+        if size != job.streams[0].batch_size and "lr" in settings and not scaled:
+            found.setdefault(size, []).append(spec.label)
+    return found
+
+
+def _tuned(tuned: list[TunedConfig], job: Job, observer: Observer) -> dict[str, Any] | None:
+    """Refuse settings of another network; say which of the shifts they have seen."""
+    if not tuned:
         return None
-    return (
-        f"the learning rates of {', '.join(rates)} were tuned on batches of {tuned_on}, here they have {size}: "
-        f"tempora tune --batch-size {size}, or lr_scaling: linear, which suits small ones"
-    )
-
-
-def _not_tuned(spec: MethodSpec, recipes: Recipes, model: Classifier) -> str | None:
-    """That a method with something to tune is not in the file, and what it runs with instead."""
-    kind = methods.get(spec.name)
-    tunable = any(field.metadata.get("search") is not None for field in dataclasses.fields(kind.Settings))
-    if spec.name in recipes.chosen or spec.settings or not tunable:
-        return None
-    whose, usual = methods.recipe_for(kind, model)
-    listed = ", ".join(f"{name} {value}" for name, value in usual.items()) or "nothing set"
-    instead = f"{model.name}'s own recipe ({listed})" if whose else "its default settings"
-    return (
-        f"{spec.label} is not in {recipes.path.name}: it runs with {instead}, not with settings of that file"
-    )
-
-
-def recipe_record(
-    recipes: Recipes, dataset: str, specs: Sequence[MethodSpec], shifts: Iterable[str], observer: Observer
-) -> dict[str, Any]:
-    """Return what run.json keeps of the recipe file, whose path alone says nothing."""
-    met = recipes.met(dataset, shifts)
-    if met:
+    if others := {one.model for one in tuned} - {job.model.name}:
+        raise TemporaError(
+            f"methods: settings were tuned on {', '.join(sorted(others))}, this run has {job.model.name}: tune on it "
+            "first"
+        )
+    dataset = job.config.data.dataset
+    evaluated = dict.fromkeys(one.name for stream in job.streams for one in stream.shifts)
+    seen = {shift for one in tuned for shift in one.shifts if one.dataset == dataset}
+    if met := [shift for shift in evaluated if shift in seen]:
         observer.note(
             f"tuned on {', '.join(met)}, which this run evaluates: these settings have seen the test; tune on other "
             "shifts (by default, tempora tune does)"
         )
     return {
-        "file": str(recipes.path),
-        "select": recipes.select,
-        "oracle": recipes.oracle,
-        "dataset": recipes.dataset,
-        "tuned_on": list(recipes.shifts),
+        "select": ", ".join(sorted({one.by for one in tuned})),
+        "oracle": any(one.oracle for one in tuned),
+        "tuned_on": sorted({shift for one in tuned for shift in one.shifts}),
         "evaluated_too": met,
-        "trials": recipes.trials,
-        "settings": {spec.label: dict(spec.settings) for spec in specs if str(spec.name) in recipes.chosen},
     }

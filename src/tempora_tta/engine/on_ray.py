@@ -13,7 +13,6 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +21,8 @@ from tempora_tta.config import RunConfig
 from tempora_tta.engine.build import build_job
 from tempora_tta.engine.clocks import MEASURED
 from tempora_tta.engine.job import Job
-from tempora_tta.engine.observer import Observer, Stopped
-from tempora_tta.engine.places import TRIES, Elsewhere, Failed, Made, config_for_others
+from tempora_tta.engine.observer import Observer
+from tempora_tta.engine.places import Answer, Elsewhere, Failed, Made, config_for_others
 from tempora_tta.engine.predicting import check_predict_with
 from tempora_tta.engine.runtime import EAGER
 from tempora_tta.engine.task import Task
@@ -33,7 +32,6 @@ from tempora_tta.timing import Baseline, Profile
 
 LOCAL = "local"
 """The address of a cluster of this machine alone, for this run alone."""
-_LOOK_EVERY_S = 1.0
 _KNOCK_S = 5.0
 """How long a head may take to answer; Ray itself would try for minutes."""
 
@@ -91,6 +89,7 @@ class OnRay(Elsewhere):
         self, job: Job, folder: RunFolder, observer: Observer, *, address: str | None = None
     ) -> None:
         super().__init__(job, folder, observer)
+        self.profiled_device = None
         if address == LOCAL:
             # Read when Ray is imported. It makes a cluster of one machine, on every system, listen on 127.0.0.1 only.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -104,7 +103,7 @@ class OnRay(Elsewhere):
 
     # -- what a run asks -----------------------------------------------------------------------------------
 
-    def kind(self, begun: Iterable[str]) -> str:
+    def kind(self, begun: Iterable[str] = ()) -> str:
         known = list(begun)
         return known[0] if len(known) == 1 else str(self._ask("kind"))
 
@@ -117,28 +116,20 @@ class OnRay(Elsewhere):
         found: Profile = self._ask("profile", **what)
         return found
 
-    def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Made | Failed]]:
+    def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Answer]]:
         if not tasks:
             return
         remote = self._remote()
-        references = {remote(pickle.dumps(("make", self.asked(task), {}))): task for task in tasks}
-        futures = {reference.future(): reference for reference in references}
+        references = {task.name: remote(pickle.dumps((self.asked(task), "make", {}))) for task in tasks}
+        futures = {references[task.name].future(): task for task in tasks}
         try:
-            while futures:
-                if self.observer.stop_requested:
-                    raise Stopped
-                done, _ = wait(futures, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED)
-                for future in done:
-                    task = references.pop(futures.pop(future))
-                    try:
-                        made = future.result()
-                    except self._ray.exceptions.RayError as error:
-                        made = Failed(f"{TRIES} processes or nodes died of it ({type(error).__name__})")
-                    if isinstance(made, Made):
-                        self._note_device(made)
-                    yield task, made
+            for task, made in self.as_done(futures):
+                del references[task.name]
+                if isinstance(made, Made):
+                    self._note_device(made)
+                yield task, made
         finally:
-            for reference in references:
+            for reference in references.values():
                 self._ray.cancel(reference, force=True)
 
     def facts(self) -> dict[str, Any]:
@@ -168,7 +159,7 @@ class OnRay(Elsewhere):
 
     def _ask(self, what: str, **more: Any) -> Any:
         """Let one device answer."""
-        answer = self._ray.get(self._remote()(pickle.dumps((what, self.asked(), more))))
+        answer = self._ray.get(self._remote()(pickle.dumps((self.asked(), what, more))))
         if isinstance(answer, Failed):
             raise TemporaError(answer.reason)
         return answer
@@ -187,10 +178,11 @@ class OnRay(Elsewhere):
                 os.environ["OMP_NUM_THREADS"] = str(threads)
             from tempora_tta.engine import places
 
-            return places.answer(*pickle.loads(question))
+            asked, what, more = pickle.loads(question)
+            return places.answer(asked, what, **more)
 
         # By default Ray ends a process that had a GPU after each task.
-        function = self._ray.remote(max_calls=0, max_retries=TRIES - 1)(answer)
+        function = self._ray.remote(max_calls=0, max_retries=2)(answer)
         held = {"num_cpus": share.cpus, "num_gpus": share.gpus, "scheduling_strategy": "SPREAD"}
         remote: Callable[[bytes], Any] = function.options(**held).remote
         return remote

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tempora_tta.engine.job import STANDARD, Job
 from tempora_tta.engine.observer import Observer
 from tempora_tta.errors import TemporaError
+from tempora_tta.methods.apart import AT_ONCE
 from tempora_tta.store import ADAPTED, StoredPass
 from tempora_tta.timing import (
     Baseline,
@@ -21,24 +22,10 @@ from tempora_tta.timing import (
 from tempora_tta.timing.record import MissingWork
 from tempora_tta.timing.work import Kind
 
+if TYPE_CHECKING:
+    from tempora_tta.engine.places import Here
+
 PROFILE_FILE = "profile.json"
-
-
-class Profiles(Protocol):
-    """A place where passes are made, as far as their times go."""
-
-    @property
-    def profiled_device(self) -> str | None:
-        """The kind of device that a profile recorded there is of; None: that is not known yet."""
-
-    def profile(
-        self,
-        *,
-        labels: list[str] | None = None,
-        missing: MissingWork | None = None,
-        profile: Profile | None = None,
-    ) -> Profile:
-        """Profile the methods with these labels, or add missing work to a profile."""
 
 
 class OwnProfile:
@@ -50,7 +37,7 @@ class OwnProfile:
         clock: ProfileClock,
         folder: Path,
         observer: Observer,
-        place: Profiles,
+        place: Here,
     ) -> None:
         """`place`: where the passes are made."""
         self._job, self._clock, self._observer, self._place = job, clock, observer, place
@@ -138,12 +125,21 @@ def fits(profile: Profile, job: Job, device: str | None) -> bool:
     return found == wanted and STANDARD not in profile.changed(job.made_by_label)
 
 
+def _without_groups(job: Job, profile: Profile) -> set[str]:
+    """Methods with times, but none of answering frames at once, which the job asks for."""
+    wanted = {f"{AT_ONCE} {size}" for size in job.at_once}
+    answering = {(entry.method, entry.mode) for entry in profile.entries}
+    return {
+        name for name in profile.methods if not wanted <= {mode for one, mode in answering if one == name}
+    }
+
+
 def needs(job: Job, profile: Profile | None) -> list[str]:
     """The methods of a job that have yet to be profiled."""
     known: frozenset[str] = frozenset()
     if profile is not None:
         known = profile.methods | set(profile.facts)
-        known -= profile.changed(job.made_by_label)
+        known -= profile.changed(job.made_by_label) | _without_groups(job, profile)
     own = [spec.label for spec in job.methods if not spec.times_as]
     for spec in job.methods:
         if spec.times_as and spec.times_as not in known and spec.times_as not in own:

@@ -7,7 +7,7 @@ looks at the predictions only after both are done. It never looks inside a metho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.predictions import note_predictions
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Moment
+from tempora_tta.methods.apart import COLLECTED
 from tempora_tta.methods.contract import UNTOLD
 from tempora_tta.scenarios import Budget, Resolved, Timeline, Turn
 from tempora_tta.store import ADAPTED, FALLBACK, FROZEN, Trace
@@ -144,7 +145,7 @@ class Pass:
             if turn.fallback and standard is not None:
                 row = self._rescued(turn, standard, latest, self._moment(turn, timeline, deployment))
                 timeline.record(*row.times(factor))
-                self._write(trace, turn.batch, row)
+                self._write(trace, turn.batches, row)
                 continue
             snapshot = cache(self.calls.snapshot)  # all that keep the state before this batch share it
             for budget in budgets:
@@ -164,7 +165,7 @@ class Pass:
                 budget.after(
                     turn.batch, row.phase == ADAPTED, *row.times(self._factor(turn.batch, budget.deployment))
                 )
-            self._write(trace, turn.batch, row)
+            self._write(trace, turn.batches, row)
         _place(trace, timeline)
         trace.arrived_ms[:] = arrivals(deployment, trace.arrived_ms)
         return trace
@@ -183,7 +184,7 @@ class Pass:
             self.calls.restore(state)
         self.calls.freeze()
         for index in range(cutoff, trace.num_batches):
-            self._write(trace, index, self._frozen(index, timed, in_order=True))
+            self._write(trace, (index,), self._frozen((index,), timed, in_order=True))
         return trace
 
     def _begin(self) -> Trace:
@@ -200,13 +201,13 @@ class Pass:
         self.calls.freeze()
         timed = self.calls.clock.looks_up or not deployment.untimed_tail
         return self._frozen(
-            turn.batch, timed, in_order=deployment.waits, moment=self._moment(turn, timeline, deployment)
+            turn.batches, timed, in_order=deployment.waits, moment=self._moment(turn, timeline, deployment)
         )
 
     def _adapting(self, turn: Turn, timeline: Timeline, deployment: Resolved, factor: float) -> Row:
         calls, index = self.calls, turn.batch
-        self._reset_for(index)
-        x = calls.stream.batch(index)
+        self._reset_for(turn.batches[-1])
+        x = self._images(turn.batches)
         moment = self._moment(turn, timeline, deployment)
         froze_itself = calls.method.frozen
         scores, predict_ms = calls.predict(index, x, moment, froze_itself)
@@ -218,11 +219,16 @@ class Pass:
         stepped = not froze_itself and calls.method.learned(action)
         return Row(FROZEN if froze_itself else ADAPTED, scores, predict_ms, adapt_ms, action, stepped, work)
 
-    def _frozen(self, index: int, timed: bool, in_order: bool, moment: Moment = UNTOLD) -> Row:
+    def _images(self, batches: Sequence[int]) -> Tensor:
+        """Frames that are answered at once are one batch."""
+        own = [self.calls.stream.batch(index) for index in batches]
+        return own[0] if len(own) == 1 else torch.cat(own)
+
+    def _frozen(self, batches: Sequence[int], timed: bool, in_order: bool, moment: Moment = UNTOLD) -> Row:
         """`in_order`: every batch after this one will be served too, so that some may be predicted ahead."""
-        calls = self.calls
+        calls, index = self.calls, batches[0]
         if timed and not (calls.clock.looks_up and in_order):
-            return Row(FROZEN, *calls.predict(index, calls.stream.batch(index), moment, frozen=True))
+            return Row(FROZEN, *calls.predict(index, self._images(batches), moment, frozen=True))
         scores = self._scores_ahead(index, moment)
         if timed:
             return Row(FROZEN, scores, calls.frozen_ms(index))
@@ -278,9 +284,21 @@ class Pass:
         factor = self._residual(index) if deployment.residuals else 1.0
         return 1.0 if math.isnan(factor) else factor
 
-    def _write(self, trace: Trace, index: int, row: Row) -> None:
-        """Write a batch into the trace, after the clock has stopped."""
-        scores = self.calls.checked(row.scores, self.calls.stream.batch_size)
+    def _write(self, trace: Trace, batches: Sequence[int], row: Row) -> None:
+        """Write what a turn answered into the trace, after the clock has stopped."""
+        size = self.calls.stream.batch_size
+        scores = self.calls.checked(row.scores, size * len(batches)).split(size)
+        action = COLLECTED if row.phase == ADAPTED else row.action
+        answered = row._replace(adapt_ms=0.0, action=action, stepped=False)
+        residual = self._residual(batches[0])
+        for index, own in zip(batches, scores, strict=True):
+            last = (
+                row if index == batches[-1] else answered
+            )  # what adapts does after the answer to all of them
+            self._write_one(trace, index, last._replace(scores=own), residual)
+
+    def _write_one(self, trace: Trace, index: int, row: Row, residual: float) -> None:
+        scores = row.scores
         if non_finite := int((~torch.isfinite(scores.amax(dim=1))).sum()):  # -inf rules classes out, and may
             self.non_finite_batches += 1
             self.non_finite_samples += non_finite
@@ -289,7 +307,7 @@ class Pass:
         trace.predict_ms[index], trace.adapt_ms[index] = row.predict_ms, row.adapt_ms
         trace.mode[index], amount = row.work
         trace.amount[index] = math.nan if amount is None else amount
-        trace.residual[index] = self._residual(index)
+        trace.residual[index] = residual
         if self.progress is not None:
             self.progress(trace, index)
 

@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import random
 import signal
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from multiprocessing import parent_process
+from multiprocessing.context import SpawnContext
+from multiprocessing.process import BaseProcess
+from threading import Thread
+from typing import Any
 
 from tempora_tta.config import checked
 from tempora_tta.data import Streams
@@ -29,72 +39,54 @@ from tempora_tta.engine.clocks import STEADY
 from tempora_tta.engine.job import Job
 from tempora_tta.engine.measured import calibrate, warm_up_all
 from tempora_tta.engine.observer import Notes, Observer, Stopped
-from tempora_tta.engine.own_profile import Profiles, profiled_device
+from tempora_tta.engine.own_profile import profiled_device
 from tempora_tta.engine.pass_maker import PassMaker, PassMissing
 from tempora_tta.engine.plan import rough_cost
 from tempora_tta.engine.profile_child import profile_job
 from tempora_tta.engine.task import OFFLINE, Task
-from tempora_tta.errors import TemporaError
+from tempora_tta.errors import TemporaError, counted
 from tempora_tta.store import Cell, RunFolder, StoredPass, Trace, pass_key
 from tempora_tta.timing import Baseline, Profile, ProfileClock
 
 WORTH_IT = 2000
 """Batches of standard inference; a smaller job is done before other processes have begun."""
-TRIES = 3
-"""How often a task is begun whose process dies: once among others, then alone."""
 _LOOK_EVERY_S = 1.0
-BEGUN = "begun"
-"""The first that a process says."""
+DIED = "its process died, and twice more when it had one to itself"
 NO_PROCESS = (
     "no process can begin: in a script that starts a run, ask `if __name__ == '__main__':` first, since each process "
     "imports the script; or give --threads the number of cores"
 )
 
 
-class Place(Profiles, Protocol):
-    """Makes tasks. The run says which, scores their cells, and writes the tables and the manifest."""
-
-    @property
-    def streams(self) -> Streams | None:
-        """Opens the streams of passes that are made in this process; None: others make them."""
-
-    def kind(self, begun: Iterable[str]) -> str:
-        """Name the one kind of device that times passes here; `begun`: of those that timed the folder's passes."""
-
-    def calibrate(self) -> Baseline:
-        """Measure lambda."""
-
-    def each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Cell]]]:
-        """Yield the cells of tasks as they are done, their passes on disk."""
-
-    def facts(self) -> dict[str, Any]:
-        """Say for run.json where the tasks were made."""
-
-    def close(self) -> None:
-        """Let go of streams and processes, also after an error."""
-
-
 class Here:
-    """In this process: streams outside, methods inside, one stream open at a time."""
+    """Makes tasks, in this process: streams outside, methods inside, one stream open at a time. The run says which
+    tasks, scores their cells, and writes the tables and the manifest."""
 
     def __init__(self, job: Job, folder: RunFolder | None, observer: Observer) -> None:
         self.job, self.observer = job, observer
         self.streams = Streams(job.open_stream)
-        self.profiled_device = profiled_device(job)
+        self.profiled_device: str | None = profiled_device(job)
+        """The kind of device that a profile recorded here is of; None: that is not known yet."""
 
-    def kind(self, begun: Iterable[str]) -> str:
+    def kind(self, begun: Iterable[str] = ()) -> str:
+        """Name the one kind of device that times passes here; `begun`: of those that timed the folder's passes."""
         return self.job.machine_kind
 
     def calibrate(self) -> Baseline:
+        """Measure lambda."""
         stream = self.streams.open(self.job.streams[0])
         warm_up_all(self.job, stream, self.observer)
         return calibrate(self.job, self.streams, self.observer)
 
     def profile(self, **what: Any) -> Profile:
+        """Profile the methods with some `labels`, or add `missing` work to a `profile`."""
         return profile_job(self.job, self.observer, **what)
 
     def each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Cell]]]:
-        """Stream by stream; its methods in any order, so that none always runs on the hot machine."""
+        """Yield the cells of tasks as they are done, their passes on disk.
+
+        Stream by stream; its methods in any order, so that none always runs on the hot machine.
+        """
         for source, group in groupby(tasks, lambda task: task.passes.source):
             together = list(group)
             random.Random(f"{source.shift} {source.seed}").shuffle(together)
@@ -105,9 +97,11 @@ class Here:
                 yield task, cells
 
     def facts(self) -> dict[str, Any]:
+        """Say for run.json where the tasks were made."""
         return {}
 
     def close(self) -> None:
+        """Let go of streams and processes, also after an error."""
         self.streams.close()
 
 
@@ -164,11 +158,15 @@ class Failed:
     """Other tasks would fail for it too."""
 
 
+Answer = Made | Failed | BaseException
+"""Of another process; an error: it died."""
+
+
 class Worker(Here):
     """A job in another process, made from its configuration."""
 
     def __init__(self, asked: Asked) -> None:
-        self.config = asked.config
+        self.config, self.asked = asked.config, asked
         super().__init__(build_job(checked(asked.config)), None, Notes())
         if job_fingerprint(self.job) != asked.fingerprint:
             raise TemporaError(
@@ -181,9 +179,9 @@ class Worker(Here):
             return profile
         return super().profile(profile=profile, **what)
 
-    def make(self, asked: Asked) -> Made:
+    def make(self) -> Made:
         """Make one task, in a folder of its own."""
-        job = self.job
+        job, asked = self.job, self.asked
         if asked.kind not in ("", job.machine_kind):
             raise TemporaError(
                 f"--clock measured on unlike devices ({asked.kind}, {job.machine_kind}): their times do not compare; "
@@ -207,21 +205,16 @@ _worker: Worker | None = None
 """Of this process, for the next task of the same run."""
 
 
-def answer(what: str, asked: Asked, more: Mapping[str, Any]) -> Any:
-    """Answer a question in a process that serves others."""
+def answer(asked: Asked, what: str = "make", **more: Any) -> Any:
+    """Answer a question in a process that serves others: what a `Worker` is asked for."""
     global _worker
     try:
         if _worker is None or _worker.config != asked.config:
             _worker = Worker(asked)
         if asked.profile is not None and isinstance(_worker.job.clock, ProfileClock):
             _worker.job.clock.profile = asked.profile
-        if what == "kind":
-            return _worker.job.machine_kind
-        if what == "calibrate":
-            return _worker.calibrate()
-        if what == "profile":
-            return _worker.profile(**more)
-        return _worker.make(asked)
+        _worker.asked = asked
+        return getattr(_worker, what)(**more)
     except TemporaError as error:
         return Failed(str(error), for_all=True)
     except Exception as error:
@@ -235,20 +228,19 @@ def job_fingerprint(job: Job) -> str:
     return hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:16]
 
 
-class Elsewhere:
+class Elsewhere(Here):
     """Tasks that other processes make. What is on disk already is not made again, and needs none of them."""
 
-    streams = None
-    profiled_device: str | None = None
-
     def __init__(self, job: Job, folder: RunFolder, observer: Observer) -> None:
-        self.job, self.folder, self.observer = job, folder, observer
+        super().__init__(job, folder, observer)
+        self.folder = folder
 
     def each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Cell]]]:
         missing = []
         for task in tasks:
             try:
-                cells = task.cells() if self._finished(task) else None
+                found = Task(replace(task.passes, streams=None))
+                cells = found.cells() if self._finished(task) else None
             except PassMissing:
                 cells = None
             if cells is None:
@@ -257,10 +249,13 @@ class Elsewhere:
                 self.observer.task_finished(*task.name)
                 yield task, cells
         for task, made in self.made(sorted(missing, key=lambda task: task.cost, reverse=True)):
+            if isinstance(made, BaseException):
+                made = Failed(f"{DIED} ({type(made).__name__})")
             if isinstance(made, Failed):
                 if made.for_all:
                     raise TemporaError(made.reason)
-                self.observer.note(f"{named(task)} failed: {made.reason}")
+                method, shift, seed = task.name
+                self.observer.note(f"{method} on {shift} (seed {seed}) failed: {made.reason}")
                 made = Made(task.failed(made.reason))
             for note in made.notes:
                 self.observer.note(note)
@@ -269,16 +264,21 @@ class Elsewhere:
             self.observer.task_finished(*task.name)
             yield task, made.cells
 
-    def facts(self) -> dict[str, Any]:
-        return {}
-
-    def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Made | Failed]]:
+    def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Answer]]:
         """Hand out tasks, longest first, and yield what comes back."""
         raise NotImplementedError
 
     def config(self) -> dict[str, Any]:
         """The configuration of the job for another process."""
         raise NotImplementedError
+
+    def as_done(self, futures: dict[Future[Any], Task]) -> Iterator[tuple[Task, Answer]]:
+        """Yield tasks as their answers come, until the run is asked to stop."""
+        while futures:
+            if self.observer.stop_requested:
+                raise Stopped
+            for future in wait(futures, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED).done:
+                yield futures.pop(future), future.exception() or future.result()
 
     def asked(self, task: Task | None = None) -> Asked:
         """Return what another process has to know of the job, and of one task."""
@@ -314,11 +314,6 @@ def config_for_others(job: Job, **changes: Any) -> dict[str, Any]:
     return values
 
 
-def named(task: Task) -> str:
-    method, shift, seed = task.name
-    return f"{method} on {shift} (seed {seed})"
-
-
 # -- one process per core ----------------------------------------------------------------------------------
 
 
@@ -337,111 +332,79 @@ class OnCores(Elsewhere):
 
     def __init__(self, job: Job, folder: RunFolder, observer: Observer, *, processes: int) -> None:
         super().__init__(job, folder, observer)
-        self.profiled_device = profiled_device(job)
         self._processes = processes
-        self._cores: list[_Core] = []
-
-    def kind(self, begun: Iterable[str]) -> str:
-        return self.job.machine_kind
-
-    def calibrate(self) -> Baseline:
-        raise AssertionError("only tasks whose times are looked up are made on several cores")
-
-    def profile(self, **what: Any) -> Profile:
-        """Record before the first process starts, so that nothing of ours runs meanwhile."""
-        return profile_job(self.job, self.observer, **what)
-
-    def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Made | Failed]]:
-        """A task whose process died is made again when all others are done: alone, it has all of the memory."""
-        died = []
-        for task, made in self._together(tasks, self._processes):
-            if made is None:
-                self.observer.note(f"the process of {named(task)} died; it is made again")
-                died.append(task)
-            else:
-                yield task, made
-        for task in died:
-            again = None
-            for _ in range(TRIES - 1):
-                if again is None:
-                    ((_, again),) = self._together([task], 1)
-            yield task, again or Failed(f"its process died {TRIES} times")
+        self._context = _Context()
 
     def config(self) -> dict[str, Any]:
         return config_for_others(self.job, threads=self.job.config.threads or 1)
 
-    def _together(self, tasks: Sequence[Task], processes: int) -> Iterator[tuple[Task, Made | Failed | None]]:
-        """Make tasks in fresh processes; None: the process died."""
-        waiting = list(tasks)
-        self._cores = [_Core() for _ in range(min(processes, len(tasks)))]
-        while waiting or any(core.task for core in self._cores):
-            for core in self._cores:
-                if waiting and core.task is None:
-                    task = core.take(waiting)
-                    self.observer.task_started(*task.name)
-                    core.ask(self.asked(task))
-            if self.observer.stop_requested:
-                raise Stopped
-            busy = {core.answers: core for core in self._cores if core.task}
-            for connection in wait(list(busy), timeout=_LOOK_EVERY_S):
-                core = busy[connection]  # type: ignore[index]
-                try:
-                    made = core.answers.recv()
-                except (EOFError, OSError):
-                    if not core.begun:
-                        raise TemporaError(NO_PROCESS) from None
-                    core.end()
-                    self._cores[self._cores.index(core)] = _Core()
-                    made = None
-                if made == BEGUN:
-                    core.begun = True
-                    continue
-                done, core.task = core.task, None
-                assert done is not None
-                yield done, made
-        self.close()
+    def made(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Answer]]:
+        """A process that dies takes the pool with it. Each task that is left gets a fresh process, and those that are
+        left then have all of the memory too."""
+        if not tasks:
+            return
+        pool = self._pool(self._processes)
+        try:
+            pool.submit(os.getpid).result()
+        except BrokenProcessPool:
+            raise TemporaError(NO_PROCESS) from None
+        left = yield from self._made_by(pool, answer, tasks)
+        for at_once in (self._processes, 1):
+            if left:
+                self.observer.note(f"a process died; {counted(len(left), 'task')} made again in fresh ones")
+                left = yield from self._made_by(ThreadPoolExecutor(at_once), self._alone, left)
+        for task in left:
+            yield task, Failed(DIED)
 
     def close(self) -> None:
-        for core in self._cores:
-            core.end()
-        self._cores = []
+        for process in self._context.started:
+            if process.is_alive():
+                process.terminate()
+
+    def _made_by(
+        self, executor: Executor, make: Callable[[Asked], Answer], tasks: Sequence[Task]
+    ) -> Generator[tuple[Task, Answer], None, list[Task]]:
+        """Yield what is made, and return the tasks whose process died."""
+        died = []
+        try:
+            for task, made in self.as_done({executor.submit(make, self.asked(task)): task for task in tasks}):
+                if isinstance(made, BrokenProcessPool):
+                    died.append(task)
+                else:
+                    yield task, made
+            executor.shutdown()  # nothing of ours runs on when more is profiled
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+        return died
+
+    def _pool(self, processes: int) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(processes, self._context, _end_with_the_run)
+
+    def _alone(self, asked: Asked) -> Answer:
+        with self._pool(1) as pool:
+            made: Answer = pool.submit(answer, asked).result()
+        return made
 
 
-class _Core:
-    """A process, and the task that it has."""
+def _end_with_the_run() -> None:
+    """In a process that serves: not by Ctrl-C, which the run hears too, but when the run is gone, also killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        run = parent_process()
+        if run is not None:
+            run.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
+class _Context(SpawnContext):
+    """Starts fresh processes, and knows them."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.answers, theirs = context.Pipe()
-        self.task: Task | None = None
-        self.begun = False
-        self._shift = ""
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
+        self.started: list[BaseProcess] = []
 
-    def take(self, waiting: list[Task]) -> Task:
-        """The longest task, or one at least half as long on the shift that is decoded here already."""
-        at_hand = (task for task in waiting if task.name[1] == self._shift)
-        best = next((task for task in at_hand if 2 * task.cost >= waiting[0].cost), waiting[0])
-        waiting.remove(best)
-        self.task, self._shift = best, best.name[1]
-        return best
-
-    def ask(self, asked: Asked) -> None:
-        with suppress(OSError):  # a process that has died says so when its answer is read
-            self.answers.send(asked)
-
-    def end(self) -> None:
-        self._process.terminate()
-        self._process.join()
-        self.answers.close()
-
-
-def _serve(connection: Connection) -> None:
-    """In the process: answer until nothing is asked any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run ends its processes itself
-    with suppress(EOFError, BrokenPipeError):
-        connection.send(BEGUN)
-        while True:
-            connection.send(answer("make", connection.recv(), {}))
+    def Process(self, *args: Any, **kwargs: Any) -> BaseProcess:  # type: ignore[override]
+        self.started.append(super().Process(*args, **kwargs))
+        return self.started[-1]

@@ -113,12 +113,13 @@ def _plan_method(job: Job, spec: MethodSpec, stream: Stream) -> MethodPlan:
     tails = sum(way.possible == (OFFLINE, TAIL) for way in ways)
     if method.stateless and job.standard(spec.runtime):
         tails = 0
-    replays = sum(way.kind == "replay" for way in ways)
+    replays, apart = (sum(way.kind == kind for way in ways) for kind in ("replay", LIVE))
     parts = ["one offline pass"]
     parts += [f"{counted(skipping, 'schedule')} live where batches are skipped"] if skipping else []
+    parts += [f"{counted(apart, 'schedule')} live, answered at once"] if apart else []
     parts += [f"{counted(replays, 'schedule')} replayed"] if replays else []
     parts += [f"{counted(tails, 'frozen tail')} at most"] if tails else []
-    return MethodPlan(spec.label, cells, 1, 1 + skipping + tails, ", ".join(parts), seconds)
+    return MethodPlan(spec.label, cells, 1 + apart, 1 + apart + skipping + tails, ", ".join(parts), seconds)
 
 
 _BACKWARD = 3.0

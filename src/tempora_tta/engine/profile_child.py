@@ -100,6 +100,10 @@ def subject_of(job: Job) -> Subject:
         orders=job.streams,
         open_stream=job.open_stream,
         timeout_s=job.config.method_timeout_s,
+        at_once={
+            size: {label: partial(job.create, replace(spec, at_once=size)) for label, spec in specs.items()}
+            for size in job.at_once
+        },
     )
 
 

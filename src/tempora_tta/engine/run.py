@@ -17,7 +17,7 @@ from tempora_tta.engine.measured import calibration, judged_run
 from tempora_tta.engine.observer import Notes, Observer, Together
 from tempora_tta.engine.own_profile import OwnProfile, keep_given
 from tempora_tta.engine.pass_maker import PassMaker
-from tempora_tta.engine.places import Here, Place
+from tempora_tta.engine.places import Here
 from tempora_tta.engine.predicting import summarised as predict_with_summary
 from tempora_tta.engine.task import Task
 from tempora_tta.errors import TemporaError
@@ -43,7 +43,7 @@ class Run:
         job: Job,
         folder: RunFolder,
         observer: Observer | None = None,
-        place: Callable[[Job, RunFolder, Observer], Place] = Here,
+        place: Callable[[Job, RunFolder, Observer], Here] = Here,
         replace: bool = False,
     ) -> None:
         self.job = job

@@ -110,6 +110,9 @@ class Task:
 
     def _cell(self, cell: Cell) -> Cell:
         resolved = self._resolve(cell.scenario)
+        if resolved.at_once is not None:
+            spec = replace(self.passes.spec, at_once=resolved.at_once)
+            return Task(replace(self.passes, spec=spec))._live_cell(cell, resolved)
         method = self.passes.method()
         if not self.passes.job.config.share or method.time_aware:
             return self._live_cell(cell, resolved, scenario_index=cell.scenario_index)

@@ -7,24 +7,27 @@ the same passes, so that what each would have chosen, and what that costs, is kn
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
 from tempora_tta import methods
+from tempora_tta.config import MethodConfig, Selector, TunedConfig, as_plain
 from tempora_tta.data import Stream
 from tempora_tta.errors import TemporaError, counted
 from tempora_tta.methods.contract import Source, adapt_at, predict_at
 from tempora_tta.methods.settings import LogRange, Range
 from tempora_tta.models import Classifier
+from tempora_tta.store.atomic import write_atomically
 
-LABELS, MUTUAL_INFORMATION = "labels", "mutual_information"
-ATC = "atc"
-LABEL_FREE = (MUTUAL_INFORMATION, "confidence", "entropy", ATC)
-SELECTORS = (LABELS, *LABEL_FREE)
+LABELS, MUTUAL_INFORMATION, ATC = "labels", "mutual_information", "atc"
+SELECTORS: tuple[str, ...] = get_args(Selector)
+LABEL_FREE = tuple(by for by in SELECTORS if by != LABELS)
 COLLAPSED = 0.10
 """So much below standard inference is a collapse."""
 
@@ -64,6 +67,12 @@ class Tuned:
     def label_free(self) -> tuple[str, ...]:
         """The scores that all trials have."""
         return tuple(by for by in LABEL_FREE if all(by in trial.scores for trial in self.trials))
+
+    def entry(self, tuned: TunedConfig) -> MethodConfig:
+        """Its best trial among the methods of a run."""
+        if len(self.trials) == 1:
+            return MethodConfig(self.method)
+        return MethodConfig(self.method, tuned=tuned, settings=self.chosen(tuned.by).settings)
 
     def chosen(self, by: str) -> Trial:
         """The best trial by labels or a score; of equals, the earliest."""
@@ -209,6 +218,19 @@ def atc_threshold(model: Classifier, clean: Stream, batches: int) -> float:
 def _entropy(chances: Chances) -> Any:
     safe = np.clip(chances, 1e-300, 1.0)
     return -(chances * np.log(safe)).sum(-1)
+
+
+def write_methods(path: Path, found: Iterable[Tuned], tuned: TunedConfig) -> None:
+    """Write a configuration whose methods have the settings that were chosen."""
+    methods = ["standard", *(one.entry(tuned) for one in found if one.method != "standard")]
+    content = {
+        "model": tuned.model,
+        "data": {"dataset": tuned.dataset},
+        "batch_size": tuned.batch_size,
+        "methods": as_plain(methods),
+    }
+    text = json.dumps(content, indent=1) + "\n"
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def described(tuned: Tuned, standard: float) -> str:

@@ -1,7 +1,8 @@
-"""Answering apart from learning: `collect`."""
+"""Answering apart from learning: frames that are answered at once, and small batches."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,13 +13,15 @@ from tempora_tta.methods.contract import LEARNS, NO_OP, UNTIMED, Did, Method, Mo
 from tempora_tta.methods.schedule import Around
 
 COLLECTED, LEARNED = "collected", "learned"
+AT_ONCE = "at once"
+"""Begins the mode of work on frames that are answered at once; the number that is learned from follows."""
 
 
 class Apart(Around):
-    """A method that answers small batches at once, frozen in the state it has, and learns from them together.
+    """A method that answers images at once, frozen in the state it has, and learns from `size` of them together.
 
-    `settings.collect` images make a batch to learn from. Predicting it belongs to the learning, after the answer of
-    the last of them. A batch that is no small one (`Method.learns_apart`) goes through the method as ever.
+    Predicting those belongs to the learning, after the answer of the last of them. A batch of `below` images or more
+    goes through the method as ever.
     """
 
     history_free = False
@@ -29,8 +32,10 @@ class Apart(Around):
     passed_on: bool
     """The present batch goes through the method as ever."""
 
-    def __init__(self, method: Method) -> None:
-        vars(self).update(method=method, frozen=False, waiting=[], passed_on=False)
+    def __init__(self, method: Method, size: int, below: float = math.inf) -> None:
+        vars(self).update(
+            method=method, size=size, below=below, frozen=method.frozen, waiting=[], passed_on=False
+        )
         method.freeze()
 
     @property
@@ -47,12 +52,13 @@ class Apart(Around):
 
     def predict(self, x: Tensor, *moment: Moment) -> Tensor:
         method = self.method
-        self.passed_on = not (self.frozen or method.learns_apart(len(x)))
+        self.passed_on = not self.frozen and len(x) >= self.below
         if self.passed_on:
             method.unfreeze()
-        elif not self.frozen:
+        elif not self.frozen and method.learns and not method.stateless:  # else learning changes no answer
             self.waiting = [*self.waiting, x]
         scores: Tensor = method.predict(x, *moment)
+        self._say(len(x))
         return scores
 
     def adapt(self, *moment: Moment) -> str:
@@ -62,14 +68,20 @@ class Apart(Around):
             return action
         if self.frozen:
             return "none"
-        if sum(map(len, self.waiting)) < self.settings.collect:
+        if sum(map(len, self.waiting)) < self.size:
             return COLLECTED
-        x, self.waiting = torch.cat(self.waiting), []
+        x, *self.waiting = torch.cat(self.waiting).split(self.size)
         self.method.unfreeze()
         self.method.predict(x, *moment)
         action = self.method.adapt(*moment)
         self._freeze_again()
+        self._say(self.size)
         return LEARNED if action in self.method.untimed else action
+
+    def _say(self, images: int) -> None:
+        """Say what work a deployment asked for that answers at once: any number of frames, or learning."""
+        if math.isinf(self.below):
+            self.work = (f"{AT_ONCE} {self.size}", float(images))
 
     def _freeze_again(self) -> None:
         self.passed_on = False

@@ -130,6 +130,9 @@ class Method:
     """The action of the last predict(), where that does all of adapt()'s work; None: adapt() does it."""
     only_by_name: ClassVar[bool] = False
     """Too slow for `all`: runs only when named."""
+    apart: ClassVar[tuple[int, int] | None] = None
+    """Number of images that it learns from together, where batches are too small to learn from, and the smallest
+    batch that is not; None: it learns from every batch."""
     repeats: ClassVar[bool] = False
     """predict() changes nothing while `self.repeating`, so that a prediction can be repeated without a snapshot."""
 
@@ -236,10 +239,6 @@ class Method:
                 return self.predict(x, *moment)
         finally:
             self.learning, self.repeating = learning, False
-
-    def learns_apart(self, size: int) -> bool:
-        """True if a batch of this size is answered at once and learned from with others, where `collect` is set."""
-        return size < int(self.settings.collect)
 
     def untracked(self) -> AbstractContextManager[None]:
         """Inside, forwards do not feed the running statistics."""

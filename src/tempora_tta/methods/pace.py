@@ -72,14 +72,12 @@ MADE_GOOD_WITHIN, SURE_OF = 16, 0.95
 class PaceSettings(Settings):
     """Parts of it, and their limits.
 
-    collect: images of batches too small for statistics, answered as they come, that it settles on and learns from
-    together. images: to settle on, at most. step: how much of the difficulty beyond what is usual a step would mend,
+    images: to settle on, at most. step: how much of the difficulty beyond what is usual a step would mend,
     if the score were linear in the parameters; longest: a step, relative to the length of the parameters. learn:
     whether to learn at all. gate: whether to compare with the source, to go back, and to mind the classes. alarm: how
     many standard deviations the score must leave its usual range by, twice in a row, to begin again; 0: never.
     """
 
-    collect: int | None = setting(64, low=FEWEST_SAMPLES)
     images: int = setting(256, low=0)
     step: float = setting(0.06, above=0)
     longest: float = setting(0.01, above=0)
@@ -114,9 +112,7 @@ class Pace(Settling):
     }
     modes = ("settling", "learning", "settled")
     Settings = PaceSettings
-
-    def learns_apart(self, size: int) -> bool:
-        return size < FEWEST_SAMPLES
+    apart = (GROUP, FEWEST_SAMPLES)
 
     def setup(self) -> None:
         super().setup()
@@ -386,11 +382,12 @@ class Pace(Settling):
 
     def _unusual(self, scores: Sequence[float]) -> bool:
         """True if two scores in a row lie outside the usual range. A learned state is left sooner than others, and
-        never because it scores higher. Where the source stays, nothing but a shift makes the first scores fall."""
+        never because it scores higher. First scores that fall are not usual: a range as wide as that would hold
+        every shift."""
         sigmas = self.settings.alarm / (1 if self.settled is None else 2)
         for one in scores:
             away = unusual(one, self.usual, sigmas, LEAST_SIGMA) if sigmas and self.usual else 0.0
-            if len(self.usual) < USUAL and (self.settling or away >= 0):
+            if len(self.usual) < USUAL and away >= 0:
                 self.usual = [*self.usual, one]
                 continue
             strange = away < 0 or (away > 0 and self.settled is None)

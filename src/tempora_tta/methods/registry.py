@@ -79,6 +79,7 @@ def create(
     *,
     recipe: bool = True,
     source: Source | None = None,
+    at_once: int | None = None,
     **settings: Any,
 ) -> Method:
     """Make the method `name` on its own copy of `model`, where `model` is; the caller's model is not touched.
@@ -91,6 +92,7 @@ def create(
             from; `method.recipe_of` says which.
         source: clean unlabelled images, normalised, for methods that ask for some: a tensor, or a function
             of n.
+        at_once: answer frames frozen, and learn from this many together; None: as the method does.
         **settings: the method's own, or `every=`, `stop_after=` and `reforward=`, which all methods have.
 
     What was given wins over the preset, that over the recipe, that over the method's defaults. The outcome is
@@ -102,8 +104,8 @@ def create(
     classifier = copy.deepcopy(wrap(model))
     cook, recommended = recipe_for(kind, classifier) if recipe else (None, {})
     values = {
-        # what the collected batches showed is what the frames between them are normalised with
-        **({"frozen_stats": "averaged"} if settings.get("collect") and _has(kind, "frozen_stats") else {}),
+        # what the batches to learn from showed is what the frames between them are normalised with
+        **({"frozen_stats": "averaged"} if at_once and _has(kind, "frozen_stats") else {}),
         **recommended,
         **(kind.Settings.paper if preset == "paper" else {}),
         **settings,
@@ -112,7 +114,10 @@ def create(
     method = kind(classifier, build(kind.Settings, values, kind.name or kind.__name__), seed, **given)
     method.recipe_of = cook
     method.save_initial()
-    return _scheduled(method)
+    scheduled = _scheduled(method)
+    if at_once is not None:
+        return cast(Method, Apart(scheduled, at_once))
+    return scheduled if kind.apart is None else cast(Method, Apart(scheduled, *kind.apart))
 
 
 def _has(kind: type[Method], setting: str) -> bool:
@@ -141,13 +146,6 @@ def _scheduled(method: Method) -> Method:
             f"{method.name}: every={every} has no effect, it has no separate adapt(): leave it out."
         )
     scheduled = every > 1 or stop_after is not None or method.settings.reforward
-    if method.settings.collect is not None:
-        if scheduled:
-            raise TemporaError(
-                f"{method.name}: collect={method.settings.collect} with every, stop_after or reforward: these say "
-                "otherwise when it learns; give one of them."
-            )
-        return cast(Method, Apart(method))
     return cast(Method, Scheduled(method)) if scheduled else method
 
 

@@ -83,8 +83,9 @@ class Scheduled(Around):
         self.predicted, self.adapted = saved["predicted"], saved["adapted"]
 
     def unfreeze(self) -> None:
-        """Adapt again, to as many batches more as `stop_after` allows."""
-        self.adapted = 0
+        """Adapt again; one that `stop_after` ended, to as many batches more."""
+        if self.adapted >= (self.settings.stop_after or 0):
+            self.adapted = 0
         self.method.unfreeze()
 
     def _stop_if_done(self) -> None:

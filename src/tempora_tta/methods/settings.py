@@ -85,14 +85,11 @@ class Settings:
         every: adapt on every k-th batch only.
         stop_after: freeze after that many batches; None: never.
         reforward: predict each batch again after adapting to it.
-        collect: answer smaller batches at once, frozen, and learn from this many of their images together; None:
-            every batch is adapted to.
     """
 
     every: int = setting(1, low=1)
     stop_after: int | None = setting(None, low=0)
     reforward: bool = False
-    collect: int | None = setting(None, low=2)
 
     paper: ClassVar[Mapping[str, Any]] = {}
     """Changes of the preset "paper", for comparison with the published tables."""

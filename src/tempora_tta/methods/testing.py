@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_map
 
 from tempora_tta._global_state import GlobalState
 from tempora_tta.errors import TemporaError
-from tempora_tta.methods.contract import Method, adapt_at, predict_at
+from tempora_tta.methods.contract import Method, adapt_at, checked_action, checked_scores, predict_at
 from tempora_tta.methods.functions import entropy, max_entropy
 from tempora_tta.methods.guard import Guard
 from tempora_tta.methods.modules import Parts
@@ -43,10 +43,6 @@ ATTEMPTS = ((0.2, 0.0), (0.02, 0.0), (0.2, 0.5))
 """Certainty that the network is given (median entropy as a share of ln C) and size of the noise on its weights: tried
 in turn until the method acts, for promises hold for any weights."""
 SOURCE_SAMPLES = 64  # for methods that want thousands, which would only take longer here
-
-
-class Broken(Exception):
-    """A promise was not kept; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +146,7 @@ def _outcome(promise: str, test: Callable[[Kit], str], kit: Kit) -> Check:
     before = GlobalState.now()
     try:
         return Check(promise, True, test(kit))
-    except Broken as broken:
+    except TemporaError as broken:
         return Check(promise, False, str(broken))
     except KeyboardInterrupt:
         raise
@@ -285,7 +281,7 @@ def _counted(results: Sequence[tuple[Tensor, str]]) -> str:
 
 def _must(kept: object, otherwise: str) -> None:
     if not kept:
-        raise Broken(otherwise)
+        raise TemporaError(otherwise)
 
 
 def _same(expected: list[tuple[Tensor, str]], given: list[tuple[Tensor, str]], when: str) -> None:
@@ -331,41 +327,28 @@ def _acts(kit: Kit) -> str:
 def _scores(kit: Kit) -> str:
     method = kit.fresh()
     for index, x in enumerate(kit.batches):
-        scores, action = predict_at(method, x), adapt_at(method)
-        wanted, whose = (len(x), kit.model.num_classes), f"scores of batch {index}"
-        shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-        _must(shape == wanted, f"{whose} have shape {shape}; expected (images, classes) = {wanted}")
+        scores = checked_scores("it", predict_at(method, x), len(x), kit.model.num_classes)
+        checked_action("it", adapt_at(method))
+        whose = f"scores of batch {index}, a clean one,"
         _must(scores.is_floating_point(), f"{whose} are {scores.dtype}; expected floating point")
-        _must(scores.isfinite().all(), f"{whose}, a clean one, are not all finite")
-        _must(
-            isinstance(action, str),
-            f"adapt() on batch {index} returned {action!r:.60}; expected a word such as 'step'",
-        )
-    return f"(images, classes) = {wanted}, all finite"
+        _must(scores.isfinite().all(), f"{whose} are not all finite")
+    return f"(images, classes) = {tuple(scores.shape)}, all finite"
 
 
 def _global_state(kit: Kit) -> str:
-    guard = Guard("it")
-    try:
-        with guard("setup"):
-            method = kit.fresh()
-        for x in kit.batches[:BRANCH]:
-            with guard("predict"):
-                predict_at(method, x)
-            with guard("adapt"):
-                adapt_at(method)
-        with guard("snapshot"):
-            saved = method.snapshot()
-        with guard("freeze"):
-            method.freeze()
-        with guard("predict"):
-            predict_at(method, kit.batches[BRANCH])
-        with guard("restore"):
-            method.restore(saved)
-        with guard("reset"):
-            method.reset()
-    except TemporaError as changed:
-        raise Broken(str(changed)) from None
+    def guarded(name: str, call: Callable[..., Any], *given: Any) -> Any:
+        with Guard("it")(name):
+            return call(*given)
+
+    method = guarded("setup", kit.fresh)
+    for x in kit.batches[:BRANCH]:
+        guarded("predict", predict_at, method, x)
+        guarded("adapt", adapt_at, method)
+    saved = guarded("snapshot", method.snapshot)
+    guarded("freeze", method.freeze)
+    guarded("predict", predict_at, method, kit.batches[BRANCH])
+    guarded("restore", method.restore, saved)
+    guarded("reset", method.reset)
     return "torch's switches are as they were after every call"
 
 

@@ -118,7 +118,8 @@ def course_of(
     finish_ms = start_ms + (predict_ms + adapt_ms)
     within = np.arange(start_ms.size) if apart is None else np.flatnonzero(~apart)
     idle_ms = np.zeros_like(start_ms)
-    idle_ms[within[1:]] = start_ms[within[1:]] - finish_ms[within[:-1]]
+    # frames that are answered together start together
+    idle_ms[within[1:]] = np.maximum(0.0, start_ms[within[1:]] - finish_ms[within[:-1]])
     return Course(
         fallback=np.zeros(start_ms.size, dtype=bool) if fallback is None else fallback,
         start_ms=start_ms,

@@ -33,6 +33,10 @@ PACES = ("arrivals", "interval_ms", "utilisation", "fps")
 LATEST, STANDARD = "latest", "standard"
 FALLBACKS = (LATEST, STANDARD, RANDOM)
 COSTS = (FREE, CHARGED)
+BATCH, AT_ONCE = "batch", "at_once"
+ANSWERS = (BATCH, AT_ONCE)
+USUAL_SIZE = 64
+"""Frames of a batch to learn from, where frames are answered at once and nothing else is said."""
 
 
 class Scenario(ABC):
@@ -88,9 +92,12 @@ class Scenario(ABC):
     def misfit(self, num_batches: int, batch_size: int) -> str | None:
         """Reason why a stream of this many batches of this size cannot have the scenario, or None.
 
-        Its recorded times end before, or it counts the frames of batches of another size.
+        Its recorded times end before, or it counts the frames of batches of another size, or answers them at once.
         """
-        schedule = self.deployment().schedule
+        deployment = self.deployment()
+        if deployment.at_once:
+            return None if batch_size == 1 else _at_once_message(batch_size)
+        schedule = deployment.schedule
         if isinstance(schedule, Frames) and schedule.batch_size not in (None, batch_size):
             return _size_message(schedule.batch_size, batch_size)
         return schedule.too_short(num_batches) if isinstance(schedule, Recorded) else None
@@ -125,7 +132,10 @@ class Deployment(Scenario):
     cameras: int = 1
     """They take frames in turn, with `fps`."""
     batch_size: int | None = None
-    """Frames of a batch, with `fps`. In a run it is the run's own."""
+    """Frames of a batch, with `fps`. In a run it is the run's own, unless frames are answered at once."""
+    answer: str = BATCH
+    """`batch`, or, with `fps`, `at_once`: frames are answered as they come, by the frozen model, all that wait
+    together, and learned from afterwards, whenever `batch_size` of them (64) were answered. In batches of 1 only."""
     queue: int = 1
     """Batches that may wait."""
     threshold_ms: float | None = None
@@ -245,6 +255,19 @@ class Deployment(Scenario):
                     f"leave {name} out",
                     about=name,
                 )
+        if self.answer not in ANSWERS:
+            raise unknown("answer", str(self.answer), ANSWERS, about="answer")
+        if self.at_once and self.fps is None:
+            raise TemporaError(
+                "answer='at_once' without fps: single frames are what is answered; say how many each camera takes in "
+                "a second, fps=30, or leave answer out",
+                about="answer",
+            )
+
+    @property
+    def at_once(self) -> int | None:
+        """Frames that are learned from together, where they are answered at once; else None."""
+        return (self.batch_size or USUAL_SIZE) if self.answer == AT_ONCE else None
 
     @property
     def waits(self) -> bool:
@@ -261,7 +284,8 @@ class Deployment(Scenario):
         if isinstance(self.arrivals, tuple):
             return Recorded(self.arrivals)
         if self.fps is not None:
-            return Frames(fps=self.fps, cameras=self.cameras, batch_size=self.batch_size)
+            size = 1 if self.at_once else self.batch_size
+            return Frames(fps=self.fps, cameras=self.cameras, batch_size=size)
         return Periodic(interval_ms=self.interval_ms, utilisation=self.utilisation)
 
     @property
@@ -276,6 +300,7 @@ class Deployment(Scenario):
         schedule = self.schedule
         parts = [
             str(self.arrivals) if schedule is None else schedule.label,
+            f"at once, learning from {self.at_once}" if self.at_once else None,
             None if schedule is None or self.queue == 1 else f"queue {self.queue}",
             threshold_label(self.threshold_ms, self.threshold_x),
             _deadline_label(self.deadline_ms, self.deadline_x),
@@ -333,7 +358,9 @@ class Deployment(Scenario):
             if threshold_ms <= lambda_ms:
                 raise TemporaError(_threshold_message(threshold_ms, lambda_ms))
         deadline_ms = self._deadline(baseline_ms)
-        schedule = self.in_batches_of(batch_size).schedule
+        if self.at_once and batch_size not in (None, 1):
+            raise TemporaError(_at_once_message(batch_size), about="answer")
+        schedule = (self if self.at_once else self.in_batches_of(batch_size)).schedule
         times = None if schedule is None else schedule.times(num_batches, seed, shift, baseline_ms)
         by_default = math.isfinite(deadline_ms) or (schedule is not None and self.queue == 0)
         return Resolved(
@@ -341,7 +368,7 @@ class Deployment(Scenario):
             arrivals_ms=None if times is None else tuple(times.tolist()),
             interval_ms=None if schedule is None else schedule.mean_interval(baseline_ms),
             periodic=isinstance(schedule, Frames) or (isinstance(schedule, Periodic) and not schedule.jitter),
-            queue=self.queue,
+            queue=self.queue * (self.at_once or 1),
             threshold_ms=threshold_ms,
             deadline_ms=deadline_ms,
             budget_ms=self._budget(baseline_ms, num_batches),
@@ -353,6 +380,7 @@ class Deployment(Scenario):
             classes=self.classes,
             residuals=by_default if self.residuals is None else self.residuals,
             waited_ms=schedule.waited_ms if isinstance(schedule, Frames) else (0.0,),
+            at_once=self.at_once,
         )
 
     def _budget(self, baseline_ms: float | None, num_batches: int) -> float:
@@ -388,7 +416,9 @@ class Deployment(Scenario):
 
         Accuracies are one number per batch. Instead of `accuracy`, `correct` says which samples are right: (batches,
         batch size) of booleans; the frozen and the fallback's accuracy may be given so, too. Where frames count, each
-        is then right or wrong; with one number per batch every frame of it counts that.
+        is then right or wrong; with one number per batch every frame of it counts that. Where frames are answered at
+        once, they come in the order of the array, `predict_ms` is the time of an answer, to any number of them, and
+        `adapt_ms` that of learning, when the last of a batch was answered.
 
         >>> camera = Deployment(fps=10, batch_size=2, deadline_ms=60)
         >>> score = camera.score(correct=[[True, True], [False, True]], predict_ms=50)
@@ -401,19 +431,33 @@ class Deployment(Scenario):
         else:
             assert accuracy is not None
             right = check.series("accuracy", accuracy)[:, None]
-        count = len(right)
+        count, shape = len(right), right.shape
         deployment = self if correct is None else self.in_batches_of(right.shape[1])
-        resolved = deployment.resolve(num_batches=count, baseline_ms=baseline_ms, seed=seed, shift=shift)
+        frames = deployment.at_once or 1  # that are rows of their own
+        right = _by_frame(right, frames)
+        resolved = deployment.resolve(num_batches=len(right), baseline_ms=baseline_ms, seed=seed, shift=shift)
         if isinstance(self.arrivals, tuple):
             check.series("arrivals", self.arrivals, count)
         if resolved.guesses:
             fallback_ms, fallback_accuracy = 0.0, np.full(count, resolved.chance)
+        answer_ms, frozen_each_ms, rescue_ms = (
+            None if values is None else np.repeat(check.times(name, values, count), frames)
+            for name, values in (
+                ("predict_ms", predict_ms),
+                ("frozen_ms", frozen_ms),
+                ("fallback_ms", fallback_ms),
+            )
+        )
+        assert answer_ms is not None
+        learning_ms = np.zeros(len(right))
+        learning_ms[frames - 1 :: frames] = check.times("adapt_ms", adapt_ms, count)
         course = replay(
             resolved.timeline(),
-            check.times("predict_ms", predict_ms, count),
-            check.times("adapt_ms", adapt_ms, count),
-            None if frozen_ms is None else check.times("frozen_ms", frozen_ms, count),
-            fallback_ms=None if fallback_ms is None else check.times("fallback_ms", fallback_ms, count),
+            answer_ms,
+            learning_ms,
+            frozen_each_ms,
+            fallback_ms=rescue_ms,
+            in_order=deployment.at_once is not None,
         )
         untimed = np.isnan(course.predict_ms)
         if (untimed & course.fallback).any():
@@ -423,13 +467,18 @@ class Deployment(Scenario):
         if not resolved.untimed_tail and untimed.any():
             raise TemporaError("frozen_ms: needed, since frozen batches occupy this deployment's pipeline")
         frozen, rescued = (
-            None if values is None else check.right(name, values, right.shape)
+            None if values is None else _by_frame(check.right(name, values, shape), frames)
             for name, values in (
                 ("frozen_accuracy", frozen_accuracy),
                 ("fallback_accuracy", fallback_accuracy),
             )
         )
         return resolved.score(course, _served_right(course, right, frozen, rescued))
+
+
+def _by_frame(right: FloatArray, frames: int) -> FloatArray:
+    """As many rows for each batch, of one frame."""
+    return right if frames == 1 else np.broadcast_to(right, (len(right), frames)).reshape(-1, 1)
 
 
 def _served_right(
@@ -495,6 +544,13 @@ def _size_message(own: int | None, given: int) -> str:
     return (
         f"batch_size={own}: the batches have {given} images, and only a size that was run has an answer; run again "
         f"with batches of {own}, or leave batch_size out of the scenario"
+    )
+
+
+def _at_once_message(given: int | None) -> str:
+    return (
+        f"answer='at_once' takes single frames, and the batches have {given} images: run with batch_size 1 "
+        "(--batch-size 1); the scenario's own batch_size says how many frames are learned from together"
     )
 
 

@@ -66,6 +66,9 @@ class Recent(Generic[T]):
 
 
 class Feed(Protocol):
+    along: Sequence[Pickup]
+    """Batches that are taken together with the last one, and answered with it."""
+
     @property
     def evicted(self) -> list[int] | Recent[int]:
         """Batches that the pipeline lost, in the order of loss."""
@@ -89,6 +92,8 @@ class ClosedLoop:
 
     `on_prediction` is the paper's greedy user (Continuous), `on_completion` the offline stream.
     """
+
+    along: Sequence[Pickup] = ()
 
     def __init__(self, num_batches: int, on_prediction: bool) -> None:
         self.evicted: list[int] = []
@@ -116,15 +121,19 @@ class Schedule:
 
     A full queue evicts its oldest; queue 0 drops the arrival itself (Alfarra et al.'s single-model protocol).
     Arrivals may be known from the start or become known as they happen (`offer`): what comes of them is the same.
-    A `live` one can forget what is over, because it may run for months.
+    Of those that wait, a pipeline that becomes free takes `together` at most. A `live` one can forget what is over,
+    because it may run for months.
     """
 
-    def __init__(self, arrivals_ms: Sequence[float], queue: int, live: bool = False) -> None:
+    def __init__(
+        self, arrivals_ms: Sequence[float], queue: int, live: bool = False, together: int = 1
+    ) -> None:
         self.evicted: list[int] | Recent[int] = Recent() if live else []
         self.lost_ms: list[float] | Recent[float] = Recent() if live else []
         """Times at which they were lost."""
         self.arrivals_ms: list[float] | Recent[float] = Recent() if live else list(arrivals_ms)
-        self.queue = queue
+        self.queue, self.together = queue, together
+        self.along: Sequence[Pickup] = ()
         self._waiting: deque[int] = deque()
         self._next = 0
         self._evicted_before = 0
@@ -151,15 +160,22 @@ class Schedule:
         dropped = len(self.evicted) > self._evicted_before
         self._evicted_before = len(self.evicted)
         if self._waiting:
-            batch = self._waiting.popleft()
-            arrived_ms = arrivals_ms[batch]
-            return Pickup(batch, arrived_ms, finish_ms, finish_ms - arrived_ms, False)
+            taken, *self.along = (
+                self._pickup(finish_ms) for _ in range(min(self.together, len(self._waiting)))
+            )
+            return taken
+        self.along = ()
         # An idle pipeline takes the first arrival of an instant; the others of that instant queue.
         arrived_ms = arrivals_ms[following]
         self._next = upcoming = following + 1
         if upcoming < len(arrivals_ms) and arrivals_ms[upcoming] == arrived_ms:
             self.admit_until(arrived_ms, busy=True)
         return Pickup(following, arrived_ms, arrived_ms, 0.0, dropped)
+
+    def _pickup(self, start_ms: float) -> Pickup:
+        batch = self._waiting.popleft()
+        arrived_ms = self.arrivals_ms[batch]
+        return Pickup(batch, arrived_ms, start_ms, start_ms - arrived_ms, False)
 
     def admit_until(self, free_ms: float, busy: bool = False) -> None:
         """Let the arrivals up to the instant in which the pipeline becomes free queue, or be lost.

@@ -25,16 +25,18 @@ def replay(
     frozen_ms: FloatArray | None = None,
     adapted: BoolArray | None = None,
     fallback_ms: FloatArray | None = None,
+    in_order: bool = False,
 ) -> Course:
     """Drive a timeline with times known per batch; without `frozen_ms` frozen batches go untimed.
 
-    `adapted` is False where a method froze itself although it was allowed to adapt.
+    `adapted` is False where a method froze itself although it was allowed to adapt. `in_order`: where frames are
+    answered at once, `adapt_ms` is in the order of their answers, whichever these are.
     """
     if isinstance(timeline.feed, ClosedLoop):
         return _waiting(timeline, timeline.feed, predict_ms, adapt_ms, frozen_ms, adapted)
     if timeline.is_plain and not np.isnan(predict_ms + adapt_ms).any():
         return _scheduled(timeline, predict_ms, adapt_ms, adapted)
-    return step_by_step(timeline, predict_ms, adapt_ms, frozen_ms, adapted, fallback_ms)
+    return step_by_step(timeline, predict_ms, adapt_ms, frozen_ms, adapted, fallback_ms, in_order)
 
 
 def step_by_step(
@@ -44,6 +46,7 @@ def step_by_step(
     frozen_ms: FloatArray | None = None,
     adapted: BoolArray | None = None,
     fallback_ms: FloatArray | None = None,
+    in_order: bool = False,
 ) -> Course:
     """`replay` in the timeline's own steps: what the shorter ways are held to."""
     predicts, adapts = predict_ms.tolist(), adapt_ms.tolist()
@@ -51,11 +54,16 @@ def step_by_step(
     itself = None if adapted is None else adapted.tolist()
     rescues = None if fallback_ms is None else fallback_ms.tolist()
     advance, record = timeline.advance, timeline.record_known
+    answered = 0
     while (batch := advance()) is not None:
-        if timeline.adapting and record(
-            predicts[batch], adapts[batch], None if itself is None else itself[batch]
-        ):
-            continue
+        if timeline.adapting:
+            adapting_ms = adapts[batch]
+            if timeline.at_once:
+                before, answered = answered, answered + len(timeline.in_hand)
+                learning = range(before, answered) if in_order else timeline.in_hand
+                adapting_ms = sum(adapts[frame] for frame in learning)
+            if record(predicts[batch], adapting_ms, None if itself is None else itself[batch]):
+                continue
         known = rescues if timeline.falling_back else frozen
         record(math.nan if known is None else known[batch], 0.0)
     return timeline.course()

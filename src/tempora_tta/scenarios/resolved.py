@@ -41,6 +41,9 @@ class Resolved:
     """A clock that knows the device's own variation applies it here."""
     waited_ms: tuple[float, ...] = (0.0,)
     """Time that each frame of a batch has waited when the batch arrives; of one given as such, its one."""
+    at_once: int | None = None
+    """Frames that are answered together at most, as they come, and learned from together; None: whole batches are
+    answered, and learned from."""
 
     @property
     def waits(self) -> bool:
@@ -99,11 +102,12 @@ class Resolved:
         """A fresh timeline at the start of the stream; `live`: its arrivals will be offered as they happen."""
         feed: Feed
         if self.arrivals_ms is not None:
-            feed = Schedule(() if live else self.arrivals_ms, self.queue, live)
+            feed = Schedule(() if live else self.arrivals_ms, self.queue, live, self.at_once or 1)
         else:
             feed = ClosedLoop(self.num_batches, on_prediction=self.arrivals == "on_prediction")
         budget = Budget(self.budget_ms, self.baseline_ms, self.rule)
-        return Timeline(feed, budget, self.untimed_tail, self.fallback_cost if self.fallback else None)
+        fallback = self.fallback_cost if self.fallback else None
+        return Timeline(feed, budget, self.untimed_tail, fallback, self.at_once is not None)
 
     def score(self, course: Course, right: FloatArray) -> Score:
         """Score a course. `right` aligns with `course.served`: accuracies, or (batches, samples) of what is right."""

@@ -61,6 +61,8 @@ def route(
     """
     if time_aware:
         return Route(LIVE, "it looks at the clock, so every deployment is a run of its own")
+    if deployment.at_once:
+        return Route(LIVE, "frames are answered at once, frozen, and learned from apart: a run of its own")
     if deployment.waits and not deployment.has_budget:
         return Route(OFFLINE, "the stream waits, so every batch is served in its order")
     if offline is None:

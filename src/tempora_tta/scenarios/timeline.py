@@ -8,6 +8,7 @@ told how long that took; it answers whether the batch stands. A live pass drives
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,13 @@ class Turn(NamedTuple):
     """False: this batch's times have no use (the frozen tail of a stream that waits); record NaN."""
     fallback: bool = False
     """True: the pipeline lost this batch, and the fallback answers it, from `start_ms` on."""
+    along: tuple[int, ...] = ()
+    """Frames that are answered at once with it."""
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """All that the turn answers, together."""
+        return self.batch, *self.along
 
 
 class Timeline:
@@ -56,8 +64,10 @@ class Timeline:
         budget: Budget,
         untimed_tail: bool = False,
         fallback: str | None = None,
+        at_once: bool = False,
     ) -> None:
-        self.feed = feed
+        """`at_once`: a turn answers all frames that wait, as far as the feed lets it."""
+        self.feed, self.at_once = feed, at_once
         self.budget = budget
         self._untimed_tail = untimed_tail
         self._fallback = fallback
@@ -66,6 +76,7 @@ class Timeline:
         self._emission_ms = self._finish_ms = NEVER_BUSY_MS
         self._adapt_ms = 0.0
         self._pickup: Pickup | None = None
+        self._along: Sequence[Pickup] = ()
         self.adapting = self.falling_back = False
         """The batch picked up may be adapted on, or is answered by the fallback."""
         self._answered = 0
@@ -81,7 +92,13 @@ class Timeline:
     def is_plain(self) -> bool:
         """A schedule without budget and fallback: nothing but times and queue decides who is served."""
         endless = math.isinf(self.budget.budget_ms)
-        return isinstance(self.feed, Schedule) and self._rescued is None and endless
+        return isinstance(self.feed, Schedule) and not self.at_once and self._rescued is None and endless
+
+    @property
+    def in_hand(self) -> tuple[int, ...]:
+        """Batches that the present turn answers."""
+        first = () if self._pickup is None else (self._pickup,)
+        return tuple(pickup.batch for pickup in (*first, *self._along))
 
     @property
     def spent_ms(self) -> float:
@@ -152,11 +169,17 @@ class Timeline:
             return None
         timed = self.adapting or self.falling_back or not self._untimed_tail
         return Turn(
-            batch, self._pickup.arrived_ms, self._pickup.start_ms, self.adapting, timed, self.falling_back
+            batch,
+            self._pickup.arrived_ms,
+            self._pickup.start_ms,
+            self.adapting,
+            timed,
+            self.falling_back,
+            self.in_hand[1:],
         )
 
     def record(self, predict_ms: float, adapt_ms: float, adapted: bool | None = None) -> bool:
-        """Tell how long the batch took. True: it stands.
+        """Tell how long the turn took. True: it stands.
 
         False (`strict` only): it overran the budget, so undo it, predict it frozen and record that instead;
         the attempt enters no timeline. `adapted=False` says that the method had frozen itself although it was
@@ -176,7 +199,7 @@ class Timeline:
             raise RuntimeError("nothing to record: call next() first")
         service_ms = predict_ms + adapt_ms
         adapting = self.adapting if adapted is None else self.adapting and adapted
-        if adapting and not self.budget.charge(service_ms):
+        if adapting and not self.budget.charge(service_ms, 1 + len(self._along)):
             self.adapting = False
             return False
         if not (self.falling_back and self._fallback == FREE):
@@ -185,10 +208,13 @@ class Timeline:
             self._finish_ms = start_ms + service_ms
             self._adapt_ms = adapt_ms
         self._pickup = None
-        self._pickups.append(pickup)
-        self._predicts_ms.append(predict_ms)
-        self._adapts_ms.append(adapt_ms)
-        self._phases.append(_FALLBACK if self.falling_back else _ADAPTED if adapting else _FROZEN)
+        phase = _FALLBACK if self.falling_back else _ADAPTED if adapting else _FROZEN
+        for answered in (pickup, *self._along):
+            self._pickups.append(answered)
+            self._predicts_ms.append(predict_ms)
+            self._adapts_ms.append(0.0)
+            self._phases.append(phase)
+        self._adapts_ms[-1] = adapt_ms  # after the answer to all of them
         return True
 
     def advance(self) -> int | None:
@@ -197,8 +223,10 @@ class Timeline:
             raise RuntimeError(f"batch {self._pickup.batch} was handed out and not recorded yet")
         pickup = None if self._rescued is None else self._lost_batch(self._rescued)
         self.falling_back = pickup is not None
+        self._along = ()
         if pickup is None:
             pickup = self.feed.take(self._emission_ms, self._adapt_ms, self._finish_ms)
+            self._along = self.feed.along
         self._pickup = pickup
         self.adapting = not self.falling_back and self.budget.allows_adaptation
         return None if pickup is None else pickup.batch
@@ -273,9 +301,10 @@ class Budget:
             return not self._exhausted
         return self.spent_ms < self.budget_ms
 
-    def charge(self, service_ms: float) -> bool:
-        """Charge an adapted batch. False (`strict`): it does not fit, is not charged and must be undone."""
-        spent_ms = self.spent_ms + max(0.0, service_ms - self._baseline_ms)
+    def charge(self, service_ms: float, batches: int = 1) -> bool:
+        """Charge an adapted batch, or frames that were answered together. False (`strict`): it does not fit, is not
+        charged and must be undone."""
+        spent_ms = self.spent_ms + max(0.0, service_ms - batches * self._baseline_ms)
         if self._strict and spent_ms > self.budget_ms:
             self._exhausted = True
             return False

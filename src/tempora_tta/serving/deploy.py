@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,7 +22,7 @@ from tempora_tta.errors import TemporaError, unknown
 from tempora_tta.methods import Method
 from tempora_tta.models import Classifier, check_input, load, wrap
 from tempora_tta.scenarios import Deployment, Resolved
-from tempora_tta.scenarios.deployment import PACES
+from tempora_tta.scenarios.deployment import AT_ONCE, PACES
 from tempora_tta.serving.answerer import on_host
 from tempora_tta.serving.clock import LiveClock
 from tempora_tta.serving.pipeline import Pipeline
@@ -34,7 +34,7 @@ TOO_LONG_MS, TOO_LONG_X = 10_000.0, 100
 """A batch takes too long after these milliseconds, or this multiple of lambda, if that is more."""
 BASELINE_BATCHES, FEWEST_BATCHES, BASELINE_S = 30, 3, 2.0
 """Batches that lambda is measured on; or as many as fit into these seconds, and at least a few."""
-ADVISED = ("fps", "cameras", "deadline_ms", "threshold_ms")
+ADVISED = ("fps", "cameras", "deadline_ms", "threshold_ms", "answer")
 """Knobs that an answer about frames brings along."""
 KNOBS = tuple(field.name for field in fields(Deployment))
 
@@ -79,7 +79,8 @@ def deploy(
         **knobs: of `Deployment`: queue (1), threshold_ms or deadline_ms, budget_ms, fallback and so on.
             Batches arrive when they are submitted; an interval only tells a time-aware method what to
             expect.
-        batch_size: single images are collected into batches of this size.
+        batch_size: single images are collected into batches of this size; with answer="at_once" each is answered
+            as it comes, and this many are learned from together (64).
         max_wait_ms: longest time that an image waits for the rest of its batch; default, as long as the
             deadline or threshold leaves it, or, without one, the interval of batches (`fps` says it).
         baseline_ms: lambda; measured here on the example, in a second or so, where a knob or a time-aware
@@ -96,6 +97,12 @@ def deploy(
     batch_size, knobs = _as_advised(method, batch_size, knobs)
     deployment = _deployment(knobs)
     spec, preset = _spec(method)
+    if at_once := deployment.at_once:
+        if max_wait_ms is not None:
+            raise TemporaError("max_wait_ms with answer='at_once': no frame waits for others; leave it out")
+        deployment = replace(deployment, batch_size=batch_size)
+        at_once, batch_size = deployment.at_once, None
+        spec = replace(spec, at_once=at_once)
     classifier = _classifier(model, choose_device(device))
     served = create_method(
         spec,
@@ -107,12 +114,13 @@ def deploy(
         else source,  # the caller's may be of inference mode
     )
     eager = create_method(MethodSpec(STANDARD), classifier, seed)
-    x = _noise(eager, batch_size or 2) if example is None else _checked(example, eager)
+    x = _noise(eager, at_once or batch_size or 2) if example is None else _checked(example, eager)
+    one = x if x is None or not at_once else x[:1]  # lambda is that of a frame
     collects = batch_size is not None and batch_size > 1
     waits_by_deadline = collects and max_wait_ms is None and deployment.deadline_ms is not None
     measured = baseline_ms is None and (served.time_aware or waits_by_deadline or _needs_baseline(deployment))
     if measured:
-        baseline_ms = _measured_baseline(eager, x)
+        baseline_ms = _measured_baseline(eager, one)
     resolved = deployment.resolve(
         num_batches=1, batch_size=batch_size or 1, baseline_ms=baseline_ms, seed=seed
     )
@@ -123,10 +131,10 @@ def deploy(
         served,
         standard,
         resolved,
-        example=x,
+        example=x if x is None or not at_once else _so_many(x, at_once),
         # The size that a network names is only the usual one: the first answer shows the shape.
         shape=None if example is None or x is None else tuple(x.shape[1:]),
-        measured_on=len(x) if x is not None and (measured or served.time_aware) else None,
+        measured_on=len(one) if one is not None and (measured or served.time_aware) else None,
         batch_size=batch_size or 1,
         max_wait_ms=_longest_wait_ms(resolved) if collects and max_wait_ms is None else max_wait_ms or 0.0,
         too_long_ms=too_long_ms or longest_ms(resolved.baseline_ms),
@@ -147,7 +155,13 @@ def _as_advised(
             advised = {name: value for name, value in advised.items() if name not in alternatives}
     if "fps" not in {**advised, **knobs}:
         advised.pop("cameras", None)
-    return batch_size or int(setting["batch_size"]), {**advised, **knobs}
+    evaluated = setting.get("at_once") if {**advised, **knobs}.get("answer") == AT_ONCE else None
+    return batch_size or int(evaluated or setting["batch_size"]), {**advised, **knobs}
+
+
+def _so_many(x: Tensor, count: int) -> Tensor:
+    """As many images, these again and again."""
+    return x.repeat(-(-count // len(x)), 1, 1, 1)[:count]
 
 
 def _longest_wait_ms(resolved: Resolved) -> float:

@@ -283,12 +283,13 @@ def live_once(job: Job, spec: MethodSpec, stream: Stream, resolved: Resolved) ->
     journal: list[ServedBatch] = []
     # Clients are other programs: making an input must not disturb the pipeline.
     inputs = [stream.batch(index) for index in range(stream.num_batches)] if fits_prepared(stream) else None
+    example = 1.1 * stream.batch(0).flip(-1)
     with Pipeline(
-        job.create(spec, stream.seed),
+        job.create(replace(spec, at_once=resolved.at_once), stream.seed),
         job.create(MethodSpec(STANDARD).under(spec.runtime), stream.seed),
         resolved,
         shape=tuple(stream.batch(0).shape[1:]),
-        example=1.1 * stream.batch(0).flip(-1),
+        example=example.repeat(resolved.at_once or 1, 1, 1, 1),
         too_long_ms=longest_ms(resolved.baseline_ms),
         journal=journal.append,
     ) as pipeline:

@@ -31,10 +31,19 @@ from torch import Tensor, nn
 from tempora_tta.engine.calls import moment_at
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method, Moment
+from tempora_tta.methods.apart import COLLECTED
 from tempora_tta.scenarios import Resolved, Turn
 from tempora_tta.serving.answerer import Answer, Answerer, say
 from tempora_tta.serving.clock import LiveClock, WallClock
-from tempora_tta.serving.requests import Request, Response, ServedBatch, admitted, classes, not_finite
+from tempora_tta.serving.requests import (
+    Request,
+    Response,
+    ServedBatch,
+    admitted,
+    classes,
+    not_finite,
+    other_shape,
+)
 from tempora_tta.serving.saved_state import read_state, write_state
 from tempora_tta.serving.stats import Stats
 
@@ -142,6 +151,10 @@ class Pipeline:
             self._check_open()
             request = Request(self, *admitted(x, self._answerer.device, self._shape), submitted_ms)
             self._look_at_size(self._batch_size if request.single else request.size)
+            if self._resolved.at_once and request.size > 1:
+                raise TemporaError(
+                    f"a batch of {request.size} images, and frames are answered at once: submit them one by one"
+                )
             with self._locked():
                 self._check_open()
                 self._arrive(request)
@@ -181,7 +194,9 @@ class Pipeline:
         with self._locked():
             now_ms, since_ms = self._now(), self._busy_since_ms
             others = {
-                "waiting": len(self._batches) - (self._turn is not None) + bool(self._collected),
+                "waiting": len(self._batches)
+                - len(self._turn.batches if self._turn else ())
+                + bool(self._collected),
                 "failure": self._answerer.failure,
                 "spent_ms": self._timeline.spent_ms,
                 "busy_ms": 0.0 if since_ms is None else now_ms - since_ms,
@@ -355,7 +370,7 @@ class Pipeline:
                 if self._commands:
                     return partial(self._obey, self._commands[0])
                 if self._turn is not None:
-                    return partial(self._serve, self._turn, self._batches[self._turn.batch], now_ms)
+                    return partial(self._serve, self._turn, self._in_hand(), now_ms)
                 self._busy_since_ms = None
                 self._lock.notify_all()
                 if self._closing:
@@ -404,6 +419,8 @@ class Pipeline:
     def _answered(self, turn: Turn, requests: list[Request]) -> tuple[Answer, list[Request]]:
         """The answer of a batch, and the requests that it is of: those whose values are finite."""
         finite = [request for request in requests if request.is_finite]
+        # Until an image was answered, frames of any shape may be the right ones: those like the first are answered.
+        finite = [request for request in finite if request.shape == finite[0].shape]
         given = [request.x for request in finite if request.x is not None]
         if not given:
             return Answer(not_finite(), "fallback" if turn.fallback else "frozen"), finite
@@ -490,18 +507,26 @@ class Pipeline:
         action: str = "none",
     ) -> None:
         """The pipeline is free again: say how long the turn took, and pick the next."""
-        row = ServedBatch(
-            turn.batch, phase, turn.arrived_ms, turn.start_ms, picked_ms, emission_ms, finish_ms, action
-        )
+        requests = self._in_hand()
+        self._stats.steps += phase == "adapt" and action != COLLECTED
+        self._stats.served(sum(request.size for request in requests))
+        for number in turn.batches:
+            (first, *_), last = self._batches.pop(number), number == turn.batches[-1]
+            end_ms, did = (finish_ms, action) if last else (emission_ms, COLLECTED)
+            row = ServedBatch(
+                number, phase, first.arrived_ms, turn.start_ms, picked_ms, emission_ms, end_ms, did
+            )
+            self._journal(row)
         self._timeline.record(row.predict_ms, row.adapt_ms, adapted=phase == "adapt")
-        self._stats.steps += phase == "adapt"
-        self._stats.served(sum(request.size for request in self._batches[turn.batch]))
-        self._journal(row)
-        del self._batches[turn.batch]
         self._picked_again_ms = self._timeline.free_ms
         self._turn = None if self._dropping else self._timeline.next()
         self._drop_lost()
         self._timeline.forget()  # a service may run for months
+
+    def _in_hand(self) -> list[Request]:
+        """Requests of the present turn."""
+        batches = () if self._turn is None else self._turn.batches
+        return [request for number in batches for request in self._batches[number]]
 
     # How requests end. With the lock held.
 
@@ -512,7 +537,7 @@ class Pipeline:
         place = 0
         for request in requests:
             if request not in finite:
-                self._end(request, not_finite())
+                self._end(request, other_shape() if request.is_finite else not_finite())
             elif isinstance(answer.scores, TemporaError):
                 self._end(request, answer.scores)
             else:
@@ -568,7 +593,7 @@ class Pipeline:
 
     def _taken_out(self) -> list[Request]:
         """Everything but the batch in hand."""
-        kept = {} if self._turn is None else {self._turn.batch: self._batches[self._turn.batch]}
+        kept = {} if self._turn is None else {number: self._batches[number] for number in self._turn.batches}
         gone = [batch for number, batch in self._batches.items() if number not in kept] + [self._collected]
         self._batches, self._collected, self._due_ms = kept, [], math.inf
         return [request for batch in gone for request in batch]

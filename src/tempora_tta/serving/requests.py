@@ -156,6 +156,14 @@ def not_finite() -> TemporaError:
     return TemporaError("submit() was given NaN or infinite values: check how the images were normalised")
 
 
+def other_shape() -> TemporaError:
+    """The refusal of an image unlike those that it came with."""
+    return TemporaError(
+        "submit() was given images of two shapes before one of them was answered: give images of one shape, or "
+        "deploy with example=, a batch of them"
+    )
+
+
 def _is_single(given: tuple[int, ...], known: tuple[int, ...] | None) -> bool:
     """Tell one image from a batch; `known` is the shape of one image, as soon as one was answered."""
     if known is None:

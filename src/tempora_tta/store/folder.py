@@ -103,6 +103,10 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self.run_json = self.path / RUN_JSON
+        self.utilities_parquet = self.path / "utilities.parquet"
+        self.segments_parquet = self.path / "segments.parquet"
+        self.certainty_parquet = self.path / "certainty.parquet"
         self.damaged: list[str] = []
         """Files that were found broken and set aside when the folder was opened for writing."""
         self.packed_without_traces = False
@@ -144,10 +148,6 @@ class RunFolder:
         self.close()
 
     # -- run.json ------------------------------------------------------------------------------------------
-
-    @property
-    def run_json(self) -> Path:
-        return self.path / RUN_JSON
 
     def has_manifest(self) -> bool:
         return self.run_json.exists()
@@ -235,18 +235,6 @@ class RunFolder:
         stored.path.unlink(missing_ok=True)
 
     # -- tables --------------------------------------------------------------------------------------------
-
-    @property
-    def utilities_parquet(self) -> Path:
-        return self.path / "utilities.parquet"
-
-    @property
-    def segments_parquet(self) -> Path:
-        return self.path / "segments.parquet"
-
-    @property
-    def certainty_parquet(self) -> Path:
-        return self.path / "certainty.parquet"
 
     def utilities(self) -> pd.DataFrame:
         """One row per cell; empty before the first task is finished."""

@@ -77,7 +77,7 @@ class NonFiniteRecord(_Open):
 
 
 class RecipesRecord(_Open):
-    """The recipe file that settings come from."""
+    """Origin of settings that were tuned."""
 
     select: str
     oracle: bool
@@ -125,8 +125,8 @@ class RunRecord(BaseModel):
     )
     recipes: RecipesRecord | None = Field(
         None,
-        description="The recipe file (`tempora tune`): who chose (`select`), whether it was an `oracle`, the shifts "
-        "it was `tuned_on`, those `evaluated_too`, and the `settings` by method.",
+        description="Settings that `tempora tune` chose: by what (`select`), whether that was an `oracle`, the "
+        "shifts they were `tuned_on`, and those of them that are `evaluated_too`.",
     )
     weights: str | None = Field(None, description="A hash of the network's weights.")
     preprocessing: Facts | None = Field(

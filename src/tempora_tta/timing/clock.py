@@ -15,9 +15,10 @@ import torch
 
 from tempora_tta.config import PROVISION_X
 from tempora_tta.errors import TemporaError
+from tempora_tta.methods.apart import COLLECTED
 from tempora_tta.timing.device import synchroniser
 from tempora_tta.timing.profile import ANY_ACTION, STANDARD, Entry, Profile
-from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Kind, Piece
+from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Kind, Piece, at_once
 
 T = TypeVar("T")
 
@@ -149,7 +150,8 @@ class ProfileClock:
     def _look_up(self, kind: Kind, piece: Piece) -> float:
         owner, by_kind = piece.owner, self.profile.by_kind
         entry = by_kind.get(kind)
-        left_out = kind.phase == ADAPT and owner.gradient_based and kind.action == "none"
+        no_step = owner.gradient_based and kind.action == "none"
+        left_out = kind.phase == ADAPT and (no_step or kind.action == COLLECTED)
         if entry is None and not left_out:
             entry = by_kind.get(kind._replace(action=ANY_ACTION))
         if entry is None and kind.phase == ADAPT and not {kind.action, kind.mode}.isdisjoint(owner.free):
@@ -157,13 +159,18 @@ class ProfileClock:
             return 0.0
         if entry is None:
             entry = self._entry(kind)
+            if entry is None and at_once(kind.mode):
+                raise TemporaError(
+                    f"the clock {self.profile.name!r} has no times for {kind.method!r} answering at once: let a run "
+                    "with this scenario record it (--clock steady), or leave the scenario out"
+                )
             if entry is None:
                 raise TemporaError(
                     f"the clock {self.profile.name!r} has no times for {kind.method!r}; it has "
                     f"{', '.join(sorted(self.profile.methods))}: leave the method out, record it with tempora "
                     "profile, or give it another's times (times_as)"
                 )
-            if kind.phase != FROZEN and not self.profile.given:
+            if kind.phase != FROZEN and not self.profile.given and not at_once(kind.mode):
                 self.missing.setdefault(kind, piece.batch)
         self.used.setdefault(str(kind), _numbers(entry))
         return entry.fit.at(piece.amount)

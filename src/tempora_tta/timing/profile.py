@@ -23,7 +23,7 @@ from tempora_tta.store.atomic import write_atomically
 from tempora_tta.store.verdicts import VALID, WARN, Verdict
 from tempora_tta.timing.baseline import Baseline
 from tempora_tta.timing.fits import BLOCK, TAIL_SAMPLES, Fit
-from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Kind, Phase
+from tempora_tta.timing.work import ADAPT, FROZEN, PREDICT, Kind, Phase, at_once
 
 SCHEMA_VERSION = 3
 PRECISE, ROUGH = 0.01, 0.05
@@ -269,13 +269,18 @@ class Profile(_Part):
 
     def _usual_ms(self, method: str, phase: Phase) -> float:
         """Mean over what the method did in the rounds."""
-        own = [entry for entry in self.entries if (entry.method, entry.phase) == (method, phase)]
+        own = [
+            entry
+            for entry in self.entries
+            if (entry.method, entry.phase) == (method, phase) and not at_once(entry.mode)
+        ]
         count = sum(entry.samples for entry in own)
         return sum(entry.samples * entry.steady_ms for entry in own) / count if count else 0.0
 
     def substitute(self, kind: Kind) -> Entry | None:
         """Return a time for a kind without one: another mode of the same action, else a step, else the largest."""
-        own = [entry for entry in self.entries if (entry.method, entry.phase) == (kind.method, kind.phase)]
+        where = (kind.method, kind.phase, at_once(kind.mode))
+        own = [entry for entry in self.entries if (entry.method, entry.phase, at_once(entry.mode)) == where]
         for wanted in (kind.action, STEP):
             alike = [entry for entry in own if entry.action == wanted]
             if alike:
@@ -368,7 +373,7 @@ def uncertainty(entries: Iterable[Entry], method: str) -> float:
     """Half the 95 % interval of a method's service time over Standard's, as a fraction of it."""
     heaviest: dict[str, Entry] = {}
     for entry in entries:
-        if entry.method == method and entry.phase != FROZEN:
+        if entry.method == method and entry.phase != FROZEN and not at_once(entry.mode):
             known = heaviest.get(entry.phase)
             if known is None or entry.samples > known.samples:
                 heaviest[entry.phase] = entry

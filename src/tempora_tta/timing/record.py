@@ -13,9 +13,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import cycle, islice
+from itertools import cycle, islice, product
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from torch import Tensor
 
 from tempora_tta.data import Order, Stream, Streams
 from tempora_tta.methods import Method, Moment
+from tempora_tta.methods.apart import COLLECTED
 from tempora_tta.methods.contract import adapt_at, predict_at
 from tempora_tta.methods.guard import Guard
 from tempora_tta.timing import fits as fitting
@@ -96,6 +97,8 @@ class Subject:
     open_stream: Callable[[Order], Stream]
     timeout_s: float | None = None
     """Longest time of one call into a method; None: any."""
+    at_once: Mapping[int, Mapping[str, Callable[[int], Method]]] = field(default_factory=dict)
+    """By the number of images that they learn from: those that answer frames at once."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +137,11 @@ def record(
             method.go_far(batches, until_s=warm_s)
             methods.append(method)
     standard, facts[STANDARD] = _ready(subject, STANDARD, batches, timer)
+    at_once = _at_once(subject, [STANDARD, *wanted], batches, timer)
     deadline = Deadline(seconds, time.monotonic() - began_s, by_processor=timer.what == CPU_TIME)
-    recording = _rounds(Recording(timer), batches, methods, standard, deadline, progress)
+    timed = [*methods, *at_once]
+    recording = _rounds(Recording(timer), batches, timed, standard, deadline, progress)
+    methods = [method for method in methods if method in timed]
     for method in methods:
         with suppress(Exception):
             _time_far_work(recording, method, standard, batches)
@@ -251,8 +257,11 @@ def profiled_batches(
 class ProfiledMethod:
     """A method on its way over the profiled batches: every call timed, named by its kind of work."""
 
-    def __init__(self, label: str, subject: Subject, timer: Timer, seed: int) -> None:
-        self.label, self.method = label, subject.methods[label](seed)
+    def __init__(
+        self, label: str, subject: Subject, timer: Timer, seed: int, at_once: int | None = None
+    ) -> None:
+        made = subject.methods if at_once is None else subject.at_once[at_once]
+        self.label, self.method = label, made[label](seed)
         self.follows_amount = False
         self.far: dict[Kind, int] = {}
         """Kinds of work met on a way over all batches without a reset, and the first batch that met each."""
@@ -316,6 +325,41 @@ class ProfiledMethod:
         with self._guard("predict"):
             _, took = self._timer.time(lambda: predict_at(self.method, batch.x, LEISURE))
         return Sample(Kind(self.label, FROZEN), number, batch.shift, *took, place=batch.place)
+
+
+class AtOnce(ProfiledMethod):
+    """A method that answers frames at once: groups of a few sizes, and learning."""
+
+    def __init__(
+        self, label: str, subject: Subject, timer: Timer, size: int, batches: Sequence[ProfiledBatch]
+    ) -> None:
+        super().__init__(label, subject, timer, subject.orders[0].seed, at_once=size)
+        self._frames = torch.cat(list(islice(cycle(batch.x for batch in batches), size)))
+        self._sizes = sorted({round(size ** (step / 3)) for step in range(4)})
+
+    def step(self, batch: ProfiledBatch, number: int) -> list[Sample]:
+        """Answer a group, of another size at the next place, and learn from as many frames as it takes."""
+        if batch.first or self.method.frozen:  # it may have frozen itself
+            self.reset()
+        group = self._frames[: self._sizes[batch.place % len(self._sizes)]]
+        with self._guard("predict"):
+            predict_at(self.method, self._frames, LEISURE)
+        timed = self.serve(replace(batch, x=group), number)
+        return [sample for sample in timed if sample.kind.action != COLLECTED]  # it learns nothing
+
+
+def _at_once(
+    subject: Subject, labels: Iterable[str], batches: list[ProfiledBatch], timer: Timer
+) -> list[ProfiledMethod]:
+    """Those that answer frames at once, each warmed up."""
+    found: list[ProfiledMethod] = []
+    for size, label in product(subject.at_once, labels):
+        with suppress(Exception):  # it fails again in its own task, which records why
+            method = AtOnce(label, subject, timer, size, batches)
+            for batch in batches[:4]:
+                method.step(batch, 0)
+            found.append(method)
+    return found
 
 
 def _ready(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NamedTuple, get_args
 
+from tempora_tta.methods.apart import AT_ONCE
+
 Phase = Literal["predict", "adapt", "frozen"]
 """frozen: a prediction of the frozen model."""
 
@@ -27,6 +29,11 @@ def work_of(method: Any) -> Work:
     if not mode and not method.learning:
         mode = NOT_LEARNING
     return str(mode), None if amount is None else float(amount)
+
+
+def at_once(mode: str) -> str:
+    """Return the mode, if it is that of answering frames at once and of learning from them; else nothing."""
+    return mode if mode.startswith(AT_ONCE) else ""
 
 
 class Kind(NamedTuple):

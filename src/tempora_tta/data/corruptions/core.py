@@ -47,7 +47,7 @@ def corrupt(
     corrupting a set in batches gives what corrupting it at once gives. Returns the type and device that
     came in.
     """
-    c = _constants(name, severity, constants)
+    c = constants_of(name, severity, constants)
     _check(images)
     if len(images) == 0:
         return images.clone()
@@ -75,7 +75,8 @@ def corrupt_at(images: Tensor, name: str, c: Any, seed: int, indices: Sequence[i
     return result.to(images.dtype)
 
 
-def _constants(name: str, severity: int, constants: str) -> Any:
+def constants_of(name: str, severity: int, constants: str) -> Any:
+    """The numbers of a corruption at a severity; raises TemporaError where there are none."""
     if constants not in CONSTANTS:
         raise unknown("set of constants", constants, CONSTANTS)
     if name not in _ALL:

@@ -14,13 +14,13 @@ import torch
 from PIL import Image
 
 from tempora_tta.data.corruptions.constants import CONSTANTS, SIZES, VERSION
-from tempora_tta.data.corruptions.core import SEVERITIES, corrupt_at, names
+from tempora_tta.data.corruptions.core import constants_of, corrupt, names
 from tempora_tta.data.fingerprint import digest, file_hashes
 from tempora_tta.data.folders import scan
 from tempora_tta.data.groups import CORRUPTIONS, expand
 from tempora_tta.data.images import Geometry, read_picture
 from tempora_tta.data.threads import Progress, in_threads
-from tempora_tta.errors import TemporaError, unknown
+from tempora_tta.errors import TemporaError
 from tempora_tta.store.atomic import write_atomically
 
 CLEAN = "clean"
@@ -68,12 +68,9 @@ def corrupt_folder(
     src, dst = Path(src), Path(dst)
     chosen = expand(corruptions, names(), default=CORRUPTIONS)
     corrupted = [(name, severity) for name in chosen for severity in severities]
-    for _, severity in corrupted:
-        if severity not in SEVERITIES:
-            raise TemporaError(f"severity={severity!r}: must be 1, 2, 3, 4 or 5")
+    for name, severity in corrupted:
+        constants_of(name, severity, constants)
     wanted: list[tuple[str, int | None]] = [(CLEAN, None), *corrupted]
-    if constants not in CONSTANTS:
-        raise unknown("set of constants", constants, CONSTANTS)
     if size is not None and size < 1:
         raise TemporaError(
             f"size={size}: must be 1 or more pixels; leave it out for the {SIZES[constants]} of the constants"
@@ -155,15 +152,16 @@ class _Work:
         ]
         picture = self.read(k) if missing else np.empty(0)
         for name, severity, target in missing:
-            _write(picture if severity is None else self._corrupted(picture, name, severity, k), target)
+            shown = picture
+            if severity is not None:
+                pixels = torch.from_numpy(picture[None])
+                kind = self.settings.constants
+                shown = corrupt(pixels, name, severity, kind, self.settings.seed, first_index=k)[0].numpy()
+            _write(shown, target)
         return len(missing)
 
     def _target(self, name: str, severity: int | None, k: int) -> Path:
         return self.dst / name / ("" if severity is None else str(severity)) / _png(self.images[k])
-
-    def _corrupted(self, picture: np.ndarray, name: str, severity: int, k: int) -> np.ndarray:
-        c = CONSTANTS[self.settings.constants][name][severity - 1]
-        return corrupt_at(torch.from_numpy(picture[None]), name, c, self.settings.seed, [k])[0].numpy()
 
     def read(self, k: int) -> np.ndarray:
         """Image number `k`, scaled and cropped."""
