@@ -225,16 +225,6 @@ def test_the_interval_of_a_number_does_not_depend_on_its_neighbours() -> None:
     assert hi[0] - lo[0] == pytest.approx(drawn[1] - drawn[0], rel=0.15), "it is the drawn one without chance"
 
 
-def test_intervals_of_independent_cells_narrow_as_their_mean_does() -> None:
-    cells = [
-        replicate("a", 0.5 + 0.1 * one, stream=str(place))
-        for place, one in enumerate(np.random.default_rng(3).standard_normal((8, 100, 1)))
-    ]
-    (lo,), (hi,) = pooled(cells).sample_interval
-    widths = [float((cell.sample_interval[1] - cell.sample_interval[0])[0]) for cell in cells]
-    assert hi - lo == pytest.approx(np.mean(widths) / np.sqrt(8), rel=0.1)
-
-
 # -- times -----------------------------------------------------------------------------------------------------
 
 
@@ -338,11 +328,6 @@ def test_a_folder_keeps_what_would_be_worked_out(shaky: Results) -> None:
     assert cells_of(gone)["verdict"].tolist() == worked_out["verdict"].tolist()
     gone.folder.write_utilities(gone.utilities.assign(utility=gone.utilities["utility"] / 2))
     assert gone.folder.certainty() is None
-
-
-def test_replicates_of_some_methods_are_the_same_replicates() -> None:
-    cell = replicate("abc", stream(0.5, 0.4, 0.3))
-    assert cell.of(["c", "a"]).utilities.tolist() == cell.utilities[:, [2, 0]].tolist()
 
 
 UNSURE, UNTIMED = Summary(9, 5, 0, 3, 1, 1.0), Summary(9, 5, 0, 1, 3, 1.0)

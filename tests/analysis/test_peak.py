@@ -131,11 +131,8 @@ def test_losses_are_exact_for_methods_without_a_history_only() -> None:
     found = highest_rate(times, ONE, 99, 60.0, 1)
     assert found.answer == "approximate"
     assert highest_rate(times, ONE, 99, 60.0, LONG).answer == "replayed", "nothing is lost"
-
-
-def test_methods_that_look_at_the_clock_have_no_answer_without_passes() -> None:
     found = highest_rate(replace(constant(10.0), time_aware=True), ONE, 99, 60.0, LONG)
-    assert (found.batches_per_s, found.answer) == (None, "none")
+    assert (found.batches_per_s, found.answer) == (None, "none"), "it looks at the clock"
     assert "clock" in found.why
 
 
@@ -153,14 +150,6 @@ def test_streams_come_again_with_other_arrivals_until_there_are_a_thousand(run: 
     assert len({tuple(np.diff(part)) for part in times}) == 26
     assert (np.diff(arrivals.unit_times) > 0).all()
     assert arrivals.unit_times[-1] / arrivals.unit_times.size == pytest.approx(1.0, abs=0.1)
-
-
-def test_faster_methods_have_higher_peaks(run: Results) -> None:
-    table = peak(run, p99_ms=60.0).ranking
-    assert list(table["method"]) == ["standard", "adabn", "lame", "tent", "sar"]
-    assert (table["busy"] < 1).all()
-    assert (table["in_time"] >= 0.99).all()
-    assert (table["images_per_s"] == 50 * table["batches_per_s"]).all()
 
 
 def test_the_device_s_own_variation_lowers_the_peak(tmp_path: Path) -> None:

@@ -100,18 +100,6 @@ def test_seeds_pool_like_shifts() -> None:
     assert found["utility"].item() == pytest.approx(one["utility"].mean())
 
 
-def test_strictest_and_buffering_of_a_run() -> None:
-    rows = a_run()
-    factors = analysis.temporal_factors(analysis.cells(rows))
-    assert set(factors["label"]) == {"γ 10 ms", "T 15 ms", "B 0.06 s"}
-    found = analysis.buffering(
-        analysis.cells(rows[(rows["value"] == 10.0) & (rows["protocol"] == "discrete")])
-    )
-    assert len(found) == 4
-    assert (found["availability_delta"] >= 0).all()
-    assert (found["waitspan_ms_buffered"] == 0).all()
-
-
 def test_returns_diminish_where_a_step_buys_less_than_before() -> None:
     budgets = [1000.0, 2000.0, 4000.0, 8000.0]
     rows = pd.concat(

@@ -97,23 +97,6 @@ def test_wins_are_counted_by_protocol_and_with_offline() -> None:
     assert counts.loc[("discrete", "tent"), "share"] == 0.5
 
 
-def test_correlation_of_a_run_agrees_with_scipy_cell_by_cell() -> None:
-    rows = a_run()
-    found = analysis.correlations(analysis.cells(rows))
-    offline = rows[rows["protocol"] == "offline"].set_index(["shift", "method"])["utility"]
-    assert len(found) == 3 * 8
-    assert (found["methods"] == 4).all()
-    for _, cell in found.iterrows():
-        same = (
-            (rows["shift"] == cell["shift"])
-            & (rows["label"] == cell["label"])
-            & (rows["queue"] == cell["queue"])
-        )
-        under = rows[same].set_index("method")["utility"]
-        expected = stats.spearmanr(offline[cell["shift"]][under.index], under).statistic
-        assert cell["spearman_r"] == pytest.approx(expected)
-
-
 def test_correlation_summary_names_the_extremes() -> None:
     rows = pd.DataFrame(
         {"shift": ["fog", "snow"], "protocol": "discrete", "label": "x", "spearman_r": [0.5, -0.5]}

@@ -21,7 +21,6 @@ from tempora_tta.analysis.reproduction import (
     SEEDS,
     TIMING,
     compared,
-    deviations,
     from_run,
     from_times,
     hours,
@@ -109,17 +108,6 @@ def test_why_a_number_may_be_off(
     ours = {setup: {"utility_sweeps": key.assign(utility=printed["utility"] + off)}}
     rows = compared(ours, {setup: key.assign(utility_sd=sd)})
     assert set(rows.loc[rows["verdict"] != NOT_RUN, "verdict"]) == {expected}
-
-
-def test_deviations_need_three_seeds() -> None:
-    rows = pd.DataFrame(
-        [("fog", "tent", "offline", "offline", seed, 0.1 * seed) for seed in (1, 2, 3)],
-        columns=["shift", "method", "protocol", "label", "seed", "utility"],
-    )
-    assert deviations(rows[rows["seed"] < 3]) is None
-    found = deviations(rows)
-    assert found is not None
-    assert found["utility_sd"].tolist() == pytest.approx([0.1, 0.1])
 
 
 def test_tables_stand_as_the_paper_lays_them_out(by_time: pd.DataFrame) -> None:

@@ -70,23 +70,3 @@ def test_a_run_ends_with_the_list_on_one_screen(place: Path, monkeypatch: pytest
     same("run", "\n".join(lines))
     assert len(lines) <= 26
     assert max(map(len, lines)) <= 80
-
-
-def test_the_list_is_what_the_table_says(place: Path) -> None:
-    """Best, next and the word of certainty of every setting, from the cells alone."""
-    results = tempora.open_run(place / "made")
-    cells = results.cells
-    for one in analysis.answers(results):
-        rows = cells[(cells["shift"] == "all") & (cells["label"] == one.setting["label"])]
-        rows = rows.sort_values("utility", ascending=False)
-        assert one.method == rows["method"].iloc[0]
-        assert one.to_json()["ranking"][1]["utility"] == rows["utility"].iloc[1]
-        assert one.to_json()["verdict"] == rows["verdict"].iloc[0]
-
-
-def test_stretches_hold_every_setting_under_pressure_once(place: Path) -> None:
-    found = analysis.answers(tempora.open_run(place / "made"))
-    folded = [one.setting["label"] for _, part in analysis.stretches(found) for one in part]
-    assert folded == [one.setting["label"] for one in found if not one.setting["reference"]]
-    for method, part in analysis.stretches(found):
-        assert all(one.could_be(method) for one in part)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from tempora_tta import published
@@ -32,18 +31,13 @@ def test_1_late_budgets_repeat_the_first() -> None:
     assert len(cells) == 7
     sweep = published.table("utility_sweeps", "vit_inv2")
     first = sweep[sweep["label"] == "B 2.5 s"].set_index("method")["utility"]
-    offline = published.table("offline", "vit_inv2").set_index("method")["accuracy"]
     assert (cells["utility"].to_numpy() == first[cells["method"]].to_numpy()).all()
-    assert (abs(cells["utility"].to_numpy() - offline[cells["method"]].to_numpy()) > 0.001).any()
+    frame = cells[["setup", "protocol", "method", "value"]].iloc[[0, 0]].assign(method=["tent", "neo"])
+    assert known(1).touches(frame).tolist() == [True, False], "touching needs only key columns"
 
 
 def test_2_full_adaptation_contradicts_the_utility() -> None:
-    cells = known(2).cells().set_index("setup")
-    assert (cells["adapted_fraction"] == 1).all()
-    # LAME on the GPU: what it would be frozen is Standard (61.3 %), offline 59.9 %, and 60.79 % is printed.
-    sweep = published.table("utility_sweeps", "rn18_c10c_rtx4080")
-    lame = sweep[(sweep["method"] == "lame") & (sweep["label"] == "B 25λ")]["utility"].item()
-    assert (0.6132 - lame) / (0.6132 - 0.5988) == pytest.approx(0.37, abs=0.01)
+    assert (known(2).cells()["adapted_fraction"] == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -92,32 +86,6 @@ def test_7_bold_ignores_the_gradient_free() -> None:
     assert best.loc["B 16 s", "utility"] == 0.6321
 
 
-def test_touching_needs_only_key_columns() -> None:
-    frame = pd.DataFrame(
-        {"setup": ["vit_inv2"] * 2, "protocol": "amortised", "method": ["tent", "neo"], "value": [8e4, 8e4]}
-    )
-    assert known(1).touches(frame).tolist() == [True, False]
-
-
-def test_8_deyo_adapts_on_more_batches_than_the_text_says() -> None:
-    factors = published.table("temporal_factors", "rn50_inc").set_index(["method", "factor"])["factor_value"]
-    assert factors["deyo", "cutoff"] == 53
-    rows = published.table("decomposition", "rn50_inc").query("protocol == 'amortised'")
-    rows = rows.set_index(["shift", "method"])
-    share = (rows["utility"] - rows["frozen_accuracy"]) / (rows["adapt_accuracy"] - rows["frozen_accuracy"])
-    expected = {"motion_blur": 325, "zoom_blur": 204, "jpeg_compression": 67}
-    found = {shift: 781 * share[shift, "deyo"] for shift in expected}
-    assert found == pytest.approx(expected, abs=3)
-
-
-def test_10_etas_availability_on_the_vit_varies() -> None:
-    rows = published.table("decomposition", "vit_inc").set_index(["shift", "protocol", "method"])
-    eta = {shift: rows.loc[(shift, "discrete", "eta")] for shift in ("all", "fog", "contrast")}
-    assert eta["all"]["availability"] == pytest.approx(0.497, abs=0.0005)
-    implied = {shift: eta[shift]["utility"] / eta[shift]["served_accuracy"] for shift in ("fog", "contrast")}
-    assert implied == pytest.approx({"fog": 0.49, "contrast": 1.0}, abs=0.02)
-
-
 def test_11_costs_are_clipped_in_both_rules() -> None:
     """Signed, the costs of all three batches would fit."""
     services = [100.0, 30.0, 100.0]
@@ -130,16 +98,3 @@ def test_12_without_a_queue_a_tie_is_taken_where_alfarra_takes_it(service_ms: fl
     """Numbered from 1: 1, 3, 5, ...; "+2" would serve 1, 4, 7, 10 at 80 ms."""
     course = Discrete(interval_ms=40, queue=0).score(accuracy=[0.0] * 12, service_ms=service_ms).course
     assert course.served.tolist() == list(served)
-
-
-def test_15_the_vits_cut_offs_follow_neither_rule() -> None:
-    profile = published.profile("vit_inc")
-    factors = published.table("temporal_factors", "vit_inc").set_index(["method", "factor"])["factor_value"]
-    found = {}
-    for method in ("tent", "shot_im", "cmf", "zerosiam", "sar", "spa"):
-        times = profile[method]
-        assert isinstance(times, tuple)
-        found[method] = (
-            budget_cutoff(np.full(781, sum(times)), 105.3, 2500, "overshoot") - factors[method, "cutoff"]
-        )
-    assert found == {"tent": 1, "shot_im": 1, "cmf": 1, "zerosiam": 1, "sar": 0, "spa": 0}

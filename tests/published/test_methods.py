@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -64,19 +64,6 @@ def test_colours_of_methods_stay_apart(vision: str, paper: str) -> None:
 
 def test_every_bundled_method_has_a_colour_of_the_catalogue() -> None:
     assert {name for name in names() if get(name).__module__.startswith("tempora_tta.")} <= set(BUNDLED)
-
-
-def test_runtimes_of_the_paper_s_methods_have_colours_of_their_own() -> None:
-    """A shade is told from every method's own colour, and from the shades of the same method."""
-    runtimes = ("tf32", "channels_last", "amp", "compile")
-    papers = [shown.colour for shown in methods.METHODS.values()]
-    seen = {colour: lab(colour, VISION["normal"]) for colour in papers}
-    for name in methods.METHODS:
-        shades = [methods.card_of(f"{name}@{runtime}").colour for runtime in runtimes]
-        seen |= {colour: lab(colour, VISION["normal"]) for colour in shades}
-        others = [*combinations(shades, 2), *product(shades, papers)]
-        assert min(np.linalg.norm(seen[one] - seen[other]) for one, other in others) > 4, name
-    assert len(seen) == len(methods.METHODS) * (1 + len(runtimes))
 
 
 def test_a_user_s_own_methods_have_colours_that_are_readable_and_seldom_alike() -> None:

@@ -50,23 +50,6 @@ def test_printed_terms_recompose_the_utility(setup: str) -> None:
     assert set(zip(beyond["setup"], beyond["method"], strict=True)) <= explained
 
 
-def test_the_frame_speaks_our_names() -> None:
-    rows = published.as_utilities("rn50_inc", "aggregate").set_index(["method", "label"])
-    eta = rows.loc[("eta", "B 1 s")]
-    assert (eta["protocol"], eta["parameter"], eta["value"], eta["rule"]) == (
-        "amortised",
-        "budget_ms",
-        1000.0,
-        "overshoot",
-    )
-    assert eta["utility_lo"] == pytest.approx(0.00865)
-    assert round(eta["cutoff"]) == 18
-    assert rows.loc[("adabn", "ρ 100 %"), ["rank", "queue"]].tolist() == [1, 1]
-    assert rows.loc[("adabn", "ρ 100 %"), "utility"] == 0.3083, (
-        "the sweep has one digit more than the decomposition"
-    )
-
-
 @pytest.mark.parametrize("setup", published.setups())
 def test_the_paper_agrees_with_itself(setup: str) -> None:
     part = "aggregate" if setup.startswith("rn18") else "shifts"

@@ -6,31 +6,23 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
-from io import StringIO
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from made_runs import BASELINE_MS, METHODS, WIDE_GRID, write_run
+from made_runs import METHODS, WIDE_GRID, write_run
 from tempora_tta import words
 from tempora_tta._numbers import percent, points
-from tempora_tta.analysis.of_run import cells_of, summary_of
-from tempora_tta.report import tables
+from tempora_tta.analysis.of_run import summary_of
 from tempora_tta.report.html import write_report
 from tempora_tta.report.html.page import template
 from tempora_tta.report.html.payload import axes
 from tempora_tta.report.whatif import what_if
 from tempora_tta.scenarios import (
     Continuous,
-    Deployment,
-    Offline,
-    Scenario,
-    ScenarioCard,
 )
 from tempora_tta.store import Results
 
@@ -193,46 +185,6 @@ def test_stops_of_every_slider_are_shown_as_they_were_worked_out(opened: Browser
     assert opened.text("#recommendation").startswith("Use "), "one that was cut off opens the page"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Turns(Scenario):
-    """A scenario of the user's own: a short wait, then a long one."""
-
-    protocol: ClassVar[str] = "two cameras"
-    parameter: ClassVar[str] = "short_ms"
-    card = ScenarioCard(situation="Two cameras take turns", knob="The short wait", symbol="s")
-    short_ms: float
-
-    @property
-    def label(self) -> str:
-        return f"s {self.short_ms:g} ms"
-
-    def deployment(self) -> Deployment:
-        return Deployment(arrivals=np.cumsum(np.tile([self.short_ms, 22.0], 40)))
-
-
-def test_a_scenario_of_the_user_s_own_has_its_panel_and_its_timelines(
-    browser: Browser, tmp_path: Path
-) -> None:
-    grid = (Offline(), Turns(short_ms=5.0), Turns(short_ms=15.0))
-    results = write_run(tmp_path, scenarios=grid, shifts=("fog",), batches=20)
-    browser.open(write_report(results))
-    assert browser.problems() == []
-    assert browser.text("#protocols") == "Two cameras take turns"
-    assert browser.text("#slider-name") == "The short wait"
-    browser.limit("'two cameras'", 1)
-    cells = results.utilities[results.utilities["label"] == "s 15 ms"].set_index("method")["utility"]
-    assert browser.utilities() == pytest.approx(cells.to_dict(), abs=1e-9)
-    assert browser.find("#slider").get_attribute("max") == "1", "between evaluated points nothing is made up"
-    # AdaBN shares the offline pass: its course on these arrivals was computed for the page.
-    for name, text in (("scenario", "s 5 ms"), ("method", "AdaBN")):
-        browser.choose(f"cell-{name}", text)
-    drawn = "document.getElementById('timeline').view?.data('arrivals')"
-    browser.wait(f"return {drawn}?.length")
-    arrived = dict(browser.run(f"return {drawn}.map((one) => [one.batch, one.from])"))
-    wanted = grid[1].deployment().resolve(num_batches=20).arrivals_ms
-    assert [arrived[batch] for batch in range(8)] == pytest.approx(wanted[:8], abs=1e-3)
-
-
 def test_a_winner_leads_to_its_cell_by_mouse_and_by_arrows(opened: Browser, results: Results) -> None:
     square = opened.find(".grid tbody tr:nth-child(2) td:nth-of-type(3) a")
     title, winner = square.get_attribute("title"), square.text
@@ -277,29 +229,6 @@ def test_the_timeline_of_every_kind_of_cell_is_the_stored_one(opened: Browser, r
         timed = {str(batch): trace.start_ms[batch] for batch in shown if not np.isnan(trace.start_ms[batch])}
         assert {batch: drawn["start"][batch] for batch in timed} == pytest.approx(timed, rel=1e-6, abs=1e-3)
         assert drawn["skipped"] == [batch for batch in shown if not trace.served[batch]]
-
-
-def test_a_free_fallback_has_a_lane_of_its_own(browser: Browser, tmp_path: Path) -> None:
-    """The pipeline looks as if it were not there."""
-    grid = (Offline(), Deployment(interval_ms=BASELINE_MS, queue=0, fallback="latest", fallback_cost="free"))
-    results = write_run(tmp_path, scenarios=grid, shifts=("fog",), batches=20)
-    browser.open(write_report(results))
-    browser.choose("cell-scenario", grid[1].label)
-    browser.choose("cell-method", "SAR")
-    drawn = browser.run(
-        """return document.getElementById("timeline").view.data("blocks").filter((one) => one.first)
-        .map((one) => [one.batch, one.part, one.lane, one.from]);"""
-    )
-    cell = results.utilities.query("method == 'sar' and scenario == 1").iloc[0]
-    trace = results.trace(cell)
-    parts = [{1: "baseline", 2: "frozen", 3: "fallback"}[int(phase)] for phase in trace.phase[:16]]
-    assert parts.count("fallback") > 5
-    assert sorted(drawn) == [
-        [batch, part, "fallback" if part == "fallback" else "pipeline", pytest.approx(start_ms, abs=1e-3)]
-        for batch, (part, start_ms) in enumerate(zip(parts, trace.start_ms[:16], strict=True))
-    ]
-    assert percent(cell["fallback_fraction"]) in browser.text("#cell-facts")
-    assert browser.text("#terms").endswith(f"Fallback accuracy{percent(cell['fallback_accuracy'], 2)}")
 
 
 def test_a_phone_shows_all_of_it_with_any_names_in_any_font(browser: Browser, tmp_path: Path) -> None:
@@ -350,29 +279,6 @@ def test_tables_sort_and_copy(opened: Browser) -> None:
     assert lines[0][:2] == ["Method", "Discrete ρ 100 %"]
     assert {line[0] for line in lines[1:]} == {"Standard", "LAME", "AdaBN", "Tent", "SAR"}
     assert {len(line) for line in lines} == {len(lines[0])}
-
-
-def test_a_downloaded_table_has_numbers_in_columns_of_numbers(opened: Browser, results: Results) -> None:
-    """Sign, interval and rank stand next to a number, not in its cell."""
-    text = opened.run(
-        """let blob = null;
-        URL.createObjectURL = (given) => { blob = given; return "#"; };
-        document.getElementById("download-table").click();
-        return blob.text();"""
-    )
-    table = pd.read_csv(StringIO(text))
-    built = tables.build("sweep", results.utilities, cards=results.cards, certainty=cells_of(results))
-    assert list(table["Method"]) == [str(row[0].value) for row in built.rows]
-    for number, column in enumerate(built.columns[1:], 1):
-        cells, title = [row[number] for row in built.rows], column.whole_title
-        numbers = [100 * float(str(cell.value)) for cell in cells]
-        assert list(table[title]) == pytest.approx(numbers, abs=0.006)
-        assert list(table[f"{title} rank"]) == [cell.rank for cell in cells]
-        for place, name in enumerate(("low", "high")):
-            ends = [100 * cell.interval[place] for cell in cells if cell.interval]
-            assert list(table[f"{title} {name}"].dropna()) == pytest.approx(ends, abs=0.006)
-        if any(cell.flag for cell in cells):
-            assert list(table[f"{title} sign"].fillna("")) == [cell.flag for cell in cells]
 
 
 def test_doubt_and_failure_are_marked_wherever_results_appear(browser: Browser, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import altair as alt
 import numpy as np
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from made_runs import METHODS, WIDE_GRID, write_run
+from made_runs import GRID, METHODS, WIDE_GRID, Pace, write_run
 from tempora_tta import analysis, words
 from tempora_tta.analysis.diagnoses import problems
 from tempora_tta.analysis.of_run import summary_of
@@ -25,9 +26,11 @@ from tempora_tta.cli import app
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import METHODS as SHOWN
 from tempora_tta.report.drawing import DARK_PAPER, contrast, on_dark, text_on
-from tempora_tta.report.frames import offline_batches, scenario_titles
+from tempora_tta.report.frames import offline_batches
+from tempora_tta.report.html.index import ranking
 from tempora_tta.report.html.packing import pack
 from tempora_tta.report.html.page import render
+from tempora_tta.results import open_runs
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 from tempora_tta.store import Results, RunFolder
 from tempora_tta.store.pictures import write_pictures
@@ -203,6 +206,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
 
 
 ALL_FAILED = dict.fromkeys(METHODS, "RuntimeError: no weights")
+BUDGETS = [Amortised(budget_ms=100.0, rule=rule) for rule in ("strict", "overshoot")]
 WITH_SEVERAL_LIMITS = (
     *(WIDE_GRID[0], Discrete(interval_ms=15.0, queue=0), Discrete(interval_ms=15.0, queue=1)),
     *(Continuous(threshold_ms=7.0), Deployment(interval_ms=15.0, threshold_ms=25.0, budget_ms=25.0)),
@@ -220,8 +224,9 @@ WITH_SEVERAL_LIMITS = (
             {"scenarios": WITH_SEVERAL_LIMITS, "seeds": (1, 2)},
             ["γ 15 ms, queue 0", "γ 15 ms, queue 1", "Mean over 2 seeds", "not applicable: threshold_ms=7"],
         ),
+        ({"scenarios": (WIDE_GRID[0], *BUDGETS)}, ["B 0.1 s, strict", "B 0.1 s, overshoot"]),
     ],
-    ids=["no standard", "all failed", "invalid", "not judged", "several limits"],
+    ids=["no standard", "all failed", "invalid", "not judged", "several limits", "both rules"],
 )
 def test_unusual_runs_have_a_page_that_says_so(
     tmp_path: Path, given: dict[str, Any], said: list[str]
@@ -233,12 +238,6 @@ def test_unusual_runs_have_a_page_that_says_so(
     assert len(set(titles)) == len(titles), "the menu of cells has no two entries alike"
 
 
-def test_strict_and_overshoot_have_names_of_their_own(tmp_path: Path) -> None:
-    budgets = (Amortised(budget_ms=100.0), Amortised(budget_ms=100.0, rule="overshoot"))
-    titles = scenario_titles(write_run(tmp_path, scenarios=(WIDE_GRID[0], *budgets), batches=8).utilities)
-    assert titles == {0: "offline", 1: "B 0.1 s, strict", 2: "B 0.1 s, overshoot"}
-
-
 def test_method_colours_can_be_seen_on_both_papers() -> None:
     for shown in SHOWN.values():
         assert contrast(on_dark(shown.colour), DARK_PAPER) >= 3
@@ -246,12 +245,12 @@ def test_method_colours_can_be_seen_on_both_papers() -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    run = str(write_run(tmp_path / "run", scenarios=FEW, batches=8).path)
+    run = str(write_run(tmp_path / "run", scenarios=FEW[:1], batches=8).path)
     for more in ([], ["--figures", str(tmp_path / "figures"), "--format", "png"]):
         done = CliRunner().invoke(app, ["report", run, *more])
         assert done.exit_code == 0, done.output
     assert (tmp_path / "run" / "report.html").exists()
-    assert len(list((tmp_path / "figures").glob("*.png"))) == 8
+    assert len(list((tmp_path / "figures").glob("*.png"))) == 5
     folder = RunFolder(tmp_path / "begun")
     (folder.path / "traces").mkdir(parents=True)
     folder.write_manifest(RunFolder(run).record())
@@ -269,3 +268,35 @@ def test_charts_keep_to_vega_lite_s_schema(page: str) -> None:
     """Pages are made without asking it."""
     for name, chart in payload_of(page)["charts"].items():
         assert alt.Chart.from_dict(chart).to_dict(), name
+
+
+def test_several_runs_are_linked_and_ranked(tmp_path: Path) -> None:
+    few = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
+    name = "b <script>alert(1)</script>"
+    write_run(tmp_path / "a", methods=few, scenarios=GRID[:3], batches=8)
+    write_run(
+        tmp_path / "b", methods=few | {"eta": Pace(10.0, 3.0, 0.6)}, scenarios=GRID[:3], batches=8, model=name
+    )
+    asked = [str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "all")]
+    result = CliRunner().invoke(app, ["report", *asked])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "all" / "index.html").read_text(encoding="utf-8")
+    links = re.findall(r'href="([^"#]+)"', page)
+    assert len(links) == 2
+    assert all((tmp_path / "all" / unquote(link)).exists() for link in links)
+    assert "<script>alert(1)" not in page
+    runs = open_runs([tmp_path / "a", tmp_path / "b"])
+    table = ranking(runs)
+    assert table is not None
+    regrets = [
+        analysis.regret(run.cells, run.cards).set_index("method")["mean_regret"] for run in runs.values()
+    ]
+    shared = sorted(few, key=lambda method: sum(regret[method] for regret in regrets))
+    labels = [str(row[0].value) for row in table.rows]
+    cards = runs["a"].cards
+    assert labels == [*map(cards.label, shared), cards.label("eta")], "methods of every run first"
+    for row, method in zip(table.rows, shared, strict=False):
+        assert [cell.value for cell in row[2:]] == pytest.approx([regret[method] for regret in regrets])
+    alone = CliRunner().invoke(app, ["report", *asked[:2]])
+    assert alone.exit_code != 0
+    assert "--out DIR" in str(alone.exception)

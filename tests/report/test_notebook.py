@@ -32,12 +32,6 @@ def test_a_notebook_shows_the_list_of_the_terminal(results: Results):
         assert f"<td>{label}</td><td>{utility}</td>" in shown
 
 
-def test_names_are_text(tmp_path: Path):
-    methods = {"standard": METHODS["standard"], "mine:<script>": METHODS["tent"]}
-    run = write_run(tmp_path, methods=methods, scenarios=[Offline()], shifts=("<script>",), batches=8)
-    assert "<script>" not in tempora.open_run(run.path)._repr_html_()
-
-
 def test_an_answer_is_that_of_the_command_word_for_word(tmp_path: Path):
     """With methods that may be better, how sure that is, and methods by their names."""
     methods = {name: METHODS[name] for name in ("standard", "adabn")} | {"tent": Pace(10.0, 14.0, 0.8)}
@@ -67,15 +61,6 @@ def test_what_cannot_be_asked_is_said_in_the_words_of_python(results: Results, k
         results.recommend(**knobs)
     assert all(part in str(error.value) for part in parts), error.value
     assert "--" not in str(error.value)
-
-
-def test_the_chart_has_every_method_and_kind_of_scenario(results: Results):
-    drawn = results.plot(shift=results.utilities["shift"].iloc[0]).to_dict()
-    assert len(drawn["hconcat"]) == results.utilities["protocol"].nunique() - 1, "offline nothing presses"
-    shown = {row["label"] for rows in drawn["datasets"].values() for row in rows}
-    assert shown == {results.cards.label(method) for method in METHODS}
-    with pytest.raises(TemporaError, match="nope"):
-        results.plot(shift="nope")
 
 
 def test_the_report_is_next_to_the_run_or_where_one_says(tmp_path: Path):
